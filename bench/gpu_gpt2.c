@@ -131,10 +131,10 @@ static void train(void *unused)
     tn_eval(t.cx);
     for (int i = 0; i < WARM; i++) step(&t);
     if (gpu_is_well(t.cx, group, "training")) {
-        tn_stats before = tn_stats_get(t.cx);
+        tn_stats before = tn_ctx_stats(t.cx);
         double   start  = bench_seconds();
         for (int i = 0; i < STEPS; i++) step(&t);
-        tn_stats after = tn_stats_get(t.cx);
+        tn_stats after = tn_ctx_stats(t.cx);
         tn_sync(t.cx);
         double took = (bench_seconds() - start) / STEPS;
         if (gpu_is_well(t.cx, group, "training")) report(took, after, &before, (double)(B * T));

@@ -180,9 +180,9 @@ static double limit_of(const gpu_op *s, double copy)
 // Microseconds, and how much of them the limit is; and the number of launches.
 static void time_case(gpu_op *s)
 {
-    int64_t before = tn_stats_get(s->cx).launches;
+    int64_t before = tn_ctx_stats(s->cx).launches;
     evaluate(s);
-    double launches = (double)(tn_stats_get(s->cx).launches - before);
+    double launches = (double)(tn_ctx_stats(s->cx).launches - before);
     double seconds  = gpu_median(s->cx, evaluate, s);
     double copy     = gpu_copy_rate(s->cx);
     if (!gpu_is_well(s->cx, group, s->c->name)) return;

@@ -138,12 +138,12 @@ static int64_t graphs_launched(const training *t)
 // Returns how long the host takes for a step.
 static double count_steps(training *t)
 {
-    tn_stats before = tn_stats_get(t->cx);
+    tn_stats before = tn_ctx_stats(t->cx);
     int64_t  graphs = graphs_launched(t);
     double   start = bench_seconds(), n = steps();
     for (int i = 0; i < steps(); i++) step(t);
     double   host  = (bench_seconds() - start) / n;
-    tn_stats after = tn_stats_get(t->cx);
+    tn_stats after = tn_ctx_stats(t->cx);
     add_row(t, ": kernels and calls", (double)(after.launches - before.launches) / n, "");
     add_row(t, ": graph launches", (double)(graphs_launched(t) - graphs) / n, "");
     add_row(t, ": copies", (double)(after.copies - before.copies) / n, "");

@@ -54,11 +54,11 @@ static void record_one(const char *what, const char *per_call, link_fn *f)
     tn_tensor *x     = start(cx);
     for (int i = -3; i < RUNS; i++) {
         tn_scope *s      = tn_begin(cx);
-        int64_t   before = tn_stats_get(cx).nodes;
+        int64_t   before = tn_ctx_stats(cx).nodes;
         double    begin  = bench_seconds();
         chain(f, x, CHAIN);
         if (i >= 0) took[i] = bench_seconds() - begin;
-        nodes = tn_stats_get(cx).nodes - before;
+        nodes = tn_ctx_stats(cx).nodes - before;
         tn_end(s);
     }
     bench_check(cx);

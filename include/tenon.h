@@ -1,16 +1,36 @@
-// tenon.h: the public interface of Tenon, all of it (layers and training are in headers it includes).
+// tenon.h: the public interface of Tenon. It includes tenon/layers.h (networks) and
+// tenon/training.h (optimizers, data, files); tenon/models.h is separate.
 //
-// A program opens a context on a device, records tensor math in it, and reads what it wants to
-// know. Ops return at once: they check their arguments, record a node and give back a handle.
-// Work is done when a value is read or a step ends.
+// A program opens a context on a device, records tensor operations in it, and reads results. An op
+// checks its arguments, records a node, and returns a tensor at once. The work is planned and run
+// when a value is read or a step ends.
 //
-// Errors: an op returns a tensor or NULL, and NULL in gives NULL out, so a chain of calls needs
-// one check at its end. The first error stays in its context with its text and the file and line
-// of the call. Calls that touch the world return a tn_status.
+// Errors. An op returns a tensor, or NULL if it failed. An op with a NULL argument returns NULL, so
+// a chain of calls needs one check at its end. The context keeps the first error, with its text and
+// the file and line of the call. Functions that return no tensor return a tn_status.
 //
-// Ownership: a returned tensor belongs to the innermost open scope and dies with it; made outside
-// any scope it lives until tn_close. tn_keep lets one out. A context and everything in it belong
-// to the thread that opened it.
+// Ownership. A tensor belongs to the innermost scope that was open when it was made, and dies with
+// that scope. A tensor made outside any scope lives until tn_close. tn_keep moves a tensor out of
+// its scope. A context, and everything in it, belongs to the thread that opened it.
+//
+// Names follow four rules. tenon/old.h has the spellings of earlier versions.
+//
+//   tn_X_with   takes the arguments of tn_X, and an options struct as last argument. Only
+//               tn_open_with differs: the device is one of its options. A function without a short
+//               form takes its options under its plain name: tn_conv2d(x, w, b, o). A member of an
+//               options struct that is 0 means the default, so (tn_conv_opts){ 0 } is all defaults;
+//               TN_ZERO is a real zero. Numbers in options are double.
+//   arguments   come in the order of the PyTorch function of that name, or of NumPy's if there is
+//               no such function: first the context or the object that the call is about. A count
+//               comes before its array, options come last, pointers to results after everything.
+//   getters     are tn_<subject>_<noun>(subject): tn_ctx_stats(cx), tn_optim_lr(opt),
+//               tn_data_count(data). Getters of a tensor have no subject in their name: tn_rank(t),
+//               or end in _of if the noun is taken: tn_dtype_of(t). Setters are
+//               tn_<subject>_set_<noun>.
+//   suffixes    tn_add_ writes into its first argument; tn_add_s takes a number (double) as second
+//               argument, tn_add_i64 an integer; tn_sum_keep, tn_sum_all and tn_sum_axes are forms
+//               of a reduction; tn_zeros_like takes shape and dtype from a tensor; tn_forward_n
+//               takes counts and arrays.
 #ifndef TENON_H
 #define TENON_H
 
@@ -23,11 +43,12 @@
 #define TN_VERSION_MINOR 1
 #define TN_VERSION_PATCH 0
 
-// TN_API marks a function with two call forms that mean the same. tn_add(a, b) in a program is a macro,
-// which hands on the file and line of the call for error messages; the function tn_add, for pointers,
-// other languages and programs that define TN_PLAIN before this header, knows no line. Either way what
-// an op made on its way to its result is gone when it returns. TN_API_PLAIN marks a function that is
-// just that: it makes no tensor, and its errors need no line. tenon/sites.h is made from these marks.
+// TN_API marks a function that has two call forms, which do the same. tn_add(a, b) in a program is
+// a macro that passes on the file and line of the call, for error messages. The function tn_add,
+// for pointers, other languages, and programs that define TN_PLAIN before this header, has no line
+// to name. In both forms, tensors that an op makes on the way to its result are freed when it
+// returns. TN_API_PLAIN marks a function that has only the plain form: it makes no tensor, and its
+// errors need no line. tenon/sites.h is generated from these marks.
 #if defined(__GNUC__)
 #define TN_API_PLAIN __attribute__((visibility("default")))
 #else
@@ -39,7 +60,7 @@
 #define TN_FORM(result, name, params) \
     TN_API result name##_at(const char *file, int line, TN_UNPACK params);
 #else
-// In Tenon's own sources such a name is the function behind both forms, under a symbol of its own.
+// In Tenon's own sources, such a name is the function behind both forms, under its own symbol.
 #define TN_PLAIN
 #define TN_API                        __attribute__((visibility("hidden")))
 #define TN_FORM(result, name, params) TN_API result name params __asm__("tni_" #name);
@@ -50,32 +71,32 @@
 extern "C" {
 #endif
 
-typedef struct tn_ctx    tn_ctx;
-typedef struct tn_scope  tn_scope;
-typedef struct tn_tensor tn_tensor;
-typedef struct tn_layer  tn_layer;
-typedef struct tn_optim  tn_optim;
-typedef struct tn_data   tn_data;
-typedef struct tn_bpe    tn_bpe;
-typedef struct tn_file   tn_file;
+typedef struct tn_ctx    tn_ctx;     // a device and everything that was made on it
+typedef struct tn_scope  tn_scope;   // a span of calls whose tensors die together
+typedef struct tn_tensor tn_tensor;  // a handle to a value: a shape, a dtype, and a view of a store
+typedef struct tn_layer  tn_layer;   // a part of a network, with parameters and a forward function
+typedef struct tn_optim  tn_optim;   // an optimizer
+typedef struct tn_data   tn_data;    // a dataset with its loader
+typedef struct tn_bpe    tn_bpe;     // a tokenizer
+typedef struct tn_file   tn_file;    // an open file of tensors
 
 typedef enum {
     TN_OK,
     TN_EARG,     // an argument is wrong
     TN_ESHAPE,   // shapes do not fit
     TN_EDTYPE,   // element types do not fit
-    TN_EGRAD,    // no gradient to be had there
-    TN_EGONE,    // not stored, and what it was made from was overwritten or given back
+    TN_EGRAD,    // there is no gradient, or its history was freed
+    TN_EGONE,    // the value was not stored and cannot be computed again
     TN_EMEM,     // out of memory, on the host or the device
-    TN_EDEVICE,  // the device is not there or refused
+    TN_EDEVICE,  // the device is missing or refused the work
     TN_ELOST,    // the device is lost; only tn_close works
     TN_EIO,      // a file could not be opened, read or written
-    TN_EFORMAT,  // a file's content is not what it should be
+    TN_EFORMAT,  // the content of a file is malformed
     TN_ETHREAD,  // the context belongs to another thread
-    TN_EUSER     // a user's own function failed: an op's, a layer's, a dataset's
+    TN_EUSER     // a user's function failed: of an op, a layer or a dataset
 } tn_status;
 
-// Files and programs depend on the numbers: a new one is added at the end.
+// Files and programs depend on these numbers: a new dtype is added at the end.
 typedef enum {
     TN_BOOL,
     TN_U8,
@@ -90,11 +111,11 @@ typedef enum {
     TN_U16,
     TN_U32,
     TN_U64,
-    TN_F8_E4M3,  // 8-bit floats, as PyTorch's float8_e4m3fn and float8_e5m2: cast, moved, saved and
-    TN_F8_E5M2   // printed, but nothing is computed with them
+    TN_F8_E4M3,  // 8-bit floats, PyTorch's float8_e4m3fn and float8_e5m2: they can be cast, moved,
+    TN_F8_E5M2   // saved and printed, but ops do not compute with them
 } tn_dtype;
 
-enum { TN_MAX_RANK = 8 };
+enum { TN_MAX_RANK = 8 };  // axes of a tensor, at most
 
 // clang-format off
 // A shape written in place: tn_zeros(cx, TN_F32, TN_SHAPE(2, 3)).
@@ -110,277 +131,312 @@ enum { TN_MAX_RANK = 8 };
 #endif
 // clang-format on
 #define TN_0D     0, NULL    // the shape of a 0-d tensor
-#define TN_TO_END INT64_MAX  // stop of a slice
+#define TN_TO_END INT64_MAX  // the stop of a slice that goes to the end
 #define TN_ZERO   (-0.0f)    // a real zero in an options struct, where 0 means the default
 #ifndef TN_HERE
-#define TN_HERE __FILE__, __LINE__  // NULL, 0: a call is that of the code around it
+#define TN_HERE __FILE__, __LINE__  // NULL, 0: take the line of the enclosing call
 #endif
 
-// Names for bools whose sense does not show in a call: tn_idx(cx, dir, TN_TEST), tn_sort(x, 0,
+// Names for bool arguments, so that a call can be read: tn_idx(cx, dir, TN_TEST), tn_sort(x, 0,
 // TN_DESCENDING), tn_sum_axes(x, TN_AXES(0, 1), TN_KEEP_AXES). The first of each pair is false.
 enum { TN_TRAIN, TN_TEST };            // which part of a dataset: tn_idx, tn_cifar10
 enum { TN_ASCENDING, TN_DESCENDING };  // tn_sort, tn_argsort
 enum { TN_SMALLEST, TN_LARGEST };      // tn_topk
-enum { TN_DROP_AXES, TN_KEEP_AXES };   // tn_sum_axes and its kin
+enum { TN_DROP_AXES, TN_KEEP_AXES };   // tn_sum_axes and the other reductions over axes
 enum { TN_EVALUATING, TN_TRAINING };   // tn_dropout
-enum {
-    TN_OFF,
-    TN_ON
-};  // tn_data_shuffle, tn_data_drop_last, tn_grad_mode, tn_requires_grad, tn_layer_train
+// For tn_data_shuffle, tn_data_drop_last, tn_grad_mode, tn_requires_grad, tn_layer_train.
+enum { TN_OFF, TN_ON };
 
 // ---- context, scope, error ---------------------------------------------------------------------
 
 typedef struct {
     tn_status   code;
     const char *text;   // names the op, the argument and the shapes
-    const char *file;   // of the user's call; "" when it was made without the call-site macro
-    int         line;   // the innermost: in the function of a user's layer, the call made there
-    const char *layer;  // that was running, by its path "layer3.2.conv1"; "" for none
-    const char *outer_file;  // of the outermost call, as tn_forward in a training loop: the same
-    int         outer_line;  // as file and line where that was the one
+    const char *file;   // of the innermost call in the user's code; "" without the call-site macro
+    int         line;   // in that file
+    const char *layer;  // path of the layer that was running, "layer3.2.conv1"; "" for none
+    // The outermost call, such as tn_forward in a training loop; equal to file and line if it
+    // failed itself.
+    const char *outer_file;
+    int         outer_line;
 } tn_fault;
 
-// Called as the last act of the public call that failed, for the first error since
-// tn_error_clear. It may longjmp.
+// Handles the first error since tn_error_clear. It is called as the last act of the public call
+// that failed, and may longjmp.
 typedef void tn_handler(tn_ctx *cx, const tn_fault *f, void *user);
 
 typedef struct {
-    const char *device;   // "cpu", "cuda", "cuda:1", "opencl", "ref"; NULL: TN_DEVICE, else the
-                          // fastest device present
-    tn_handler *handler;  // NULL: print the first error once to stderr
-    void       *user;     // handed to handler and alloc
-    uint64_t    seed;
-    int64_t     mem_limit;    // bytes of tensors and expanded files, 0: TN_MEM_LIMIT, else no limit
-    int64_t     flush_nodes;  // pending nodes before work is flushed by itself, 0: 100,000
-    int         threads;      // 0: TN_NUM_THREADS, else all cores
-    void       *stream;       // a caller's stream, on devices that have them
-    // Host memory: old NULL allocates, n 0 frees, else resizes. NULL: malloc and kin.
+    const char *device;       // "cpu", "cuda", "cuda:1", "opencl", "ref"; NULL: TN_DEVICE, or the
+                              // fastest device present
+    tn_handler *handler;      // NULL: print the first error once to stderr
+    void       *user;         // passed to handler and alloc
+    uint64_t    seed;         // of random numbers
+    int64_t     mem_limit;    // bytes of tensors and expanded files; 0: TN_MEM_LIMIT, or no limit
+    int64_t     flush_nodes;  // number of pending nodes at which work is launched; 0: 100,000
+    int         threads;      // 0: TN_NUM_THREADS, or all cores
+    void       *stream;       // the caller's stream to run in, on devices that have streams
+    // Host allocator: old NULL allocates n bytes, n 0 frees old, otherwise resizes it. NULL:
+    // malloc, realloc and free.
     void *(*alloc)(void *user, void *old, size_t n);
 } tn_open_opts;
 
-// Opens a context on a device. NULL on failure, with the reason in tn_error_text(NULL).
+// Opens a context on a device; NULL: TN_DEVICE, or the fastest device present. Returns NULL on
+// failure, with the reason in tn_error_text(NULL).
 TN_API_PLAIN tn_ctx *tn_open(const char *device);
 TN_API_PLAIN tn_ctx *tn_open_with(tn_open_opts o);
-// Frees the context and everything in it. Closing NULL does nothing; inside a function that a call of
-// the context runs it is an error, and nothing is freed.
+// Frees the context and everything in it. tn_close(NULL) does nothing. Inside a function that a
+// call of this context runs, it is an error and frees nothing.
 TN_API_PLAIN void tn_close(tn_ctx *cx);
-// A context moves between threads: one leaves it, another enters it.
+// Gives the context up, so that another thread can take it over with tn_ctx_enter.
 TN_API_PLAIN tn_status tn_ctx_leave(tn_ctx *cx);
 TN_API_PLAIN tn_status tn_ctx_enter(tn_ctx *cx);
-// Starts the sequence of random numbers anew.
+// Restarts the sequence of random numbers.
 TN_API_PLAIN void tn_seed(tn_ctx *cx, uint64_t seed);
 
-// Opens a scope: tensors made from here on die when it ends.
+// Opens a scope: tensors made from now on die when it ends.
 TN_API tn_scope *tn_begin(tn_ctx *cx);
-// Ends the scope and any still open inside it, and restores the gradient mode it began with. The
-// outermost end launches what outlives it.
+// Ends the scope, and any scope still open inside it, and restores the gradient mode that was set
+// when it began. The end of the outermost scope launches the work for tensors that outlive it.
 TN_API tn_status tn_end(tn_scope *s);
-// Lets t outlive the innermost scope by one level, and wants it. Returns t.
+// Moves t from its scope to the next outer one, and marks it as tn_want does. Returns t.
 TN_API tn_tensor *tn_keep(tn_tensor *t);
-// Asks the next step boundary to store t's value. Returns t.
+// Asks the next step boundary (tn_eval, tn_step) to store t's value. Returns t.
 TN_API tn_tensor *tn_want(tn_tensor *t);
-// Lets go of t before its scope ends.
+// Frees t before its scope ends.
 TN_API void tn_drop(tn_tensor *t);
 
-// The first error since tn_error_clear; cx NULL asks for this thread's slot, which holds errors
-// that no context could take, such as why tn_open failed.
-TN_API_PLAIN tn_status   tn_error(const tn_ctx *cx);
-TN_API_PLAIN const char *tn_error_text(const tn_ctx *cx);  // "" when none
-TN_API_PLAIN void        tn_error_clear(tn_ctx *cx);
-// Writes a text from outside, as a name in a file or a path, so that it can be printed: control
-// characters and what is not UTF-8 as \xNN, characters that are not seen or change the order of others
-// as \u{NNNN}. Cut to fit into room bytes, with a 0 at the end; returns the bytes of text it took. Error
-// texts are written so already.
+// Returns the code of the first error since tn_error_clear, or TN_OK. cx NULL means the slot of the
+// calling thread, which holds the newest error that belongs to no context, such as a failed
+// tn_open.
+TN_API_PLAIN tn_status tn_error(const tn_ctx *cx);
+// Returns the text of that error, or "".
+TN_API_PLAIN const char *tn_error_text(const tn_ctx *cx);
+// Forgets the error.
+TN_API_PLAIN void tn_error_clear(tn_ctx *cx);
+// Writes untrusted text, such as a name from a file, in a printable form: control characters and
+// bytes that are not UTF-8 as \xNN, invisible and reordering characters as \u{NNNN}. The result is
+// cut to fit into room bytes, including a final 0. Returns the number of bytes of text that it
+// used. Error texts are already written this way.
 TN_API_PLAIN size_t tn_escape(char *to, size_t room, const char *text);
-// Reports an error of a user's own layer or op, as the built-in ones do. Returns NULL.
+// Reports an error of a user's own layer or op, as built-in ones report theirs. Returns NULL.
 TN_API void *tn_error_set(tn_ctx *cx, tn_status code, const char *text);
-// Replaces the handler; NULL is silent.
+// Replaces the error handler. NULL: report nothing.
 TN_API_PLAIN void tn_on_error(tn_ctx *cx, tn_handler *h, void *user);
-// A warning is about a call that works and is likely a mistake, as a loss whose prediction and target stretch
-// each other. The first of a context goes to this handler, as a fault whose code is TN_OK; NULL is
-// silent. Without a call of this it is printed where errors are, that is until a program has a handler.
-TN_API_PLAIN void        tn_on_warning(tn_ctx *cx, tn_handler *h, void *user);
+// Replaces the warning handler. NULL: report nothing. A warning is about a call that works but is
+// probably a mistake, such as a loss whose prediction and target broadcast each other. Only the
+// first warning of a context is reported, as a fault with code TN_OK. Until this is called, the
+// warning is printed to stderr, unless the program has replaced the error handler.
+TN_API_PLAIN void tn_on_warning(tn_ctx *cx, tn_handler *h, void *user);
+// Returns the name of a status, "TN_EARG".
 TN_API_PLAIN const char *tn_status_name(tn_status s);
+// Returns the version of the library, "0.1.0".
 TN_API_PLAIN const char *tn_version(void);
 
 // ---- tensors -----------------------------------------------------------------------------------
 
-// Copies count(size) elements of host memory.
+// Makes a tensor from a copy of host memory, row-major.
 TN_API tn_tensor *tn_from(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, const void *data);
-// Uses host memory as it is, untouched, until release is called: exactly once, on the owner
-// thread, inside a tn_ call, also when this call fails. The first write copies it. On a GPU data
-// may be memory of that GPU, which is used so; host memory is copied there.
+// Makes a tensor that reads the caller's memory without copying it. The memory must stay unchanged
+// until release is called: exactly once, on the owner thread, inside a tn_ call, also if this call
+// fails. Tenon never writes to it; a write to the tensor copies first. On a GPU, data may be memory
+// of that GPU, which is used directly; host memory is copied to the GPU.
 TN_API tn_tensor *tn_borrow(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, void *data,
                             void (*release)(void *data, void *user), void *user);
+// Make a tensor of zeros, of ones, or of the number v. A double rounds integers above 2^53;
+// functions with _i64 take an integer exactly.
 TN_API tn_tensor *tn_zeros(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size);
 TN_API tn_tensor *tn_ones(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size);
 TN_API tn_tensor *tn_full(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, double v);
-// An integer above 2^53 loses bits as a double; the forms with _i64 take every one as it is, here and
-// below.
 TN_API tn_tensor *tn_full_i64(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, int64_t v);
+// The same, with the context, dtype and shape of x.
 TN_API tn_tensor *tn_zeros_like(tn_tensor *x);
 TN_API tn_tensor *tn_ones_like(tn_tensor *x);
 TN_API tn_tensor *tn_full_like(tn_tensor *x, double v);
 TN_API tn_tensor *tn_full_like_i64(tn_tensor *x, int64_t v);
-// A 0-d f32 number that takes the dtype of what it meets, as a plain number would.
+// Makes a 0-d tensor of one number, f32 or i64. In an op with another tensor, it takes the dtype of
+// that tensor, as a plain number would.
 TN_API tn_tensor *tn_scalar(tn_ctx *cx, double v);
-TN_API tn_tensor *tn_scalar_i64(tn_ctx *cx, int64_t v);  // of itself an i64
-// start, start + step, ... below stop (above it for a negative step).
+TN_API tn_tensor *tn_scalar_i64(tn_ctx *cx, int64_t v);
+// Makes a 1-d tensor of start, start + step, ... below stop (above stop if step is negative).
 TN_API tn_tensor *tn_arange(tn_ctx *cx, tn_dtype dt, double start, double stop, double step);
 TN_API tn_tensor *tn_arange_i64(tn_ctx *cx, tn_dtype dt, int64_t start, int64_t stop, int64_t step);
-// n numbers from a to b, both included.
+// Makes a 1-d tensor of n evenly spaced numbers from a to b, both included.
 TN_API tn_tensor *tn_linspace(tn_ctx *cx, tn_dtype dt, double a, double b, int64_t n);
+// Makes a matrix with ones on its diagonal and zeros elsewhere.
 TN_API tn_tensor *tn_eye(tn_ctx *cx, tn_dtype dt, int64_t rows, int64_t cols);
 
-// Random numbers: Philox4x32-10 by the context's seed and a counter taken when the op is recorded;
-// equal on every device and for every number of threads.
-TN_API tn_tensor *tn_rand(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size);   // [0, 1)
+// Random numbers come from Philox4x32-10, keyed by the context's seed, with a counter that is taken
+// when the op is recorded. They are equal on every device and for every number of threads.
+TN_API tn_tensor *tn_rand(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size);   // in [0, 1)
 TN_API tn_tensor *tn_randn(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size);  // normal
 TN_API tn_tensor *tn_rand_like(tn_tensor *x);
 TN_API tn_tensor *tn_randn_like(tn_tensor *x);
-// Integers in lo .. hi-1.
+// Makes random integers in lo .. hi - 1.
 TN_API tn_tensor *tn_randint(tn_ctx *cx, tn_dtype dt, int64_t lo, int64_t hi, int rank,
                              const int64_t *size);
-// 0 .. n-1 in random order, i64.
+// Makes a random permutation of 0 .. n - 1, i64.
 TN_API tn_tensor *tn_randperm(tn_ctx *cx, int64_t n);
-// 1 with probability p (elementwise), else 0; of p's dtype.
+// Makes a tensor of p's shape and dtype: each element is 1 with the probability in p, otherwise 0.
 TN_API tn_tensor *tn_bernoulli(tn_tensor *p);
 
-// A copy in another context (or the same), with no history.
-TN_API tn_tensor        *tn_copy_to(tn_ctx *cx, tn_tensor *t);
+// Copies t into a context, its own or another one. The copy has no gradient history.
+TN_API tn_tensor *tn_copy_to(tn_ctx *cx, tn_tensor *t);
+// Return facts of a tensor, without waiting for its value.
 TN_API_PLAIN tn_ctx     *tn_ctx_of(const tn_tensor *t);
 TN_API_PLAIN tn_dtype    tn_dtype_of(const tn_tensor *t);
 TN_API_PLAIN const char *tn_dtype_name(tn_dtype dt);  // "f32"
 TN_API_PLAIN int         tn_rank(const tn_tensor *t);
 TN_API_PLAIN int64_t tn_size(const tn_tensor *t, int axis);    // axis may be negative; -1 on error
 TN_API_PLAIN int64_t tn_stride(const tn_tensor *t, int axis);  // in elements
-TN_API_PLAIN int64_t tn_offset(const tn_tensor *t);  // in elements, from the store's start
-TN_API_PLAIN int64_t tn_count(const tn_tensor *t);
-TN_API_PLAIN bool tn_is_view(const tn_tensor *t);  // shares its store with the tensor it came from
-TN_API_PLAIN bool tn_is_contiguous(const tn_tensor *t);
-TN_API_PLAIN const char *tn_name(const tn_tensor *t);  // "" when none
-TN_API tn_tensor        *tn_set_name(tn_tensor *t, const char *name);
+TN_API_PLAIN int64_t tn_offset(const tn_tensor *t);   // in elements, from the start of the store
+TN_API_PLAIN int64_t tn_count(const tn_tensor *t);    // number of elements
+TN_API_PLAIN bool    tn_is_view(const tn_tensor *t);  // whether it shares the store of its input
+TN_API_PLAIN bool    tn_is_contiguous(const tn_tensor *t);  // row-major, without gaps
+TN_API_PLAIN const char *tn_name(const tn_tensor *t);       // "" if it has none
+// Names t, for error messages, tn_explain and tn_item_late. Returns t.
+TN_API tn_tensor *tn_set_name(tn_tensor *t, const char *name);
 
-// Reading waits for the value.
-TN_API double  tn_item(tn_tensor *t);      // of a one-element tensor; NaN on error
-TN_API int64_t tn_item_i64(tn_tensor *t);  // 0 on error
-// The newest value that arrived under t's name, or without a name at this line; NaN before the
-// first. Never waits.
+// Returns the value of a one-element tensor, after waiting for it. NaN on error.
+TN_API double tn_item(tn_tensor *t);
+// The same as an integer. 0 on error.
+TN_API int64_t tn_item_i64(tn_tensor *t);
+// Never waits: returns the newest value that has arrived under t's name or, if t has no name, at
+// this line of the program. NaN before the first.
 TN_API double tn_item_late(tn_tensor *t);
-// Copies t out, row-major, converted to dt. count must be t's.
+// Copies t's elements to dst, row-major, converted to dt, after waiting for them. count must equal
+// tn_count(t).
 TN_API tn_status tn_read(tn_tensor *t, tn_dtype dt, void *dst, int64_t count);
-// The value's memory, row-major if t is contiguous, else by its strides; on cuda it is the GPU's. Valid
-// until t dies or is written. NULL, an error, on devices whose memory has no address.
+// Returns the address of t's first element, after waiting for its value. Elements are at t's
+// strides. On cuda it is an address of the GPU. Valid until t dies or is written. NULL, an error,
+// on devices whose memory has no addresses.
 TN_API const void *tn_ptr(tn_tensor *t);
-// Shows t as NumPy would.
+// Prints t as NumPy would.
 TN_API void tn_print(tn_tensor *t, FILE *f);
-// A step boundary: launches everything pending and does not wait. Stores what was assigned, what
-// is wanted or kept, what was made outside the innermost scope, what nothing consumed, and
-// one-element values; other values are computed again if they are asked for.
+// Ends a step: launches all pending work, without waiting. Stores values that were assigned, wanted
+// or kept, that were made outside the innermost scope, that no other op reads, and that have one
+// element. Other values of the step are computed again if they are used later.
 TN_API tn_status tn_eval(tn_ctx *cx);
-// A read without the wait. Never makes another value unreadable.
+// Launches the work for t, without waiting. Never makes another value unreadable.
 TN_API tn_status tn_eval_of(tn_tensor *t);
-// Waits for everything launched; late errors of the device surface here.
+// Waits for all launched work, and returns a deferred error of the device, if any.
 TN_API tn_status tn_sync(tn_ctx *cx);
 
-// ---- views: share the store of their input, never copy -----------------------------------------
+// ---- views: share the store of their input, and never copy -------------------------------------
 
-// Axes may be negative everywhere. start and stop may be negative and are clipped; a negative step
-// runs backwards, and TN_TO_END then means past the first element.
+// An axis may be negative in every function: -1 is the last.
+//
+// Returns elements start, start + step, ... below stop along an axis. start and stop may be
+// negative, and are clipped. A negative step runs backwards; stop TN_TO_END then includes the first
+// element.
 TN_API tn_tensor *tn_slice(tn_tensor *x, int axis, int64_t start, int64_t stop, int64_t step);
+// Returns the elements at one index of an axis, and drops the axis.
 TN_API tn_tensor *tn_select(tn_tensor *x, int axis, int64_t index);
-TN_API tn_tensor *tn_squeeze(tn_tensor *x, int axis);  // the axis must have size 1
+// Drops an axis of size 1.
+TN_API tn_tensor *tn_squeeze(tn_tensor *x, int axis);
+// Drops all axes of size 1.
 TN_API tn_tensor *tn_squeeze_all(tn_tensor *x);
+// Inserts an axis of size 1, which is then number `axis`.
 TN_API tn_tensor *tn_unsqueeze(tn_tensor *x, int axis);
+// Exchanges two axes.
 TN_API tn_tensor *tn_transpose(tn_tensor *x, int axis1, int axis2);
-TN_API tn_tensor *tn_permute(tn_tensor *x, int n, const int *axes);  // TN_AXES(2, 0, 1)
-// Broadcasts to a shape; -1 keeps a size.
+// Reorders all axes: axis i of the result is axis axes[i] of x. tn_permute(x, TN_AXES(2, 0, 1)).
+TN_API tn_tensor *tn_permute(tn_tensor *x, int n, const int *axes);
+// Broadcasts to a shape; a size of -1 keeps x's size.
 TN_API tn_tensor *tn_expand(tn_tensor *x, int rank, const int64_t *size);
+// Reverses the elements along an axis.
 TN_API tn_tensor *tn_flip(tn_tensor *x, int axis);
+// Returns a diagonal of the matrices in axis1 and axis2, as a new last axis. offset counts from the
+// main diagonal, upwards if positive.
 TN_API tn_tensor *tn_diagonal(tn_tensor *x, int64_t offset, int axis1, int axis2);
-// Windows of n elements along an axis, `step` apart: that axis counts them, a last axis of size n
-// is added. Elements of a window are `dilation` apart in window_with.
+// Returns windows of n elements along an axis, whose starts are `step` apart. The axis then counts
+// the windows, and a new last axis of size n has their elements, which are `dilation` apart (1 in
+// tn_window).
 TN_API tn_tensor *tn_window(tn_tensor *x, int axis, int64_t n, int64_t step);
-TN_API tn_tensor *tn_window_with(tn_tensor *x, int axis, int64_t n, int64_t step, int64_t dilation);
-// The same elements, no gradient.
+TN_API tn_tensor *tn_window_dilated(tn_tensor *x, int axis, int64_t n, int64_t step,
+                                    int64_t dilation);
+// Returns the same elements without gradient history.
 TN_API tn_tensor *tn_detach(tn_tensor *x);
-// Another shape of the same elements; one size may be -1. Fails where it would have to copy.
+// Returns the same elements in another shape; one size may be -1 and is computed. An error if this
+// needs a copy.
 TN_API tn_tensor *tn_view(tn_tensor *x, int rank, const int64_t *size);
-// A view where strides allow, else a copy: tn_is_view tells.
+// The same, as a view if the strides allow it, otherwise as a copy. tn_is_view tells which.
 TN_API tn_tensor *tn_reshape(tn_tensor *x, int rank, const int64_t *size);
+// Joins the axes first .. last into one, as tn_reshape does.
 TN_API tn_tensor *tn_flatten(tn_tensor *x, int first, int last);
 
-// ---- writes: change x and everything that shares its store; return x ---------------------------
+// ---- writes: change x and every tensor that shares its store; return x -------------------------
 
-TN_API tn_tensor *tn_assign(tn_tensor *x, tn_tensor *v);  // v broadcasts and is cast
-TN_API tn_tensor *tn_add_(tn_tensor *x, tn_tensor *v);
+TN_API tn_tensor *tn_assign(tn_tensor *x, tn_tensor *v);  // x = v, which is broadcast and cast
+TN_API tn_tensor *tn_add_(tn_tensor *x, tn_tensor *v);    // x += v
 TN_API tn_tensor *tn_sub_(tn_tensor *x, tn_tensor *v);
 TN_API tn_tensor *tn_mul_(tn_tensor *x, tn_tensor *v);
 TN_API tn_tensor *tn_div_(tn_tensor *x, tn_tensor *v);
-TN_API tn_tensor *tn_fill_(tn_tensor *x, double v);
+TN_API tn_tensor *tn_fill_(tn_tensor *x, double v);  // every element = v
 TN_API tn_tensor *tn_fill_i64_(tn_tensor *x, int64_t v);
-TN_API tn_tensor *tn_zero_(tn_tensor *x);
-TN_API tn_tensor *tn_clamp_(tn_tensor *x, double lo, double hi);
+TN_API tn_tensor *tn_zero_(tn_tensor *x);                         // every element = 0
+TN_API tn_tensor *tn_clamp_(tn_tensor *x, double lo, double hi);  // limited to lo .. hi
 TN_API tn_tensor *tn_clamp_i64_(tn_tensor *x, int64_t lo, int64_t hi);
 
-// ---- maps: elementwise, with NumPy's broadcasting and PyTorch's type promotion -----------------
+// ---- maps: element by element, with NumPy's broadcasting and PyTorch's type promotion ----------
 
-TN_API tn_tensor *tn_neg(tn_tensor *x);
-TN_API tn_tensor *tn_abs(tn_tensor *x);
-TN_API tn_tensor *tn_sign(tn_tensor *x);
-TN_API tn_tensor *tn_floor(tn_tensor *x);
-TN_API tn_tensor *tn_ceil(tn_tensor *x);
-TN_API tn_tensor *tn_round(tn_tensor *x);  // halves to even
-TN_API tn_tensor *tn_trunc(tn_tensor *x);
-TN_API tn_tensor *tn_sqrt(tn_tensor *x);
-TN_API tn_tensor *tn_rsqrt(tn_tensor *x);
-TN_API tn_tensor *tn_reciprocal(tn_tensor *x);
-TN_API tn_tensor *tn_square(tn_tensor *x);
-TN_API tn_tensor *tn_exp(tn_tensor *x);
-TN_API tn_tensor *tn_exp2(tn_tensor *x);
-TN_API tn_tensor *tn_expm1(tn_tensor *x);
-TN_API tn_tensor *tn_log(tn_tensor *x);
-TN_API tn_tensor *tn_log2(tn_tensor *x);
-TN_API tn_tensor *tn_log1p(tn_tensor *x);
-TN_API tn_tensor *tn_sin(tn_tensor *x);
-TN_API tn_tensor *tn_cos(tn_tensor *x);
-TN_API tn_tensor *tn_tan(tn_tensor *x);
-TN_API tn_tensor *tn_atan(tn_tensor *x);
-TN_API tn_tensor *tn_tanh(tn_tensor *x);
-TN_API tn_tensor *tn_erf(tn_tensor *x);
-TN_API tn_tensor *tn_isnan(tn_tensor *x);
-TN_API tn_tensor *tn_isinf(tn_tensor *x);
-TN_API tn_tensor *tn_isfinite(tn_tensor *x);
-TN_API tn_tensor *tn_logical_not(tn_tensor *x);
-TN_API tn_tensor *tn_bit_not(tn_tensor *x);
+TN_API tn_tensor *tn_neg(tn_tensor *x);          // -x
+TN_API tn_tensor *tn_abs(tn_tensor *x);          // absolute value
+TN_API tn_tensor *tn_sign(tn_tensor *x);         // -1, 0 or 1; 0 for NaN
+TN_API tn_tensor *tn_floor(tn_tensor *x);        // largest integer not above x
+TN_API tn_tensor *tn_ceil(tn_tensor *x);         // smallest integer not below x
+TN_API tn_tensor *tn_round(tn_tensor *x);        // nearest integer; halves go to the even one
+TN_API tn_tensor *tn_trunc(tn_tensor *x);        // x without its fraction
+TN_API tn_tensor *tn_sqrt(tn_tensor *x);         // square root
+TN_API tn_tensor *tn_rsqrt(tn_tensor *x);        // 1 / sqrt(x)
+TN_API tn_tensor *tn_reciprocal(tn_tensor *x);   // 1 / x
+TN_API tn_tensor *tn_square(tn_tensor *x);       // x * x
+TN_API tn_tensor *tn_exp(tn_tensor *x);          // e to the power of x
+TN_API tn_tensor *tn_exp2(tn_tensor *x);         // 2 to the power of x
+TN_API tn_tensor *tn_expm1(tn_tensor *x);        // exp(x) - 1, accurate near 0
+TN_API tn_tensor *tn_log(tn_tensor *x);          // natural logarithm
+TN_API tn_tensor *tn_log2(tn_tensor *x);         // logarithm to base 2
+TN_API tn_tensor *tn_log1p(tn_tensor *x);        // log(1 + x), accurate near 0
+TN_API tn_tensor *tn_sin(tn_tensor *x);          // sine
+TN_API tn_tensor *tn_cos(tn_tensor *x);          // cosine
+TN_API tn_tensor *tn_tan(tn_tensor *x);          // tangent
+TN_API tn_tensor *tn_atan(tn_tensor *x);         // inverse tangent
+TN_API tn_tensor *tn_tanh(tn_tensor *x);         // hyperbolic tangent
+TN_API tn_tensor *tn_erf(tn_tensor *x);          // error function
+TN_API tn_tensor *tn_isnan(tn_tensor *x);        // bool: whether x is NaN
+TN_API tn_tensor *tn_isinf(tn_tensor *x);        // bool: whether x is infinite
+TN_API tn_tensor *tn_isfinite(tn_tensor *x);     // bool: whether x is neither
+TN_API tn_tensor *tn_logical_not(tn_tensor *x);  // bool: whether x is 0
+TN_API tn_tensor *tn_bit_not(tn_tensor *x);      // every bit inverted; logical not of a bool
 
-TN_API tn_tensor *tn_add(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_sub(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_mul(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_div(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_pow(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_remainder(tn_tensor *a, tn_tensor *b);  // has the sign of b
-TN_API tn_tensor *tn_floor_divide(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_maximum(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_minimum(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_eq(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_ne(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_lt(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_le(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_gt(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_ge(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_logical_and(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_logical_or(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_logical_xor(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_bit_and(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_bit_or(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_bit_xor(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_shl(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_shr(tn_tensor *a, tn_tensor *b);
+TN_API tn_tensor *tn_add(tn_tensor *a, tn_tensor *b);           // a + b
+TN_API tn_tensor *tn_sub(tn_tensor *a, tn_tensor *b);           // a - b
+TN_API tn_tensor *tn_mul(tn_tensor *a, tn_tensor *b);           // a * b
+TN_API tn_tensor *tn_div(tn_tensor *a, tn_tensor *b);           // a / b; of integers a float
+TN_API tn_tensor *tn_pow(tn_tensor *a, tn_tensor *b);           // a to the power of b
+TN_API tn_tensor *tn_remainder(tn_tensor *a, tn_tensor *b);     // a modulo b, with the sign of b
+TN_API tn_tensor *tn_floor_divide(tn_tensor *a, tn_tensor *b);  // floor(a / b)
+TN_API tn_tensor *tn_maximum(tn_tensor *a, tn_tensor *b);       // the larger; NaN if either is NaN
+TN_API tn_tensor *tn_minimum(tn_tensor *a, tn_tensor *b);       // the smaller; NaN if either is NaN
+TN_API tn_tensor *tn_eq(tn_tensor *a, tn_tensor *b);            // bool: a == b
+TN_API tn_tensor *tn_ne(tn_tensor *a, tn_tensor *b);            // bool: a != b
+TN_API tn_tensor *tn_lt(tn_tensor *a, tn_tensor *b);            // bool: a < b
+TN_API tn_tensor *tn_le(tn_tensor *a, tn_tensor *b);            // bool: a <= b
+TN_API tn_tensor *tn_gt(tn_tensor *a, tn_tensor *b);            // bool: a > b
+TN_API tn_tensor *tn_ge(tn_tensor *a, tn_tensor *b);            // bool: a >= b
+TN_API tn_tensor *tn_logical_and(tn_tensor *a, tn_tensor *b);   // bool: both are nonzero
+TN_API tn_tensor *tn_logical_or(tn_tensor *a, tn_tensor *b);    // bool: at least one is nonzero
+TN_API tn_tensor *tn_logical_xor(tn_tensor *a, tn_tensor *b);   // bool: exactly one is nonzero
+TN_API tn_tensor *tn_bit_and(tn_tensor *a, tn_tensor *b);       // bits set in both
+TN_API tn_tensor *tn_bit_or(tn_tensor *a, tn_tensor *b);        // bits set in at least one
+TN_API tn_tensor *tn_bit_xor(tn_tensor *a, tn_tensor *b);       // bits set in exactly one
+TN_API tn_tensor *tn_shl(tn_tensor *a, tn_tensor *b);           // a shifted left by b bits
+TN_API tn_tensor *tn_shr(tn_tensor *a,
+                         tn_tensor *b);  // a shifted right by b bits, keeping its sign
 
-// With a number, which takes x's dtype (a fraction makes an integer tensor f32; TN_EARG where an integer
-// dtype does not hold it, but a negative one wraps beside an unsigned dtype). Beside f16 and bf16 it keeps
-// the digits of f32, in which they are computed; only a comparison rounds it to x's dtype.
+// With a number v as second operand. The number takes x's dtype: a fraction makes an integer tensor
+// f32, and an integer that x's dtype cannot hold is an error (TN_EARG), except that a negative
+// number wraps around beside an unsigned dtype. Beside f16 and bf16, v keeps the precision of f32,
+// in which these dtypes are computed; only comparisons round it to x's dtype.
 TN_API tn_tensor *tn_add_s(tn_tensor *x, double v);
 TN_API tn_tensor *tn_sub_s(tn_tensor *x, double v);
 TN_API tn_tensor *tn_rsub_s(tn_tensor *x, double v);  // v - x
@@ -396,7 +452,7 @@ TN_API tn_tensor *tn_lt_s(tn_tensor *x, double v);
 TN_API tn_tensor *tn_le_s(tn_tensor *x, double v);
 TN_API tn_tensor *tn_gt_s(tn_tensor *x, double v);
 TN_API tn_tensor *tn_ge_s(tn_tensor *x, double v);
-// With an integer.
+// With an integer as second operand, which keeps all its bits.
 TN_API tn_tensor *tn_add_i64(tn_tensor *x, int64_t v);
 TN_API tn_tensor *tn_sub_i64(tn_tensor *x, int64_t v);
 TN_API tn_tensor *tn_rsub_i64(tn_tensor *x, int64_t v);
@@ -413,29 +469,36 @@ TN_API tn_tensor *tn_le_i64(tn_tensor *x, int64_t v);
 TN_API tn_tensor *tn_gt_i64(tn_tensor *x, int64_t v);
 TN_API tn_tensor *tn_ge_i64(tn_tensor *x, int64_t v);
 
+// Converts to a dtype: to floats by rounding to nearest even, to integers by cutting the fraction.
 TN_API tn_tensor *tn_cast(tn_tensor *x, tn_dtype dt);
-TN_API tn_tensor *tn_where(tn_tensor *cond, tn_tensor *a, tn_tensor *b);  // cond is bool
+// Returns a where cond, a bool, is true, and b elsewhere.
+TN_API tn_tensor *tn_where(tn_tensor *cond, tn_tensor *a, tn_tensor *b);
+// Returns v where mask, a bool, is true, and x elsewhere.
 TN_API tn_tensor *tn_masked_fill(tn_tensor *x, tn_tensor *mask, double v);
 TN_API tn_tensor *tn_masked_fill_i64(tn_tensor *x, tn_tensor *mask, int64_t v);
+// Limits elements to lo .. hi.
 TN_API tn_tensor *tn_clamp(tn_tensor *x, double lo, double hi);
 TN_API tn_tensor *tn_clamp_i64(tn_tensor *x, int64_t lo, int64_t hi);
 
-TN_API tn_tensor *tn_relu(tn_tensor *x);
-TN_API tn_tensor *tn_leaky_relu(tn_tensor *x, double slope);
-TN_API tn_tensor *tn_elu(tn_tensor *x, double alpha);
-TN_API tn_tensor *tn_sigmoid(tn_tensor *x);
-TN_API tn_tensor *tn_silu(tn_tensor *x);
-TN_API tn_tensor *tn_gelu(tn_tensor *x);       // exact, by erf
-TN_API tn_tensor *tn_gelu_tanh(tn_tensor *x);  // the tanh approximation
-TN_API tn_tensor *tn_softplus(tn_tensor *x);
-TN_API tn_tensor *tn_hardswish(tn_tensor *x);
-// In training zeroes elements with probability p and scales the rest by 1 / (1 - p); else x.
+// Activations, as in torch.nn.functional.
+TN_API tn_tensor *tn_relu(tn_tensor *x);                      // max(x, 0)
+TN_API tn_tensor *tn_leaky_relu(tn_tensor *x, double slope);  // x if x > 0, otherwise slope * x
+TN_API tn_tensor *tn_elu(tn_tensor *x, double alpha);  // x if x > 0, otherwise alpha * (exp(x) - 1)
+TN_API tn_tensor *tn_sigmoid(tn_tensor *x);            // 1 / (1 + exp(-x))
+TN_API tn_tensor *tn_silu(tn_tensor *x);               // x * sigmoid(x)
+TN_API tn_tensor *tn_gelu(tn_tensor *x);               // exact, by erf
+TN_API tn_tensor *tn_gelu_tanh(tn_tensor *x);          // the approximation by tanh
+TN_API tn_tensor *tn_softplus(tn_tensor *x);           // log(1 + exp(x))
+TN_API tn_tensor *tn_hardswish(tn_tensor *x);          // x * clamp(x + 3, 0, 6) / 6
+// In training, sets elements to 0 with probability p and scales the others by 1 / (1 - p).
+// Otherwise returns x's value.
 TN_API tn_tensor *tn_dropout(tn_tensor *x, double p, bool training);
 
 // ---- reductions --------------------------------------------------------------------------------
 
-// (x, axis) drops the axis, X_keep leaves it with size 1, X_all reduces all, X_axes several (none
-// given: all).
+// Each has four forms: tn_X reduces one axis and drops it, tn_X_keep leaves it with size 1,
+// tn_X_all reduces to one element, and tn_X_axes reduces n axes (all if n is 0), which keep leaves
+// with size 1.
 
 #define TN_REDUCTION(name)                                      \
     TN_API tn_tensor *tn_##name(tn_tensor *x, int axis);        \
@@ -446,17 +509,18 @@ TN_API tn_tensor *tn_dropout(tn_tensor *x, double p, bool training);
 TN_REDUCTION(sum)
 TN_REDUCTION(mean)
 TN_REDUCTION(prod)
-TN_REDUCTION(max)  // ties share the gradient
+TN_REDUCTION(max)  // the largest element; equal ones share the gradient
 TN_REDUCTION(min)
-TN_REDUCTION(var)  // of a sample: over n - 1
+TN_REDUCTION(var)  // of a sample: divided by n - 1
 TN_REDUCTION(std)
-TN_REDUCTION(norm)  // Euclidean; its gradient at 0 is 0
-TN_REDUCTION(logsumexp)
-TN_REDUCTION(any)  // a bool; of u8 a u8
-TN_REDUCTION(all)
+TN_REDUCTION(norm)       // Euclidean; its gradient at 0 is 0
+TN_REDUCTION(logsumexp)  // log(sum(exp(x))), without overflow
+TN_REDUCTION(any)        // bool, or u8 for u8: whether any element is nonzero
+TN_REDUCTION(all)        // bool, or u8 for u8: whether all elements are nonzero
 #undef TN_REDUCTION
 
-// Index of the first extremum, i64; X_all counts in row-major order.
+// Return the index of the first largest or smallest element, i64. tn_argmax_all and tn_argmin_all
+// count elements in row-major order.
 TN_API tn_tensor *tn_argmax(tn_tensor *x, int axis);
 TN_API tn_tensor *tn_argmax_keep(tn_tensor *x, int axis);
 TN_API tn_tensor *tn_argmax_all(tn_tensor *x);
@@ -464,196 +528,249 @@ TN_API tn_tensor *tn_argmin(tn_tensor *x, int axis);
 TN_API tn_tensor *tn_argmin_keep(tn_tensor *x, int axis);
 TN_API tn_tensor *tn_argmin_all(tn_tensor *x);
 
-TN_API tn_tensor *tn_cumsum(tn_tensor *x, int axis);
-TN_API tn_tensor *tn_cumprod(tn_tensor *x, int axis);
-TN_API tn_tensor *tn_softmax(tn_tensor *x, int axis);
-TN_API tn_tensor *tn_log_softmax(tn_tensor *x, int axis);
+TN_API tn_tensor *tn_cumsum(tn_tensor *x, int axis);       // running sum along an axis
+TN_API tn_tensor *tn_cumprod(tn_tensor *x, int axis);      // running product along an axis
+TN_API tn_tensor *tn_softmax(tn_tensor *x, int axis);      // exp(x) / sum(exp(x)) along an axis
+TN_API tn_tensor *tn_log_softmax(tn_tensor *x, int axis);  // log(softmax(x))
 
 // ---- movement ----------------------------------------------------------------------------------
 
-TN_API tn_tensor *tn_contiguous(tn_tensor *x);  // row-major
-TN_API tn_tensor *tn_clone(tn_tensor *x);       // in x's order of memory
-// x (N, C, H, W), the same values with the channels side by side in memory, as (N, H, W, C) would lie.
-// What is made of it by maps, convolutions and pools lies so too; tn_contiguous leads back.
+// Returns the same elements, stored row-major.
+TN_API tn_tensor *tn_contiguous(tn_tensor *x);
+// Returns a copy, stored in the order of x's strides.
+TN_API tn_tensor *tn_clone(tn_tensor *x);
+// Returns x (N, C, H, W), with the same shape, stored as (N, H, W, C). Maps, convolutions and pools
+// of the result keep that order; tn_contiguous returns to row-major.
 TN_API tn_tensor *tn_channels_last(tn_tensor *x);
+// Joins n tensors along an existing axis.
 TN_API tn_tensor *tn_concat(int n, tn_tensor *const *x, int axis);
+// Joins n tensors of equal shape along a new axis.
 TN_API tn_tensor *tn_stack(int n, tn_tensor *const *x, int axis);
-// Views of `size` elements along an axis (the last may be smaller), into y, at most n; the number
-// of pieces, or -1.
+// Writes views of `size` elements along an axis into y, at most n; the last may be smaller. Returns
+// the number of views, or -1 on error.
 TN_API int tn_split(tn_tensor *x, int64_t size, int axis, int n, tn_tensor **y);
-// Views in `chunks` pieces of equal size (the last may be smaller), into y[chunks]; their number.
-TN_API int        tn_chunk(tn_tensor *x, int chunks, int axis, tn_tensor **y);
+// Writes views of `chunks` pieces of equal size into y[chunks]; the last may be smaller, and there
+// may be fewer. Returns their number, or -1 on error.
+TN_API int tn_chunk(tn_tensor *x, int chunks, int axis, tn_tensor **y);
+// Repeats x times[i] times along axis i. rank may exceed x's, which adds axes at the front.
 TN_API tn_tensor *tn_repeat(tn_tensor *x, int rank, const int64_t *times);
+// Shifts elements along an axis; those pushed off the end reappear at the start.
 TN_API tn_tensor *tn_roll(tn_tensor *x, int64_t shift, int axis);
-// before and after: elements to add at each axis, x's rank of them; negative ones crop.
+// Adds before[i] and after[i] elements of value v at the ends of axis i. Negative counts remove
+// elements.
 TN_API tn_tensor *tn_pad(tn_tensor *x, const int64_t *before, const int64_t *after, double v);
 TN_API tn_tensor *tn_pad_i64(tn_tensor *x, const int64_t *before, const int64_t *after, int64_t v);
+// Keep the lower or upper triangle of the last two axes, and set the rest to 0. diagonal counts
+// from the main diagonal, upwards if positive.
 TN_API tn_tensor *tn_tril(tn_tensor *x, int64_t diagonal);
 TN_API tn_tensor *tn_triu(tn_tensor *x, int64_t diagonal);
-// Indices are i64 or i32; negative ones count from the end; one out of range is an error of the
-// evaluation.
-// y[i][j] = x[index[i][j]][j] along axis 0, and so on; index has x's rank.
+
+// Indices are i64 or i32. Negative ones count from the end. An index out of range is an error of
+// the evaluation.
+//
+// Returns x's elements at index along an axis: y[i][j] = x[index[i][j]][j] for axis 0. index has
+// x's rank.
 TN_API tn_tensor *tn_gather(tn_tensor *x, int axis, tn_tensor *index);
-TN_API tn_tensor *tn_take_along_axis(tn_tensor *x, tn_tensor *index, int axis);  // broadcasts
-TN_API tn_tensor *tn_index_select(tn_tensor *x, int axis, tn_tensor *index);     // 1-d index
+// The same, where x and index broadcast along the other axes. The arguments are in NumPy's order.
+TN_API tn_tensor *tn_take_along_axis(tn_tensor *x, tn_tensor *index, int axis);
+// Returns the parts of x at a 1-d index along an axis.
+TN_API tn_tensor *tn_index_select(tn_tensor *x, int axis, tn_tensor *index);
+// Returns a copy of x in which the elements at index along an axis are replaced by v's, the last
+// one if an index repeats; or have v's added.
 TN_API tn_tensor *tn_scatter(tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v);
 TN_API tn_tensor *tn_scatter_add(tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v);
-TN_API tn_tensor *tn_one_hot(tn_tensor *index, int64_t classes);  // i64
-TN_API tn_tensor *tn_embedding(tn_tensor *weight, tn_tensor *index);
+// Adds a last axis of `classes` elements: 1 at the index, 0 elsewhere; i64.
+TN_API tn_tensor *tn_one_hot(tn_tensor *index, int64_t classes);
+// Returns rows of weight (V, D) for an index of any shape (...): (..., D). PyTorch's F.embedding.
+TN_API tn_tensor *tn_embed(tn_tensor *index, tn_tensor *weight);
 
 typedef struct {
     tn_tensor *values, *indices;
 } tn_pair;
-// Stable; NaN counts as the largest.
+// Sort along an axis. The order of equal elements is kept; NaN counts as the largest. indices are
+// the places of the elements in x, i64.
 TN_API tn_pair    tn_sort(tn_tensor *x, int axis, bool descending);
 TN_API tn_tensor *tn_argsort(tn_tensor *x, int axis, bool descending);
-TN_API tn_pair    tn_topk(tn_tensor *x, int64_t k, int axis, bool largest);
-// n draws from the rows of weights, floats of (C) or (N, C), in proportion to them, with
-// replacement; i64.
+// Returns the k largest or smallest elements along an axis, in order, and their indices.
+TN_API tn_pair tn_topk(tn_tensor *x, int64_t k, int axis, bool largest);
+// Draws n indices per row with replacement, with probabilities proportional to weights, floats of
+// shape (C) or (N, C); i64.
 TN_API tn_tensor *tn_multinomial(tn_tensor *weights, int64_t n);
 
 // ---- products, networks ------------------------------------------------------------------------
 
-// As numpy.matmul: (..., m, k) @ (..., k, n), leading sizes broadcast; vectors on either side.
+// Multiplies matrices as numpy.matmul: (..., m, k) @ (..., k, n). Leading axes broadcast; either
+// operand may be a vector.
 TN_API tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b);
-// x (..., in) @ w (out, in) transposed + b (out) or NULL.
+// Returns x @ transpose(w) + b, for x (..., in), w (out, in), and b (out) or NULL.
 TN_API tn_tensor *tn_linear(tn_tensor *x, tn_tensor *w, tn_tensor *b);
 
 typedef struct {
-    int64_t stride[2], padding[2], dilation[2];  // 0: stride 1, padding 0, dilation 1; a second 0
-                                                 // takes the first
-    int64_t groups;                              // 0: 1
+    int64_t stride[2], padding[2],
+        dilation[2];  // 0: stride 1, padding 0, dilation 1; if the second
+                      // is 0, it is equal to the first
+    int64_t groups;   // 0: 1
 } tn_conv_opts;
-// x (N, C, L), w (O, C / groups, K), b (O) or NULL. For 1-d, the first of each pair counts.
+// Convolves x (N, C, L) with w (O, C / groups, K), plus b (O) or NULL. Uses the first of each pair
+// of options.
 TN_API tn_tensor *tn_conv1d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o);
-// x (N, C, H, W), w (O, C / groups, KH, KW), b (O) or NULL.
+// Convolves x (N, C, H, W) with w (O, C / groups, KH, KW), plus b (O) or NULL.
 TN_API tn_tensor *tn_conv2d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o);
 
 typedef struct {
-    int64_t stride[2], padding[2], dilation[2];  // 0: stride = kernel; a second 0 takes the first
-    bool    exclude_padding;                     // averages: count real elements only
+    int64_t stride[2], padding[2],
+        dilation[2];       // 0: stride = kernel, padding 0, dilation 1; if the
+                           // second is 0, it is equal to the first
+    bool exclude_padding;  // averages divide by the number of real elements
 } tn_pool_opts;
+// Return the maximum or the average of each window of x (N, C, L) or (N, C, H, W).
 TN_API tn_tensor *tn_max_pool1d(tn_tensor *x, int64_t kernel, tn_pool_opts o);
 TN_API tn_tensor *tn_avg_pool1d(tn_tensor *x, int64_t kernel, tn_pool_opts o);
 TN_API tn_tensor *tn_max_pool2d(tn_tensor *x, int64_t kh, int64_t kw, tn_pool_opts o);
 TN_API tn_tensor *tn_avg_pool2d(tn_tensor *x, int64_t kh, int64_t kw, tn_pool_opts o);
+// The same, with windows chosen such that the result is (N, C, h, w).
 TN_API tn_tensor *tn_adaptive_avg_pool2d(tn_tensor *x, int64_t h, int64_t w);
 TN_API tn_tensor *tn_adaptive_max_pool2d(tn_tensor *x, int64_t h, int64_t w);
 
-// Over the last n axes, which w and b (either may be NULL) have the shape of. eps 0: 1e-5.
+// Normalizes over the last n axes to mean 0 and variance 1, then multiplies by w and adds b, which
+// have the shape of these axes and may be NULL. eps 0: 1e-5.
 TN_API tn_tensor *tn_layer_norm(tn_tensor *x, int n, tn_tensor *w, tn_tensor *b, double eps);
-// eps 0: the epsilon of x's dtype.
+// Divides by the root of the mean square over the last n axes, then multiplies by w or NULL. eps 0:
+// the epsilon of x's dtype.
 TN_API tn_tensor *tn_rms_norm(tn_tensor *x, int n, tn_tensor *w, double eps);
+// Normalizes x (N, C, ...) over each group of channels and all following axes; w and b are (C) or
+// NULL. eps 0: 1e-5.
 TN_API tn_tensor *tn_group_norm(tn_tensor *x, int64_t groups, tn_tensor *w, tn_tensor *b,
                                 double eps);
 typedef struct {
-    bool   training;  // by the batch's statistics, which also update mean and var where given
-    double momentum;  // 0: 0.1
+    bool
+        training;  // normalize by the batch's statistics, and update mean and var if they are given
+    double momentum;  // of that update; 0: 0.1
     double eps;       // 0: 1e-5
 } tn_batch_norm_opts;
-// x (N, C, ...); mean and var are the running statistics (C), w and b (C) or NULL.
+// Normalizes each channel of x (N, C, ...). mean and var are the running statistics (C); w and b
+// are (C) or NULL.
 TN_API tn_tensor *tn_batch_norm(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_tensor *w,
                                 tn_tensor *b, tn_batch_norm_opts o);
 
 typedef struct {
-    bool causal;      // query i looks at keys 0 .. i, counted from the first, also where T is not S
-    tn_tensor *mask;  // bool (true: may look) or float (added), broadcasts to (..., T, S)
-    double     scale;  // 0: 1 / sqrt(D)
-    double     dropout;
+    bool causal;  // query i sees keys 0 .. i, counted from the first key, also if T differs from S
+    tn_tensor
+          *mask;   // bool (true: visible) or float (added to the scores), broadcasts to (..., T, S)
+    double scale;  // of the scores; 0: 1 / sqrt(D)
+    double dropout;  // probability of dropping a weight
 } tn_attention_opts;
-// Scaled dot-product attention: q (..., T, D), k (..., S, D), v (..., S, E). The sizes before the last
-// two broadcast. A query that the mask lets look at no key gives 0.
+// Computes scaled dot-product attention of q (..., T, D), k (..., S, D) and v (..., S, E): (..., T,
+// E). Axes before the last two broadcast. A query to which the mask shows no key gives 0.
 TN_API tn_tensor *tn_attention(tn_tensor *q, tn_tensor *k, tn_tensor *v, tn_attention_opts o);
 
-// ---- losses: the mean; X_with for weights, smoothing, an ignored index, sums -------------------
+// ---- losses ------------------------------------------------------------------------------------
 
-typedef enum { TN_MEAN, TN_SUM, TN_NONE } tn_reduce;
+// Each returns the mean over all elements; the form _with can weigh them, sum them or return them.
+
+typedef enum {
+    TN_REDUCTION_MEAN,  // one element: the mean
+    TN_REDUCTION_SUM,   // one element: the sum
+    TN_REDUCTION_NONE   // the loss of each element
+} tn_reduction;
 typedef struct {
-    tn_tensor *weight;           // per class
-    double     label_smoothing;  // 0 .. 1
-    int64_t    ignore;           // a target that does not count, where use_ignore is set; else -100
-    bool       use_ignore;
-    bool       no_ignore;  // every target counts: the mean is over all, and -100 is out of range
-    tn_reduce  reduce;
+    tn_tensor   *weight;           // of each class; NULL: 1
+    double       label_smoothing;  // 0 .. 1
+    int64_t      ignore;           // with use_ignore: the target index to ignore, instead of -100
+    bool         use_ignore;       // says that ignore is set, since 0 is a class
+    bool         no_ignore;  // no target is ignored, not even -100, which is then out of range
+    tn_reduction reduce;
 } tn_class_opts;
-// x (N, C, ...) logits; target (N, ...) of class indices, or of x's shape, probabilities.
+// Cross entropy of logits x (N, C, ...) and target (N, ...), class indices, or of x's shape,
+// probabilities.
 TN_API tn_tensor *tn_cross_entropy(tn_tensor *x, tn_tensor *target);
 TN_API tn_tensor *tn_cross_entropy_with(tn_tensor *x, tn_tensor *target, tn_class_opts o);
-// x (N, C, ...) of log-probabilities.
+// Negative log-likelihood of log-probabilities x (N, C, ...) and class indices.
 TN_API tn_tensor *tn_nll(tn_tensor *x, tn_tensor *target);
 TN_API tn_tensor *tn_nll_with(tn_tensor *x, tn_tensor *target, tn_class_opts o);
 
 typedef struct {
-    tn_tensor *weight;      // broadcasts to the shape of the loss before it is reduced
-    tn_tensor *pos_weight;  // bce_logits
-    double     delta;       // huber, above 0; 0: 1
-    bool       log_target;  // kl
-    bool       batch_mean;  // kl: the sum over the batch size
-    tn_reduce  reduce;
+    tn_tensor   *weight;      // broadcasts to the shape of the loss before reduction
+    tn_tensor   *pos_weight;  // bce_logits: weight of the positive class
+    double       delta;       // huber: where squared becomes absolute error; 0: 1
+    bool         log_target;  // kl: target holds log-probabilities
+    bool         batch_mean;  // kl: the sum divided by the batch size
+    tn_reduction reduce;
 } tn_loss_opts;
+// Squared error.
 TN_API tn_tensor *tn_mse(tn_tensor *x, tn_tensor *target);
 TN_API tn_tensor *tn_mse_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o);
+// Absolute error.
 TN_API tn_tensor *tn_l1(tn_tensor *x, tn_tensor *target);
 TN_API tn_tensor *tn_l1_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o);
+// Squared error up to delta, absolute error beyond.
 TN_API tn_tensor *tn_huber(tn_tensor *x, tn_tensor *target);
 TN_API tn_tensor *tn_huber_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o);
+// Binary cross entropy of probabilities, and of logits.
 TN_API tn_tensor *tn_bce(tn_tensor *x, tn_tensor *target);
 TN_API tn_tensor *tn_bce_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o);
 TN_API tn_tensor *tn_bce_logits(tn_tensor *x, tn_tensor *target);
 TN_API tn_tensor *tn_bce_logits_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o);
-TN_API tn_tensor *tn_kl(tn_tensor *x, tn_tensor *target);  // x: log-probabilities
+// Kullback-Leibler divergence of log-probabilities x from probabilities target.
+TN_API tn_tensor *tn_kl(tn_tensor *x, tn_tensor *target);
 TN_API tn_tensor *tn_kl_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o);
 
 // ---- autograd ----------------------------------------------------------------------------------
 
-// Turns recording for gradients on or off; returns the mode before.
+// Turns the recording of gradient history on or off. Returns the previous mode.
 TN_API_PLAIN bool tn_grad_mode(tn_ctx *cx, bool on);
-// Makes t a leaf, in which tn_backward deposits gradients, or (off) no leaf any more. Returns t.
+// Makes t a leaf, whose gradient tn_backward accumulates, or (off) an ordinary tensor. Returns t.
 TN_API tn_tensor *tn_requires_grad(tn_tensor *t, bool on);
-TN_API_PLAIN bool tn_needs_grad(const tn_tensor *t);  // a leaf, or made from one
-// Adds the gradient of y, weighed by gy (NULL: 1, for a one-element y), to every leaf it was made
-// from.
+// Whether t is a leaf or was computed from one.
+TN_API_PLAIN bool tn_needs_grad(const tn_tensor *t);
+// Adds the gradient of y, times gy, to every leaf that y was computed from. gy NULL means 1 and
+// needs a one-element y.
 TN_API tn_status tn_backward(tn_tensor *y, tn_tensor *gy);
-// gx[i] = gradient of the sum of y[j] * gy[j] with respect to x[i]; zeros for an unused x. gy or
-// an entry of it may be NULL for one-element outputs. Differentiable while the gradient mode is
-// on; touches no stored gradient.
+// Computes gx[i], the gradient of the sum of y[j] * gy[j] with respect to x[i]; zeros if y does not
+// depend on x[i]. gy, or an entry of it, may be NULL for one-element outputs. The result can be
+// differentiated again while the gradient mode is on. Stored gradients do not change.
 TN_API tn_status tn_grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x,
                          tn_tensor *const *gy, tn_tensor **gx);
-// A leaf's gradient: the same handle for the leaf's life, zeros while there is none.
+// Returns the gradient of a leaf: the same handle during the life of the leaf, zeros while there is
+// no gradient.
 TN_API tn_tensor *tn_grad_of(tn_tensor *x);
+// Whether leaf x has a gradient.
 TN_API_PLAIN bool tn_has_grad(const tn_tensor *x);
-TN_API void       tn_zero_grad(tn_tensor *x);
-// Compares the gradients of f at the f64 tensors x with finite differences. TN_OK when they agree.
+// Clears the gradient of leaf x: it then has none.
+TN_API void tn_zero_grad(tn_tensor *x);
+// Compares the gradients of f at the f64 tensors x with finite differences. Returns TN_OK if they
+// agree.
 TN_API tn_status tn_gradcheck(tn_tensor *(*f)(tn_tensor *const *x, void *user), int n,
                               tn_tensor *const *x, void *user);
-// The same for the gradients of the gradients.
+// The same for gradients of gradients.
 TN_API tn_status tn_gradgradcheck(tn_tensor *(*f)(tn_tensor *const *x, void *user), int n,
                                   tn_tensor *const *x, void *user);
 
-// A user's own op: a static table handed over at each call.
+// A user's own op is a table of three kinds. docs/adding-an-op.md has an example of each.
 //
-// As an expression: expr says the value of an element in the language of docs/adding-an-op.md, in
-// a, b, c or x0 .. x7, the inputs, which broadcast; it is computed and fused like built-in ops, on
-// every device. grad_expr has one gradient for each input, with semicolons between, also in g, the
-// gradient of the result, and y, the result; where it is NULL, expr is differentiated. The other
-// members are not looked at then, and attr must be empty. What is wrong with a text is an error of
-// the first call that uses it.
+// An expression. expr is the value of one element, in the inputs a, b, c or x0 .. x7, which
+// broadcast. It is compiled and fused like built-in ops, on every device. grad_expr has one
+// gradient per input, separated by semicolons, and may also use g, the gradient of the result, and
+// y, the result. If grad_expr is NULL, Tenon differentiates expr. Other members are ignored, and
+// attr must be empty. An error in a text is reported by the first call that uses it.
 //
-// In C: attributes are plain bytes, copied. shape fills dtype, rank and size of each out from those
-// of in, when the op is recorded, and of an op of several outputs again later; compute fills
-// out[].data at evaluation from row-major in[].data; on a GPU they are copied to the host for it, and
-// back, which waits. Both must be pure. grad records ops: it sets gx[i] for each input, or leaves it NULL for none. A nonzero
-// status is an error. The table must live as long as the context.
+// C functions. Attributes are plain bytes and are copied. shape fills dtype, rank and size of each
+// output from those of the inputs when the op is recorded, and for several outputs again later.
+// compute fills out[].data from row-major in[].data at evaluation; on a GPU the data is copied to
+// the host and back, which waits. Both must be pure. grad records ops: it sets gx[i] for each
+// input, or leaves it NULL for none. A status other than TN_OK is an error. The table must live as
+// long as the context.
 //
-// In CUDA: cuda is a .cu text that a GPU runs in place of compute; all else is as in C. It has
+// CUDA text. cuda is the text of a .cu file, whose kernel runs on a GPU instead of compute;
+// everything else is as with C functions. The text defines
 //
 //     extern "C" __global__ void NAME(tn::in<0> x, tn::in<1> w, tn::out<0> y, my_attr a)
 //
-// where NAME is kernel, or else the name of the op: a parameter for each input, for each output and,
-// if there are attribute bytes, one of that size. docs/adding-an-op.md says what the text may use.
-// launch says how many blocks and threads there are; it finds in *dims what is launched where it is
-// NULL: one thread for each element of the largest output, in blocks of 256. Addresses in its
-// arrays are the device's. The text is compiled as the op first runs, for the dtypes at hand; it and
+// where NAME is `kernel`, or the name of the op if that is NULL. There is one parameter for each
+// input, one for each output and, if there are attributes, one of their size. launch sets the
+// number of blocks and threads; *dims holds the default, which is used if launch is NULL: one
+// thread per element of the largest output, in blocks of 256. Addresses in its arrays are the
+// device's. The text is compiled when the op first runs, for the dtypes of its arguments; it and
 // the kernel's parameters are checked then, dims before each launch.
 typedef struct {
     tn_dtype dtype;
@@ -662,104 +779,108 @@ typedef struct {
     void    *data;
 } tn_array;
 typedef struct {
-    int64_t grid[3], block[3];  // blocks, and threads of a block
-    int64_t shared;             // bytes of shared memory besides what the text declares
+    int64_t grid[3], block[3];  // blocks, and threads per block
+    int64_t shared;             // bytes of shared memory in addition to what the text declares
 } tn_launch_dims;
 typedef struct {
     const char *name;
-    int         nin, nout;  // nout 0: 1
+    int         nin, nout;  // number of inputs and outputs; nout 0: 1
     tn_status (*shape)(const void *attr, const tn_array *in, tn_array *out);
     tn_status (*compute)(const void *attr, const tn_array *in, tn_array *out);
     tn_status (*grad)(const void *attr, tn_tensor *const *x, tn_tensor *const *y,
                       tn_tensor *const *gy, tn_tensor **gx);
     const char *expr, *grad_expr;
     const char *cuda;
-    const char *kernel;  // its name in cuda; NULL: name
+    const char *kernel;  // name of the kernel in cuda; NULL: name
     tn_status (*launch)(const void *attr, const tn_array *in, const tn_array *out,
                         tn_launch_dims *dims);
 } tn_op_def;
+// Records a user's op with inputs x[nin] and `bytes` bytes of attributes.
 TN_API tn_tensor *tn_custom(const tn_op_def *op, tn_tensor *const *x, const void *attr,
                             size_t bytes);
-// The same for an op of several outputs, into y[nout].
+// The same for an op with several outputs, which go to y[nout].
 TN_API tn_status tn_custom_n(const tn_op_def *op, tn_tensor *const *x, const void *attr,
                              size_t bytes, tn_tensor **y);
 
 #include "tenon/layers.h"
 #include "tenon/training.h"
 
-// ---- devices, seeing ---------------------------------------------------------------------------
+// ---- devices, inspection -----------------------------------------------------------------------
 
 typedef struct {
-    const char *name;    // what tn_open takes
-    const char *detail;  // the chip and what serves it, or why it is not available; this thread's,
-                         // until it asks for the same device again
-    bool available;
+    const char *name;    // for tn_open
+    const char *detail;  // the chip and its libraries, or why it is unavailable; valid until this
+                         // thread asks about the same device again
+    bool available;      // whether tn_open can use it
 } tn_device_desc;
-// Device i of this build and machine, i from 0; name NULL past the last.
+// Returns facts of device i of this build and machine, counted from 0. name is NULL after the last.
 TN_API_PLAIN tn_device_desc tn_device_info(int i);
-TN_API_PLAIN int            tn_devices(void);
-// Writes what was found, where, and what is missing.
+// Returns the number of devices of this build, available or not.
+TN_API_PLAIN int tn_device_count(void);
+// Writes what Tenon found on this machine, where, and what is missing.
 TN_API_PLAIN void tn_doctor(FILE *f);
 
 typedef struct {
-    int64_t bytes, peak;  // tensor memory now, and at most
-    int64_t nodes;        // alive
-    int64_t plans;        // built
-    int64_t kernels;      // compiled by this process for the context's device
-    int64_t hits;         // evaluations that found their plan
+    int64_t bytes, peak;  // tensor memory in use now, and at most
+    int64_t nodes;        // nodes alive
+    int64_t plans;        // plans built
+    int64_t kernels;      // kernels compiled by this process for the context's device
+    int64_t hits;         // evaluations that found their plan in the cache
     int64_t launches, copies, syncs;
-    int64_t disk_hits;  // kernels that were found compiled on disk, as kernels
-    int64_t planned;    // bytes of the arena of the plan built last
-    int64_t kept;  // bytes of the device that lie free in the context, for the next to ask: with
-                   // those in use, at most twice what was in use lately, and 64 MiB
-    int64_t returned;  // bytes that lay free and were given back to the device
+    int64_t disk_hits;  // kernels that were found compiled in the cache on disk
+    int64_t planned;    // bytes of the arena of the newest plan
+    int64_t kept;  // bytes of device memory that the context holds free for reuse; together with
+                   // the memory in use, at most twice the recent use, plus 64 MiB
+    int64_t returned;  // bytes of such memory given back to the device
 } tn_stats;
-TN_API_PLAIN tn_stats tn_stats_get(const tn_ctx *cx);
+// Returns the counters of a context.
+TN_API_PLAIN tn_stats tn_ctx_stats(const tn_ctx *cx);
 
-// Plans everything pending as tn_eval would, and prints the plan; runs nothing and changes nothing.
-// First "N kernels, X bytes moved, Y at least" (N counts generated kernels and calls of a library or
-// the device, Y is each input read once and each result written once); then every kernel and call
-// with its kind, its sizes and the lines it comes from; then the memory for intermediate values, and
-// the least that their lifetimes allow for this order.
+// Plans all pending work as tn_eval would, and prints the plan. Runs nothing and changes nothing.
+// The first line is "N kernels, X bytes moved, Y at least": N counts generated kernels and calls of
+// a library or the device, and Y reads each input once and writes each result once. Then come the
+// kernels and calls, with their kind, sizes and source lines; then the memory for intermediate
+// values, and the least that their lifetimes allow in this order.
 TN_API tn_status tn_explain(tn_ctx *cx, FILE *f);
 typedef struct {
-    bool source;  // with the instructions of each kernel, and their text as the device compiles it
-    bool
-        stored;  // with the values that each of them leaves behind, and why: "stored (64, 10): assigned"
+    bool source;  // adds the instructions of each kernel, and its text as the device compiles it
+    bool stored;  // adds the values that each step stores, and why: "stored (64, 10): assigned"
 } tn_explain_opts;
 TN_API tn_status tn_explain_with(tn_ctx *cx, FILE *f, tn_explain_opts o);
 
-// Memory of a step, in bytes. The first three count every tensor that takes part once; while a step
-// replaces one, old and new are both there, which shows in peak alone.
+// The memory of a step, in bytes. The first three members count each tensor of the step once. While
+// a step replaces a tensor, its old and its new value both exist; only peak includes that.
 typedef struct {
-    int64_t parameters;   // leaves that gradients can reach
-    int64_t gradients;    // stored gradients of those leaves; a gradient that only the step itself
+    int64_t parameters;   // leaves that receive gradients
+    int64_t gradients;    // stored gradients of these leaves; a gradient that only the step itself
                           // reads, as in tn_step, is an activation
-    int64_t optimizer;    // what else is written in place: optimizer state, running statistics
-    int64_t activations;  // values on the way, at their highest, and other results
-    int64_t workspace;    // scratch of kernels and library calls
-    int64_t peak;         // the most that the context has while it runs, as in tn_stats
+    int64_t optimizer;    // other tensors written in place: optimizer state, running statistics
+    int64_t activations;  // intermediate values, at their highest, and other results
+    int64_t workspace;    // scratch memory of kernels and library calls
+    int64_t peak;         // the most that the context holds during the step, as in tn_stats
 } tn_plan_memory;
-// What a tn_eval now would take, before anything runs. Zeros on error.
-TN_API tn_plan_memory tn_plan_bytes(tn_ctx *cx);
+// Returns the memory that tn_eval would need now, without running anything. Zeros on error.
+TN_API tn_plan_memory tn_ctx_plan_memory(tn_ctx *cx);
 
-// A profile: between begin and end every kernel and call runs by itself and is timed, by the device's
-// own clock where it has one. begin forgets the profile before. Evaluations are slower meanwhile, and
-// values are the same.
+// Begins a profile and forgets an earlier one. Until tn_profile_end, every kernel and call runs
+// alone and is timed, by the device's clock if it has one. Evaluations are slower; values are the
+// same.
 TN_API tn_status tn_profile_begin(tn_ctx *cx);
 TN_API tn_status tn_profile_end(tn_ctx *cx);
-// Writes the profile, so far if it is on. To a path that ends in ".json": every run of a kernel as a
-// trace event, for Perfetto or chrome://tracing (the first million). To any other path, or, with
-// NULL, to stdout: a table of kernels, those that took longest first, with time, bytes and flops a
-// second, the part that is of the rate of a large copy or product, which is measured then, and the
-// lines they come from. Small values may stay in a cache and so go beyond that rate.
+// Writes the profile so far. A path that ends in ".json" gets every run of a kernel as a trace
+// event, for Perfetto or chrome://tracing (the first million). Any other path, or stdout if path is
+// NULL, gets a table of kernels, the slowest first: time, bytes and flops per second, their share
+// of the rate of a large copy or product, which is measured at that time, and source lines. Values
+// that stay in a cache can exceed that rate.
 TN_API tn_status tn_profile_write(tn_ctx *cx, const char *path);
 
 #include "tenon/sites.h"
 
+#include "tenon/old.h"
+
 #ifdef __cplusplus
 }
-// The list is written once, so that each layer is made once.
+// Evaluates its list once, so that each layer is made once.
 static inline tn_layer *tn_nn_seq_list(const char *file, int line, tn_ctx *cx,
                                        std::initializer_list<tn_layer *> layers)
 {

@@ -1,6 +1,6 @@
-// tenon.hpp: tenon.h for C++11 and later: contexts and scopes that close themselves, operators, and errors as
-// exceptions where they are wanted. It is a layer of types alone: a tenon::tensor is a tn_tensor * with
-// operators, and every function and macro of tenon.h takes it.
+// tenon.hpp: a thin C++11 layer over tenon.h: contexts and scopes that close themselves, operators, and
+// exceptions for errors, if wanted. It only adds types: a tenon::tensor is a tn_tensor * with operators, and
+// every function and macro of tenon.h accepts it.
 //
 //     tenon::context cx("cpu");
 //     tenon::scope   s(cx);
@@ -19,8 +19,8 @@
 namespace tenon
 {
 
-// What a failing call of a context with errors::exceptions throws. what() names the op, the argument and
-// the shapes.
+// Thrown by a failing call in a context with errors::exceptions. what() names the op, the argument and the
+// shapes.
 class error : public std::runtime_error
 {
   public:
@@ -37,7 +37,7 @@ class error : public std::runtime_error
     const char *file() const noexcept
     {
         return file_;
-    }  // of the call; "" if it is not known
+    }  // of the call; "" if unknown
     int line() const noexcept
     {
         return line_;
@@ -49,11 +49,11 @@ class error : public std::runtime_error
     int         line_ = 0;
 };
 
-// How a context reports errors: by throwing tenon::error, or as values, as in C: a call gives NULL or a
-// status, and tn_error_text says why.
+// How a context reports errors: by throwing tenon::error, or as values, as in C: a call returns NULL or a
+// status, and tn_error_text returns the reason.
 enum class errors { exceptions, values };
 
-// A context, closed at the end of its life.
+// Owns a context and closes it. Converts to tn_ctx *.
 class context
 {
   public:
@@ -62,7 +62,7 @@ class context
     {
     }
 
-    // The handler of o is replaced where exceptions are wanted.
+    // With errors::exceptions, the handler of o is replaced.
     explicit context(tn_open_opts o, errors how = errors::exceptions) : cx_(tn_open_with(o))
     {
         if (how == errors::values) return;
@@ -96,7 +96,7 @@ class context
         return o;
     }
 
-    // The handler is the last act of a call that failed, so that nothing of the library is cut short.
+    // Throwing is safe here: the handler is called as the last act of the call that failed.
     static void raise(tn_ctx *cx, const tn_fault *f, void *)
     {
         error e(*f);
@@ -107,9 +107,9 @@ class context
     tn_ctx *cx_;
 };
 
-// A scope: what was recorded in it is gone at its end, but for what tn_keep kept. Scopes end in the reverse
-// order of their beginnings, as C++ destroys them. The end of a scope may report an error of its work
-// (an index out of range): then the destructor throws, unless another exception is on its way.
+// Owns a scope and ends it: tensors made in it die, except those that tn_keep moved out. Scopes must end in
+// reverse order, as C++ destroys them. Ending a scope may report an error of its work, such as an index out
+// of range: the destructor then throws, unless another exception is being handled.
 class scope
 {
   public:
@@ -136,7 +136,7 @@ class scope
     }
 
   private:
-    // std::uncaught_exception went with C++20.
+    // C++20 removed std::uncaught_exception.
     static bool unwinding() noexcept
     {
 #if __cplusplus >= 201703L
@@ -149,7 +149,7 @@ class scope
     tn_scope *s_;
 };
 
-// No gradients are recorded while it lives.
+// Turns gradient mode off during its life, and then restores it.
 class no_grad
 {
   public:
@@ -166,14 +166,15 @@ class no_grad
     bool    before_;
 };
 
-// A tensor, which lives as long as its scope, like the tn_tensor * that it is; copies are the same tensor.
+// A tn_tensor * with operators. It owns nothing: the tensor lives as long as its scope, and copies refer to
+// the same tensor.
 class tensor
 {
   public:
     tensor() noexcept = default;
     tensor(tn_tensor *t) noexcept : t_(t) {}
 
-    // A template, so that it is no candidate of the built-in operators of pointers.
+    // A template, so that the built-in operators of pointers do not apply.
     template <class T, class = typename std::enable_if<std::is_same<T, tn_tensor *>::value>::type>
     operator T() const noexcept
     {
@@ -209,7 +210,7 @@ class tensor
         return tn_item(t_);
     }
 
-    // The elements as numbers of a C++ type, in row-major order.
+    // Returns the elements in row-major order, converted to a C++ type. Empty on error.
     template <class T> std::vector<T> read() const
     {
         std::vector<T> v(static_cast<std::size_t>(t_ ? tn_count(t_) : 0));
@@ -237,8 +238,7 @@ class tensor
 
 // ---- operators ---------------------------------------------------------------------------------
 
-// An operand of an operator: a tensor or a number, and where the operator stands in the program, so that an
-// error names that line.
+// An operand of an operator: a tensor or a number, with the file and line of the operator for errors.
 class operand
 {
   public:
@@ -263,7 +263,7 @@ class operand
     int         line;
 };
 
-// One of the operands is a tensor: else the operator would be that of numbers.
+// At least one operand is a tensor: otherwise C++ uses the operator of numbers.
 #define TENON_OPERATOR(sign, both, right, left)                     \
     inline tensor operator sign(const operand &a, const operand &b) \
     {                                                               \

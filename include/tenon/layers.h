@@ -1,4 +1,4 @@
-// layers.h: networks. Layers that hold parameters, and initializers.
+// layers.h: networks. Layers, which hold parameters, and initializers.
 //
 // Part of tenon.h, which includes it.
 #ifndef TENON_LAYERS_H
@@ -10,102 +10,125 @@
 
 // ---- layers ------------------------------------------------------------------------------------
 
-// A layer holds parameters, buffers (state that is not trained) and children, each by name, and a
-// function from x to y, or to several. Names nest with dots: "layer1.0.conv1.weight". A layer belongs to the
-// context, a child to its parent; tn_layer_free is optional, and an error while the layer runs.
+// A layer holds parameters, buffers (state that is not trained) and child layers, each by name, and
+// a function from its inputs to its outputs. Full names join the names with dots:
+// "layer1.0.conv1.weight". A layer belongs to its context, a child to its parent. tn_layer_free is
+// optional, and an error while the layer runs.
 typedef tn_tensor *tn_forward_fn(tn_layer *l, tn_tensor *x);
-// A user's own layer: self is the user's struct, free (may be NULL) runs once, when the layer dies
-// or when this call fails. f NULL: a container, which holds tensors and other layers and does not run.
+// Makes a layer of the user's own. self is the user's struct; free, if not NULL, is called on it
+// once, when the layer dies or if this call fails. f NULL makes a container, which holds tensors
+// and other layers and cannot run.
 TN_API tn_layer *tn_layer_new(tn_ctx *cx, tn_forward_fn *f, void *self, void (*free)(void *self));
-// The same with several inputs and outputs, up to 16 each: masks, states, what is attended to. f fills
-// y; one that it leaves NULL has failed.
+// A forward function of several inputs and outputs, such as masks, states, or a second sequence. It
+// fills y; an output left NULL counts as failed.
 typedef void tn_forward_n_fn(tn_layer *l, int nx, tn_tensor *const *x, int ny, tn_tensor **y);
 typedef struct {
-    int in, out;   // 0: one
-    int optional;  // of the inputs, so many at the end may be left out
+    int in, out;   // number of inputs and outputs, up to 16 each; 0: 1
+    int optional;  // how many of the last inputs may be left out
 } tn_layer_counts;
+// Makes a layer of the user's own with several inputs and outputs.
 TN_API tn_layer *tn_layer_new_n(tn_ctx *cx, tn_forward_n_fn *f, tn_layer_counts n, void *self,
                                 void (*free)(void *self));
-// Gives the layer a tensor, which lives as long as the layer; returns it. A parameter becomes a leaf.
-// A tensor that another layer has is tied: it counts once, under its first name. A name with dots is a
-// path, "encoder.0.weight": containers on the way that are not there are made.
+// Add a tensor to the layer, which keeps it alive. Return the tensor. A parameter becomes a leaf. A
+// tensor that another layer also holds is tied: it counts once, under its first name. A name with
+// dots is a path, "encoder.0.weight"; missing containers on it are made.
 TN_API tn_tensor *tn_layer_param(tn_layer *l, const char *name, tn_tensor *init);
 TN_API tn_tensor *tn_layer_buffer(tn_layer *l, const char *name, tn_tensor *init);
-TN_API tn_layer  *tn_layer_child(tn_layer *l, const char *name, tn_layer *child);
-// A layer of bare tensors, named "0", "1", ..., for an optimizer or a file. It has no function.
-TN_API tn_layer  *tn_layer_of(tn_ctx *cx, int n, tn_tensor *const *params);
+// Adds a child layer, by a name or a path. Returns the child.
+TN_API tn_layer *tn_layer_child(tn_layer *l, const char *name, tn_layer *child);
+// Makes a container of bare tensors, named "0", "1", ..., for an optimizer or a file.
+TN_API tn_layer *tn_layer_of(tn_ctx *cx, int n, tn_tensor *const *params);
+// Runs the layer on x.
 TN_API tn_tensor *tn_forward(tn_layer *l, tn_tensor *x);
-// Fills y with the outputs, all or, on failure, none: NULL. x and y may overlap. A layer of one input
-// and one output runs by either call.
-TN_API tn_status     tn_forward_n(tn_layer *l, int nx, tn_tensor *const *x, int ny, tn_tensor **y);
+// Runs the layer on nx inputs and fills y with its ny outputs. On failure all of them are NULL. x
+// and y may overlap. A layer of one input and one output can be run by either function.
+TN_API tn_status tn_forward_n(tn_layer *l, int nx, tn_tensor *const *x, int ny, tn_tensor **y);
+// Return the user's struct of a layer, and its context.
 TN_API_PLAIN void   *tn_layer_self(const tn_layer *l);
 TN_API_PLAIN tn_ctx *tn_layer_ctx(const tn_layer *l);
-// Training mode (the default) or evaluation: dropout, batch statistics. Of the layer and all below.
-TN_API void       tn_layer_train(tn_layer *l, bool on);
+// Switches the layer and all layers below it to training mode (the default) or evaluation mode,
+// which changes dropout and batch norm.
+TN_API void tn_layer_train(tn_layer *l, bool on);
+// Whether the layer is in training mode.
 TN_API_PLAIN bool tn_layer_training(const tn_layer *l);
-// Frozen parameters take no gradient.
+// Freezes the parameters, so that they take no gradient, or releases them.
 TN_API void tn_layer_freeze(tn_layer *l, bool on);
-// Casts parameters and float buffers; for f64 or half precision. Before an optimizer is made.
+// Casts parameters and float buffers, for example to f64 or half precision. Call it before making
+// an optimizer.
 TN_API tn_status tn_layer_cast(tn_layer *l, tn_dtype dt);
-// The parameter or buffer of that full name.
+// Returns the parameter or buffer with this full name.
 TN_API tn_tensor *tn_layer_find(tn_layer *l, const char *name);
-// The layer below l of that path, "encoder.0".
+// Returns the layer below l with this path, "encoder.0".
 TN_API tn_layer *tn_layer_find_child(tn_layer *l, const char *name);
-// Calls f for every parameter and buffer with its full name, in order; tied ones once.
+// Calls f for every parameter and buffer with its full name, in order; for tied ones once.
 TN_API tn_status tn_layer_each(tn_layer *l, void (*f)(const char *name, tn_tensor *t, void *user),
                                void     *user);
-TN_API_PLAIN int64_t
-tn_layer_count(const tn_layer *l);  // elements of all parameters, tied ones once
-// Prints a table: layer, output shape, parameters. x runs through the layer as in evaluation, without
-// gradients, and nothing is computed; modes and random numbers are as before afterwards.
+// Returns the number of elements of all parameters; tied ones count once.
+TN_API_PLAIN int64_t tn_layer_count(const tn_layer *l);
+// Prints a table of layers, output shapes and parameters. Records a forward pass of x in evaluation
+// mode without gradients, but computes nothing; modes and random numbers do not change.
 TN_API tn_status tn_layer_summary(tn_layer *l, tn_tensor *x, FILE *f);
-TN_API void      tn_layer_free(tn_layer *l);
+// Frees the layer and all layers below it. Does nothing for NULL. An error for a child, which belongs
+// to its parent.
+TN_API void tn_layer_free(tn_layer *l);
 
-// Layers with parameters start as PyTorch's do.
+// ---- built-in layers: named and initialized as PyTorch's ---------------------------------------
+
 typedef struct {
     bool no_bias;
 } tn_nn_linear_opts;
+// torch.nn.Linear: weight (out, in), bias (out).
 TN_API tn_layer *tn_nn_linear(tn_ctx *cx, int64_t in, int64_t out);
 TN_API tn_layer *tn_nn_linear_with(tn_ctx *cx, int64_t in, int64_t out, tn_nn_linear_opts o);
 typedef struct {
-    int64_t stride[2], padding[2], dilation[2], groups;  // as tn_conv_opts
+    int64_t stride[2], padding[2], dilation[2], groups;  // as in tn_conv_opts
     bool    no_bias;
 } tn_nn_conv_opts;
+// torch.nn.Conv1d.
 TN_API tn_layer *tn_nn_conv1d(tn_ctx *cx, int64_t in, int64_t out, int64_t kernel);
 TN_API tn_layer *tn_nn_conv1d_with(tn_ctx *cx, int64_t in, int64_t out, int64_t kernel,
                                    tn_nn_conv_opts o);
-TN_API tn_layer *tn_nn_conv2d(tn_ctx *cx, int64_t in, int64_t out, int64_t kernel);  // square
-TN_API tn_layer *tn_nn_conv2d_with(tn_ctx *cx, int64_t in, int64_t out, int64_t kh, int64_t kw,
-                                   tn_nn_conv_opts o);
+// torch.nn.Conv2d with a square kernel, or with one of height kh and width kw.
+TN_API tn_layer *tn_nn_conv2d(tn_ctx *cx, int64_t in, int64_t out, int64_t kernel);
+TN_API tn_layer *tn_nn_conv2d_hw(tn_ctx *cx, int64_t in, int64_t out, int64_t kh, int64_t kw,
+                                 tn_nn_conv_opts o);
 typedef struct {
     double eps;        // 0: the default of the op
-    double momentum;   // of batch norm alone; 0: the default of the op
+    double momentum;   // batch norm only; 0: the default of the op
     bool   no_affine;  // no weight and bias
 } tn_nn_norm_opts;
-// Over (N, C, ...), with running statistics.
+// torch.nn.BatchNorm1d and 2d, over (N, C, ...), with running statistics.
 TN_API tn_layer *tn_nn_batch_norm(tn_ctx *cx, int64_t channels);
 TN_API tn_layer *tn_nn_batch_norm_with(tn_ctx *cx, int64_t channels, tn_nn_norm_opts o);
-// Over the last axis, or (with) the last axes, of that shape.
+// torch.nn.LayerNorm over the last axis, or over the last axes, of that size.
 TN_API tn_layer *tn_nn_layer_norm(tn_ctx *cx, int64_t size);
-TN_API tn_layer *tn_nn_layer_norm_with(tn_ctx *cx, int rank, const int64_t *size,
-                                       tn_nn_norm_opts o);
+TN_API tn_layer *tn_nn_layer_norm_nd(tn_ctx *cx, int rank, const int64_t *size, tn_nn_norm_opts o);
+// torch.nn.RMSNorm over the last axis, or over the last axes, of that size.
 TN_API tn_layer *tn_nn_rms_norm(tn_ctx *cx, int64_t size);
-TN_API tn_layer *tn_nn_rms_norm_with(tn_ctx *cx, int rank, const int64_t *size, tn_nn_norm_opts o);
+TN_API tn_layer *tn_nn_rms_norm_nd(tn_ctx *cx, int rank, const int64_t *size, tn_nn_norm_opts o);
+// torch.nn.GroupNorm.
 TN_API tn_layer *tn_nn_group_norm(tn_ctx *cx, int64_t groups, int64_t channels);
 TN_API tn_layer *tn_nn_group_norm_with(tn_ctx *cx, int64_t groups, int64_t channels,
                                        tn_nn_norm_opts o);
+// torch.nn.Embedding: a table of `count` rows of `width` numbers, read by index.
 TN_API tn_layer *tn_nn_embedding(tn_ctx *cx, int64_t count, int64_t width);
+// torch.nn.Dropout with probability p, in training mode.
 TN_API tn_layer *tn_nn_dropout(tn_ctx *cx, double p);
+// torch.nn.MaxPool2d and AvgPool2d with a square window, or with one of height kh and width kw.
 TN_API tn_layer *tn_nn_max_pool2d(tn_ctx *cx, int64_t kernel);
-TN_API tn_layer *tn_nn_max_pool2d_with(tn_ctx *cx, int64_t kh, int64_t kw, tn_pool_opts o);
+TN_API tn_layer *tn_nn_max_pool2d_hw(tn_ctx *cx, int64_t kh, int64_t kw, tn_pool_opts o);
 TN_API tn_layer *tn_nn_avg_pool2d(tn_ctx *cx, int64_t kernel);
-TN_API tn_layer *tn_nn_avg_pool2d_with(tn_ctx *cx, int64_t kh, int64_t kw, tn_pool_opts o);
+TN_API tn_layer *tn_nn_avg_pool2d_hw(tn_ctx *cx, int64_t kh, int64_t kw, tn_pool_opts o);
+// torch.nn.AdaptiveAvgPool2d: the result is (N, C, h, w).
 TN_API tn_layer *tn_nn_adaptive_avg_pool2d(tn_ctx *cx, int64_t h, int64_t w);
-// A function of one tensor: tn_nn_act(cx, tn_relu). What it makes besides its result dies with it.
+// A layer that applies a function of one tensor: tn_nn_act(cx, tn_relu). Tensors that f makes,
+// except its result, are freed when it returns.
 TN_API tn_layer *tn_nn_act(tn_ctx *cx, tn_tensor *(*f)(tn_tensor *x));
-TN_API tn_layer *tn_nn_flatten(tn_ctx *cx);  // all axes but the first
-// One after the other, named "0", "1", ...: tn_nn_seq(cx, a, b, c) counts them. The layers become
-// children; if this fails, or tn_nn_residual does, they stay the context's as they were.
+// torch.nn.Flatten: joins all axes but the first.
+TN_API tn_layer *tn_nn_flatten(tn_ctx *cx);
+// torch.nn.Sequential: runs layers one after the other. They become children named "0", "1", ...
+// tn_nn_seq(cx, a, b, c) counts them. If this fails, or tn_nn_residual does, the layers stay as
+// they were.
 TN_API tn_layer *tn_nn_seq_n(tn_ctx *cx, int n, tn_layer *const *layers);
 // clang-format off
 #ifndef __cplusplus
@@ -114,55 +137,61 @@ TN_API tn_layer *tn_nn_seq_n(tn_ctx *cx, int n, tn_layer *const *layers);
                 (tn_layer *[]){ __VA_ARGS__ })
 #endif
 // clang-format on
-// x + body(x); with a shortcut, shortcut(x) + body(x), and then f where given.
 typedef struct {
-    tn_layer *shortcut;
-    tn_tensor *(*f)(tn_tensor *x);
+    tn_layer *shortcut;             // NULL: x itself
+    tn_tensor *(*f)(tn_tensor *x);  // applied to the sum; NULL: none
 } tn_nn_residual_opts;
+// Computes x + body(x), or with options f(shortcut(x) + body(x)).
 TN_API tn_layer *tn_nn_residual(tn_ctx *cx, tn_layer *body);
 TN_API tn_layer *tn_nn_residual_with(tn_ctx *cx, tn_layer *body, tn_nn_residual_opts o);
-// (x - mean) / std goes through body, and comes out as it is or, with outputs, times target_std plus
-// target_mean: numbers in their own units. These are buffers, 0 and 1 at first, to be assigned; mean and
-// std are (columns), or (with) of a shape that x broadcasts with, as (C, 1, 1) for images. Body is the
-// child "net", as in the files of `tenon train` for tables; if this fails, it stays as it was.
 typedef struct {
-    int64_t outputs;  // numbers that body gives for a row; 0: no target_mean and target_std
+    int64_t
+        outputs;  // numbers per row that body returns; 0: there are no target_mean and target_std
 } tn_nn_standardize_opts;
+// Computes body((x - mean) / std) and, with .outputs, multiplies the result by target_std and adds
+// target_mean, so that it has the units of the target. These are buffers, 0 and 1 at first, to be
+// assigned. mean and std have one number per column, or any shape that x broadcasts with, such as
+// (C, 1, 1) for images. body becomes the child "net", as in the files of `tenon train` for tables;
+// if this fails, it stays as it was.
 TN_API tn_layer *tn_nn_standardize(tn_ctx *cx, int64_t columns, tn_layer *body);
-TN_API tn_layer *tn_nn_standardize_with(tn_ctx *cx, int rank, const int64_t *size, tn_layer *body,
-                                        tn_nn_standardize_opts o);
-// Multi-head self-attention over (B, T, width), named as torch.nn.MultiheadAttention.
+TN_API tn_layer *tn_nn_standardize_nd(tn_ctx *cx, int rank, const int64_t *size, tn_layer *body,
+                                      tn_nn_standardize_opts o);
 typedef struct {
     bool   causal, no_bias;
     double dropout;
 } tn_nn_attention_opts;
+// Multi-head self-attention over (B, T, width), with the names of torch.nn.MultiheadAttention.
 TN_API tn_layer *tn_nn_attention(tn_ctx *cx, int64_t width, int64_t heads);
 TN_API tn_layer *tn_nn_attention_with(tn_ctx *cx, int64_t width, int64_t heads,
                                       tn_nn_attention_opts o);
-// Attention and a feed-forward part, each with norm and residual, named as
-// torch.nn.TransformerEncoderLayer.
 typedef struct {
-    int64_t hidden;  // 0: 4 * width
+    int64_t hidden;  // width of the feed-forward part; 0: 4 * width
     bool    causal, norm_first;
     double  dropout;
-    tn_tensor *(*f)(tn_tensor *x);  // NULL: relu
+    tn_tensor *(*f)(tn_tensor *x);  // activation; NULL: relu
 } tn_nn_transformer_opts;
+// Self-attention and a feed-forward part, each with norm and residual, with the names of
+// torch.nn.TransformerEncoderLayer.
 TN_API tn_layer *tn_nn_transformer_block(tn_ctx *cx, int64_t width, int64_t heads);
 TN_API tn_layer *tn_nn_transformer_block_with(tn_ctx *cx, int64_t width, int64_t heads,
                                               tn_nn_transformer_opts o);
 
-// Initializers: fill t in place, outside autograd; return t. Fans are those of a weight (out, in,
-// ...).
+// ---- initializers: write random or constant values into t, without gradient; return t ----------
+
+// Fan-in and fan-out are those of a weight (out, in, ...).
 typedef struct {
-    bool   fan_out;  // else fan in
+    bool   fan_out;  // scale by fan-out instead of fan-in
     double gain;     // 0: sqrt(2), for relu
 } tn_init_opts;
 TN_API tn_tensor *tn_init_constant(tn_tensor *t, double v);
 TN_API tn_tensor *tn_init_uniform(tn_tensor *t, double lo, double hi);
 TN_API tn_tensor *tn_init_normal(tn_tensor *t, double mean, double std);
-TN_API tn_tensor *tn_init_trunc_normal(tn_tensor *t, double mean, double std);  // within 2 std
+// Normal, from the part of the distribution within 2 std of the mean.
+TN_API tn_tensor *tn_init_trunc_normal(tn_tensor *t, double mean, double std);
+// Scaled by fan-in + fan-out (Glorot).
 TN_API tn_tensor *tn_init_xavier_uniform(tn_tensor *t, double gain);
 TN_API tn_tensor *tn_init_xavier_normal(tn_tensor *t, double gain);
+// Scaled by fan-in or fan-out (He).
 TN_API tn_tensor *tn_init_kaiming_uniform(tn_tensor *t, tn_init_opts o);
 TN_API tn_tensor *tn_init_kaiming_normal(tn_tensor *t, tn_init_opts o);
 

@@ -48,7 +48,7 @@ static bool add_file(tn_ctx *cx, cifar *c, const char *path)
     if (m->bytes == 0) return tni_refuse(cx, TN_EFORMAT, "cifar10: %s: it is empty", path);
     if (n == 0 || m->bytes % RECORD)
         return tni_refuse(cx, TN_EFORMAT,
-                          "cifar10: %s: %zu bytes are no whole number of records of %d", path,
+                          "cifar10: %s: %zu bytes are not a multiple of the record size %d", path,
                           m->bytes, RECORD);
     for (int64_t i = 0; i < n; i++) {
         int label = m->data[i * RECORD];

@@ -123,7 +123,7 @@ const char *tn_data_schema(const tn_data *d)
     return d && d->source->schema ? d->source->schema : "";
 }
 
-const char *tn_data_class(const tn_data *d, int64_t i)
+const char *tn_data_class_name(const tn_data *d, int64_t i)
 {
     if (!d || !d->source->class_names || i < 0 || i >= d->source->classes) return NULL;
     return d->source->class_names[i];

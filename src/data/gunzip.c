@@ -86,8 +86,8 @@ static bool load_zlib(tni_gunzip *g, const char *name)
     l->handle = open_library(name);
     if (l->handle && find_symbols(l) && strncmp(l->version(), "1.", 2) == 0) return true;
     return tni_refuse(g->cx, TN_EIO,
-                      "%s: %s: it is gzip, and no zlib is found here to expand it: gunzip it",
-                      g->op, g->path);
+                      "%s: %s: it is gzip, and no zlib was found to expand it: gunzip it", g->op,
+                      g->path);
 }
 
 // zlib's memory comes from the context's heap, where it is counted and can be made to fail by tests.

@@ -17,7 +17,7 @@ static const tni_device *const devices[] = { &tni_device_cpu, &tni_device_cuda, 
                                              &tni_device_ref };
 enum { DEVICES = sizeof devices / sizeof *devices };
 
-int tn_devices(void)
+int tn_device_count(void)
 {
     return DEVICES;
 }
@@ -398,7 +398,7 @@ tn_status tn_sync(tn_ctx *cx)
     return s == TN_OK ? tni_deferred_errors_check(cx) : tni_fail_status(cx, s, "sync: %s", why.s);
 }
 
-tn_stats tn_stats_get(const tn_ctx *cx)
+tn_stats tn_ctx_stats(const tn_ctx *cx)
 {
     if (!cx) return (tn_stats){ 0 };
     tn_stats s = cx->stats;

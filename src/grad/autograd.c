@@ -130,8 +130,7 @@ tn_status tn_backward(tn_tensor *y, tn_tensor *gy)
     tn_ctx *cx = tni_args("backward", gy ? 2 : 1, (tn_tensor *const[]){ y, gy }, names);
     if (!cx) return tni_failed();
     if (!tn_needs_grad(y))
-        return tni_fail_status(cx, TN_EGRAD,
-                               "backward: y %s was made from no leaf that requires grad",
+        return tni_fail_status(cx, TN_EGRAD, "backward: y %s depends on no leaf that requires grad",
                                tni_shape_of(y).s);
     // What the walk makes dies with this scope; gradients live on in the leaves.
     tn_scope *s = tn_begin(cx);

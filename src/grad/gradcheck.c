@@ -68,7 +68,7 @@ static tn_status check(tn_ctx *cx, const char *op, function *f, int n, tn_tensor
     for (int i = 0; i < n; i++)
         if (!(at[i] = tn_requires_grad(tn_detach(x[i]), true))) return tni_failed();
     tn_tensor *y = weighed(cx, f(at, user));
-    if (!y) return tni_fail_status(cx, TN_EARG, "%s: f gave no result", op);
+    if (!y) return tni_fail_status(cx, TN_EARG, "%s: f returned no result", op);
     // An output that depends on no input has gradients of zero.
     tn_status s = tn_grad(1, &y, n, at, NULL, gx);
     for (int i = 0; i < n && s == TN_OK; i++) s = compare(cx, op, f, n, x, user, i, gx[i]);

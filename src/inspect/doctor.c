@@ -37,7 +37,7 @@ __attribute__((format(printf, 2, 3))) static void print_line(FILE *f, const char
 static void print_devices(FILE *f)
 {
     print_line(f, "devices");
-    for (int i = 0; i < tn_devices(); i++) {
+    for (int i = 0; i < tn_device_count(); i++) {
         tn_device_desc d = tn_device_info(i);
         print_line(f, "  %-8s %-8s %s", d.name, d.available ? "ready" : "missing", d.detail);
     }

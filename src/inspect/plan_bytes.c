@@ -253,17 +253,17 @@ static bool fill_ledger(ledger *l)
         if (work) l->m.peak += (int64_t)tni_buffer_size((size_t)work);
     }
     if (!kept) tni_plan_free(&cx->heap, p);
-    if (l->failed) return tni_no_memory(cx, "plan_bytes");
+    if (l->failed) return tni_no_memory(cx, "ctx_plan_memory");
     return work >= 0;
 }
 
-tn_plan_memory tn_plan_bytes(tn_ctx *cx)
+tn_plan_memory tn_ctx_plan_memory(tn_ctx *cx)
 {
     tni_graph g;
     ledger    l = { .g = &g };
-    if (!tni_ctx_ok(cx, "plan_bytes")) return l.m;
+    if (!tni_ctx_ok(cx, "ctx_plan_memory")) return l.m;
     if (cx->busy) {
-        tni_fail(cx, TN_EARG, "plan_bytes: a tn_ call is in progress");
+        tni_fail(cx, TN_EARG, "ctx_plan_memory: a tn_ call is in progress");
         return l.m;
     }
     bool ok = tni_graph_open(&g, cx, TNI_STEP, NULL) && fill_ledger(&l);

@@ -273,7 +273,7 @@ tn_status tn_profile_begin(tn_ctx *cx)
     if (!profile_ok(cx, "profile_begin")) return tni_failed();
     if (!(cx->engine->watch & TNI_WATCH_TIMES)) return begin_profile(cx, "profile_begin");
     if (cx->engine->inspect->profile->to) return TN_OK;
-    return tni_fail_status(cx, TN_EARG, "profile_begin: a profile is on already");
+    return tni_fail_status(cx, TN_EARG, "profile_begin: a profile is already on");
 }
 
 // Reports kernels that are missing from the profile, if any.
@@ -330,7 +330,8 @@ tn_status tn_profile_write(tn_ctx *cx, const char *path)
     if (!profile_ok(cx, "profile_write")) return tni_failed();
     tni_engine *e = cx->engine;
     if (!e->inspect->profile)
-        return tni_fail_status(cx, TN_EARG, "profile_write: there is no profile: begin one");
+        return tni_fail_status(cx, TN_EARG,
+                               "profile_write: there is no profile; call tn_profile_begin");
     if ((e->watch & TNI_WATCH_TIMES)) e->inspect->profile->ended = clock_now();
     return write_file(cx, path, "w");
 }

@@ -124,7 +124,7 @@ static bool read_descr(reader *r)
 {
     r->descr = accept_text(r, &r->descr_bytes);
     if (!r->descr)
-        tni_fail(r->f->owned.cx, TN_EDTYPE, "%s: %s: arrays of records are not read", r->f->op,
+        tni_fail(r->f->owned.cx, TN_EDTYPE, "%s: %s: arrays of records are not supported", r->f->op,
                  r->f->part->path);
     return r->descr != NULL;
 }

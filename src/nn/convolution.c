@@ -77,13 +77,13 @@ tn_layer *tn_nn_conv1d(tn_ctx *cx, int64_t in, int64_t out, int64_t kernel)
     return tn_nn_conv1d_with(cx, in, out, kernel, (tn_nn_conv_opts){ 0 });
 }
 
-tn_layer *tn_nn_conv2d_with(tn_ctx *cx, int64_t in, int64_t out, int64_t kh, int64_t kw,
-                            tn_nn_conv_opts o)
+tn_layer *tn_nn_conv2d_hw(tn_ctx *cx, int64_t in, int64_t out, int64_t kh, int64_t kw,
+                          tn_nn_conv_opts o)
 {
     return make_conv(cx, "nn_conv2d", in, out, 2, (int64_t[]){ kh, kw }, o);
 }
 
 tn_layer *tn_nn_conv2d(tn_ctx *cx, int64_t in, int64_t out, int64_t kernel)
 {
-    return tn_nn_conv2d_with(cx, in, out, kernel, kernel, (tn_nn_conv_opts){ 0 });
+    return tn_nn_conv2d_hw(cx, in, out, kernel, kernel, (tn_nn_conv_opts){ 0 });
 }

@@ -109,9 +109,9 @@ static bool outputs_complete(tn_ctx *cx, const pass *p)
     while (i < p->ny && p->y[i]) i++;
     if (i == p->ny) return true;
     if (!cx->fault.code && p->ny == 1)
-        tni_fail(cx, TN_EUSER, "%s: the layer's function gave no tensor", p->op);
+        tni_fail(cx, TN_EUSER, "%s: the layer's function returned no tensor", p->op);
     else if (!cx->fault.code)
-        tni_fail(cx, TN_EUSER, "%s: the layer's function gave no y[%d]", p->op, i);
+        tni_fail(cx, TN_EUSER, "%s: the layer's function set no y[%d]", p->op, i);
     return false;
 }
 

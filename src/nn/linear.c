@@ -40,7 +40,7 @@ tn_layer *tn_nn_linear(tn_ctx *cx, int64_t in, int64_t out)
 
 static tn_tensor *embedding_forward(tn_layer *l, tn_tensor *x)
 {
-    return tn_embedding(l->param[0].t, x);
+    return tn_embed(x, l->param[0].t);
 }
 
 // The weight (count, width) starts normally distributed, as PyTorch's.

@@ -82,7 +82,7 @@ static tn_tensor *layer_norm_forward(tn_layer *l, tn_tensor *x)
     return tn_layer_norm(x, s->axes, s->w, s->b, s->eps);
 }
 
-tn_layer *tn_nn_layer_norm_with(tn_ctx *cx, int rank, const int64_t *size, tn_nn_norm_opts o)
+tn_layer *tn_nn_layer_norm_nd(tn_ctx *cx, int rank, const int64_t *size, tn_nn_norm_opts o)
 {
     const char *op = "nn_layer_norm";
     if (!axes_ok(cx, op, rank, size)) return NULL;
@@ -91,7 +91,7 @@ tn_layer *tn_nn_layer_norm_with(tn_ctx *cx, int rank, const int64_t *size, tn_nn
 
 tn_layer *tn_nn_layer_norm(tn_ctx *cx, int64_t size)
 {
-    return tn_nn_layer_norm_with(cx, 1, &size, (tn_nn_norm_opts){ 0 });
+    return tn_nn_layer_norm_nd(cx, 1, &size, (tn_nn_norm_opts){ 0 });
 }
 
 static tn_tensor *rms_norm_forward(tn_layer *l, tn_tensor *x)
@@ -100,7 +100,7 @@ static tn_tensor *rms_norm_forward(tn_layer *l, tn_tensor *x)
     return tn_rms_norm(x, s->axes, s->w, s->eps);
 }
 
-tn_layer *tn_nn_rms_norm_with(tn_ctx *cx, int rank, const int64_t *size, tn_nn_norm_opts o)
+tn_layer *tn_nn_rms_norm_nd(tn_ctx *cx, int rank, const int64_t *size, tn_nn_norm_opts o)
 {
     const char *op = "nn_rms_norm";
     if (!axes_ok(cx, op, rank, size)) return NULL;
@@ -109,7 +109,7 @@ tn_layer *tn_nn_rms_norm_with(tn_ctx *cx, int rank, const int64_t *size, tn_nn_n
 
 tn_layer *tn_nn_rms_norm(tn_ctx *cx, int64_t size)
 {
-    return tn_nn_rms_norm_with(cx, 1, &size, (tn_nn_norm_opts){ 0 });
+    return tn_nn_rms_norm_nd(cx, 1, &size, (tn_nn_norm_opts){ 0 });
 }
 
 // ---- group norm --------------------------------------------------------------------------------

@@ -29,8 +29,8 @@ static bool make_buffers(tn_layer *l, int rank, const int64_t *size, int64_t out
     return s->target_std != NULL;
 }
 
-tn_layer *tn_nn_standardize_with(tn_ctx *cx, int rank, const int64_t *size, tn_layer *body,
-                                 tn_nn_standardize_opts o)
+tn_layer *tn_nn_standardize_nd(tn_ctx *cx, int rank, const int64_t *size, tn_layer *body,
+                               tn_nn_standardize_opts o)
 {
     const char *op = "nn_standardize";
     if (!tni_ctx_ok(cx, op) || !tni_rank_ok(cx, op, rank, size)) return NULL;
@@ -47,5 +47,5 @@ tn_layer *tn_nn_standardize_with(tn_ctx *cx, int rank, const int64_t *size, tn_l
 
 tn_layer *tn_nn_standardize(tn_ctx *cx, int64_t columns, tn_layer *body)
 {
-    return tn_nn_standardize_with(cx, 1, &columns, body, (tn_nn_standardize_opts){ 0 });
+    return tn_nn_standardize_nd(cx, 1, &columns, body, (tn_nn_standardize_opts){ 0 });
 }

@@ -100,24 +100,24 @@ static tn_layer *make_pool(tn_ctx *cx, const char *op, const char *type, tn_forw
     return l;
 }
 
-tn_layer *tn_nn_max_pool2d_with(tn_ctx *cx, int64_t kh, int64_t kw, tn_pool_opts o)
+tn_layer *tn_nn_max_pool2d_hw(tn_ctx *cx, int64_t kh, int64_t kw, tn_pool_opts o)
 {
     return make_pool(cx, "nn_max_pool2d", "MaxPool2d", max_pool_forward, kh, kw, o);
 }
 
 tn_layer *tn_nn_max_pool2d(tn_ctx *cx, int64_t kernel)
 {
-    return tn_nn_max_pool2d_with(cx, kernel, kernel, (tn_pool_opts){ 0 });
+    return tn_nn_max_pool2d_hw(cx, kernel, kernel, (tn_pool_opts){ 0 });
 }
 
-tn_layer *tn_nn_avg_pool2d_with(tn_ctx *cx, int64_t kh, int64_t kw, tn_pool_opts o)
+tn_layer *tn_nn_avg_pool2d_hw(tn_ctx *cx, int64_t kh, int64_t kw, tn_pool_opts o)
 {
     return make_pool(cx, "nn_avg_pool2d", "AvgPool2d", avg_pool_forward, kh, kw, o);
 }
 
 tn_layer *tn_nn_avg_pool2d(tn_ctx *cx, int64_t kernel)
 {
-    return tn_nn_avg_pool2d_with(cx, kernel, kernel, (tn_pool_opts){ 0 });
+    return tn_nn_avg_pool2d_hw(cx, kernel, kernel, (tn_pool_opts){ 0 });
 }
 
 tn_layer *tn_nn_adaptive_avg_pool2d(tn_ctx *cx, int64_t h, int64_t w)

@@ -251,18 +251,18 @@ tn_tensor *tn_index_select(tn_tensor *x, int axis, tn_tensor *index)
     return select_rows(x, i, index);
 }
 
-tn_tensor *tn_embedding(tn_tensor *weight, tn_tensor *index)
+tn_tensor *tn_embed(tn_tensor *index, tn_tensor *weight)
 {
-    tn_ctx *cx = index_args("embedding", weight, "weight", index);
+    tn_ctx *cx = index_args("embed", weight, "weight", index);
     if (!cx) return NULL;
     tni_view s = tni_layout(index);
     if (tn_rank(weight) != 2 || s.rank == TN_MAX_RANK)
-        return tni_fail(cx, TN_ESHAPE, "embedding: weight %s and index %s are not (V, D) and (...)",
+        return tni_fail(cx, TN_ESHAPE, "embed: weight %s and index %s are not (V, D) and (...)",
                         tni_shape_of(weight).s, tni_shape_of(index).s);
     tn_tensor *rows  = select_rows(weight, 0, index);
     s.size[s.rank++] = tn_size(weight, 1);
     tn_tensor *y     = tn_reshape(rows, s.rank, s.size);
-    return y ? tni_share(y, "embedding") : NULL;
+    return y ? tni_share(y, "embed") : NULL;
 }
 
 // By scatter, which refuses an index out of range.

@@ -80,7 +80,7 @@ tn_tensor *tn_scalar_i64(tn_ctx *cx, int64_t v)
 static bool can_count(tn_ctx *cx, const char *op, tn_dtype dt)
 {
     if (!tni_can_make(cx, op, dt, 0, NULL) || !tni_want_math_dtype(cx, op, dt)) return false;
-    if (dt == TN_BOOL) tni_fail(cx, TN_EDTYPE, "%s: bool is not a dtype it takes", op);
+    if (dt == TN_BOOL) tni_fail(cx, TN_EDTYPE, "%s: bool is not a supported dtype", op);
     return dt != TN_BOOL;
 }
 

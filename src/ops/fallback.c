@@ -42,7 +42,7 @@ static tn_tensor *windows(const tni_fallback_args *r, tn_tensor *x, int64_t KH, 
     const int64_t *P = r->attr->conv.padding, *S = r->attr->conv.stride;
     const int64_t *D = r->attr->conv.dilation, before[] = { 0, 0, P[0], P[1] };
     if (P[0] || P[1]) x = tn_pad(x, before, before, 0);
-    x = tn_window_with(tn_window_with(x, 2, KH, S[0], D[0]), 3, KW, S[1], D[1]);
+    x = tn_window_dilated(tn_window_dilated(x, 2, KH, S[0], D[0]), 3, KW, S[1], D[1]);
     if (!x) return NULL;
     int64_t N = tn_size(x, 0), C = tn_size(x, 1) / G, OH = tn_size(x, 2), OW = tn_size(x, 3);
     x = tn_permute(tn_reshape(x, TN_SHAPE(N, G, C, OH, OW, KH, KW)), TN_AXES(0, 1, 3, 4, 2, 5, 6));

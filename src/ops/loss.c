@@ -21,14 +21,15 @@ static bool check_weight(const classes *c, tn_tensor *x, tn_tensor *w)
     if (!tni_args(c->op, 2, (tn_tensor *const[]){ x, w }, (const char *const[]){ "x", "weight" }))
         return false;
     if (tn_rank(w) == 1 && tn_size(w, 0) == c->classes) return true;
-    tni_fail(x->cx, TN_ESHAPE, "%s: x %s and weight %s: not one number a class", c->op,
+    tni_fail(x->cx, TN_ESHAPE, "%s: x %s and weight %s: not one number per class", c->op,
              tni_shape_of(x).s, tni_shape_of(w).s);
     return false;
 }
 
-static bool reduce_ok(const char *op, tn_tensor *x, tn_reduce reduce)
+static bool reduce_ok(const char *op, tn_tensor *x, tn_reduction reduce)
 {
-    if (reduce == TN_MEAN || reduce == TN_SUM || reduce == TN_NONE) return true;
+    if (reduce == TN_REDUCTION_MEAN || reduce == TN_REDUCTION_SUM || reduce == TN_REDUCTION_NONE)
+        return true;
     tni_fail(x->cx, TN_EARG, "%s: %d is not a way to reduce", op, (int)reduce);
     return false;
 }
@@ -116,12 +117,12 @@ static tn_tensor *class_losses(const classes *c)
 }
 
 // The mean is over the weights of the targets that count; of none it is NaN.
-static tn_tensor *reduce_classes(tn_tensor *y, tn_tensor *w, tn_reduce reduce)
+static tn_tensor *reduce_classes(tn_tensor *y, tn_tensor *w, tn_reduction reduce)
 {
-    if (reduce == TN_NONE) return y;
-    if (!w) return reduce == TN_SUM ? tn_sum_all(y) : tn_mean_all(y);
+    if (reduce == TN_REDUCTION_NONE) return y;
+    if (!w) return reduce == TN_REDUCTION_SUM ? tn_sum_all(y) : tn_mean_all(y);
     tn_tensor *sum = tn_sum_all(y);
-    return reduce == TN_SUM ? sum : tn_div(sum, tn_sum_all(w));
+    return reduce == TN_REDUCTION_SUM ? sum : tn_div(sum, tn_sum_all(w));
 }
 
 static tn_tensor *by_index(classes *c, tn_tensor *x, tn_tensor *target, const tn_class_opts *o)
@@ -147,8 +148,8 @@ static tn_tensor *by_probability(classes *c, tn_tensor *x, tn_tensor *target,
     for (int i = 0; i < tn_rank(x); i++) size[i] = i == c->axis ? c->classes : 1;
     if (c->weight) t = tn_mul(t, tn_reshape(c->weight, tn_rank(x), size));
     tn_tensor *y = tn_neg(tn_sum(tn_mul(c->x, t), c->axis));
-    if (o->reduce == TN_SUM) y = tn_sum_all(y);
-    if (o->reduce == TN_MEAN) y = tn_div_s(tn_sum_all(y), (double)tn_count(x) / C);
+    if (o->reduce == TN_REDUCTION_SUM) y = tn_sum_all(y);
+    if (o->reduce == TN_REDUCTION_MEAN) y = tn_div_s(tn_sum_all(y), (double)tn_count(x) / C);
     return tni_narrow(y, tn_dtype_of(x));
 }
 
@@ -194,8 +195,8 @@ static void warn_of_stretching(const char *op, tn_tensor *x, tn_tensor *target)
     tni_shape_broadcast(&y.rank, y.size, b.rank, b.size);
     int64_t n = tni_shape_count(y.rank, y.size);
     if (n > tni_shape_count(a.rank, a.size) && n > tni_shape_count(b.rank, b.size))
-        tni_warn(x->cx, "%s: x %s and target %s stretch each other to %s; give them one shape", op,
-                 tni_shape_of(x).s, tni_shape_of(target).s, tni_shape_text(y.rank, y.size).s);
+        tni_warn(x->cx, "%s: x %s and target %s broadcast each other to %s; give them one shape",
+                 op, tni_shape_of(x).s, tni_shape_of(target).s, tni_shape_text(y.rank, y.size).s);
 }
 
 static bool check_pair(const char *op, tn_tensor *x, tn_tensor *target)
@@ -227,8 +228,8 @@ static tn_tensor *finish(const char *op, tn_tensor *y, tn_tensor *x, const tn_lo
     tn_tensor *w = o->weight ? stretch(op, o->weight, y) : NULL;
     if (!y || (o->weight && !w) || !reduce_ok(op, x, o->reduce)) return NULL;
     if (w) y = tn_mul(y, w);
-    if (o->reduce == TN_SUM) y = tn_sum_all(y);
-    if (o->reduce == TN_MEAN)
+    if (o->reduce == TN_REDUCTION_SUM) y = tn_sum_all(y);
+    if (o->reduce == TN_REDUCTION_MEAN)
         y = w && by_weight ? tn_div(tn_sum_all(y), tn_sum_all(w)) : tn_mean_all(y);
     return tni_narrow(y, tn_dtype_of(x));
 }
@@ -334,7 +335,7 @@ tn_tensor *tn_kl_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
 {
     if (!check_pair("kl", x, target)) return NULL;
     if (o.batch_mean && tn_rank(x) == 0) return tni_fail(x->cx, TN_ESHAPE, "kl: x () has no batch");
-    if (o.batch_mean) o.reduce = TN_SUM;
+    if (o.batch_mean) o.reduce = TN_REDUCTION_SUM;
     tn_tensor *y = divergence(tni_widen(x), tni_widen(target), o.log_target);
     y            = finish("kl", y, y, &o, false);
     if (o.batch_mean) y = tn_div_s(y, (double)tn_size(x, 0));

@@ -98,7 +98,7 @@ static bool fits_channels(const char *op, tn_tensor *x, tn_tensor *p, const char
     if (!tni_args(op, 2, (tn_tensor *const[]){ x, p }, (const char *const[]){ "x", name }))
         return false;
     if (tn_rank(p) == 1 && tn_size(p, 0) == tn_size(x, 1)) return true;
-    tni_fail(x->cx, TN_ESHAPE, "%s: x %s and %s %s: not one number a channel", op,
+    tni_fail(x->cx, TN_ESHAPE, "%s: x %s and %s %s: not one number per channel", op,
              tni_shape_of(x).s, name, tni_shape_of(p).s);
     return false;
 }
@@ -180,7 +180,8 @@ static bool by_batch(centered *c, tn_tensor *x, tn_tensor *mean, tn_tensor *var,
     int64_t     n    = tni_reduced_count(x, mask);
     double      rate = tni_or_default(o.momentum, 0.1);
     if (n == 1)
-        return tni_refuse(x->cx, TN_ESHAPE, "batch_norm: x %s has one value a channel in training",
+        return tni_refuse(x->cx, TN_ESHAPE,
+                          "batch_norm: x %s has one value per channel in training",
                           tni_shape_of(x).s);
     if (n == 0) {  // nothing to measure; NaN would go into the gradient of w
         *c = (centered){ .d = x, .scale = tn_full(x->cx, tn_dtype_of(x), TN_0D, 1) };

@@ -126,7 +126,7 @@ static tn_tensor *windows(const pool *p, const lying *l, int first, double fill)
     if (any) x = tn_pad(x, before, after, fill);
     for (int i = 0; i < p->axes; i++) {
         int axis = place_of(l, first + i);
-        x        = tn_window_with(x, axis, e[i].kernel, p->stride[i], p->dilation[i]);
+        x        = tn_window_dilated(x, axis, e[i].kernel, p->stride[i], p->dilation[i]);
         // A dilated kernel that lost its end fits more often than the whole one.
         if (x && tn_size(x, axis) > e[i].windows) x = tn_slice(x, axis, 0, e[i].windows, 1);
     }

@@ -87,7 +87,7 @@ tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
     if (!tni_want_math_dtype(cx, "matmul", tni_dtype(a)) ||
         !tni_want_math_dtype(cx, "matmul", tni_dtype(b)))
         return NULL;
-    if (dt == TN_BOOL) return tni_fail(cx, TN_EDTYPE, "matmul: bool is not a dtype it takes");
+    if (dt == TN_BOOL) return tni_fail(cx, TN_EDTYPE, "matmul: bool is not a supported dtype");
     if (tni_dtype(a) != dt) a = tn_cast(a, dt);
     if (tni_dtype(b) != dt) b = tn_cast(b, dt);
     if (row) a = tn_unsqueeze(a, 0);

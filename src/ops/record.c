@@ -247,7 +247,7 @@ static tn_tensor *record_map(tn_ctx *cx, int op, tn_dtype dt, int rank, const in
 
 static tn_tensor *refuse_dtype(tn_ctx *cx, const char *op, tn_dtype dt)
 {
-    return tni_fail(cx, TN_EDTYPE, "%s: %s is not a dtype it takes", op, tn_dtype_name(dt));
+    return tni_fail(cx, TN_EDTYPE, "%s: %s is not a supported dtype", op, tn_dtype_name(dt));
 }
 
 // The shape that n operands broadcast to. Mostly that is the first one's, and nothing is to be checked.

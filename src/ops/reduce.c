@@ -93,7 +93,7 @@ static tn_tensor *reduce(int op, const char *name, tn_tensor *x, uint32_t axes, 
     bool     moved = reads_as_it_lies(op, x, axes, first, order);
     if (!tni_want_math_dtype(cx, name, dt)) return NULL;
     if (!tni_dtype_rule_apply(tni_op_table[op].rule, dt, &in, &out))
-        return tni_fail(cx, TN_EDTYPE, "%s: %s is not a dtype it takes", name, tn_dtype_name(dt));
+        return tni_fail(cx, TN_EDTYPE, "%s: %s is not a supported dtype", name, tn_dtype_name(dt));
     bool needs_one = op != TNI_sum && op != TNI_prod;
     if (needs_one && tni_reduced_count(x, axes) == 0)
         return tni_fail(cx, TN_ESHAPE, "%s: there is nothing to choose from in x %s", name,

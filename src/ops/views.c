@@ -121,7 +121,7 @@ tn_tensor *tn_unsqueeze(tn_tensor *x, int axis)
     if (!cx) return NULL;
     tni_view v = tni_layout(x);
     if (v.rank == TN_MAX_RANK)
-        return tni_fail(cx, TN_ESHAPE, "unsqueeze: x %s has rank %d, the most there is",
+        return tni_fail(cx, TN_ESHAPE, "unsqueeze: x %s has rank %d, the maximum",
                         tni_shape_of(x).s, TN_MAX_RANK);
     int i = tni_axis(cx, "unsqueeze", v.rank + 1, axis);
     return i < 0 ? NULL : view_by(x, add_one, &i);
@@ -258,7 +258,7 @@ static bool take_windows(tni_view *v, const void *how)
     return true;
 }
 
-tn_tensor *tn_window_with(tn_tensor *x, int axis, int64_t n, int64_t step, int64_t dilation)
+tn_tensor *tn_window_dilated(tn_tensor *x, int axis, int64_t n, int64_t step, int64_t dilation)
 {
     tn_ctx *cx = tni_arg1("window", x, "x");
     if (!cx) return NULL;
@@ -266,8 +266,8 @@ tn_tensor *tn_window_with(tn_tensor *x, int axis, int64_t n, int64_t step, int64
     int      i = tni_axis(cx, "window", v.rank, axis);
     if (i < 0) return NULL;
     if (v.rank == TN_MAX_RANK)
-        return tni_fail(cx, TN_ESHAPE, "window: x %s has rank %d, the most there is",
-                        tni_shape_of(x).s, TN_MAX_RANK);
+        return tni_fail(cx, TN_ESHAPE, "window: x %s has rank %d, the maximum", tni_shape_of(x).s,
+                        TN_MAX_RANK);
     if (n < 1 || step < 1 || dilation < 1 || n > v.size[i] ||
         (n > 1 && dilation > (v.size[i] - 1) / (n - 1)))
         return tni_fail(
@@ -282,7 +282,7 @@ tn_tensor *tn_window_with(tn_tensor *x, int axis, int64_t n, int64_t step, int64
 
 tn_tensor *tn_window(tn_tensor *x, int axis, int64_t n, int64_t step)
 {
-    return tn_window_with(x, axis, n, step, 1);
+    return tn_window_dilated(x, axis, n, step, 1);
 }
 
 tn_tensor *tn_detach(tn_tensor *x)

@@ -67,7 +67,7 @@ static tn_ctx *ready_to_clip(const char *op, const tn_optim *o, double max)
 {
     tn_ctx *cx = tni_record_ready(op, o);
     if (!cx || max >= 0) return cx;
-    return tni_fail(cx, TN_EARG, "%s: max %g is not from 0 on", op, max);
+    return tni_fail(cx, TN_EARG, "%s: max %g is not a number >= 0", op, max);
 }
 
 // Assigns a block's gradients their new values, which were computed in f32 or wider.

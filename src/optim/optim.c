@@ -13,17 +13,18 @@
 // ---- numbers -----------------------------------------------------------------------------------
 
 // Finds the fewest digits that give the float back: 0.9f means 0.9 to its user, not 0.89999998.
-double tni_decimal(float v)
+double tni_decimal(double v)
 {
-    char text[32];
-    for (int digits = 1; digits < 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, (double)v);
-        if (strtof(text, NULL) == v) return strtod(text, NULL);
+    char  text[32];
+    float f = (float)v;
+    for (int digits = 1; digits < 9 && (double)f == v; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        if (strtof(text, NULL) == f) return strtod(text, NULL);
     }
-    return (double)v;
+    return v;
 }
 
-double tni_option(float v, double fallback)
+double tni_option(double v, double fallback)
 {
     return tni_or_default(tni_decimal(v), fallback);
 }
@@ -55,7 +56,7 @@ tni_text tni_optim_wrong(const tn_optim *o)
     for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
         if (number[i].v >= 0 && number[i].v < number[i].end) continue;
         tni_text_add(&wrong, "%s %g is not %s", number[i].name, number[i].v,
-                     number[i].end == 1 ? "in 0 .. 1, without 1" : "a number from 0 on");
+                     number[i].end == 1 ? "in 0 .. 1, without 1" : "a number >= 0");
         return wrong;
     }
     if (schedule) tni_text_add(&wrong, "schedule: %s", schedule);
@@ -243,16 +244,16 @@ void tn_optim_free(tn_optim *o)
 // ---- settings that change ----------------------------------------------------------------------
 
 // Parameters of a group have settings of their own, so blocks are divided anew.
-tn_status tn_optim_group(tn_optim *o, const char *names, float lr_scale, float weight_decay)
+tn_status tn_optim_add_group(tn_optim *o, const char *names, double lr_scale, double weight_decay)
 {
-    tn_ctx *cx = tni_owned_ok("optim_group", o, TNI_OPTIM);
+    tn_ctx *cx = tni_owned_ok("optim_add_group", o, TNI_OPTIM);
     if (!cx) return tni_failed();
-    if (!names) return tni_fail_status(cx, TN_EARG, "optim_group: the pattern is NULL");
+    if (!names) return tni_fail_status(cx, TN_EARG, "optim_add_group: the pattern is NULL");
     if (!tni_not_negative(lr_scale) || !tni_not_negative(weight_decay))
         return tni_fail_status(cx, TN_EARG,
-                               "optim_group: lr_scale %g or weight_decay %g is not a number from 0 "
-                               "on",
-                               (double)lr_scale, (double)weight_decay);
+                               "optim_add_group: lr_scale %g or weight_decay %g is not a number "
+                               ">= 0",
+                               lr_scale, weight_decay);
     bool any = false;
     for (size_t i = 0; i < o->slots; i++) {
         if (!tni_glob(names, o->slot[i].name)) continue;
@@ -261,7 +262,7 @@ tn_status tn_optim_group(tn_optim *o, const char *names, float lr_scale, float w
         o->slot[i].weight_decay = tni_option(weight_decay, 0);
     }
     if (any) return tni_flats_place(o) ? TN_OK : tni_failed();
-    return tni_fail_status(cx, TN_EARG, "optim_group: no parameter fits \"%.100s\"", names);
+    return tni_fail_status(cx, TN_EARG, "optim_add_group: no parameter fits \"%.100s\"", names);
 }
 
 // The learning rate of the next update, without the scale of a group.
@@ -275,7 +276,7 @@ void tn_optim_set_lr(tn_optim *o, double lr)
     tn_ctx *cx = tni_owned_ok("optim_set_lr", o, TNI_OPTIM);
     if (!cx) return;
     if (tni_not_negative(lr)) o->lr = lr;
-    else tni_fail(cx, TN_EARG, "optim_set_lr: lr %g is not a number from 0 on", lr);
+    else tni_fail(cx, TN_EARG, "optim_set_lr: lr %g is not a number >= 0", lr);
 }
 
 // Takes effect at the next update; counts of updates go on.

@@ -100,9 +100,11 @@ static inline bool tni_not_negative(double v)
     return v >= 0 && v < INFINITY;
 }
 // Returns a number of an options struct as tni_decimal does; the fallback if it is 0.
-double tni_option(float v, double fallback);
-// Returns the shortest decimal that rounds to this float.
-double tni_decimal(float v);
+double tni_option(double v, double fallback);
+// Returns the number that a program meant by v. A v that is exactly a float was most likely written as
+// one, as 1e-3f: the result is then the shortest decimal that rounds to this float, 0.001. Every other v
+// is returned unchanged.
+double tni_decimal(double v);
 // Returns whether t is one of the parameters.
 bool tni_optim_trains(const tn_optim *o, const tn_tensor *t);
 

@@ -34,11 +34,11 @@ double tni_schedule_factor(const tn_schedule *s, int64_t updates)
 const char *tni_schedule_wrong(const tn_schedule *s)
 {
     bool falls = s->kind == TN_LR_COSINE || s->kind == TN_LR_LINEAR;
-    if (s->kind < TN_LR_CONSTANT || s->kind > TN_LR_LINEAR) return "the kind is none of tn_lr_kind";
+    if ((unsigned)s->kind > TN_LR_LINEAR) return "the kind is none of tn_lr_kind";
     if (s->warmup < 0) return "warmup is negative";
     if (falls && s->total <= s->warmup) return "total is not above warmup";
     if (s->kind == TN_LR_STEP && s->every <= 0) return "every is not above 0";
     if (!(s->floor >= 0 && s->floor <= 1)) return "floor is not in 0 .. 1";
-    if (!(s->factor >= 0 && s->factor < INFINITY)) return "factor is not a number from 0 on";
+    if (!(s->factor >= 0 && s->factor < INFINITY)) return "factor is not a number >= 0";
     return NULL;
 }

@@ -165,7 +165,7 @@ static tn_status check_loss(const tn_optim *o, tn_tensor *loss)
         return tni_fail_status(cx, TN_ESHAPE, "step: the loss %s is not one element",
                                tni_shape_of(loss).s);
     if (!tn_needs_grad(loss))
-        return tni_fail_status(cx, TN_EGRAD, "step: the loss was made from no parameter");
+        return tni_fail_status(cx, TN_EGRAD, "step: the loss depends on no parameter");
     return tni_resolve(loss, "step") ? TN_OK : tni_failed();
 }
 
@@ -190,7 +190,7 @@ tn_status tn_step(tn_optim *o, tn_tensor *loss)
     if (!ok) return tni_record_give_up(o);
     if (!a.found)
         return tni_fail_status(cx, TN_EGRAD,
-                               "step: the loss was made from none of the optimizer's parameters");
+                               "step: the loss depends on none of the optimizer's parameters");
     o->micro = last ? 0 : o->micro + 1;
     return tni_evaluate(cx, TNI_STEP, NULL) == TN_OK ? TN_OK : tni_record_give_up(o);
 }

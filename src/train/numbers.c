@@ -8,9 +8,9 @@
 
 #include <string.h>
 
-typedef enum { DOUBLE, FLOAT, WHOLE, INT, BOOL } number_kind;
+typedef enum { DOUBLE, WHOLE, INT, BOOL } number_kind;
 
-// Every number, in the order of the file: the first two kinds are settings, the others counts.
+// Every number, in the order of the file: those of the first kind are settings, the others counts.
 #define NUMBER(member, kind)             \
     {                                    \
         offsetof(tn_optim, member), kind \
@@ -29,8 +29,8 @@ static const struct {
     NUMBER(weight_decay, DOUBLE),
     NUMBER(clip_norm, DOUBLE),
     NUMBER(clip_value, DOUBLE),
-    NUMBER(schedule.floor, FLOAT),
-    NUMBER(schedule.factor, FLOAT),
+    NUMBER(schedule.floor, DOUBLE),
+    NUMBER(schedule.factor, DOUBLE),
     NUMBER(updates, WHOLE),
     NUMBER(micro, WHOLE),
     NUMBER(accumulate, WHOLE),
@@ -63,7 +63,6 @@ static void take_table(const tn_optim *o, double *setting, int64_t *count)
         const void *at = (const char *)o + numbers[i].at;
         switch (numbers[i].kind) {
         case DOUBLE: *setting++ = *(const double *)at; break;
-        case FLOAT: *setting++ = (double)*(const float *)at; break;
         case WHOLE: *count++ = *(const int64_t *)at; break;
         case INT: *count++ = *(const int *)at; break;
         case BOOL: *count++ = *(const bool *)at; break;
@@ -79,7 +78,6 @@ static void put_table(tn_optim *o, const double *setting, const int64_t *count)
         void *at = (char *)o + numbers[i].at;
         switch (numbers[i].kind) {
         case DOUBLE: *(double *)at = *setting++; break;
-        case FLOAT: *(float *)at = (float)*setting++; break;
         case WHOLE: *(int64_t *)at = *count++; break;
         case INT: *(int *)at = (int)*count++; break;
         case BOOL: *(bool *)at = *count++ != 0; break;

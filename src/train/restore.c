@@ -55,7 +55,7 @@ static int count_stars(const char *text)
 bool tni_renames_ok(tn_ctx *cx, const char *op, int n, const char *const *pair)
 {
     if (n < 0 || (n > 0 && !pair))
-        return tni_refuse(cx, TN_EARG, "%s: the map has %d pairs, but none are there", op, n);
+        return tni_refuse(cx, TN_EARG, "%s: the map has %d pairs, but is NULL", op, n);
     for (int i = 0; i < n; i++) {
         const char *from = pair[2 * i], *to = pair[2 * i + 1];
         if (!from || !to)

@@ -180,7 +180,7 @@ static void run_counts(int part, int parts)
     for (int k = 0; k < 2; k++) {
         tn_ctx *cx = open_eager(tested_device(), false);
         CHECK_NEAR(tn_item(tn_sum_all(tn_sqrt(tn_ones(cx, TN_F32, TN_SHAPE(3, 19, 7))))), 399, 0);
-        tn_stats s = tn_stats_get(cx);
+        tn_stats s = tn_ctx_stats(cx);
         CHECK(s.kernels + s.disk_hits > 0);
         if (k) CHECK_INT(s.kernels + s.disk_hits, before);
         before = s.kernels + s.disk_hits;

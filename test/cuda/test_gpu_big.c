@@ -129,7 +129,7 @@ static void places_by_index(int part, int parts)
     tn_tensor *table = tn_keep(tn_reshape(flat, TN_SHAPE(rows, 64)));
     CHECK_STATUS(tn_eval(cx), TN_OK);
     tn_requires_grad(table, true);
-    tn_tensor *got = tn_embedding(table, tn_from(cx, TN_I64, TN_SHAPE(5), index));
+    tn_tensor *got = tn_embed(tn_from(cx, TN_I64, TN_SHAPE(5), index), table);
     for (int i = 0; i < 5; i++)
         CHECK(element2(got, i, 63) == (double)((index[i] * 64 + 63) % CYCLE));
     CHECK_STATUS(tn_backward(tn_sum_all(got), NULL), TN_OK);

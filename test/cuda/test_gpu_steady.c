@@ -148,10 +148,10 @@ static void run_steady(int part, int parts)
         }
         tn_sync(l.cx);
         const char *place  = place_of_weights(&l);
-        tn_stats    before = tn_stats_get(l.cx);
+        tn_stats    before = tn_ctx_stats(l.cx);
         for (int k = 0; k < WATCH_KINDS; k++) calls[k] = driver_watched((watch_kind)k);
         for (int i = 0; i < STEADY; i++) steady_step(&l, WARM + i);
-        tn_stats after = tn_stats_get(l.cx);
+        tn_stats after = tn_ctx_stats(l.cx);
         if (watched) check_driver(way_name[w], (way)w, calls);
         check_stats(&l, &before, &after);
         CHECK(place_of_weights(&l) == place);

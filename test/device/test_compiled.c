@@ -374,7 +374,7 @@ static void run_program(int arg)
         tn_end(s);
         tni_cpu_kernels_wait();
     }
-    tn_stats st = tn_stats_get(cx);
+    tn_stats st = tn_ctx_stats(cx);
     if (arg) CHECK(st.disk_hits > 0 && st.kernels == 0);
     else CHECK(st.disk_hits == 0 && st.kernels > 0);
     tn_close(cx);

@@ -533,10 +533,10 @@ static void cross_entropy_is_as_recorded(void)
         0.0275847, -0.442011, 0.00520313, 0, 0, 0, 0, 0.387861, -0.454275, 0.00438262, 0.0620317 });
     IS(tn_cross_entropy_with(x, ignored, (tn_class_opts){ .weight = w }), TN_0D, (double[]){
         2.23355 });
-    ARE(tn_cross_entropy_with(x, ignored, (tn_class_opts){ .weight = w, .reduce = TN_SUM }), x,
+    ARE(tn_cross_entropy_with(x, ignored, (tn_class_opts){ .weight = w, .reduce = TN_REDUCTION_SUM }), x,
         TN_0D, (double[]){ 6.70066 }, (double[]){ 1.63689, 0.110339, -1.76804, 0.0208125, 0, 0, 0,
         0, 0.775721, -0.90855, 0.00876524, 0.124063 });
-    ARE(tn_cross_entropy_with(x, ignored, (tn_class_opts){ .weight = w, .reduce = TN_NONE }), x,
+    ARE(tn_cross_entropy_with(x, ignored, (tn_class_opts){ .weight = w, .reduce = TN_REDUCTION_NONE }), x,
         TN_SHAPE(3), (double[]){ 4.3087, 0, 2.39196 }, (double[]){ 0.54563, 0.0367795, -0.589348,
         0.0069375, 0, 0, 0, 0, 0.775721, -0.90855, 0.00876524, 0.124063 });
     IS(tn_cross_entropy_with(x, ignored, (tn_class_opts){ .label_smoothing = 0.1 }), TN_0D,
@@ -545,8 +545,8 @@ static void cross_entropy_is_as_recorded(void)
         x, TN_0D, (double[]){ 2.13621 }, (double[]){ 0.479324, 0.0162051, -0.497563, 0.00203373, 0,
         0, 0, 0, 0.247008, -0.253231, -0.0304481, 0.0366709 });
     IS(tn_cross_entropy_with(x, ignored, (tn_class_opts){ .weight = w, .label_smoothing = 0.2,
-        .reduce = TN_NONE }), TN_SHAPE(3), (double[]){ 3.86934, 0, 2.5393 });
-    IS(tn_cross_entropy_with(x, ignored, (tn_class_opts){ .reduce = TN_SUM }), TN_0D, (double[]){
+        .reduce = TN_REDUCTION_NONE }), TN_SHAPE(3), (double[]){ 3.86934, 0, 2.5393 });
+    IS(tn_cross_entropy_with(x, ignored, (tn_class_opts){ .reduce = TN_REDUCTION_SUM }), TN_0D, (double[]){
         4.54631 });
     IS(tn_cross_entropy_with(x, y, (tn_class_opts){ .ignore = 1, .use_ignore = true }), TN_0D,
         (double[]){ 1.49927 });
@@ -557,13 +557,13 @@ static void cross_entropy_is_as_recorded(void)
         -0.0197449, 0.0156878 });
     IS(tn_cross_entropy_with(x, p, (tn_class_opts){ .weight = w, .label_smoothing = 0.1 }), TN_0D,
         (double[]){ 2.17103 });
-    IS(tn_cross_entropy_with(x, p, (tn_class_opts){ .reduce = TN_NONE }), TN_SHAPE(3), (double[]){
+    IS(tn_cross_entropy_with(x, p, (tn_class_opts){ .reduce = TN_REDUCTION_NONE }), TN_SHAPE(3), (double[]){
         3.1589, 4.46041, 1.09762 });
-    IS(tn_cross_entropy_with(x, p, (tn_class_opts){ .weight = w, .reduce = TN_SUM }), TN_0D,
+    IS(tn_cross_entropy_with(x, p, (tn_class_opts){ .weight = w, .reduce = TN_REDUCTION_SUM }), TN_0D,
         (double[]){ 6.22021 });
     tn_tensor *none = tn_from(cx, TN_I64, TN_SHAPE(3), (int64_t[]){ -100, -100, -100 });
     IS(tn_cross_entropy(x, none), TN_0D, (double[]){ NAN });
-    IS(tn_cross_entropy_with(x, none, (tn_class_opts){ .reduce = TN_SUM }), TN_0D, (double[]){ 0 });
+    IS(tn_cross_entropy_with(x, none, (tn_class_opts){ .reduce = TN_REDUCTION_SUM }), TN_0D, (double[]){ 0 });
     tn_tensor *big = tn_from(cx, TN_F32, TN_SHAPE(1, 3), (float[]){ 10000, -10000, 0 });
     tn_tensor *yb = tn_from(cx, TN_I64, TN_SHAPE(1), (int64_t[]){ 1 });
     ARE(tn_cross_entropy(big, yb), big, TN_0D, (double[]){ 20000 }, (double[]){ 1, -1, 0 });
@@ -585,7 +585,7 @@ static void classes_stand_behind_the_batch(void)
         0.222223, 0.100552, 0.0717137, -0.163524, 0.0107357, 0, -0.140741, 0, 0.130005, 0 });
     IS(tn_cross_entropy_with(x, y, (tn_class_opts){ .weight = w, .label_smoothing = 0.1 }), TN_0D,
         (double[]){ 0.877499 });
-    IS(tn_cross_entropy_with(x, y, (tn_class_opts){ .weight = w, .reduce = TN_NONE }), TN_SHAPE(2,
+    IS(tn_cross_entropy_with(x, y, (tn_class_opts){ .weight = w, .reduce = TN_REDUCTION_NONE }), TN_SHAPE(2,
         2), (double[]){ 1.06773, 1.34893, 0.548568, 0 });
     IS(tn_cross_entropy_with(x, p, (tn_class_opts){ .weight = w }), TN_0D, (double[]){ 1.62838 });
     ARE(tn_cross_entropy(x1, y0), x1, TN_0D, (double[]){ 0.885352 }, (double[]){ 0.225519,
@@ -608,25 +608,25 @@ static void losses_of_elements_are_as_recorded(void)
     ARE(tn_mse(x, y), x, TN_0D, (double[]){ 1.77083 }, (double[]){ 0.166667, 0, 0.833333, -0.333333,
         -0.0833333, -0.583333 });
     IS(tn_mse_with(x, y, (tn_loss_opts){ .weight = w }), TN_0D, (double[]){ 3.00833 });
-    IS(tn_mse_with(x, y, (tn_loss_opts){ .weight = w, .reduce = TN_SUM }), TN_0D, (double[]){
+    IS(tn_mse_with(x, y, (tn_loss_opts){ .weight = w, .reduce = TN_REDUCTION_SUM }), TN_0D, (double[]){
         22.5625 });
-    IS(tn_mse_with(x, y, (tn_loss_opts){ .reduce = TN_NONE }), TN_SHAPE(2, 3), (double[]){ 0.25, 0,
+    IS(tn_mse_with(x, y, (tn_loss_opts){ .reduce = TN_REDUCTION_NONE }), TN_SHAPE(2, 3), (double[]){ 0.25, 0,
         6.25, 1, 0.0625, 3.0625 });
     ARE(tn_l1(x, y), x, TN_0D, (double[]){ 1 }, (double[]){ 0.166667, 0, 0.166667, -0.166667,
         -0.166667, -0.166667 });
     IS(tn_l1_with(x, y, (tn_loss_opts){ .weight = w }), TN_0D, (double[]){ 1.36667 });
-    IS(tn_l1_with(x, y, (tn_loss_opts){ .weight = w, .reduce = TN_SUM }), TN_0D, (double[]){
+    IS(tn_l1_with(x, y, (tn_loss_opts){ .weight = w, .reduce = TN_REDUCTION_SUM }), TN_0D, (double[]){
         10.25 });
-    IS(tn_l1_with(x, y, (tn_loss_opts){ .reduce = TN_NONE }), TN_SHAPE(2, 3), (double[]){ 0.5, 0,
+    IS(tn_l1_with(x, y, (tn_loss_opts){ .reduce = TN_REDUCTION_NONE }), TN_SHAPE(2, 3), (double[]){ 0.5, 0,
         2.5, 1, 0.25, 1.75 });
     ARE(tn_huber(x, y), x, TN_0D, (double[]){ 0.651042 }, (double[]){ 0.0833333, 0, 0.166667,
         -0.166667, -0.0416667, -0.166667 });
     IS(tn_huber_with(x, y, (tn_loss_opts){ .weight = w }), TN_0D, (double[]){ 1.27083 });
-    IS(tn_huber_with(x, y, (tn_loss_opts){ .weight = w, .reduce = TN_SUM }), TN_0D, (double[]){
+    IS(tn_huber_with(x, y, (tn_loss_opts){ .weight = w, .reduce = TN_REDUCTION_SUM }), TN_0D, (double[]){
         7.625 });
-    IS(tn_huber_with(x, y, (tn_loss_opts){ .reduce = TN_NONE }), TN_SHAPE(2, 3), (double[]){ 0.125,
+    IS(tn_huber_with(x, y, (tn_loss_opts){ .reduce = TN_REDUCTION_NONE }), TN_SHAPE(2, 3), (double[]){ 0.125,
         0, 2, 0.5, 0.03125, 1.25 });
-    ARE(tn_huber_with(x, y, (tn_loss_opts){ .delta = 0.5, .reduce = TN_NONE }), x, TN_SHAPE(2, 3),
+    ARE(tn_huber_with(x, y, (tn_loss_opts){ .delta = 0.5, .reduce = TN_REDUCTION_NONE }), x, TN_SHAPE(2, 3),
         (double[]){ 0.125, 0, 1.125, 0.375, 0.03125, 0.75 }, (double[]){ 0.0833333, 0, 0.25,
         -0.333333, -0.208333, -0.5 });
     IS(tn_mse(x, tn_select(y, 0, 0)), TN_0D, (double[]){ 2.35417 });
@@ -647,7 +647,7 @@ static void binary_cross_entropy_is_as_recorded(void)
         -166666672, 166.669, 0.0396825 });
     ARE(tn_bce(p, y), y, TN_0D, (double[]){ 4.85057 }, (double[]){ 0.366204, -0.366204, 0, 3.45388,
         -1.15113, 0.141216 });
-    IS(tn_bce_with(end, yend, (tn_loss_opts){ .reduce = TN_NONE }), TN_SHAPE(4), (double[]){ 100,
+    IS(tn_bce_with(end, yend, (tn_loss_opts){ .reduce = TN_REDUCTION_NONE }), TN_SHAPE(4), (double[]){ 100,
         100, 0, 0 });
     ARE(tn_bce(tn_slice(end, 0, 0, 2, 1), tn_slice(yend, 0, 0, 2, 1)), end, TN_0D, (double[]){ 100
         }, (double[]){ -499999997952, 499999997952, 0, 0 });
@@ -656,7 +656,7 @@ static void binary_cross_entropy_is_as_recorded(void)
         -0.0629234, 0.158762, 0.125 });
     IS(tn_bce_logits_with(x, y, (tn_loss_opts){ .weight = w, .pos_weight = pw }), TN_0D, (double[]){
         75.5137 });
-    ARE(tn_bce_logits_with(x, y, (tn_loss_opts){ .pos_weight = pw, .reduce = TN_NONE }), x,
+    ARE(tn_bce_logits_with(x, y, (tn_loss_opts){ .pos_weight = pw, .reduce = TN_REDUCTION_NONE }), x,
         TN_SHAPE(6), (double[]){ 0, 0.656631, 0.693147, 1.42223, 3.04859, 150 }, (double[]){ 0,
         -0.121843, -0.25, -0.755081, 0.793812, 0.75 });
     tn_close(cx);
@@ -672,10 +672,10 @@ static void kl_is_as_recorded(void)
         -0.537, -1.192 });
     ARE(tn_kl(x, y), x, TN_0D, (double[]){ 0.361641 }, (double[]){ -0.0333333, -0.0833333, -0.05, 0,
         -0.166667, 0 });
-    IS(tn_kl_with(x, y, (tn_loss_opts){ .reduce = TN_NONE }), TN_SHAPE(2, 3), (double[]){ -0.149288,
+    IS(tn_kl_with(x, y, (tn_loss_opts){ .reduce = TN_REDUCTION_NONE }), TN_SHAPE(2, 3), (double[]){ -0.149288,
         0.567426, -0.0992919, 0, 1.851, 0 });
     IS(tn_kl_with(x, y, (tn_loss_opts){ .batch_mean = true }), TN_0D, (double[]){ 1.08492 });
-    ARE(tn_kl_with(x, l, (tn_loss_opts){ .log_target = true, .reduce = TN_SUM }), l, TN_0D,
+    ARE(tn_kl_with(x, l, (tn_loss_opts){ .log_target = true, .reduce = TN_REDUCTION_SUM }), l, TN_0D,
         (double[]){ 1.3489 }, (double[]){ 1.32066, 0.0309742, -0.0358575, -0.105511, 1.35253,
         0.786359 });
     tn_close(cx);
@@ -758,11 +758,11 @@ static void indices_choose_elements(void)
         0.583333, 0.666667, 0, 0, 0, 0, 0.833333, 1, 1.16667, 1.33333 });
     IS(tn_index_select(x, -1, i), TN_SHAPE(3, 3), (double[]){ -0.91, -0.703, -0.91, -1.109, -0.394,
         -1.109, 0.146, -0.499, 0.146 });
-    ARE(tn_embedding(x, ii), x, TN_SHAPE(2, 2, 4), (double[]){ -0.703, 0.285, -0.91, 1.271, -0.499,
+    ARE(tn_embed(ii, x), x, TN_SHAPE(2, 2, 4), (double[]){ -0.703, 0.285, -0.91, 1.271, -0.499,
         0.395, 0.146, -1.492, -0.394, -1.367, -1.109, 0.534, -0.394, -1.367, -1.109, 0.534 },
         (double[]){ 0.0625, 0.125, 0.1875, 0.25, 1.375, 1.5, 1.625, 1.75, 0.3125, 0.375, 0.4375,
         0.5 });
-    IS(tn_embedding(x, tn_cast(tn_select(i, 0, 0), TN_I32)), TN_SHAPE(4), (double[]){ -0.499, 0.395,
+    IS(tn_embed(tn_cast(tn_select(i, 0, 0), TN_I32), x), TN_SHAPE(4), (double[]){ -0.499, 0.395,
         0.146, -1.492 });
     IS(tn_one_hot(ii, 3), TN_SHAPE(2, 2, 3), (double[]){ 1, 0, 0, 0, 0, 1, 0, 1, 0, 0, 1, 0 });
     ARE(tn_take_along_axis(x, take, 1), x, TN_SHAPE(3, 1), (double[]){ 1.271, -0.394, 0.395 },
@@ -916,13 +916,13 @@ static void errors_name_the_op_and_the_shapes(void)
     FAILS(cx, tn_cross_entropy(x, w), "cross_entropy: x (2, 3) and target (4,) do not fit");
     FAILS(cx, tn_cross_entropy(x, i), "cross_entropy: i32 is not a float type");
     FAILS(cx, tn_cross_entropy_with(x, t, (tn_class_opts){ .weight = w }),
-          "cross_entropy: x (2, 3) and weight (4,): not one number a class");
+          "cross_entropy: x (2, 3) and weight (4,): not one number per class");
     FAILS(cx, tn_batch_norm(m, none, none, none, none, (tn_batch_norm_opts){ 0 }),
           "batch_norm: mean is NULL outside training");
     FAILS(cx,
           tn_batch_norm(tn_slice(x, 0, 0, 1, 1), none, none, none, none,
                         (tn_batch_norm_opts){ .training = true }),
-          "batch_norm: x (1, 3) has one value a channel in training");
+          "batch_norm: x (1, 3) has one value per channel in training");
     FAILS(cx, tn_group_norm(x, 2, none, none, 0),
           "group_norm: 2 groups do not divide the channels of x (2, 3)");
     FAILS(
@@ -936,7 +936,7 @@ static void errors_name_the_op_and_the_shapes(void)
     FAILS(cx, tn_stack(2, xw, 0), "stack: x[0] (2, 3) and x[1] (4,) differ");
     FAILS(cx, tn_tril(w, 0), "tril: x (4,) is not a matrix");
     FAILS(cx, tn_masked_fill(x, i, 0), "masked_fill: mask is i32, not bool");
-    FAILS(cx, tn_embedding(x, w), "embedding: index is f32, not i64 or i32");
+    FAILS(cx, tn_embed(w, x), "embed: index is f32, not i64 or i32");
     FAILS(cx, tn_topk(x, 4, 1, true).values, "topk: k 4 is not in 0 .. 3, axis 1 of x (2, 3)");
     FAILS(cx, tn_relu(tn_softmax(x, 5)), "softmax: axis 5 is out of range for rank 2");
     tn_tensor *part[1];

@@ -600,7 +600,7 @@ static void huber_is_curved_where_nothing_differs(void)
     tn_tensor *x = tn_requires_grad(tn_from(cx, TN_F64, TN_SHAPE(3), (double[]){ 1, 0.5, 4 }),
                                     true);
     tn_tensor *t = tn_from(cx, TN_F64, TN_SHAPE(3), (double[]){ 1, 1, 1 });
-    tn_tensor *y = tn_huber_with(x, t, (tn_loss_opts){ .reduce = TN_SUM });
+    tn_tensor *y = tn_huber_with(x, t, (tn_loss_opts){ .reduce = TN_REDUCTION_SUM });
     double     have[3];
     tn_tensor *g = gradient_of(y, x);
     CHECK_STATUS(tn_read(g, TN_F64, have, 3), TN_OK);

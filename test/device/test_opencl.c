@@ -69,7 +69,7 @@ static int sum_in_child(const char *folder, bool cold)
         if (!cl) _exit(2);
         tn_ctx  *cx  = open_quiet("opencl", 1);
         double   sum = tn_item(tn_sum_all(tn_exp(tn_zeros(cx, TN_F32, TN_SHAPE(5, 7)))));
-        tn_stats n   = tn_stats_get(cx);
+        tn_stats n   = tn_ctx_stats(cx);
         tn_close(cx);
         bool counts = cold ? cl->built > 0 && cl->loaded == 0 : cl->built == 0 && cl->loaded > 0;
         counts      = counts && (cold ? n.kernels : n.disk_hits) > 0;

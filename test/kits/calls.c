@@ -329,9 +329,9 @@ CALL(profile_write)
     tn_profile_write(k->cx, k->i ? "/dev/null" : "/nowhere/profile.json");
     return NULL;
 }
-CALL(plan_bytes)
+CALL(ctx_plan_memory)
 {
-    tn_plan_bytes(k->cx);
+    tn_ctx_plan_memory(k->cx);
     return NULL;
 }
 CALL(eval_of)
@@ -375,9 +375,9 @@ CALL(window)
 {
     return tn_window(k->x, (int)k->i, k->j, k->i);
 }
-CALL(window_with)
+CALL(window_dilated)
 {
-    return tn_window_with(k->x, 0, k->i, k->j, k->i);
+    return tn_window_dilated(k->x, 0, k->i, k->j, k->i);
 }
 CALL(view)
 {
@@ -529,9 +529,9 @@ CALL(one_hot)
 {
     return tn_one_hot(tn_cast(k->x, TN_I64), k->i);
 }
-CALL(embedding)
+CALL(embed)
 {
-    return tn_embedding(k->x, tn_cast(k->y, TN_I64));
+    return tn_embed(tn_cast(k->y, TN_I64), k->x);
 }
 CALL(sort)
 {
@@ -657,7 +657,7 @@ CALL(kl_with)
     return tn_kl_with(k->x, k->y, loss_of(k));
 }
 
-// ---- autograd, users' ops, devices
+// ---- autograd, users' ops, device_count
 
 CALL(grad_mode)
 {
@@ -731,10 +731,10 @@ CALL(device_info)
     tn_device_info((int)k->i);
     return NULL;
 }
-CALL(devices)
+CALL(device_count)
 {
     (void)k;
-    CHECK(tn_devices() > 0);
+    CHECK(tn_device_count() > 0);
     return NULL;
 }
 CALL(doctor)
@@ -742,9 +742,9 @@ CALL(doctor)
     tn_doctor(k->i ? calls_nowhere() : NULL);
     return NULL;
 }
-CALL(stats_get)
+CALL(ctx_stats)
 {
-    tn_stats_get(k->cx);
+    tn_ctx_stats(k->cx);
     return NULL;
 }
 
@@ -787,11 +787,11 @@ const call calls_of_tensors[] = {
     O(randint), O(randperm), U(bernoulli), O(copy_to), Q(ctx_of), Q(dtype_of), Q(dtype_name),
     Q(rank), Q(size), Q(stride), Q(offset), Q(count), Q(is_view), Q(is_contiguous), Q(name),
     O(set_name), O(item), O(item_i64), O(item_late), O(read), O(ptr), O(print), O(eval), O(eval_of),
-    O(explain), O(explain_with), O(plan_bytes),
+    O(explain), O(explain_with), O(ctx_plan_memory),
     O(profile_begin), O(profile_end), O(profile_write),
     O(sync),
     O(slice), O(select), A(squeeze), U(squeeze_all), A(unsqueeze), O(transpose), O(permute),
-    O(expand), A(flip), O(diagonal), O(window), O(window_with), U(detach), O(view), O(reshape),
+    O(expand), A(flip), O(diagonal), O(window), O(window_dilated), U(detach), O(view), O(reshape),
     O(flatten),
     T(assign), T(add_), T(sub_), T(mul_), T(div_), O(fill_), I(fill_i64_), O(zero_), O(clamp_), O(clamp_i64_),
     U(neg), U(abs), U(sign), U(floor), U(ceil), U(round), U(trunc), U(sqrt), U(rsqrt),
@@ -811,7 +811,7 @@ const call calls_of_tensors[] = {
     A(softmax), A(log_softmax),
     U(contiguous), U(channels_last), U(clone), O(concat), O(stack), O(split), O(chunk), O(repeat), O(roll), O(pad), O(pad_i64),
     O(tril), O(triu), T(gather), T(take_along_axis), T(index_select), T(scatter), T(scatter_add),
-    O(one_hot), T(embedding), O(sort), O(argsort), O(topk), O(multinomial),
+    O(one_hot), T(embed), O(sort), O(argsort), O(topk), O(multinomial),
     B(matmul), T(linear), T(conv1d), T(conv2d), O(max_pool1d), O(avg_pool1d), O(max_pool2d),
     O(avg_pool2d), O(adaptive_avg_pool2d), O(adaptive_max_pool2d), T(layer_norm), T(rms_norm),
     T(group_norm), T(batch_norm), T(attention),
@@ -820,7 +820,7 @@ const call calls_of_tensors[] = {
     B(kl), T(kl_with),
     O(grad_mode), O(requires_grad), Q(needs_grad), T(backward), O(grad), O(grad_of), Q(has_grad),
     O(zero_grad), O(gradcheck), O(gradgradcheck), O(custom), O(custom_n), Q(device_info),
-    Q(devices), Q(doctor), Q(stats_get),
+    Q(device_count), Q(doctor), Q(ctx_stats),
     { 0 },
 };
 // clang-format on

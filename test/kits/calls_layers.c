@@ -179,9 +179,9 @@ CALL(nn_conv2d)
 {
     return run(tn_nn_conv2d(k->cx, 2, k->i, k->j), k);
 }
-CALL(nn_conv2d_with)
+CALL(nn_conv2d_hw)
 {
-    return run(tn_nn_conv2d_with(k->cx, 2, k->j, k->i, 1, conv_layer_of(k)), k);
+    return run(tn_nn_conv2d_hw(k->cx, 2, k->j, k->i, 1, conv_layer_of(k)), k);
 }
 CALL(nn_batch_norm)
 {
@@ -195,17 +195,17 @@ CALL(nn_layer_norm)
 {
     return run(tn_nn_layer_norm(k->cx, k->i), k);
 }
-CALL(nn_layer_norm_with)
+CALL(nn_layer_norm_nd)
 {
-    return run(tn_nn_layer_norm_with(k->cx, (int)k->j, calls_shape(k), norm_of(k)), k);
+    return run(tn_nn_layer_norm_nd(k->cx, (int)k->j, calls_shape(k), norm_of(k)), k);
 }
 CALL(nn_rms_norm)
 {
     return run(tn_nn_rms_norm(k->cx, k->i), k);
 }
-CALL(nn_rms_norm_with)
+CALL(nn_rms_norm_nd)
 {
-    return run(tn_nn_rms_norm_with(k->cx, (int)k->j, k->j & 1 ? calls_shape(k) : NULL, norm_of(k)),
+    return run(tn_nn_rms_norm_nd(k->cx, (int)k->j, k->j & 1 ? calls_shape(k) : NULL, norm_of(k)),
                k);
 }
 CALL(nn_group_norm)
@@ -228,19 +228,19 @@ CALL(nn_max_pool2d)
 {
     return run(tn_nn_max_pool2d(k->cx, k->i), k);
 }
-CALL(nn_max_pool2d_with)
+CALL(nn_max_pool2d_hw)
 {
     tn_pool_opts o = { { k->j }, { k->i }, { k->j }, k->i & 1 };
-    return run(tn_nn_max_pool2d_with(k->cx, k->i, k->j, o), k);
+    return run(tn_nn_max_pool2d_hw(k->cx, k->i, k->j, o), k);
 }
 CALL(nn_avg_pool2d)
 {
     return run(tn_nn_avg_pool2d(k->cx, k->i), k);
 }
-CALL(nn_avg_pool2d_with)
+CALL(nn_avg_pool2d_hw)
 {
     tn_pool_opts o = { { k->j }, { k->i }, { k->j }, k->i & 1 };
-    return run(tn_nn_avg_pool2d_with(k->cx, k->i, k->j, o), k);
+    return run(tn_nn_avg_pool2d_hw(k->cx, k->i, k->j, o), k);
 }
 CALL(nn_adaptive_avg_pool2d)
 {
@@ -284,11 +284,11 @@ CALL(nn_standardize)
     if (!l) tn_layer_free(body);
     return run(l, k);
 }
-CALL(nn_standardize_with)
+CALL(nn_standardize_nd)
 {
     tn_layer *body = holder(k);
-    tn_layer *l = tn_nn_standardize_with(k->cx, (int)k->j, k->i & 1 ? calls_shape(k) : NULL, body,
-                                         (tn_nn_standardize_opts){ .outputs = k->i });
+    tn_layer *l    = tn_nn_standardize_nd(k->cx, (int)k->j, k->i & 1 ? calls_shape(k) : NULL, body,
+                                          (tn_nn_standardize_opts){ .outputs = k->i });
     if (!l) tn_layer_free(body);
     return run(l, k);
 }
@@ -373,12 +373,12 @@ const call calls_of_layers[] = {
     Q(layer_self), Q(layer_ctx), O(layer_train), Q(layer_training), O(layer_freeze), O(layer_cast),
     O(layer_find), O(layer_find_child), O(layer_each), Q(layer_count), O(layer_summary), Q(layer_free),
     O(nn_linear), O(nn_linear_with), O(nn_conv1d), O(nn_conv1d_with), O(nn_conv2d),
-    O(nn_conv2d_with), O(nn_batch_norm), O(nn_batch_norm_with), O(nn_layer_norm),
-    O(nn_layer_norm_with), O(nn_rms_norm), O(nn_rms_norm_with), O(nn_group_norm),
-    O(nn_group_norm_with), O(nn_embedding), O(nn_dropout), O(nn_max_pool2d), O(nn_max_pool2d_with),
-    O(nn_avg_pool2d), O(nn_avg_pool2d_with), O(nn_adaptive_avg_pool2d), O(nn_act), O(nn_flatten),
+    O(nn_conv2d_hw), O(nn_batch_norm), O(nn_batch_norm_with), O(nn_layer_norm),
+    O(nn_layer_norm_nd), O(nn_rms_norm), O(nn_rms_norm_nd), O(nn_group_norm),
+    O(nn_group_norm_with), O(nn_embedding), O(nn_dropout), O(nn_max_pool2d), O(nn_max_pool2d_hw),
+    O(nn_avg_pool2d), O(nn_avg_pool2d_hw), O(nn_adaptive_avg_pool2d), O(nn_act), O(nn_flatten),
     O(nn_seq_n), O(nn_residual), O(nn_residual_with), O(nn_standardize),
-    O(nn_standardize_with), O(nn_attention), O(nn_attention_with), O(nn_transformer_block), O(nn_transformer_block_with),
+    O(nn_standardize_nd), O(nn_attention), O(nn_attention_with), O(nn_transformer_block), O(nn_transformer_block_with),
     O(init_constant), O(init_uniform), O(init_normal), O(init_trunc_normal), O(init_xavier_uniform),
     O(init_xavier_normal), O(init_kaiming_uniform), O(init_kaiming_normal),
     O(mlp), O(lenet), O(resnet), O(gpt2),

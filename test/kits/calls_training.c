@@ -87,10 +87,10 @@ CALL(rmsprop)
         tn_rmsprop(k->has.net, (tn_rmsprop_opts){ .alpha = option(k->d), .centered = k->i & 1 }));
     return NULL;
 }
-CALL(optim_group)
+CALL(optim_add_group)
 {
-    tn_optim_group(k->has.opt, k->i & 1 ? "*" : NULL, option(k->d), option(k->d));
-    tn_optim_group(k->has.opt, k->j & 1 ? "no such name" : "", 1, 0);
+    tn_optim_add_group(k->has.opt, k->i & 1 ? "*" : NULL, option(k->d), option(k->d));
+    tn_optim_add_group(k->has.opt, k->j & 1 ? "no such name" : "", 1, 0);
     return NULL;
 }
 CALL(step)
@@ -229,9 +229,9 @@ CALL(data_schema)
     tn_data_schema(k->has.data);
     return NULL;
 }
-CALL(data_class)
+CALL(data_class_name)
 {
-    tn_data_class(k->has.data, k->i);
+    tn_data_class_name(k->has.data, k->i);
     return NULL;
 }
 CALL(data_row)
@@ -407,11 +407,11 @@ CALL(checkpoint_load)
 
 // clang-format off
 const call calls_of_training[] = {
-    O(sgd), O(adam), O(adamw), O(rmsprop), O(optim_group), O(step), O(optim_step),
+    O(sgd), O(adam), O(adamw), O(rmsprop), O(optim_add_group), O(step), O(optim_step),
     O(optim_zero_grad), O(optim_clip_norm), O(optim_clip_value), Q(optim_lr), O(optim_set_lr),
     O(optim_set_schedule), Q(optim_updates), Q(optim_free),
     O(next), O(digits), O(idx), O(idx_files), O(idx_read), O(image_read), O(cifar10), O(csv),
-    O(text), O(arrays), O(dataset), Q(data_info), Q(data_count), Q(data_batches), Q(data_schema), Q(data_class), Q(data_row),
+    O(text), O(arrays), O(dataset), Q(data_info), Q(data_count), Q(data_batches), Q(data_schema), Q(data_class_name), Q(data_row),
     O(data_shuffle), O(data_drop_last), O(data_split), O(data_augment), Q(data_cursor), O(data_seek), O(data_rewind),
     Q(data_free),
     O(bpe_open), Q(bpe_count), O(bpe_encode), O(bpe_decode), Q(bpe_free),

@@ -535,7 +535,7 @@ static void check_all(run *r)
 static void check_nothing_left(run *r, tn_scope *all)
 {
     if (tn_end(all) != TN_OK) prg_fail(r, "tn_end: %s", tn_error_text(r->cx));
-    tn_stats s = tn_stats_get(r->cx);
+    tn_stats s = tn_ctx_stats(r->cx);
     if (s.nodes || s.bytes)
         prg_fail(r, "after the outermost scope %lld nodes and %lld bytes are left",
                  (long long)s.nodes, (long long)s.bytes);

@@ -298,7 +298,7 @@ FORM(f_index_select, tn_index_select(x[0], 1, INDEX(3, 3, 0, -2)))
 FORM(f_scatter, tn_scatter(x[0], 1, INDEX2(3, 2, 0, 3, 2, 1, -4, -1), tn_slice(x[1], 1, 0, 2, 1)))
 FORM(f_scatter_add, tn_scatter_add(x[0], 0, INDEX2(3, 4, 0, 2, 2, 1, 0, 2, 1, 1, 0, 0, 0, 0), x[1]))
 FORM(f_one_hot, tn_one_hot(INDEX2(2, 2, 0, 3, 1, -1), 5))
-FORM(f_embedding, tn_embedding(x[0], INDEX2(2, 3, 0, 2, 2, 1, 0, 0)))
+FORM(f_embedding, tn_embed(INDEX2(2, 3, 0, 2, 2, 1, 0, 0), x[0]))
 FORM(f_sort, tn_sort(x[0], 1, false).values)
 FORM(f_sort_down, tn_sort(x[0], 0, true).values)
 FORM(f_sort_index, tn_sort(x[0], 0, true).indices)
@@ -320,7 +320,7 @@ FORM(f_diagonal, tn_diagonal(x[0], 0, 0, 1))
 FORM(f_diagonal_off, tn_diagonal(x[0], 1, 0, 1))
 FORM(f_window, tn_window(x[0], 1, 2, 1))
 FORM(f_window_apart, tn_window(x[0], 1, 2, 2))
-FORM(f_window_with, tn_window_with(x[0], 1, 2, 1, 2))
+FORM(f_window_dilated, tn_window_dilated(x[0], 1, 2, 1, 2))
 FORM(f_windows, tn_window(tn_window(x[0], 0, 2, 1), 1, 3, 1))
 FORM(f_window_mean, tn_mean(tn_window(tn_flip(x[0], 1), 1, 3, 1), -1))
 FORM(f_view, tn_view(tn_contiguous(x[0]), TN_SHAPE(2, -1)))
@@ -458,7 +458,7 @@ const form forms_moves[] = {
     { "diagonal 1",     f_diagonal_off,   SMOOTH | WIDE, 1, ONE(APART) },
     { "window",         f_window,         SMOOTH, 1, ONE(APART) },
     { "window, apart",  f_window_apart,   SMOOTH, 1, ONE(APART) },
-    { "window_with",    f_window_with,    SMOOTH, 1, ONE(APART) },
+    { "window_dilated",    f_window_dilated,    SMOOTH, 1, ONE(APART) },
     { "windows",        f_windows,        SMOOTH, 1, ONE(APART) },
     { "window, mean",   f_window_mean,    SMOOTH, 1, ONE(APART) },
     { "view",           f_view,           SMOOTH, 1, ONE(APART) },

@@ -170,18 +170,18 @@ FORM(f_cross_entropy_smooth,
 FORM(f_cross_entropy_both, tn_cross_entropy_with(x[0], TARGETS,
                                                  (tn_class_opts){ .label_smoothing = 0.2,
                                                                   .weight = FLOATS(0.5, 1, 2, 0.25),
-                                                                  .reduce = TN_SUM }))
+                                                                  .reduce = TN_REDUCTION_SUM }))
 FORM(f_cross_entropy_ignore,
      tn_cross_entropy_with(x[0], TARGETS, (tn_class_opts){ .ignore = 0, .use_ignore = true }))
 FORM(f_cross_entropy_ignored, tn_cross_entropy(x[0], INDEX(2, -100, 1)))
 FORM(f_cross_entropy_none,
-     tn_cross_entropy_with(x[0], TARGETS, (tn_class_opts){ .reduce = TN_NONE }))
+     tn_cross_entropy_with(x[0], TARGETS, (tn_class_opts){ .reduce = TN_REDUCTION_NONE }))
 FORM(f_cross_entropy_soft, tn_cross_entropy(x[0], chances(x[1])))
 FORM(f_cross_entropy_soft_with,
      tn_cross_entropy_with(x[0], chances(x[1]),
                            (tn_class_opts){ .label_smoothing = 0.1,
                                             .weight          = FLOATS(0.5, 1, 2, 0.25),
-                                            .reduce          = TN_SUM }))
+                                            .reduce          = TN_REDUCTION_SUM }))
 FORM(f_cross_entropy_image, tn_cross_entropy(x[0], INDEX2(2, 2, 0, 2, 1, 1)))
 FORM(f_cross_entropy_vector, tn_cross_entropy(x[0], tn_full(CX, TN_I64, TN_0D, 2)))
 FORM(f_nll, tn_nll(x[0], TARGETS))
@@ -189,19 +189,21 @@ FORM(f_nll_with,
      tn_nll_with(x[0], TARGETS,
                  (tn_class_opts){
                      .weight = FLOATS(0.5, 1, 2, 0.25), .ignore = 3, .use_ignore = true }))
-FORM(f_nll_sum, tn_nll_with(x[0], TARGETS, (tn_class_opts){ .reduce = TN_SUM }))
+FORM(f_nll_sum, tn_nll_with(x[0], TARGETS, (tn_class_opts){ .reduce = TN_REDUCTION_SUM }))
 FORM(f_mse, tn_mse(x[0], x[1]))
-FORM(f_mse_sum, tn_mse_with(x[0], x[1], (tn_loss_opts){ .reduce = TN_SUM }))
+FORM(f_mse_sum, tn_mse_with(x[0], x[1], (tn_loss_opts){ .reduce = TN_REDUCTION_SUM }))
 FORM(f_mse_weight, tn_mse_with(x[0], x[1], (tn_loss_opts){ .weight = FLOATS(1, 2, 0.5, 3) }))
-FORM(f_mse_none, tn_mse_with(x[0], x[1], (tn_loss_opts){ .reduce = TN_NONE }))
+FORM(f_mse_none, tn_mse_with(x[0], x[1], (tn_loss_opts){ .reduce = TN_REDUCTION_NONE }))
 FORM(f_l1, tn_l1(x[0], x[1]))
 FORM(f_l1_weight, tn_l1_with(x[0], x[1], (tn_loss_opts){ .weight = FLOATS(1, 2, 0.5, 3) }))
 FORM(f_huber, tn_huber(x[0], x[1]))
-FORM(f_huber_with, tn_huber_with(x[0], x[1], (tn_loss_opts){ .delta = 0.3, .reduce = TN_SUM }))
+FORM(f_huber_with,
+     tn_huber_with(x[0], x[1], (tn_loss_opts){ .delta = 0.3, .reduce = TN_REDUCTION_SUM }))
 FORM(f_bce, tn_bce(x[0], x[1]))
 FORM(f_bce_with,
-     tn_bce_with(x[0], x[1], (tn_loss_opts){ .weight = FLOATS(1, 2, 0.5, 3), .reduce = TN_SUM }))
-FORM(f_bce_none, tn_bce_with(x[0], x[1], (tn_loss_opts){ .reduce = TN_NONE }))
+     tn_bce_with(x[0], x[1],
+                 (tn_loss_opts){ .weight = FLOATS(1, 2, 0.5, 3), .reduce = TN_REDUCTION_SUM }))
+FORM(f_bce_none, tn_bce_with(x[0], x[1], (tn_loss_opts){ .reduce = TN_REDUCTION_NONE }))
 FORM(f_bce_logits, tn_bce_logits(x[0], x[1]))
 FORM(f_bce_logits_with, tn_bce_logits_with(x[0], x[1],
                                            (tn_loss_opts){ .pos_weight = FLOATS(1, 2, 0.5, 3),
@@ -210,7 +212,7 @@ FORM(f_kl, tn_kl(tn_log_softmax(x[0], 1), chances(x[1])))
 FORM(f_kl_batch,
      tn_kl_with(tn_log_softmax(x[0], 1), chances(x[1]), (tn_loss_opts){ .batch_mean = true }))
 FORM(f_kl_log, tn_kl_with(tn_log_softmax(x[0], 1), tn_log_softmax(x[1], 1),
-                          (tn_loss_opts){ .log_target = true, .reduce = TN_SUM }))
+                          (tn_loss_opts){ .log_target = true, .reduce = TN_REDUCTION_SUM }))
 
 // clang-format off
 #define LOGITS     1, { IN(2, APART, 3, 4) }

@@ -439,7 +439,7 @@ static tn_tensor *view_of_matrix(int variant, tn_tensor *x)
     case 5: return tn_expand(x, TN_SHAPE(3, -1, -1));
     case 6: return tn_flip(x, 1);
     case 7: return tn_diagonal(x, 2, 0, 1);
-    case 8: return tn_window_with(x, 1, 3, 2, 2);
+    case 8: return tn_window_dilated(x, 1, 3, 2, 2);
     default: return tn_reshape(tn_transpose(x, 0, 1), TN_SHAPE(rows * cols));
     }
 }

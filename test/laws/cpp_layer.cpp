@@ -84,7 +84,7 @@ static void scopes_end_when_exceptions_leave_them()
     tenon::context cx("cpu");
     tenon::tensor  x = tn_ones(cx, TN_F32, TN_SHAPE(2));
     tn_eval(cx);
-    int64_t before = tn_stats_get(cx).nodes;
+    int64_t before = tn_ctx_stats(cx).nodes;
     for (int i = 0; i < 10; i++) {
         try {
             tenon::scope  s(cx);
@@ -93,7 +93,7 @@ static void scopes_end_when_exceptions_leave_them()
         } catch (const tenon::error &) {
         }
     }
-    CHECK(tn_stats_get(cx).nodes == before);
+    CHECK(tn_ctx_stats(cx).nodes == before);
     tenon::context moved(std::move(cx));
     CHECK(first(x + 1) == 2 && !static_cast<tn_ctx *>(cx));
 }

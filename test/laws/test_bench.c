@@ -42,7 +42,7 @@ static void take_steps(void)
         tn_tensor *y = tn_randint(cx, TN_I64, 0, 10, TN_SHAPE(B));
         CHECK_STATUS(tn_step(opt, tn_cross_entropy(tn_forward(net, x), y)), TN_OK);
         tn_end(s);
-        CHECK_INT(tn_stats_get(cx).kernels, 0);
+        CHECK_INT(tn_ctx_stats(cx).kernels, 0);
     }
     double         took = seconds() - start;
     tni_cpu_counts n    = tni_cpu_kernels_counts();

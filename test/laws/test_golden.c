@@ -68,7 +68,7 @@ static tn_tensor *record_random(tn_tensor *x, tn_tensor *y)
 
 static tn_tensor *record_gather(tn_tensor *x, tn_tensor *y)
 {
-    return tn_embedding(x, tn_cast(y, TN_I64));
+    return tn_embed(tn_cast(y, TN_I64), x);
 }
 
 static tn_tensor *record_strip(tn_tensor *x, tn_tensor *y)
@@ -93,7 +93,7 @@ static const golden graphs[] = {
       { { 256, 512 }, { 512, 256 } },
       record_tile },
     { "random", "mul(x, rand_like(x))", TN_F32, { { 64, 48 } }, record_random },
-    { "gather", "embedding(x, cast(y, i64))", TN_F32, { { 100, 64 }, { 0, 32 } }, record_gather },
+    { "gather", "embed(cast(y, i64), x)", TN_F32, { { 100, 64 }, { 0, 32 } }, record_gather },
     { "long_row", "softmax(x, 1)", TN_BF16, { { 16, 65536 } }, record_row },
     { "strip", "sin(mul_s(x, 2))", TN_F32, { { 64, 48 } }, record_strip },
 };

@@ -185,9 +185,9 @@ static void run_step(FILE *f, tn_ctx *cx, tn_tensor *w, tn_tensor *b, int64_t ro
     tn_tensor *x = tn_rand(cx, TN_F32, TN_SHAPE(rows, 32));
     CHECK_STATUS(tn_eval_of(x), TN_OK);
     tn_want(classify(x, w, b));
-    tn_stats before = tn_stats_get(cx);
+    tn_stats before = tn_ctx_stats(cx);
     CHECK_STATUS(tn_eval(cx), TN_OK);
-    tn_stats after = tn_stats_get(cx);
+    tn_stats after = tn_ctx_stats(cx);
     fprintf(f, "%lld rows: plans built %lld, found %lld; launches %lld\n", (long long)rows,
             (long long)(after.plans - before.plans), (long long)(after.hits - before.hits),
             (long long)(after.launches - before.launches));

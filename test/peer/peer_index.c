@@ -97,11 +97,11 @@ static bool draw_embedding(peer_draw *d, peer_step *s)
 static int call_embedding(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
 {
     (void)s;
-    y[0] = tn_embedding(x[0], x[1]);
+    y[0] = tn_embed(x[1], x[0]);
     return one(y);
 }
 
-const peer_form form_embedding = { draw_embedding, call_embedding, "tn_embedding($0, $1)",
+const peer_form form_embedding = { draw_embedding, call_embedding, "tn_embed($1, $0)",
                                    "F.embedding($1, $0)", GIVES_ONE };
 
 static bool draw_one_hot(peer_draw *d, peer_step *s)

@@ -407,7 +407,7 @@ static int call_class_loss(const peer_step *s, tn_tensor *const *x, tn_tensor **
                                                 .label_smoothing = s->num[0],
                                                 .ignore          = s->k[1],
                                                 .use_ignore      = s->flag,
-                                                .reduce          = (tn_reduce)s->k[0] });
+                                                .reduce          = (tn_reduction)s->k[0] });
     return one(y);
 }
 
@@ -444,7 +444,7 @@ static bool draw_loss(peer_draw *d, peer_step *s)
 
 static int call_loss(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
 {
-    tn_loss_opts o = { .reduce = (tn_reduce)s->k[0], .log_target = s->flag };
+    tn_loss_opts o = { .reduce = (tn_reduction)s->k[0], .log_target = s->flag };
     if (!strcmp(s->row->name, "huber")) o.delta = s->num[0];
     y[0] = s->row->fn.loss(x[0], x[1], o);
     return one(y);

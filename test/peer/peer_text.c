@@ -55,7 +55,8 @@ static void put_number(double x, language l, FILE *f)
 }
 
 static const char *const reductions[] = { "'mean'", "'sum'", "'none'" };
-static const char *const reduces[]    = { "TN_MEAN", "TN_SUM", "TN_NONE" };
+static const char *const reduces[]    = { "TN_REDUCTION_MEAN", "TN_REDUCTION_SUM",
+                                          "TN_REDUCTION_NONE" };
 
 // What follows # in a text; returns how many characters that is.
 static int put_attribute(const peer_step *s, const char *at, language l, FILE *f)

@@ -258,7 +258,7 @@ static void classify(const char *device, const char *what, int64_t n, bool image
         tn_end(s);
     }
     no_error(cx, what);
-    CHECK(tn_stats_get(cx).launches > 10);
+    CHECK(tn_ctx_stats(cx).launches > 10);
     tn_close(cx);
 }
 

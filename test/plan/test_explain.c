@@ -130,20 +130,20 @@ static void explaining_changes_nothing(void)
         tn_scope  *s = tn_begin(cx);
         tn_tensor *x = rules_there(cx, TN_SHAPE(4)), *y = tn_mul_s(tn_add_s(x, 1), 8);
         tn_tensor *loss   = tn_sum_all(tn_mul(tn_requires_grad(x, true), y));
-        tn_stats   before = tn_stats_get(cx);
+        tn_stats   before = tn_ctx_stats(cx);
         tn_backward(loss, NULL);
         explain(cx, false);
         explain(cx, true);
-        tn_plan_memory m     = tn_plan_bytes(cx);
-        tn_stats       after = tn_stats_get(cx);
+        tn_plan_memory m     = tn_ctx_plan_memory(cx);
+        tn_stats       after = tn_ctx_stats(cx);
         CHECK(m.peak > 0);
         CHECK_INT(after.launches, before.launches);
         CHECK_INT(after.bytes, before.bytes);
         CHECK_INT(after.peak, before.peak);
-        CHECK_INT(after.plans, 1);  // of tn_plan_bytes
+        CHECK_INT(after.plans, 1);  // of tn_ctx_plan_memory
         CHECK_STATUS(tn_eval(cx), TN_OK);
-        CHECK_INT(tn_stats_get(cx).plans, 1);
-        CHECK_INT(tn_stats_get(cx).hits, before.hits + 1);
+        CHECK_INT(tn_ctx_stats(cx).plans, 1);
+        CHECK_INT(tn_ctx_stats(cx).hits, before.hits + 1);
         CHECK_VALUES(tn_grad_of(x), 0, 1, 2, 3);
         tn_end(s);
     }
@@ -154,7 +154,7 @@ static tn_status explains_inside(const void *attr, const tn_array *in, tn_array 
     tn_ctx *cx = *(tn_ctx *const *)attr;
     memcpy(out->data, in->data, sizeof(float));
     CHECK_STATUS(tn_explain(cx, stderr), TN_EARG);
-    CHECK_INT(tn_plan_bytes(cx).peak, 0);
+    CHECK_INT(tn_ctx_plan_memory(cx).peak, 0);
     return TN_OK;
 }
 
@@ -168,7 +168,7 @@ static void explaining_where_it_cannot_be_is_an_error(void)
     CHECK_STATUS(tn_explain(cx, NULL), TN_EARG);
     CHECK_FAILED(cx, TN_EARG, "explain: the file is NULL");
     CHECK_STATUS(tn_explain(NULL, stderr), TN_EARG);
-    CHECK_INT(tn_plan_bytes(NULL).peak, 0);
+    CHECK_INT(tn_ctx_plan_memory(NULL).peak, 0);
     tn_tensor *x = rules_there(cx, TN_SHAPE(1));
     tn_eval_of(tn_custom(&op, &x, &cx, sizeof cx));
     CHECK_FAILED(cx, TN_EARG, "explain: a tn_ call is in progress");
@@ -194,13 +194,13 @@ static bool survives(long n, bool *hit)
         tn_backward(tn_sum_all(tn_softmax(tn_matmul(x, x), 1)), NULL);
         h.countdown      = n;
         tn_status      s = tn_explain_with(cx, to, (tn_explain_opts){ .source = n % 2 == 0 });
-        tn_plan_memory m = tn_plan_bytes(cx);
+        tn_plan_memory m = tn_ctx_plan_memory(cx);
         *hit             = h.countdown == 0;
         ok               = s == TN_OK || (s == TN_EMEM && tn_error(cx) == TN_EMEM);
         ok               = ok && (m.peak > 0 || tn_error(cx) == TN_EMEM);
         h.countdown      = 0;
         tn_error_clear(cx);
-        ok = ok && tn_explain(cx, to) == TN_OK && tn_plan_bytes(cx).peak > 0 && !tn_error(cx);
+        ok = ok && tn_explain(cx, to) == TN_OK && tn_ctx_plan_memory(cx).peak > 0 && !tn_error(cx);
     }
     if (to) fclose(to);
     tn_close(cx);
@@ -347,8 +347,8 @@ static void the_memory_of_a_step_is_known_before_it_runs(void)
         for (int i = 0; i < 4; i++) {
             tn_scope *s = tn_begin(m.cx);
             mlp_record(&m);
-            int64_t        before = tn_stats_get(m.cx).peak;
-            tn_plan_memory memory = tn_plan_bytes(m.cx);
+            int64_t        before = tn_ctx_stats(m.cx).peak;
+            tn_plan_memory memory = tn_ctx_plan_memory(m.cx);
             CHECK_INT(memory.parameters, count * size);
             CHECK_INT(memory.optimizer, 2 * count * size);
             CHECK_INT(memory.gradients, 0);
@@ -356,7 +356,7 @@ static void the_memory_of_a_step_is_known_before_it_runs(void)
             CHECK(memory.workspace >= 0);
             CHECK(memory.peak >= memory.parameters + memory.optimizer + memory.activations);
             CHECK_STATUS(tn_eval(m.cx), TN_OK);
-            int64_t after = tn_stats_get(m.cx).peak;
+            int64_t after = tn_ctx_stats(m.cx).peak;
             if (after > before) CHECK_NEAR((double)memory.peak, (double)after, 0.1 * (double)after);
             else CHECK(memory.peak <= after);
             CHECK(i > 0 || after > before);
@@ -371,13 +371,13 @@ static void stored_gradients_are_memory_too(void)
     mlp m = mlp_open("cpu");
     tn_begin(m.cx);
     tn_backward(tn_cross_entropy(tn_forward(m.net, m.x), m.y), NULL);
-    tn_plan_memory memory = tn_plan_bytes(m.cx);
+    tn_plan_memory memory = tn_ctx_plan_memory(m.cx);
     CHECK_INT(memory.gradients, tn_layer_count(m.net) * 4);
     CHECK_INT(memory.optimizer, 0);
     tn_eval(m.cx);
-    memory = tn_plan_bytes(m.cx);  // nothing is pending
+    memory = tn_ctx_plan_memory(m.cx);  // nothing is pending
     CHECK_INT(memory.parameters, 0);
-    CHECK_INT(memory.peak, tn_stats_get(m.cx).bytes);
+    CHECK_INT(memory.peak, tn_ctx_stats(m.cx).bytes);
     tn_close(m.cx);
 }
 
@@ -390,7 +390,7 @@ static void counters_tell_plans_from_hits(void)
         CHECK_STATUS(tn_eval(cx), TN_OK);
         tn_end(s);
     }
-    tn_stats now = tn_stats_get(cx);
+    tn_stats now = tn_ctx_stats(cx);
     CHECK_INT(now.plans, 1);
     CHECK_INT(now.hits, 2);
     CHECK(now.planned >= 4 * N * C);
@@ -414,7 +414,7 @@ static const char program[] =
     "        tn_eval(cx);\n"
     "        tn_end(s);\n"
     "    }\n"
-    "    tn_stats now = tn_stats_get(cx);\n"
+    "    tn_stats now = tn_ctx_stats(cx);\n"
     "    if (argc > 2)\n"
     "        printf(\"%d %d\\n\", (int)now.kernels, (int)now.disk_hits);\n"
     "    else printf(\"%s\\n\", argc > 1 ? argv[1] : \"done\");\n"

@@ -334,10 +334,10 @@ static void check_step(const struct graph *g, kit *k, const char *where, int rou
     tn_scope *s = tn_begin(k->cx);
     g->record(k);
     int     n = list(k->cx), at = 0, same = 0;
-    int64_t before = tn_stats_get(k->cx).launches;
+    int64_t before = tn_ctx_stats(k->cx).launches;
     watched.count  = 0;
     CHECK_STATUS(tn_eval(k->cx), TN_OK);
-    int64_t launches = tn_stats_get(k->cx).launches - before;
+    int64_t launches = tn_ctx_stats(k->cx).launches - before;
     while (same < n && is_run(listed[same], &at)) same++;
     test_case_result(n >= 0 && launches == n, "%s on %s, step %d: %d listed, %lld launched",
                      g->name, where, round, n, (long long)launches);

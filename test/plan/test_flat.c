@@ -58,7 +58,7 @@ static training begin(int kind, int rule, float clip, tn_dtype dt, int way)
     if (dt != TN_F32) CHECK_STATUS(tn_layer_cast(t.net, dt), TN_OK);
     if (way == FROZEN) freeze_first(t.net);
     t.opt = new_optim(t.net, rule, clip);
-    if (way == GROUPED) CHECK_STATUS(tn_optim_group(t.opt, "*bias", 0.5f, 0.25f), TN_OK);
+    if (way == GROUPED) CHECK_STATUS(tn_optim_add_group(t.opt, "*bias", 0.5f, 0.25f), TN_OK);
     if (way == FROZEN_LATER) freeze_first(t.net);
     return t;
 }
@@ -85,11 +85,11 @@ static tn_tensor *loss_of(const training *t)
 // Plans that a step makes.
 static int64_t step(training *t)
 {
-    int64_t   before = tn_stats_get(t->cx).plans;
+    int64_t   before = tn_ctx_stats(t->cx).plans;
     tn_scope *s      = tn_begin(t->cx);
     CHECK_STATUS(tn_step(t->opt, loss_of(t)), TN_OK);
     tn_end(s);
-    return tn_stats_get(t->cx).plans - before;
+    return tn_ctx_stats(t->cx).plans - before;
 }
 
 static const char *place_of(const tn_tensor *t)

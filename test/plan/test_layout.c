@@ -76,15 +76,15 @@ static void what_lies_so_already_is_not_copied(void)
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
         tn_tensor *y = tn_channels_last(images(cx));
         CHECK_STATUS(tn_eval_of(y), TN_OK);
-        int64_t    launches = tn_stats_get(cx).launches, bytes = tn_stats_get(cx).bytes;
+        int64_t    launches = tn_ctx_stats(cx).launches, bytes = tn_ctx_stats(cx).bytes;
         tn_tensor *z[] = { tn_channels_last(y), tn_clone(y), tn_cast(y, TN_F32),
                            tn_dropout(y, 0.5, false) };
         for (int i = 0; i < 4; i++) {
             CHECK(lies_last(z[i]));
             CHECK_STATUS(tn_eval_of(z[i]), TN_OK);
         }
-        CHECK_INT(tn_stats_get(cx).launches, launches);
-        CHECK_INT(tn_stats_get(cx).bytes, bytes);
+        CHECK_INT(tn_ctx_stats(cx).launches, launches);
+        CHECK_INT(tn_ctx_stats(cx).bytes, bytes);
         // Each is a store of its own all the same.
         tn_zero_(z[0]);
         CHECK(tn_item(tn_sum_all(y)) > 1 && same(z[1], y, 0));
@@ -312,10 +312,10 @@ static void a_result_in_another_order_is_a_store_of_its_own(void)
 static int64_t write_all(tn_ctx *cx, tn_tensor *y)
 {
     CHECK_STATUS(tn_eval_of(y), TN_OK);
-    int64_t launches = tn_stats_get(cx).launches;
+    int64_t launches = tn_ctx_stats(cx).launches;
     tn_add_(tn_mul_(y, y), y);
     CHECK_STATUS(tn_eval_of(y), TN_OK);
-    return tn_stats_get(cx).launches - launches;
+    return tn_ctx_stats(cx).launches - launches;
 }
 
 static void writing_all_of_it_takes_no_more_launches_than_rows(void)

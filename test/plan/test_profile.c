@@ -164,13 +164,13 @@ static void profile_on(const char *device)
               *w = tn_requires_grad(rules_there(cx, TN_SHAPE(N, N)), true);
     train(cx, x, w, 3);
     CHECK_STATUS(tn_sync(cx), TN_OK);
-    int64_t before = tn_stats_get(cx).launches;
+    int64_t before = tn_ctx_stats(cx).launches;
     double  from = seconds(), sum = 0, end = 0;
     CHECK_STATUS(tn_profile_begin(cx), TN_OK);
     train(cx, x, w, STEPS);
     CHECK_STATUS(tn_profile_end(cx), TN_OK);
     double  wall     = seconds() - from;
-    int64_t launches = tn_stats_get(cx).launches - before;
+    int64_t launches = tn_ctx_stats(cx).launches - before;
     train(cx, x, w, 1);  // it is off again
     int n = trace_of(cx);
     CHECK(launches > 0);
@@ -397,7 +397,7 @@ static void profiling_where_it_cannot_be_is_an_error(void)
     CHECK_FAILED(cx, TN_EARG, "profile_begin: a tn_ call is in progress");
     CHECK_STATUS(tn_profile_begin(cx), TN_OK);
     CHECK_STATUS(tn_profile_begin(cx), TN_EARG);
-    CHECK_FAILED(cx, TN_EARG, "profile_begin: a profile is on already");
+    CHECK_FAILED(cx, TN_EARG, "profile_begin: a profile is already on");
     tn_eval_of(tn_custom(&op, &x, &cx, sizeof cx));
     CHECK_FAILED(cx, TN_EARG, "a tn_ call is in progress");
     set_ceilings(cx);

@@ -416,7 +416,7 @@ static tn_stats train(tn_ctx *cx, bool drops, const void **weight)
     tn_optim *opt    = tn_adamw(net, (tn_adamw_opts){ .lr = 0.01f });
     tn_stats  before = { 0 };
     for (int i = 0; i < 6; i++) {
-        before       = tn_stats_get(cx);
+        before       = tn_ctx_stats(cx);
         tn_scope  *s = tn_begin(cx);
         tn_tensor *x = rules_there(cx, TN_SHAPE(64, 32)), *y = tn_forward(net, x);
         tn_tensor *h = tn_exp(y), *e = tn_square(h);
@@ -428,7 +428,7 @@ static tn_stats train(tn_ctx *cx, bool drops, const void **weight)
         tn_end(s);
         weight[i % 2] = tn_ptr(tn_layer_find(net, "0.weight"));
     }
-    tn_stats after = tn_stats_get(cx);
+    tn_stats after = tn_ctx_stats(cx);
     after.launches -= before.launches;
     after.plans -= before.plans;
     return after;
@@ -459,7 +459,7 @@ static void a_value_carried_from_step_to_step_does_not_grow(void)
         tn_tensor *b = rules_ramp(cx, 64), *h = tn_mul_s(b, 1);
         tn_stats   at[2];
         for (int i = 0; i < 24; i++) {
-            if (i == 12) at[0] = tn_stats_get(cx);
+            if (i == 12) at[0] = tn_ctx_stats(cx);
             tn_tensor *t = tn_add(h, b);
             tn_drop(h);
             h            = tn_mul_s(t, 0.5);
@@ -469,7 +469,7 @@ static void a_value_carried_from_step_to_step_does_not_grow(void)
             CHECK_NEAR(tn_item(y), 64 * 65 / 2, 0);
             tn_drop(y);
         }
-        at[1] = tn_stats_get(cx);
+        at[1] = tn_ctx_stats(cx);
         CHECK_INT(at[1].plans, at[0].plans);
         CHECK_INT(at[1].nodes, at[0].nodes);
         CHECK_INT(at[1].bytes, at[0].bytes);
@@ -487,7 +487,7 @@ static void each_round_of_gradients_is_the_same_kernel(void)
     tn_tensor *class                 = tn_from(cx, TN_I64, TN_SHAPE(4), classes);
     int64_t launches[4];
     for (int i = 0; i < 4; i++) {
-        int64_t   before = tn_stats_get(cx).launches;
+        int64_t   before = tn_ctx_stats(cx).launches;
         tn_scope *scope  = tn_begin(cx);
         tn_requires_grad(x, true);
         tn_zero_grad(x);
@@ -495,7 +495,7 @@ static void each_round_of_gradients_is_the_same_kernel(void)
                                              (tn_class_opts){ .no_ignore = true });
         CHECK_STATUS(tn_backward(y, NULL), TN_OK);
         CHECK_STATUS(tn_eval(cx), TN_OK);
-        launches[i] = tn_stats_get(cx).launches - before;
+        launches[i] = tn_ctx_stats(cx).launches - before;
         tn_end(scope);
     }
     for (int i = 1; i < 4; i++) CHECK_INT(launches[i], launches[0]);

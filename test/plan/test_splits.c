@@ -208,7 +208,7 @@ static void a_cut_goes_where_little_is_stored(void)
     tn_ctx *cx = open_tight(36);
     CHECK_STATUS(compute(cx, waist, have), TN_OK);
     CHECK_INT(tight.launched, 2);
-    CHECK_INT((int)tn_stats_get(cx).planned, COUNT * (int)sizeof(float));
+    CHECK_INT((int)tn_ctx_stats(cx).planned, COUNT * (int)sizeof(float));
     tn_close(cx);
 }
 
@@ -229,7 +229,7 @@ static void a_plan_is_cut_once(void)
     float   want[COUNT], have[COUNT];
     tn_ctx *cx = open_tight(20);
     CHECK_STATUS(compute(cx, chain, want), TN_OK);
-    int64_t plans = tn_stats_get(cx).plans;
+    int64_t plans = tn_ctx_stats(cx).plans;
     int     asked = tight.asked, launched = tight.launched;
     CHECK(plans > 1);
     for (int i = 0; i < 3; i++) {
@@ -238,7 +238,7 @@ static void a_plan_is_cut_once(void)
         CHECK(!memcmp(want, have, sizeof want));
         CHECK_INT(tight.launched, launched);
     }
-    CHECK_INT((int)tn_stats_get(cx).plans, (int)plans);
+    CHECK_INT((int)tn_ctx_stats(cx).plans, (int)plans);
     CHECK_INT(tight.asked, asked);
     tn_close(cx);
 }
@@ -248,11 +248,11 @@ static void memory_is_told_of_the_plan_that_runs(void)
 {
     tn_ctx *cx = open_tight(20);
     tn_want(chain(values(cx)));
-    tn_plan_memory m     = tn_plan_bytes(cx);
-    int64_t        plans = tn_stats_get(cx).plans;
+    tn_plan_memory m     = tn_ctx_plan_memory(cx);
+    int64_t        plans = tn_ctx_stats(cx).plans;
     CHECK_STATUS(tn_eval(cx), TN_OK);
-    CHECK_INT((int)tn_stats_get(cx).plans, (int)plans);
-    CHECK_INT((int)tn_stats_get(cx).peak, (int)m.peak);
+    CHECK_INT((int)tn_ctx_stats(cx).plans, (int)plans);
+    CHECK_INT((int)tn_ctx_stats(cx).peak, (int)m.peak);
     tn_close(cx);
 }
 
@@ -293,12 +293,12 @@ static int train(tn_ctx *cx, double *loss)
         tn_tensor *x = tn_rand(cx, TN_F32, TN_SHAPE(32, 64));
         tn_tensor *y = tn_cast(tn_mul_s(tn_select(x, 1, 0), 9.99), TN_I64);
         tn_tensor *l = tn_cross_entropy(tn_forward(net, x), y);
-        before       = tn_stats_get(cx).plans;
+        before       = tn_ctx_stats(cx).plans;
         CHECK_STATUS(tn_step(opt, l), TN_OK);
         loss[i] = tn_item(l);
         tn_end(s);
     }
-    return (int)(tn_stats_get(cx).plans - before);
+    return (int)(tn_ctx_stats(cx).plans - before);
 }
 
 static void training_is_the_same_with_few_registers(void)
@@ -465,13 +465,13 @@ static tni_registers run_sums(const tni_compiler *by, int *plans, int *kernels)
     tn_tensor            *x = tn_from(cx, TN_BF16, TN_SHAPE(SUMS_ROWS, SUMS_COLS), zeros), *y[SUMS];
     tn_keep(x);
     CHECK_STATUS(tn_eval(cx), TN_OK);
-    *plans         = (int)tn_stats_get(cx).plans;
+    *plans         = (int)tn_ctx_stats(cx).plans;
     tight.launched = 0;
     tn_scope *s    = tn_begin(cx);
     want_sums(x, y);
     test_that(tn_eval(cx) == TN_OK, "%s", tn_error_text(cx));
     tn_end(s);
-    *plans   = (int)tn_stats_get(cx).plans - *plans;
+    *plans   = (int)tn_ctx_stats(cx).plans - *plans;
     *kernels = tight.launched;
     most     = most_registers(cx);
     tn_close(cx);

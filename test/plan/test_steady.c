@@ -102,12 +102,12 @@ static void check_steady(const char *device, bool convolutional)
     for (int i = 0; i < WARM; i++) step(&l, 64);
     tni_cpu_kernels_wait();
     step(&l, 64);
-    tn_stats before = tn_stats_get(l.cx);
+    tn_stats before = tn_ctx_stats(l.cx);
     int64_t  known  = kernels();
     long     taken = l.taken, calls = file_calls(), own = file_calls() - calls;
     steps_without_files(&l);
     long     more  = file_calls() - calls - 2 * own;
-    tn_stats after = tn_stats_get(l.cx);
+    tn_stats after = tn_ctx_stats(l.cx);
     CHECK_INT(after.plans, before.plans);
     CHECK_INT(after.kernels, before.kernels);
     CHECK_INT(after.disk_hits, before.disk_hits);
@@ -142,12 +142,12 @@ static void parameters_are_updated_in_place(void)
     l.opt = tn_adamw(l.net, (tn_adamw_opts){ .lr = 1e-3f });
     for (int i = 0; i < 2; i++) step(&l, 64);
     const char *place = place_of_weights(&l);
-    int64_t     bytes = tn_stats_get(l.cx).bytes;
+    int64_t     bytes = tn_ctx_stats(l.cx).bytes;
     for (int i = 0; i < STEPS; i++) {
         step(&l, 64);
         CHECK(place_of_weights(&l) == place);
     }
-    CHECK_INT(tn_stats_get(l.cx).bytes, bytes);
+    CHECK_INT(tn_ctx_stats(l.cx).bytes, bytes);
     tn_close(l.cx);
 }
 
@@ -156,13 +156,13 @@ static void a_new_learning_rate_is_no_new_plan(void)
     loop l;
     if (!begin(&l, "cpu", false)) return;
     for (int i = 0; i < WARM; i++) step(&l, 64);
-    tn_stats before = tn_stats_get(l.cx);
+    tn_stats before = tn_ctx_stats(l.cx);
     int64_t  known  = kernels();
     for (int i = 0; i < STEPS; i++) {
         tn_optim_set_lr(l.opt, i == 0 ? 0 : i == 1 ? 1 : 1e-3f / (float)i);
         step(&l, 64);
     }
-    CHECK_INT(tn_stats_get(l.cx).plans, before.plans);
+    CHECK_INT(tn_ctx_stats(l.cx).plans, before.plans);
     CHECK_INT(kernels(), known);
     tn_close(l.cx);
 }
@@ -196,9 +196,9 @@ static void a_second_sweep_takes_no_kernels(void)
     if (!begin(&l, "cpu", false)) return;
     step(&l, 1);  // makes the weights too
     sweep(&l, 2, LAST_BATCH);
-    int64_t plans = tn_stats_get(l.cx).plans;
+    int64_t plans = tn_ctx_stats(l.cx).plans;
     CHECK_INT(sweep(&l, 2, LAST_BATCH), 0);
-    CHECK_INT(tn_stats_get(l.cx).plans, plans);
+    CHECK_INT(tn_ctx_stats(l.cx).plans, plans);
     tn_close(l.cx);
 }
 

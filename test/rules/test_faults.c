@@ -391,10 +391,10 @@ static void a_step_over_the_memory_limit_fails_whole(void)
     CHECK_STATUS(tn_eval(cx), TN_OK);
     int cycles = TN_SANITIZE[0] ? 100 : 1000;
     for (int i = 0; i < 10; i++) over_the_limit(cx, w, true);
-    tn_stats before = tn_stats_get(cx);
+    tn_stats before = tn_ctx_stats(cx);
     long     memory = host_resident();
     for (int i = 0; i < cycles; i++) over_the_limit(cx, w, i % 50 == 0);
-    tn_stats after = tn_stats_get(cx);
+    tn_stats after = tn_ctx_stats(cx);
     CHECK_INT(after.bytes, before.bytes);
     CHECK_INT(after.nodes, before.nodes);
     CHECK(after.peak <= 1000000);

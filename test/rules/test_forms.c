@@ -92,7 +92,7 @@ static bool check_call(int i, const call_args k[FORMS])
     tn_stats    left[FORMS];
     tn_tensor  *y[FORMS] = { by_macro(c, &k[0]), calls_plain_do(plain, &k[1]) };
     for (int f = 0; f < FORMS; f++) {
-        left[f] = tn_stats_get(k[f].cx);
+        left[f] = tn_ctx_stats(k[f].cx);
         tn_error_clear(k[f].cx);
     }
     tn_error_clear(NULL);
@@ -156,9 +156,9 @@ static void a_thousand_calls_leave_nothing(void)
     tn_tensor *(*gelu)(tn_tensor *) = tn_gelu, *x = tn_ones(cx, TN_F32, TN_SHAPE(2));
     tn_eval_of(x);
     for (int i = 0; i < 1000; i++) tn_drop(tn_gelu(x));
-    CHECK_INT(tn_stats_get(cx).nodes, 1);
+    CHECK_INT(tn_ctx_stats(cx).nodes, 1);
     for (int i = 0; i < 1000; i++) tn_drop(gelu(x));
-    CHECK_INT(tn_stats_get(cx).nodes, 1);
+    CHECK_INT(tn_ctx_stats(cx).nodes, 1);
 }
 
 const test_case tests_forms[] = {

@@ -159,9 +159,9 @@ static void calls_of_a_callback_leave_nothing_behind(void)
         call_things has  = calls_things(cx);
         int         seen = 0;
         CHECK_STATUS(tn_layer_each(has.net, look, &seen), TN_OK);
-        int64_t before = tn_stats_get(cx).nodes;
+        int64_t before = tn_ctx_stats(cx).nodes;
         CHECK_STATUS(tn_layer_each(has.net, look, &seen), TN_OK);
-        CHECK_INT(tn_stats_get(cx).nodes, before);
+        CHECK_INT(tn_ctx_stats(cx).nodes, before);
         CHECK_INT(seen, 4);
     }
 }

@@ -456,7 +456,7 @@ static void rule_18_a_memory_limit_leaves_all_as_it_was(void)
         CHECK(tn_from(cx, TN_F64, TN_SHAPE(1 << 18), data) == NULL);
         CHECK_FAILED2(cx, TN_EMEM, "from: out of memory", "(262144,)");
         free(data);
-        CHECK(tn_stats_get(cx).peak <= 1 << 20);
+        CHECK(tn_ctx_stats(cx).peak <= 1 << 20);
         tn_close(cx);
     }
 }
@@ -602,9 +602,9 @@ static void rule_18_a_late_value_of_a_failed_step_never_arrives(void)
             rules_fail = false;
             tn_error_clear(cx);
             tn_end(s);
-            if (i == 1) nodes = tn_stats_get(cx).nodes;
+            if (i == 1) nodes = tn_ctx_stats(cx).nodes;
         }
-        CHECK(tn_stats_get(cx).nodes <= nodes);
+        CHECK(tn_ctx_stats(cx).nodes <= nodes);
     }
 }
 
@@ -774,7 +774,7 @@ static void a_loss_whose_shapes_stretch_each_other_warns_once(void)
         CHECK(loss[i](x, y) != NULL);
         CHECK_INT(t.count, 1);
         CHECK(strstr(t.text,
-                     ": x (4, 1) and target (4,) stretch each other to (4, 4); give them one"
+                     ": x (4, 1) and target (4,) broadcast each other to (4, 4); give them one"
                      " shape"));
         CHECK(loss[i](y, x) != NULL);
         CHECK_INT(t.count, 1);

@@ -405,17 +405,17 @@ static void rule_12_a_total_of_losses_does_not_leak(void)
             tn_zero_grad(w);
             if (tn_eval(cx) || tn_end(s)) break;
             tn_drop(old);
-            int64_t now = tn_stats_get(cx).nodes;
+            int64_t now = tn_ctx_stats(cx).nodes;
             if (i == 100) {
                 nodes = now;
-                bytes = tn_stats_get(cx).bytes;
+                bytes = tn_ctx_stats(cx).bytes;
             }
             most = now > most ? now : most;
         }
         CHECK_STATUS(tn_error(cx), TN_OK);
         test_that(most <= nodes + 2, "nodes grew from %lld to %lld", (long long)nodes,
                   (long long)most);
-        CHECK(tn_stats_get(cx).bytes <= bytes);
+        CHECK(tn_ctx_stats(cx).bytes <= bytes);
         CHECK_NEAR(tn_item(total), 10000, 0);
     }
 }
@@ -433,10 +433,10 @@ static void rule_12_a_total_read_at_the_end_does_not_leak_either(void)
             total = tn_keep(tn_add(total, loss));
             if (tn_end(s)) break;
             tn_drop(old);
-            if (i == 100) nodes = tn_stats_get(cx).nodes;
+            if (i == 100) nodes = tn_ctx_stats(cx).nodes;
         }
         CHECK_STATUS(tn_error(cx), TN_OK);
-        CHECK(tn_stats_get(cx).nodes <= nodes + 2);
+        CHECK(tn_ctx_stats(cx).nodes <= nodes + 2);
         CHECK_NEAR(tn_item(total), 1000, 0);
         CHECK_VALUES(tn_grad_of(w), 2000);
     }
@@ -661,10 +661,9 @@ static void rule_18_what_a_read_failed_to_compute_spoils_no_later_step(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
         tn_tensor *index = tn_full(cx, TN_I64, TN_SHAPE(1), 9), *w = leaf(cx);
-        tn_tensor *bad  = tn_embedding(tn_reshape(w, TN_SHAPE(3, 1)), index),
-                  *more = tn_mul_s(bad, 2);
+        tn_tensor *bad = tn_embed(index, tn_reshape(w, TN_SHAPE(3, 1))), *more = tn_mul_s(bad, 2);
         CHECK(isnan(tn_item(bad)));
-        CHECK_FAILED2(cx, TN_EARG, "embedding", "index 9");
+        CHECK_FAILED2(cx, TN_EARG, "embed", "index 9");
         tn_tensor *fresh = tn_add_s(tn_ones(cx, TN_F32, TN_SHAPE(2)), 1);
         CHECK_STATUS(tn_eval(cx), TN_OK);
         CHECK_VALUES(fresh, 2, 2);
@@ -710,7 +709,7 @@ static void rule_10_cleared_gradients_leave_no_memory(void)
         CHECK_STATUS(tn_backward(tn_sum_all(tn_square(w)), NULL), TN_OK);
         CHECK_STATUS(tn_eval(cx), TN_OK);
         tn_end(s);
-        bytes[t] = tn_stats_get(cx).bytes;
+        bytes[t] = tn_ctx_stats(cx).bytes;
     }
     CHECK_INT(bytes[3], bytes[1]);
     tn_close(cx);

@@ -181,9 +181,9 @@ static void rule_23_attributes_are_copied_into_the_node_and_the_key(void)
         }
         CHECK_VALUES(y[0], 1, 2, 3);
         CHECK_VALUES(y[1], 2, 4, 6);
-        tn_stats last = tn_stats_get(cx);
+        tn_stats last = tn_ctx_stats(cx);
         CHECK_VALUES(power_of(x, 2, 1), 2, 4, 6);
-        CHECK_INT(tn_stats_get(cx).plans, last.plans);
+        CHECK_INT(tn_ctx_stats(cx).plans, last.plans);
         CHECK_VALUES(power_of(x, 5, 1), 5, 10, 15);
     }
 }
@@ -520,9 +520,9 @@ static void rule_23_calls_outside_a_scope_leave_nothing_behind(void)
             tn_tensor *y = rules_double(t);
             tn_eval_of(y);
             tn_drop(y);
-            if (i == 9) nodes = tn_stats_get(cx).nodes;
+            if (i == 9) nodes = tn_ctx_stats(cx).nodes;
         }
-        CHECK_INT(tn_stats_get(cx).nodes, nodes);
+        CHECK_INT(tn_ctx_stats(cx).nodes, nodes);
     }
 }
 

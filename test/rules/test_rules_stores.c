@@ -22,7 +22,7 @@ static int view_count(tn_tensor *x, tn_tensor **y)
     y[n++] = tn_flip(tn_flip(x, 0), 0);
     y[n++] = tn_diagonal(x, 0, 0, 1);
     y[n++] = tn_window(x, 0, 2, 1);
-    y[n++] = tn_window_with(x, 1, 2, 1, 1);
+    y[n++] = tn_window_dilated(x, 1, 2, 1, 1);
     y[n++] = tn_detach(x);
     y[n++] = tn_view(x, TN_SHAPE(4));
     y[n++] = tn_reshape(x, TN_SHAPE(4, 1));
@@ -137,13 +137,13 @@ static void rule_01_the_same_value_in_a_new_store_is_free(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
         tn_tensor *x        = rules_ramp(cx, 4);
-        int64_t    launches = tn_stats_get(cx).launches, bytes = tn_stats_get(cx).bytes;
+        int64_t    launches = tn_ctx_stats(cx).launches, bytes = tn_ctx_stats(cx).bytes;
         tn_tensor *y[] = { tn_cast(x, TN_F32), tn_contiguous(x), tn_clone(x),
                            tn_dropout(x, 0.5, false) };
         for (int i = 0; i < 4; i++) CHECK_STATUS(tn_eval_of(y[i]), TN_OK);
         CHECK_STATUS(tn_eval(cx), TN_OK);
-        CHECK_INT(tn_stats_get(cx).launches, launches);
-        CHECK_INT(tn_stats_get(cx).bytes, bytes);
+        CHECK_INT(tn_ctx_stats(cx).launches, launches);
+        CHECK_INT(tn_ctx_stats(cx).bytes, bytes);
         // And a write to one of those that share a buffer copies it first.
         tn_fill_(tn_slice(y[1], 0, 0, 2, 1), 0);
         CHECK_STATUS(tn_eval(cx), TN_OK);
@@ -366,10 +366,10 @@ static void rule_03_a_scope_gives_back_what_it_made(void)
             CHECK(tn_item(y) > 0);
             tn_softmax(y, -1);
             tn_end(s);
-            if (i == 0) a = tn_stats_get(cx);
+            if (i == 0) a = tn_ctx_stats(cx);
         }
-        CHECK_INT(tn_stats_get(cx).nodes, a.nodes);
-        CHECK_INT(tn_stats_get(cx).bytes, a.bytes);
+        CHECK_INT(tn_ctx_stats(cx).nodes, a.nodes);
+        CHECK_INT(tn_ctx_stats(cx).bytes, a.bytes);
     }
 }
 
@@ -448,9 +448,9 @@ static void rule_03_want_only_asks_the_next_evaluation_to_store_it(void)
         CHECK_STATUS(tn_eval(cx), TN_OK);
         CHECK_VALUES(x, 2, 3, 4, 5);
         CHECK_VALUES(y, -2, -3, -4, -5);
-        int64_t bytes = tn_stats_get(cx).bytes;
+        int64_t bytes = tn_ctx_stats(cx).bytes;
         tn_end(s);
-        CHECK(tn_stats_get(cx).bytes < bytes);  // it died with its scope
+        CHECK(tn_ctx_stats(cx).bytes < bytes);  // it died with its scope
     }
 }
 

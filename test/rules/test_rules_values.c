@@ -14,9 +14,9 @@ enum { N = 4 };
 static bool is_stored(tn_tensor *t)
 {
     tn_ctx *cx     = tn_ctx_of(t);
-    int64_t before = tn_stats_get(cx).launches;
+    int64_t before = tn_ctx_stats(cx).launches;
     CHECK_STATUS(tn_eval_of(t), TN_OK);
-    return tn_stats_get(cx).launches == before;
+    return tn_ctx_stats(cx).launches == before;
 }
 
 static void rule_04_what_a_boundary_did_not_store_is_computed_again(void)
@@ -97,10 +97,10 @@ static void rule_04_what_was_given_back_is_gone_and_the_message_says_where(void)
         enum { LARGE = 1 << 16 };
         tn_tensor *x = rules_there(cx, TN_SHAPE(LARGE)), *lost = tn_exp(x), *y = tn_neg(lost);
         CHECK_STATUS(tn_eval(cx), TN_OK);
-        int64_t before = tn_stats_get(cx).bytes;
+        int64_t before = tn_ctx_stats(cx).bytes;
         tn_drop(x);
         int dropped = __LINE__ - 1;
-        CHECK(before - tn_stats_get(cx).bytes >= LARGE * 4);
+        CHECK(before - tn_ctx_stats(cx).bytes >= LARGE * 4);
         CHECK_STATUS(tn_eval_of(lost), TN_EGONE);
         CHECK_FAILED2(cx, TN_EGONE, "was given back at", SITE(dropped));
         CHECK_STATUS(tn_eval_of(y), TN_OK);
@@ -305,10 +305,10 @@ static void rule_06_only_the_outermost_end_launches(void)
         rules_computed = 0;
         tn_scope  *s1 = tn_begin(cx), *s2 = tn_begin(cx);
         tn_tensor *y        = tn_keep(rules_double(x));
-        int64_t    launches = tn_stats_get(cx).launches;
+        int64_t    launches = tn_ctx_stats(cx).launches;
         tn_end(s2);
         CHECK_INT(rules_computed, 0);
-        CHECK_INT(tn_stats_get(cx).launches, launches);
+        CHECK_INT(tn_ctx_stats(cx).launches, launches);
         tn_keep(y);
         tn_end(s1);
         CHECK_INT(rules_computed, 1);
@@ -477,7 +477,7 @@ static void rule_08_a_scalar_takes_the_other_operands_dtype(void)
 static void check_hit(tn_ctx *cx, tn_tensor *y, tn_stats *last, const char *what)
 {
     CHECK_STATUS(tn_eval_of(y), TN_OK);
-    tn_stats now = tn_stats_get(cx);
+    tn_stats now = tn_ctx_stats(cx);
     test_that(now.plans == last->plans && now.hits == last->hits + 1,
               "%s: %lld plans and %lld hits more", what, (long long)(now.plans - last->plans),
               (long long)(now.hits - last->hits));
@@ -489,7 +489,7 @@ static void rule_08_changing_numbers_reuse_the_plan(void)
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
         tn_tensor *x = rules_ramp(cx, N);
         CHECK_VALUES(tn_mul(tn_add_s(x, 1), tn_scalar(cx, 2)), 4, 6, 8, 10);
-        tn_stats last = tn_stats_get(cx);
+        tn_stats last = tn_ctx_stats(cx);
         for (int i = 2; i < 6; i++) {
             tn_tensor *y = tn_mul(tn_add_s(x, i), tn_scalar(cx, 0.5 * i));
             check_hit(cx, y, &last, "a number");
@@ -497,7 +497,7 @@ static void rule_08_changing_numbers_reuse_the_plan(void)
                          (4 + i) * 0.5 * i);
         }
         CHECK_STATUS(tn_eval_of(tn_full(cx, TN_F32, TN_SHAPE(N), 1)), TN_OK);
-        last = tn_stats_get(cx);
+        last = tn_ctx_stats(cx);
         check_hit(cx, tn_full(cx, TN_F32, TN_SHAPE(N), 2), &last, "full");
     }
 }
@@ -508,7 +508,7 @@ static void rule_08_view_offsets_are_arguments_too(void)
         tn_tensor *x = rules_ramp(cx, 16), *cache = tn_zeros(cx, TN_F32, TN_SHAPE(16));
         CHECK_STATUS(tn_eval(cx), TN_OK);
         CHECK_VALUES(tn_neg(tn_slice(x, 0, 0, 2, 1)), -1, -2);
-        tn_stats last = tn_stats_get(cx);
+        tn_stats last = tn_ctx_stats(cx);
         for (int i = 1; i < 8; i++) {
             tn_tensor *y = tn_neg(tn_slice(x, 0, i, i + 2, 1));
             check_hit(cx, y, &last, "a slice");
@@ -517,10 +517,10 @@ static void rule_08_view_offsets_are_arguments_too(void)
         // A KV cache: each step writes the next place.
         for (int i = 0; i < 8; i++) {
             tn_scope *s = tn_begin(cx);
-            last        = tn_stats_get(cx);
+            last        = tn_ctx_stats(cx);
             tn_assign(tn_slice(cache, 0, i, i + 1, 1), tn_slice(x, 0, i, i + 1, 1));
             tn_end(s);
-            if (i > 1) CHECK_INT(tn_stats_get(cx).plans, last.plans);
+            if (i > 1) CHECK_INT(tn_ctx_stats(cx).plans, last.plans);
         }
         CHECK_VALUES(tn_slice(cache, 0, 0, 9, 1), 1, 2, 3, 4, 5, 6, 7, 8, 0);
     }
@@ -561,7 +561,7 @@ static void rule_08_random_counters_are_taken_at_recording(void)
         CHECK(!memcmp(c[0], c[1], sizeof c[0]));
         CHECK(memcmp(a[0], c[0], sizeof a[0]) != 0);
         // New counters, the same plan.
-        tn_stats   last = tn_stats_get(cx);
+        tn_stats   last = tn_ctx_stats(cx);
         tn_tensor *u    = tn_rand(cx, TN_F32, TN_SHAPE(N));
         check_hit(cx, u, &last, "rand");
     }

@@ -62,13 +62,13 @@ static void long_chains(void)
     tn_tensor *x  = tn_ones(cx, TN_F32, TN_SHAPE(2));
 
     x = chain(x, n);
-    CHECK(tn_stats_get(cx).nodes > n);
+    CHECK(tn_ctx_stats(cx).nodes > n);
     CHECK(tn_item(tn_select(x, 0, 1)) == (n % 2 ? -1 : 1));
-    CHECK(tn_stats_get(cx).nodes < 20);  // computed values let their sources go
+    CHECK(tn_ctx_stats(cx).nodes < 20);  // computed values let their sources go
 
     x = chain(x, n);
     tn_drop(x);  // freed, never computed
-    CHECK(tn_stats_get(cx).nodes < 20);
+    CHECK(tn_ctx_stats(cx).nodes < 20);
 
     tn_tensor *w = tn_requires_grad(tn_ones(cx, TN_F32, TN_SHAPE(2)), true);
     tn_tensor *y = chain(tn_neg(w), n / 4);
@@ -174,10 +174,10 @@ static void training_does_not_grow(bool by_eval)
     double    start = tn_item(model_loss(&m));
     tn_end(s);
     for (int i = 0; i < 100; i++) model_step(&m, by_eval);
-    tn_stats before = tn_stats_get(m.cx);
+    tn_stats before = tn_ctx_stats(m.cx);
     long     memory = host_resident();
     for (int i = 0; i < steps; i++) model_step(&m, by_eval);
-    tn_stats after = tn_stats_get(m.cx);
+    tn_stats after = tn_ctx_stats(m.cx);
     CHECK_INT(after.nodes, before.nodes);
     CHECK_INT(after.bytes, before.bytes);
     CHECK_INT(after.peak, before.peak);
@@ -217,10 +217,10 @@ static void a_carried_loss_does_not_grow(void)
         tn_zero_grad(m.b);
         tn_eval(m.cx);
         tn_end(s);
-        if (i == 50) before = tn_stats_get(m.cx);
+        if (i == 50) before = tn_ctx_stats(m.cx);
     }
-    CHECK_INT(tn_stats_get(m.cx).nodes, before.nodes);
-    CHECK_INT(tn_stats_get(m.cx).bytes, before.bytes);
+    CHECK_INT(tn_ctx_stats(m.cx).nodes, before.nodes);
+    CHECK_INT(tn_ctx_stats(m.cx).bytes, before.bytes);
     CHECK(isfinite(tn_item(total)) && tn_item(total) > 0);
     CHECK_STR(tn_error_text(m.cx), "");
     tn_close(m.cx);
@@ -242,12 +242,12 @@ static void reading_without_scopes_does_not_grow(void)
         tn_drop(z);
         tn_drop(sum);
         if (i != steps / 10) continue;
-        before = tn_stats_get(m.cx);
+        before = tn_ctx_stats(m.cx);
         memory = host_resident();
     }
     CHECK(isfinite(last));
-    CHECK_INT(tn_stats_get(m.cx).nodes, before.nodes);
-    CHECK_INT(tn_stats_get(m.cx).bytes, before.bytes);
+    CHECK_INT(tn_ctx_stats(m.cx).nodes, before.nodes);
+    CHECK_INT(tn_ctx_stats(m.cx).bytes, before.bytes);
     if (!has_sanitizer() && !DEBUG) CHECK(host_resident() - memory < 1 << 20);
     tn_close(m.cx);
 }
@@ -259,7 +259,7 @@ static void a_steady_loop_builds_no_plan_after_the_third_step(void)
     for (int i = 0; i < 20; i++) {
         model_step(&m, i % 2);
         model_step(&m, true);
-        at[i] = tn_stats_get(m.cx);
+        at[i] = tn_ctx_stats(m.cx);
     }
     CHECK_INT(at[19].plans, at[2].plans);
     CHECK(at[19].hits > at[2].hits + 16);
@@ -297,10 +297,10 @@ static void training_a_network_from_a_loader_does_not_grow(void)
     int       steps = scaled(10000), warm = 20;
     say_scale();
     for (int i = 0; i < warm; i++) train_epoch(cx, net, opt, data);
-    tn_stats before = tn_stats_get(cx);
+    tn_stats before = tn_ctx_stats(cx);
     long     memory = host_resident();
     for (int i = 0; i < steps; i += 6) train_epoch(cx, net, opt, data);
-    tn_stats after = tn_stats_get(cx);
+    tn_stats after = tn_ctx_stats(cx);
     CHECK_INT(after.nodes, before.nodes);
     CHECK_INT(after.bytes, before.bytes);
     CHECK_INT(after.peak, before.peak);
@@ -320,10 +320,10 @@ static double record_cost(tn_ctx *cx, int n)
     for (int k = 0; k < 30; k++) {
         tn_scope  *s = tn_begin(cx);
         tn_tensor *a = tn_zeros(cx, TN_F32, TN_SHAPE(16, 16)), *x = a;
-        int64_t    before = tn_stats_get(cx).nodes;
+        int64_t    before = tn_ctx_stats(cx).nodes;
         double     start  = seconds();
         for (int i = 0; i < n; i += 4) x = tn_add(tn_exp(tn_mul(x, a)), tn_neg(a));
-        double took = (seconds() - start) / (double)(tn_stats_get(cx).nodes - before);
+        double took = (seconds() - start) / (double)(tn_ctx_stats(cx).nodes - before);
         tn_end(s);
         if (took < best) best = took;
     }

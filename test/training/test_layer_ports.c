@@ -255,7 +255,7 @@ static void a_layer_of_ports_stands_in_a_sequence_and_in_a_summary(void)
         net, "half", tn_layer_new_n(cx, fills_half, (tn_layer_counts){ .out = 2 }, NULL, NULL));
     CHECK_STATUS(tn_forward_n(half, 1, &x, 2, y), TN_EUSER);
     CHECK(y[0] == NULL && y[1] == NULL);
-    CHECK_FAILED(cx, TN_EUSER, "forward_n: the layer's function gave no y[1] (in half)");
+    CHECK_FAILED(cx, TN_EUSER, "forward_n: the layer's function set no y[1] (in half)");
     tn_close(cx);
 }
 

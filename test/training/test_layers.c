@@ -185,7 +185,7 @@ static void a_function_that_gives_nothing_is_reported(void)
     tn_ctx   *cx = rules_open("cpu");
     tn_layer *l  = tn_layer_new(cx, gives_nothing, NULL, NULL);
     CHECK(tn_forward(tn_nn_seq(cx, l, tn_nn_act(cx, tn_relu)), rules_ramp(cx, 2)) == NULL);
-    CHECK_FAILED(cx, TN_EUSER, "forward: the layer's function gave no tensor");
+    CHECK_FAILED(cx, TN_EUSER, "forward: the layer's function returned no tensor");
     tn_close(cx);
 }
 

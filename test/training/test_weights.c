@@ -384,7 +384,7 @@ static void a_map_that_cannot_be_is_an_error(void)
     CHECK_STATUS(load_mapped(l, path, NAMES("m.a", "m.b"), 1, half), TN_EARG);
     CHECK_FAILED(cx, TN_EARG, "load: pair 0 of the map has a NULL");
     CHECK_STATUS(load_mapped(l, path, NAMES("m.a", "m.b"), 1, NULL), TN_EARG);
-    CHECK_FAILED(cx, TN_EARG, "load: the map has 1 pairs, but none are there");
+    CHECK_FAILED(cx, TN_EARG, "load: the map has 1 pairs, but is NULL");
     CHECK_STATUS(load_mapped(l, path, NAMES("m.a", "m.b"), 1, NAMES("*.x", "*.*")), TN_EARG);
     CHECK_FAILED(cx, TN_EARG, "\"*.*\" of the map has more stars than \"*.x\"");
     CHECK_STATUS(load_mapped(l, path, NAMES("m.a", "m.b"), 1, NAMES("*********", "x")), TN_EARG);

@@ -196,8 +196,8 @@ static void a_target_of_texts_is_classes(void)
     tn_ctx  *cx = begin();
     tn_data *d  = read_text(cx, "a,y\n1,no\n2,yes\n3,no\n", plain);
     CHECK_INT(tn_data_info(d).classes, 2);
-    CHECK_STR(tn_data_class(d, 0), "no");
-    CHECK_STR(tn_data_class(d, 1), "yes");
+    CHECK_STR(tn_data_class_name(d, 0), "no");
+    CHECK_STR(tn_data_class_name(d, 1), "yes");
     tn_batch b = tn_next(d, 3);
     CHECK_INT(tn_dtype_of(b.y), TN_I64);
     CHECK_INT(tn_rank(b.y), 1);
@@ -213,8 +213,8 @@ static void few_whole_numbers_are_classes_in_ascending_order(void)
     for (int i = 0; i < 5; i++) strcat(text, "1,3\n2,-1\n1,10.0\n");
     tn_data *d = read_text(cx, text, plain);
     CHECK_INT(tn_data_info(d).classes, 3);
-    CHECK_STR(tn_data_class(d, 0), "-1");
-    CHECK_STR(tn_data_class(d, 2), "10");
+    CHECK_STR(tn_data_class_name(d, 0), "-1");
+    CHECK_STR(tn_data_class_name(d, 2), "10");
     CHECK_VALUES(tn_next(d, 3).y, 1, 0, 2);
 
     // Fewer than five rows a value.
@@ -264,7 +264,7 @@ static void a_schema_reads_another_file_in_the_same_way(void)
     tn_batch b = tn_next(d, 2);
     CHECK_VALUES(b.x, 5, 0, 0, 1, 6, 1, 0, 0);
     CHECK_VALUES(b.y, 1, 0);
-    CHECK_STR(tn_data_class(d, 1), "a");
+    CHECK_STR(tn_data_class_name(d, 1), "a");
 
     tn_csv_opts o = { .schema = schema, .no_header = true, .target = "y" };
     CHECK_VALUES(tn_next(read_text(cx, "7,Bern,a\n", o), 1).x, 7, 1, 0, 0);
@@ -339,7 +339,7 @@ static void rows_to_predict_need_no_target(void)
         CHECK(b.y == NULL);
         CHECK_INT(tn_data_info(d).fields, 1);
         CHECK_INT(tn_data_info(d).classes, 2);
-        CHECK_STR(tn_data_class(d, 1), "a");
+        CHECK_STR(tn_data_class_name(d, 1), "a");
         CHECK_STR(tn_data_schema(d), schema);
     }
     tn_csv_opts o = { .schema = schema, .no_target = true, .no_header = true };

@@ -378,14 +378,14 @@ static void a_dataset_of_a_function_has_the_classes_that_it_says(void)
     cat[0]               = 'r';  // it was copied
     tn_data *rest        = tn_data_split(d, 0.5, 1);
     CHECK_INT(tn_data_info(d).classes, 3);
-    CHECK_STR(tn_data_class(d, 0), "cat");
+    CHECK_STR(tn_data_class_name(d, 0), "cat");
     tn_data_free(d);
     CHECK_INT(tn_data_info(rest).classes, 3);
-    CHECK_STR(tn_data_class(rest, 2), "bird");
-    CHECK(tn_data_class(rest, 3) == NULL && tn_data_class(rest, -1) == NULL);
+    CHECK_STR(tn_data_class_name(rest, 2), "bird");
+    CHECK(tn_data_class_name(rest, 3) == NULL && tn_data_class_name(rest, -1) == NULL);
     d = tn_dataset(cx, classed(10, NULL));
     CHECK_INT(tn_data_info(d).classes, 10);
-    CHECK(tn_data_class(d, 0) == NULL);
+    CHECK(tn_data_class_name(d, 0) == NULL);
     CHECK_INT(tn_data_info(tn_dataset(cx, classed(0, NULL))).classes, 0);
     CHECK(tn_dataset(cx, classed(-1, NULL)) == NULL);
     CHECK_FAILED(cx, TN_EARG, "dataset: classes -1 is not in 0 .. ");
@@ -503,13 +503,13 @@ static void nothing_is_copied_on_the_cpu(void)
 {
     tn_ctx  *cx     = rules_open("cpu");
     tn_data *d      = count_up(cx, 1000);
-    int64_t  copies = tn_stats_get(cx).copies;
+    int64_t  copies = tn_ctx_stats(cx).copies;
     for (int i = 0; i < 20; i++) {
         tn_scope *s = tn_begin(cx);
         tn_next(d, 16);
         tn_end(s);
     }
-    CHECK_INT(tn_stats_get(cx).copies, copies);
+    CHECK_INT(tn_ctx_stats(cx).copies, copies);
     tn_close(cx);
 }
 
@@ -630,7 +630,7 @@ static void a_dataset_describes_itself(void)
     CHECK_INT(info.field[0].size[2], 4);
     CHECK_INT(info.classes, 0);
     CHECK_STR(tn_data_schema(d), "");
-    CHECK(tn_data_class(d, 0) == NULL);
+    CHECK(tn_data_class_name(d, 0) == NULL);
     CHECK_INT(tn_data_batches(d, 0), 0);
     tn_data_free(NULL);
     CHECK_INT(tn_data_count(NULL), 0);

@@ -37,8 +37,8 @@ static void digits_are_images_with_labels(void)
         CHECK_INT(tn_rank(b.y), 1);
         CHECK_INT(tn_dtype_of(b.y), TN_I64);
         CHECK_INT(tn_data_info(d).classes, 10);
-        CHECK_STR(tn_data_class(d, 7), "7");
-        CHECK(tn_data_class(d, 10) == NULL);
+        CHECK_STR(tn_data_class_name(d, 7), "7");
+        CHECK(tn_data_class_name(d, 10) == NULL);
         CHECK_INT(tn_data_count(tn_digits(cx, (tn_digits_opts){ 0 })), 60000);
     }
 }

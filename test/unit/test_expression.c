@@ -370,9 +370,9 @@ static int64_t kernels_of(tn_ctx *cx, tn_tensor *(*f)(tn_tensor *x, double slope
     tn_tensor *y     = f(x, 0.1);
     if (back) tn_backward(tn_sum_all(tn_mul_s(y, 0.5)), NULL);
     else tn_want(y);
-    int64_t before = tn_stats_get(cx).launches;
+    int64_t before = tn_ctx_stats(cx).launches;
     CHECK_STATUS(tn_eval(cx), TN_OK);
-    int64_t count = tn_stats_get(cx).launches - before;
+    int64_t count = tn_ctx_stats(cx).launches - before;
     tn_end(inner);
     tn_end(s);
     return count;
@@ -406,10 +406,10 @@ static void a_second_step_plans_nothing(void)
             tn_zero_grad(w);
             tn_end(s);
             tn_eval(cx);
-            if (step == 2) plans = tn_stats_get(cx).plans, nodes = tn_stats_get(cx).nodes;
+            if (step == 2) plans = tn_ctx_stats(cx).plans, nodes = tn_ctx_stats(cx).nodes;
         }
-        CHECK_INT(tn_stats_get(cx).plans, plans);
-        CHECK_INT(tn_stats_get(cx).nodes, nodes);
+        CHECK_INT(tn_ctx_stats(cx).plans, plans);
+        CHECK_INT(tn_ctx_stats(cx).nodes, nodes);
         CHECK(isfinite(tn_item(tn_sum_all(w))));
     }
 }
@@ -433,10 +433,10 @@ static void a_state_carried_on_does_not_grow(void)
             h = tn_keep(tn_detach(next));
             if (next != h) tn_drop(next);
             tn_end(s);
-            if (step == 4) nodes = tn_stats_get(cx).nodes, bytes = tn_stats_get(cx).bytes;
+            if (step == 4) nodes = tn_ctx_stats(cx).nodes, bytes = tn_ctx_stats(cx).bytes;
         }
-        CHECK_INT(tn_stats_get(cx).nodes, nodes);
-        CHECK_INT(tn_stats_get(cx).bytes, bytes);
+        CHECK_INT(tn_ctx_stats(cx).nodes, nodes);
+        CHECK_INT(tn_ctx_stats(cx).bytes, bytes);
     }
 }
 

@@ -182,13 +182,13 @@ static void attributes_that_are_structure_make_another_plan(void)
         tn_tensor *x  = tn_rand(cx, TN_F32, TN_SHAPE(4, 4));
         tn_tensor *i  = tn_from(cx, TN_I64, TN_SHAPE(4, 4), index);
         CHECK_STATUS(tn_eval(cx), TN_OK);
-        int64_t before = tn_stats_get(cx).plans;
+        int64_t before = tn_ctx_stats(cx).plans;
         for (int turn = 0; turn < 4; turn++) {
             tn_scope *s = tn_begin(cx);
             CHECK_STATUS(tn_eval_of(cases[k].build(x, i, turn & 1)), TN_OK);
             tn_end(s);
         }
-        int64_t made = tn_stats_get(cx).plans - before;
+        int64_t made = tn_ctx_stats(cx).plans - before;
         test_case_result(made == cases[k].plans, "%s: %d plans", cases[k].name, (int)made);
         tn_close(cx);
     }

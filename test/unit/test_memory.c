@@ -376,7 +376,7 @@ static void memory_of_the_device_is_used_as_it_is(void)
     memset(&lender, 0, sizeof lender);
     float      other[4] = { 1, 2, 3, 4 };
     tn_tensor *x        = tn_borrow(cx, TN_F32, TN_SHAPE(4), lender.memory + 4, release, NULL);
-    CHECK_INT(tn_stats_get(cx).copies, 0);
+    CHECK_INT(tn_ctx_stats(cx).copies, 0);
     lender.memory[5] = 5;
     CHECK(tn_item(tn_sum_all(x)) == 5);
     CHECK_INT(lender.released, 0);
@@ -408,7 +408,7 @@ static void memory_of_a_gpu_is_used_as_it_is(void)
     for (int i = 0; i < 64; i++) v[i] = (float)i;
     CHECK_STATUS(tni_cuda_upload(c, p, TN_F32, v, 64, &why), TN_OK);
     tn_tensor *x = tn_borrow(cx, TN_F32, TN_SHAPE(6, 10), p + 4, release, NULL);
-    CHECK_INT(tn_stats_get(cx).copies, 0);
+    CHECK_INT(tn_ctx_stats(cx).copies, 0);
     CHECK(tn_item(tn_sum_all(tn_add_s(x, 1))) == 60 * 33.5 + 60);
     tn_add_(x, x);  // is written somewhere else
     CHECK(tn_item(tn_sum_all(x)) == 2 * 60 * 33.5);
@@ -615,10 +615,10 @@ static void fail_everywhere(const char *device)
     if (!CHECK(training_open(&twin, device))) return;
     break_memory(t.cx, &b);
     for (int i = 0; i < 4; i++) CHECK(training_step(&t));
-    int64_t bytes = tn_stats_get(t.cx).bytes;
+    int64_t bytes = tn_ctx_stats(t.cx).bytes;
     while (n < 200 && fail_step(&t, &b, device, n)) n++;
     CHECK(n > 3);
-    CHECK_INT(tn_stats_get(t.cx).bytes, bytes);
+    CHECK_INT(tn_ctx_stats(t.cx).bytes, bytes);
     while (twin.steps < t.steps) CHECK(training_step(&twin));
     CHECK(fingerprint(&t) == fingerprint(&twin));
     tn_close(t.cx);
@@ -689,7 +689,7 @@ static void use_many_sizes(const char *device, bool host)
         tn_end(s);
         if (host_resident() - before > most) most = host_resident() - before;
     }
-    tn_stats st = tn_stats_get(cx);
+    tn_stats st = tn_ctx_stats(cx);
     CHECK(st.peak > MOST && st.returned > 0);
     test_that(st.bytes + st.kept <= 2 * st.peak + 64 * MIB, "%lld kept", (long long)st.kept);
     if (host && !TN_SANITIZE[0])
@@ -751,10 +751,10 @@ static void fail_often(const char *device)
         wrong += tn_item(tn_sum_all(w)) != 600;
         tn_end(s);
         if (i != 30) continue;
-        before = tn_stats_get(cx);
+        before = tn_ctx_stats(cx);
         memory = host_resident();
     }
-    tn_stats after = tn_stats_get(cx);
+    tn_stats after = tn_ctx_stats(cx);
     CHECK_INT(wrong, 0);
     CHECK_INT(after.bytes, before.bytes);
     CHECK_INT(after.nodes, before.nodes);
@@ -794,10 +794,10 @@ static void a_terabyte_is_refused_a_thousand_times_on_cuda(void)
         tn_error_clear(cx);
         wrong += tn_item(tn_sum_all(w)) != 600 || tn_end(s) != TN_OK;
         tn_error_clear(cx);
-        if (i == 10) before = tn_stats_get(cx).bytes;
+        if (i == 10) before = tn_ctx_stats(cx).bytes;
     }
     CHECK_INT(wrong, 0);
-    CHECK_INT(tn_stats_get(cx).bytes, before);
+    CHECK_INT(tn_ctx_stats(cx).bytes, before);
     tn_close(cx);
 }
 

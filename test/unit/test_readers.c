@@ -106,7 +106,7 @@ static void check_six(tn_data *d)
     if (!CHECK(d != NULL)) return;
     CHECK_INT(tn_data_count(d), 6);
     CHECK_INT(tn_data_info(d).classes, 10);
-    CHECK(tn_data_class(d, 0) == NULL);
+    CHECK(tn_data_class_name(d, 0) == NULL);
     CHECK_STR(tn_data_schema(d), "");
     tn_data_shuffle(d, false, 0);
     tn_batch b = tn_next(d, 2);
@@ -385,7 +385,7 @@ static void gzip_without_zlib_says_what_to_do(void)
     tni_mapping *m = tni_mapping_open(cx, "idx", scratch_path("x.gz"));
     if (CHECK(m != NULL)) CHECK(tni_gunzip_open(cx, "idx", "x.gz", "libno_z.so", m) == NULL);
     CHECK_FAILED(cx, TN_EIO,
-                 "idx: x.gz: it is gzip, and no zlib is found here to expand it: gunzip it");
+                 "idx: x.gz: it is gzip, and no zlib was found to expand it: gunzip it");
     tni_mapping_unref(m);
     finish(cx);
 }
@@ -421,7 +421,7 @@ static void cifar10_reads_its_batches(void)
         tn_data *d = tn_cifar10(cx, scratch_path(""), false);
         CHECK_INT(tn_data_count(d), 15);
         CHECK_INT(tn_data_info(d).classes, 10);
-        CHECK_STR(tn_data_class(d, 9), "truck");
+        CHECK_STR(tn_data_class_name(d, 9), "truck");
         tn_data_shuffle(d, false, 0);
         tn_batch b = tn_next(d, 15);
         CHECK_VALUES(b.y, 4, 3, 4, 2, 3, 4, 1, 2, 3, 4, 0, 1, 2, 3, 4);
@@ -452,7 +452,7 @@ static void cifar10_says_what_is_wrong(void)
     b->n -= 1;
     save("test_batch.bin", b);
     CHECK(tn_cifar10(cx, scratch_path(""), true) == NULL);
-    CHECK_FAILED(cx, TN_EFORMAT, "6145 bytes are no whole number of records of 3073");
+    CHECK_FAILED(cx, TN_EFORMAT, "6145 bytes are not a multiple of the record size 3073");
     b->n = 0;
     save("test_batch.bin", b);
     CHECK(tn_cifar10(cx, scratch_path(""), true) == NULL);
