@@ -1,5 +1,4 @@
-// case_line.c: the command lines of `tenon explain` and `tenon profile`: a case of the list, or a
-// program.
+// case_line.c: the command lines of `tenon explain` and `tenon profile`, which take a case or a program.
 #include "cli.h"
 
 #include <errno.h>
@@ -31,8 +30,8 @@ static bool choose_case(cli_case_line *l, const char *name)
     return l->one || wrong(l, "there is no case \"%s\"", name);
 }
 
-// Whether argv[*i] is an option of this name. Then *value is what is behind it or in the next argument;
-// NULL, reported, if there is nothing.
+// Whether argv[*i] is the option of this name. If so, sets *value to the text after "=" or the next
+// argument; NULL, with a message, if there is none.
 static bool option(cli_case_line *l, int argc, char **argv, int *i, const char *name,
                    const char *form, const char **value)
 {
@@ -53,7 +52,7 @@ static bool read_steps(cli_case_line *l, const char *text)
            wrong(l, "--steps is a number from 1 to 1000000, not \"%s\"", text);
 }
 
-// By its name the library knows what to write.
+// Checks the name of the trace: tn_profile_write chooses the format by it.
 static bool read_trace(cli_case_line *l, const char *path)
 {
     size_t n = strlen(path);
@@ -62,7 +61,8 @@ static bool read_trace(cli_case_line *l, const char *path)
            wrong(l, "--trace is a file whose name ends in .json, not \"%s\"", path);
 }
 
-// An option with a value, at argv[*i]; *ok says whether it is valid. False if it is something else.
+// Parses an option with a value at argv[*i], and sets *ok to whether it is valid. Returns false if there
+// is no such option.
 static bool takes_value(cli_case_line *l, int argc, char **argv, int *i, bool *ok)
 {
     const char *v;
@@ -81,7 +81,7 @@ bool cli_case_line_parse(cli_case_line *l, int argc, char **argv)
     for (int i = 2; ok && i < argc; i++) {
         if (!strcmp(argv[i], "--")) {
             l->program = argv + i + 1;
-            if (!*l->program) return wrong(l, "a program is needed behind --");
+            if (!*l->program) return wrong(l, "a program is needed after --");
             break;
         }
         if (!l->profile && !strcmp(argv[i], "--source")) l->source = true;
@@ -89,7 +89,7 @@ bool cli_case_line_parse(cli_case_line *l, int argc, char **argv)
         else if (!takes_value(l, argc, argv, &i, &ok)) ok = choose_case(l, argv[i]);
     }
     if (!ok) return false;
-    if (l->one && l->list) return wrong(l, "--list and a CASE, %s: one of them", l->one->name);
+    if (l->one && l->list) return wrong(l, "--list and a CASE, %s: give one of them", l->one->name);
     if (l->one && l->program) return wrong(l, "a CASE or a program, not both");
     if (l->steps && !l->one) return wrong(l, "--steps needs a CASE");
     return l->one || l->program || l->list || wrong(l, "a CASE is needed");

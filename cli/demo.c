@@ -1,11 +1,13 @@
-// demo.c: `tenon demo`, a run of training with settings that suit a first look: lenet learns drawn
-// digits, and shows what it takes some of them for.
+// demo.c: `tenon demo`, a training run with settings for a first look: lenet learns drawn digits, and shows
+// its predictions for some of them.
 #include "cli.h"
 
-enum { SHOWN = 10 };
+enum { SHOWN = 10 };  // images
 
+// Sized to take about a minute.
 static const char preset[] = "model=lenet data=digits limit=25000 epochs=2 batch=64";
 
+// Prints commands to try next, with the name that this program was called by.
 static void say_what_next(const cli_settings *s)
 {
     static const char *const next[] = {

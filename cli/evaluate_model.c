@@ -1,19 +1,20 @@
-// evaluate_model.c: how good a network is on data it was not trained on; `tenon eval`.
+// evaluate_model.c: evaluation of a network on held-out data, and `tenon eval`.
 #include "cli.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-// What is summed over the batches.
+// Sums over the batches.
 typedef struct {
-    double loss, items;       // the loss is weighed by items
-    double hits;              // classes that were right
-    double squares;           // of errors, in the target's units
+    double loss, items;       // the loss is weighted by items
+    double hits;              // correct classes
+    double squares;           // of errors, in units of the target
     double mean, deviations;  // of the targets: running mean, squared distances from it
     double bytes, tokens;     // of text
 } sums;
 
+// Adds squared errors, and the deviations of the targets by Welford's method, which is stable in one pass.
 static tn_status add_numbers(sums *s, tn_tensor *y, tn_tensor *target)
 {
     int64_t n = tn_count(y);
@@ -32,7 +33,7 @@ static tn_status add_numbers(sums *s, tn_tensor *y, tn_tensor *target)
     return status;
 }
 
-// Tokens of one byte, or as long as the tokenizer says.
+// Counts tokens and their bytes; without a tokenizer, a token is a byte.
 static tn_status add_tokens(sums *s, tn_bpe *bpe, tn_tensor *target)
 {
     int64_t n = tn_count(target), bytes = n;
@@ -62,6 +63,7 @@ static tn_status add_batch(sums *s, tn_layer *net, const cli_source *d, tn_batch
     return status;
 }
 
+// R2 is not finite if all targets are equal. The loss of text is per token, in nats.
 static void score_of(const sums *s, cli_score *score)
 {
     *score = (cli_score){
@@ -100,7 +102,7 @@ void cli_score_print(cli_task task, const cli_score *score)
     printf("test loss %.4f\n", score->loss);
     if (task == CLI_CLASSES) printf("test accuracy %.2f %%\n", 100 * score->accuracy);
     if (task == CLI_NUMBERS && isfinite(score->r2)) printf("test R2 %.4f\n", score->r2);
-    else if (task == CLI_NUMBERS) puts("test R2 -");  // the targets are all the same
+    else if (task == CLI_NUMBERS) puts("test R2 -");  // all targets are equal
     if (task == CLI_NUMBERS) printf("test rmse %.6g\n", score->rmse);
     if (task == CLI_TOKENS)
         printf("test perplexity %.3f\n"
@@ -110,10 +112,12 @@ void cli_score_print(cli_task task, const cli_score *score)
 
 // ---- the command
 
+// Returns the part of the data to evaluate, --part or a default.
 static cli_part part_of(const cli_settings *s, const cli_saved *f)
 {
     if (!s->part) {
-        // Rows that the network was trained on are no test; another file is one as a whole.
+        // Rows of the training are no test, so of the training file only the held-out part counts;
+        // another file counts as a whole.
         bool whole = !cli_source_has_test(s->data) &&
                      (f->foreign || !cli_source_same(s->data, f->data));
         return whole ? CLI_PART_ALL : CLI_PART_TEST;
@@ -133,7 +137,7 @@ static bool facts_fit(const cli_facts *a, const cli_facts *b)
            false;
 }
 
-// Of a network that the file does not describe, the data says what goes in and what comes out.
+// For a file of another program, the data determines the sizes of input and output.
 static int evaluate(tn_ctx *cx, cli_settings *s, const cli_saved *f)
 {
     cli_source d;

@@ -1,5 +1,5 @@
-// explain_cases.c: the computations that `tenon explain` knows, as a program would write them: the
-// lines here are those that it prints.
+// explain_cases.c: the cases of `tenon explain` and `tenon profile`, as a program would write them; their
+// output names lines of this file.
 #include "cli.h"
 
 #include <tenon/models.h>
@@ -7,14 +7,14 @@
 // B batch, T time, C channels or features, N rows
 enum { N = 1024, C = 1024, CLASSES = 8192, BATCH = 64, B = 4, T = 64, VOCAB = 1024 };
 
-// ---- what the cases are made of ----------------------------------------------------------------
+// ---- inputs of the cases -----------------------------------------------------------------------
 
 static tn_tensor *numbers(tn_ctx *cx, int rank, const int64_t *size)
 {
     return tn_randn(cx, TN_F32, rank, size);
 }
 
-// x, y: rows; w, b: one number a column; all of a kind that a network would have.
+// x and y are rows, w and b have one number per column, as in a network.
 static void make_rows(cli_kit *k)
 {
     k->x = numbers(k->cx, TN_SHAPE(N, C));
@@ -46,7 +46,8 @@ static void make_images(cli_kit *k)
     k->var  = tn_rand(k->cx, TN_F32, TN_SHAPE(64));
 }
 
-// The next of the numbers in k->y. The gradients of a training loop are stored one after the other.
+// Assigns the next numbers of k->y to a gradient. In a training loop the gradients of an optimizer are
+// contiguous, and so are these.
 static void give_gradient(const char *name, tn_tensor *p, void *user)
 {
     cli_kit   *k    = user;

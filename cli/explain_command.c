@@ -1,8 +1,8 @@
-// explain_command.c: `tenon explain`, what the planner makes of a case or of a program.
+// explain_command.c: `tenon explain`, the plan of a case or of a program.
 #include "cli.h"
 
-// Steps run until the case is as it is in the middle of a run; the one after them is shown. Its
-// scope stays open, since the end of it would compute what was only to be looked at.
+// Runs steps until the case is as in the middle of a run, and explains the next one. Its scope stays open,
+// since ending it would launch the work that is only to be shown.
 static tn_status show(cli_kit *k, const cli_case_line *l)
 {
     l->one->make(k);

@@ -1,9 +1,9 @@
-// info.c: `tenon info FILE`, what a safetensors or npy file holds.
+// info.c: `tenon info FILE`, the tensors and metadata of a safetensors or npy file.
 #include "cli.h"
 
 #include <string.h>
 
-enum { SHOWN = 100, WIDEST = 60 };  // bytes of a metadata value; of the column of names
+enum { SHOWN = 100, WIDEST = 60 };  // bytes shown of a metadata value; width of the column of names
 
 static void write_shape(const tn_file_desc *d, char *to, size_t size)
 {
@@ -23,6 +23,7 @@ static int name_width(const tn_file *f)
     return widest < WIDEST ? widest : WIDEST;
 }
 
+// Prints a table of tensors, and their total.
 static void print_tensors(const tn_file *f)
 {
     int     wide = name_width(f), tensors = tn_file_count(f);
@@ -45,6 +46,7 @@ static void print_tensors(const tn_file *f)
            cli_s(elements), size);
 }
 
+// Prints the metadata, each value cut to SHOWN bytes.
 static void print_metadata(const tn_file *f)
 {
     const char *key;

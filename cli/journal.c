@@ -1,5 +1,5 @@
-// journal.c: the log of a run, JSON Lines: one object a step, flushed, so that whatever happens the
-// log says what was done. A resumed run goes on where its checkpoint is.
+// journal.c: the log of a run in JSON Lines: one object per step, flushed at once, so that the log is
+// complete whenever the process ends. A resumed run continues the log after the step of its checkpoint.
 #include "cli.h"
 
 #include <errno.h>
@@ -18,8 +18,8 @@ static double time_of(const char *line)
     return at ? strtod(at + sizeof key - 1, NULL) : 0;
 }
 
-// The length of the records up to a step, and the time of the last; what was half written when a run
-// died does not count.
+// Returns the length of the records up to a step, and sets *seconds to the time of the last one. A record
+// that was not completely written does not count.
 static long length_up_to(FILE *f, int64_t step, double *seconds)
 {
     char   *line = NULL;
@@ -36,6 +36,7 @@ static long length_up_to(FILE *f, int64_t step, double *seconds)
     return keep;
 }
 
+// Truncates the log of a resumed run after its last step, so that no step appears twice.
 FILE *cli_log_open(const char *path, bool resume, int64_t step, double *seconds)
 {
     FILE *f = fopen(path, resume ? "r+" : "w");
@@ -51,7 +52,7 @@ FILE *cli_log_open(const char *path, bool resume, int64_t step, double *seconds)
     return f;
 }
 
-// JSON has no NaN and no infinity.
+// Writes a number as a member. JSON has no NaN and no infinity, so these become null.
 static void write_number(FILE *f, const char *name, double v, int digits)
 {
     if (isfinite(v)) fprintf(f, ", \"%s\": %.*g", name, digits, v);

@@ -8,7 +8,7 @@
 
 typedef int command_fn(int argc, char **argv);
 
-// A command. `more` is what `tenon help NAME` says before the table of options.
+// A command. `tenon help NAME` prints `more` before the table of options.
 typedef struct {
     const char *name, *what, *usage, *more;
     command_fn *run;
@@ -19,61 +19,62 @@ static command_fn help, version, doctor, devices;
 
 static const char spec_help[] =
     "\nSPEC, where the data is:\n"
-    "  digits[:count=N]        drawn digits, 28 x 28, made as they are needed; nothing to download\n"
-    "  idx:DIR                 MNIST and its kin: train-* and t10k-*, plain or .gz\n"
+    "  digits[:count=N]        drawn digits, 28 x 28, generated on demand; nothing to download\n"
+    "  idx:DIR                 MNIST, or data in its format: train-* and t10k-*, plain or .gz\n"
     "  cifar10:DIR             data_batch_1.bin ... and test_batch.bin\n"
-    "  csv:FILE[:target=COL]   a table; predicts a column, by name or number, else the last;\n"
-    "                          :header=no where the first line is data\n"
+    "  csv:FILE[:target=COL]   a table; the target is a column by name or number, else the last;\n"
+    "                          add :header=no if the first line is data\n"
     "  text:FILE               a text, for gpt2\n"
-    "Of csv and text a tenth is held out for the test, chosen by the seed.\n";
+    "A tenth of csv and text data is held out for the test, chosen by the seed.\n";
 
 static const command commands[] = {
     { "train", "trains a network", "--model NAME --data SPEC [OPTION]...",
-      "Trains, evaluates on data that was not trained on, and saves. Ctrl-C stops after the step,\n"
-      "saves, and says how to resume; once more ends it at once.\n",
+      "Trains, evaluates on held-out data, and saves. Ctrl-C stops after the current step, saves, and\n"
+      "prints how to resume; a second Ctrl-C ends the run at once.\n",
       cli_train, CLI_TRAIN },
     { "eval", "evaluates a trained network", "--load FILE [--data SPEC] [OPTION]...",
-      "The file knows its network, and the data it was trained on. Of a table or text that it was\n"
-      "trained on, only what was held out counts; other files count as a whole. Weights of another\n"
-      "program, which say nothing of their network, want it named: --model, its sizes, and --data.\n",
+      "The file names its network and the data it was trained on. Of a table or text that it was\n"
+      "trained on, only the held-out part counts; other files count as a whole. For weights of another\n"
+      "program, which do not name their network, give --model, its sizes, and --data.\n",
       cli_eval, CLI_EVAL },
-    { "predict", "says what a trained network makes of new data",
+    { "predict", "applies a trained network to new data",
       "--load FILE [OPTION]... INPUT...\n       tenon predict --load FILE --prompt TEXT [OPTION]...",
-      "Writes CSV: a line for every row, image or line of text, with the likeliest class or next token\n"
-      "and its probability, or the number, in the target's own units. An INPUT is, by the network:\n"
-      "  a table        csv, plain or .gz, with or without the target, which is not looked at\n"
+      "Writes CSV: one line for each row, image or line of text, with the most likely class or next\n"
+      "token and its probability, or the number in the units of the target. An INPUT depends on the\n"
+      "network:\n"
+      "  a table        csv, plain or .gz; the target may be missing and is ignored\n"
       "  images         npy (bytes, or numbers as in training), IDX, PGM or PPM; no PNG or JPEG yet\n"
-      "  text           a file; what comes after each of its lines is predicted\n"
-      "With several INPUTs the first column is the file.\n",
+      "  text           a file; the token after each of its lines is predicted\n"
+      "With several INPUTs, the first column is the file.\n",
       cli_predict, CLI_PREDICT },
     { "sample", "writes text with a trained gpt2", "--load FILE [--prompt TEXT] [OPTION]...",
-      "The text appears as it is made. The same seed gives the same text.\n", cli_sample,
+      "Prints the text while it is generated. The same seed gives the same text.\n", cli_sample,
       CLI_SAMPLE },
     { "info", "lists the tensors of a file", "FILE",
       "Name, dtype, shape and size of every tensor of a safetensors or npy file, and its metadata.\n",
       cli_info, 0 },
-    { "demo", "trains lenet on digits and shows what it sees", "[OPTION]...",
-      "A run of `tenon train` with settings that suit a first look; each can be given.\n", cli_demo,
+    { "demo", "trains lenet on digits and shows its predictions", "[OPTION]...",
+      "Runs `tenon train` with settings for a first look. Options override them.\n", cli_demo,
       CLI_DEMO },
-    { "explain", "shows the kernels that a computation becomes",
+    { "explain", "shows the kernels of a computation",
       "CASE [--device NAME] [--source]\n       tenon explain --list\n"
       "       tenon explain [--device NAME] [--source] -- PROGRAM [ARGUMENT]...",
-      "The kernels of a case, or of every plan that a program builds, on stderr there: the bytes they\n"
-      "move and the least that must be moved, their sizes, the lines they come from, the memory for\n"
-      "what lies between them. --list lists the cases, --source adds the kernels' text.\n",
+      "Prints the kernels of a case, or on stderr those of every plan that a program builds: the bytes\n"
+      "they move and the least possible, their sizes, their source lines, and the memory for\n"
+      "intermediate values. --list lists the cases, --source adds the text of the kernels.\n",
       cli_explain, 0 },
     { "profile", "times the kernels of a computation",
       "CASE [--device NAME] [--steps N] [--trace FILE]\n       tenon profile --list\n"
       "       tenon profile [--device NAME] [--trace FILE] -- PROGRAM [ARGUMENT]...",
-      "The kernels of N steps of a case (20), or of all that a program does, on stderr there: how long\n"
-      "they took, the bytes and flops a second that this is, beside what this machine's large copies and\n"
-      "products reach, and the lines they come from. --list lists the cases. --trace writes every run of\n"
-      "a kernel to a file whose name ends in .json, for Perfetto or chrome://tracing.\n",
+      "Prints the kernels of N steps of a case (20), or on stderr those of a whole program: their time,\n"
+      "bytes and flops per second, the share of the rate of a large copy or product on this machine,\n"
+      "and their source lines. --list lists the cases. --trace writes every run of a kernel to a file\n"
+      "whose name ends in .json, for Perfetto or chrome://tracing.\n",
       cli_profile, 0 },
     { "devices", "lists the devices of this build", "",
-      "One line each: the name that --device takes, whether it can be used, and what serves it.\n",
+      "One line each: the name for --device, whether it is available, and the chip and libraries.\n",
       devices, 0 },
-    { "doctor", "says what was found, where, and what is missing", "",
+    { "doctor", "shows what Tenon found, where, and what is missing", "",
       "Version, devices, threads, the BLAS in use, and the TN_ variables that are set.\n", doctor,
       0 },
     { "version", "prints the version", "", "The same as tenon --version.\n", version, 0 },
@@ -125,7 +126,7 @@ static int explain(const command *c)
     return 0;
 }
 
-// Returns whether the command line has at most this many words. Reports the first that is too many.
+// Whether the command line has at most this many words. Reports the first one too many.
 static bool ends_after(int words, int argc, char **argv)
 {
     if (argc <= words) return true;
@@ -162,15 +163,15 @@ static int doctor(int argc, char **argv)
 static int devices(int argc, char **argv)
 {
     if (!ends_after(2, argc, argv)) return 2;
-    for (int i = 0; i < tn_devices(); i++) {
+    for (int i = 0; i < tn_device_count(); i++) {
         tn_device_desc d = tn_device_info(i);
         printf("%-8s %-9s %s\n", d.name, d.available ? "ready" : "missing", cli_shown(d.detail));
     }
     return 0;
 }
 
-// With a standard stream closed, the next file that is opened would take its place, and get what is
-// printed. What stands in for it here cannot be written, so that the failure is noticed.
+// If a standard stream is closed, the next file that is opened would take its number and receive the
+// output. Opens a stand-in for it that cannot be written, so that writing fails and is reported.
 static void fill_standard_streams(void)
 {
     for (int fd = 0; fd <= STDERR_FILENO; fd++)

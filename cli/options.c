@@ -16,9 +16,9 @@ static const char *const group_titles[GROUPS] = {
     [FILES] = "Files and progress", [TEXTS] = "Text", [MACHINE] = "Machine",
 };
 
-// One option. A number must be in least .. most; a text must be one of the words of `form`, or what
-// is_value takes, which form then describes. What `with` names must be given beside it: "save", or have
-// one of these values: "model mlp".
+// One option. A number must be in least .. most. A text must be one of the words of `form`, or accepted
+// by is_value, which form then describes. `with` names an option that must also be given, "save", or
+// must have one of these values, "model mlp".
 typedef struct {
     const char  *name, *value, *what;
     option_group group;
@@ -31,15 +31,15 @@ typedef struct {
     const char *with;
 } option;
 
-enum { KEPT = 32 };  // belongs to a trained network, and is saved with it
+enum { KEPT = 32 };  // a setting of a trained network, saved with it
 
 #define MANY   1e15
 #define TRAINS (CLI_TRAIN | CLI_DEMO)
 #define LOADS  (CLI_EVAL | CLI_SAMPLE | CLI_PREDICT)
-#define BUILDS (TRAINS | CLI_EVAL)  // eval: of weights from elsewhere
+#define BUILDS (TRAINS | CLI_EVAL)  // eval: for weights of other programs
 #define TABLES (CLI_TRAIN | CLI_EVAL | CLI_PREDICT)
 
-// The end of a row: the kind of the value, the field it goes to, and what it may be.
+// The end of a row: the kind of the value, its field, and its allowed values.
 #define FLAG(field)                .kind = OF_FLAG, .at = offsetof(cli_settings, field)
 #define TEXT(field)                .kind = OF_TEXT, .at = offsetof(cli_settings, field)
 #define WORDS(field, words)        TEXT(field), .form = words
@@ -59,36 +59,36 @@ static const option options[] = {
       MODEL, BUILDS | KEPT, WHOLE(depth, 1, 10000), .with = "model resnet" },
     { "layers", "N", "gpt2: blocks",
       MODEL, BUILDS | KEPT, WHOLE(layers, 1, 10000), .with = "model gpt2" },
-    { "heads", "N", "gpt2: heads of attention",
+    { "heads", "N", "gpt2: attention heads",
       MODEL, BUILDS | KEPT, WHOLE(heads, 1, 10000), .with = "model gpt2" },
-    { "width", "N", "gpt2: numbers to a token",
+    { "width", "N", "gpt2: numbers per token",
       MODEL, BUILDS | KEPT, WHOLE(width, 1, 1e6), .with = "model gpt2" },
-    { "context", "N", "gpt2: tokens it looks back",
+    { "context", "N", "gpt2: length of the context in tokens",
       MODEL, BUILDS | KEPT, WHOLE(context, 1, 1e6), .with = "model gpt2" },
     { "dropout", "P", "gpt2: probability, 0 for none",
       MODEL, TRAINS | KEPT, REAL(dropout, 0, 0.99), .with = "model gpt2" },
 
-    { "normalize", "M,S", "of images: take mean M off, divide by S; or M,M,M/S,S,S by channel",
+    { "normalize", "M,S", "images: subtract mean M, divide by S; M,M,M/S,S,S by channel",
       MODEL, BUILDS | KEPT, FORM(normalize, cli_is_normalize, CLI_NORMALIZE_FORM),
       .with = "data digits idx cifar10" },
 
-    { "load", "FILE", "the network, as train --save left it",
+    { "load", "FILE", "the network, as train --save wrote it",
       DATA, LOADS, TEXT(load) },
-    { "data", "SPEC", "where the data is, see below",
+    { "data", "SPEC", "the data, see below",
       DATA, TRAINS | CLI_EVAL | KEPT, FORM(data, cli_is_spec, CLI_SPEC_FORM) },
-    { "part", "PART", "test, train or all of it",
+    { "part", "PART", "test, train or all",
       DATA, CLI_EVAL, WORDS(part, "test train all") },
-    { "separator", "C", "of a table: one character, or tab; else it is found out",
+    { "separator", "C", "tables: one character, or tab; detected by default",
       DATA, TABLES | KEPT, FORM(separator, cli_is_separator, CLI_SEPARATOR_FORM),
       .with = "data csv" },
-    { "no-header", NULL, "of a table: the first line is a row",
+    { "no-header", NULL, "tables: the first line is a row",
       DATA, TABLES | KEPT, FLAG(no_header), .with = "data csv" },
     { "missing", "WHAT",
-      "of a table, for missing cells: error, mean, category (mean and a flag) or skip the row",
+      "tables: missing cells: error, mean, category (mean and a flag) or skip the row",
       DATA, TABLES | KEPT, WORDS(missing, "error mean category skip"), .with = "data csv" },
-    { "missing-words", "W,W", "what counts as missing besides empty cells, else NA,NaN,null,?",
+    { "missing-words", "W,W", "tables: words for missing cells; NA,NaN,null,? by default",
       DATA, TABLES | KEPT, TEXT(missing_words), .with = "data csv" },
-    { "limit", "N", "train on that many items, chosen by the seed",
+    { "limit", "N", "train on N items, chosen by the seed",
       DATA, TRAINS | KEPT, WHOLE(limit, 1, MANY) },
     { "augment", "LIST", "change images: shift=2,flip,crop=4",
       DATA, TRAINS | KEPT, FORM(augment, cli_is_augment, CLI_AUGMENT_FORM),
@@ -98,65 +98,65 @@ static const option options[] = {
     { "batch", "N", "items in a batch",
       DATA, TRAINS | CLI_EVAL | CLI_PREDICT | KEPT, WHOLE(batch, 1, 1e9) },
 
-    { "epochs", "N", "times to go over the data",
+    { "epochs", "N", "passes over the data",
       TRAINING, TRAINS | KEPT, WHOLE(epochs, 1, MANY) },
     { "optim", "NAME", "sgd, adam, adamw or rmsprop",
       TRAINING, TRAINS | KEPT, WORDS(optim, "sgd adam adamw rmsprop") },
     { "lr", "X", "learning rate",
       TRAINING, TRAINS | KEPT, REAL(lr, 1e-30, 1e30) },
     { "schedule", "NAME",
-      "of the rate: constant, step (a tenth after each third of the run), cosine or linear",
+      "of the learning rate: constant, step (a tenth after each third), cosine or linear",
       TRAINING, TRAINS | KEPT, WORDS(schedule, "constant step cosine linear") },
-    { "warmup", "N", "updates over which the rate first rises",
+    { "warmup", "N", "updates during which the learning rate rises",
       TRAINING, TRAINS | KEPT, WHOLE(warmup, 0, MANY) },
     { "momentum", "X", "of sgd and rmsprop",
       TRAINING, TRAINS | KEPT, REAL(momentum, 0, 0.99999), .with = "optim sgd rmsprop" },
-    { "weight-decay", "X", "the optimizer's own unless given",
+    { "weight-decay", "X", "the optimizer's default unless given",
       TRAINING, TRAINS | KEPT, REAL(weight_decay, 0, 1e30) },
-    { "clip", "X", "most norm of the gradient, 0 for any",
+    { "clip", "X", "largest norm of the gradient; 0: no limit",
       TRAINING, TRAINS | KEPT, REAL(clip, 0, 1e30) },
-    { "accumulate", "N", "batches to an update",
+    { "accumulate", "N", "batches per update",
       TRAINING, TRAINS | KEPT, WHOLE(accumulate, 1, 1e9) },
-    { "seed", "N", "of weights, order and everything random",
+    { "seed", "N", "of weights, order and all random numbers",
       TRAINING, TRAINS | CLI_SAMPLE | KEPT, WHOLE(seed, 0, MANY) },
 
-    { "save", "FILE", "write the network there (safetensors), and FILE.state beside it",
+    { "save", "FILE", "write the network (safetensors), and FILE.state for resuming",
       FILES, TRAINS, TEXT(save) },
-    { "save-every", "N", "save every N steps too, not only as epochs end",
+    { "save-every", "N", "also save every N steps, not only after epochs",
       FILES, TRAINS, WHOLE(save_every, 1, MANY), .with = "save" },
-    { "force", NULL, "write over a finished run that --save names",
+    { "force", NULL, "overwrite a finished run at --save",
       FILES, TRAINS, FLAG(force), .with = "save" },
-    { "force", NULL, "write over a file that --out names",
+    { "force", NULL, "overwrite the file at --out",
       FILES, CLI_PREDICT, FLAG(force), .with = "out" },
-    { "resume", NULL, "go on with the run that --save names; --epochs may be raised",
+    { "resume", NULL, "continue the run at --save; --epochs may be raised",
       FILES, CLI_TRAIN, FLAG(resume) },
-    { "log", "FILE", "write a line of JSON for every step",
+    { "log", "FILE", "write one line of JSON per step",
       FILES, TRAINS, TEXT(log) },
     { "every", "N", "steps between lines of the log and of progress",
       FILES, TRAINS, WHOLE(every, 1, MANY) },
-    { "eval-every", "N", "evaluate every N steps too, not only at the end",
+    { "eval-every", "N", "also evaluate every N steps, not only at the end",
       FILES, TRAINS, WHOLE(eval_every, 1, MANY) },
-    { "patience", "N", "stop when N evaluations are no better; what is saved is the best",
+    { "patience", "N", "stop after N evaluations without improvement; save the best network",
       FILES, TRAINS | KEPT, WHOLE(patience, 1, MANY), .with = "save" },
-    { "out", "FILE", "write the predictions there, instead of on stdout",
+    { "out", "FILE", "write the predictions to FILE instead of stdout",
       FILES, CLI_PREDICT, TEXT(out) },
-    { "top", "N", "the N likeliest classes or tokens, not only the first",
+    { "top", "N", "the N most likely classes or tokens, not only the first",
       FILES, CLI_PREDICT, WHOLE(top, 1, 1e9) },
-    { "quiet", NULL, "no progress; results and errors stay",
+    { "quiet", NULL, "no progress; results and errors are printed",
       FILES, TRAINS, FLAG(quiet) },
 
-    { "prompt", "TEXT", "what the text begins with",
+    { "prompt", "TEXT", "the start of the text",
       TEXTS, CLI_SAMPLE | CLI_PREDICT, TEXT(prompt) },
-    { "tokens", "N", "how many to add",
+    { "tokens", "N", "number of tokens to add",
       TEXTS, CLI_SAMPLE, WHOLE(tokens, 1, MANY) },
-    { "temperature", "X", "below 1 safer, above 1 wilder, 0 always the likeliest",
+    { "temperature", "X", "below 1 safer, above 1 wilder, 0 always the most likely",
       TEXTS, CLI_SAMPLE, REAL(temperature, 0, 1000) },
-    { "top-k", "N", "choose among the N likeliest only",
+    { "top-k", "N", "choose among the N most likely only",
       TEXTS, CLI_SAMPLE, WHOLE(top_k, 1, 1e9) },
 
-    { "device", "NAME", "see tenon devices; else TN_DEVICE, else the fastest",
+    { "device", "NAME", "from tenon devices; default: TN_DEVICE, or the fastest",
       MACHINE, TRAINS | LOADS, TEXT(device) },
-    { "threads", "N", "else TN_NUM_THREADS, else all cores",
+    { "threads", "N", "default: TN_NUM_THREADS, or all cores",
       MACHINE, TRAINS | LOADS, WHOLE(threads, 1, 256) },
 };
 // clang-format on
@@ -164,7 +164,8 @@ static const option options[] = {
 enum { OPTIONS = sizeof options / sizeof *options };
 _Static_assert(OPTIONS <= 64, "a bit each");
 
-// The option of this name that one of the commands takes: a name may mean something else in another.
+// Returns the option of this name that one of the commands takes. Another command may have another option
+// of the same name.
 static const option *find_for(unsigned commands, const char *name, size_t length)
 {
     for (int i = 0; i < OPTIONS; i++)
@@ -213,7 +214,7 @@ static bool is_text_of(const option *o, const char *text)
     return o->is_value ? o->is_value(text) : is_word_of(o->form, text);
 }
 
-// A number that is all of the text and in the option's range.
+// Reads a number, which must be the whole text and in the range of the option.
 static bool read_number(const option *o, const char *text, double *real, int64_t *whole)
 {
     char *end;
@@ -230,7 +231,7 @@ static bool read_number(const option *o, const char *text, double *real, int64_t
     return errno == 0 && end != text && !*end && !blank && *real >= o->least && *real <= o->most;
 }
 
-// Stores the text as the option's value. False where it is not one; also where memory is out.
+// Stores the text as the option's value. False if it is not a valid value, or out of memory.
 static bool set(cli_settings *s, const option *o, const char *text)
 {
     double  real  = 0;
@@ -329,7 +330,7 @@ static bool wrong_value(const char *command, const option *o, const char *text)
                  o->least, o->most, text);
 }
 
-// One option at argv[0], with its value there or in the next argument; `used` counts both.
+// Parses the option at argv[0], whose value is there or in the next argument; `used` counts both.
 static bool parse_one(cli_settings *s, unsigned command, const char *called, int argc, char **argv,
                       int *used)
 {
@@ -347,7 +348,7 @@ static bool parse_one(cli_settings *s, unsigned command, const char *called, int
     *used = 1;
     if (o->kind == OF_FLAG && value) return wrong(called, "--%s takes no value", o->name);
     if (o->kind != OF_FLAG && !value) {
-        // What begins with two dashes is the next option, unless it was tied on with "=".
+        // A word that begins with two dashes is the next option, not a value, unless joined by "=".
         if (argc < 2 || !strncmp(argv[1], "--", 2))
             return wrong(called, "--%s needs a value, %s", o->name, o->value);
         value = argv[1];
@@ -358,7 +359,7 @@ static bool parse_one(cli_settings *s, unsigned command, const char *called, int
 
 bool cli_options_parse(cli_settings *s, unsigned command, int argc, char **argv)
 {
-    // Inputs go to the front of the arguments, where others have been read already.
+    // Inputs are moved to the front of the arguments, which have been read already.
     *s = (cli_settings){ .program = argv[0], .command = argv[1], .input = argv + 2 };
     for (int i = 2, used = 0; i < argc; i += used)
         if (!parse_one(s, command, argv[1], argc - i, argv + i, &used)) {
@@ -369,7 +370,7 @@ bool cli_options_parse(cli_settings *s, unsigned command, int argc, char **argv)
     return true;
 }
 
-// Whether the value of an option is one of the words; of a SPEC its kind counts.
+// Whether the value of an option is one of the words; for a SPEC, its kind.
 static bool has_value(const cli_settings *s, const option *o, const char *words, const char **value)
 {
     *value = *(char **)field_of(s, o);

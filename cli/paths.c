@@ -1,5 +1,5 @@
-// paths.c: the files that a run writes. They are tried before the first step, so that an hour of
-// training does not end with a name that cannot be written.
+// paths.c: the files that a run writes. They are checked before the first step, so that an hour of
+// training does not end with a file that cannot be written.
 #include "cli.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 enum { ROOM = 4096 };
 
-// ---- which file a path is
+// ---- comparing paths
 
 static void write_folder(const char *path, char *to)
 {
@@ -26,13 +26,14 @@ static const char *name_in(const char *path)
     return slash ? slash + 1 : path;
 }
 
+// Compares device and inode. For files that do not exist yet, compares their names and folders.
 bool cli_same_file(const char *a, const char *b)
 {
     struct stat s, t;
     char        folder[ROOM];
     bool        is_a = stat(a, &s) == 0, is_b = stat(b, &t) == 0;
     if (is_a != is_b) return false;
-    if (!is_a) {  // neither exists yet: the same name in the same folder
+    if (!is_a) {  // neither exists yet
         if (strcmp(name_in(a), name_in(b))) return false;
         write_folder(a, folder);
         if (stat(folder, &s) != 0) return false;
@@ -44,8 +45,8 @@ bool cli_same_file(const char *a, const char *b)
 
 // ---- whether it can be written
 
-// A file is written beside its name and then gets it, so it is the folder that matters. Where the name
-// is a link, that is the folder of what it leads to.
+// Whether a file can be created in the folder of path. Files are written under a temporary name and then
+// renamed, so the folder decides; for a symbolic link, the folder of its target.
 static bool can_be_made(const char *option, const char *path)
 {
     char real[PATH_MAX], temp[PATH_MAX + 64];
@@ -75,7 +76,7 @@ static bool differ(const char *one, const char *a, const char *other, const char
     return cli_fail("%s %s and %s %s are the same file", one, a, other, b), false;
 }
 
-// Settings are saved with the network, in a file whose texts are UTF-8.
+// Whether all settings are UTF-8, as texts in the metadata of a network file must be.
 static bool settings_can_be_saved(const cli_settings *s)
 {
     const char *name, *text;
@@ -90,6 +91,7 @@ static bool settings_can_be_saved(const cli_settings *s)
     return true;
 }
 
+// Also checks that no file of the run is another one, which would be overwritten.
 bool cli_files_check(const cli_settings *s)
 {
     char state[ROOM], data[ROOM];
@@ -106,14 +108,14 @@ bool cli_files_check(const cli_settings *s)
                         differ("the state", state, "--log", s->log));
 }
 
-// ---- a file that appears whole
+// ---- atomic output
 
-// An empty file, as mktemp makes it, has nothing that could be lost.
+// Whether --out may be written. An empty file, as mktemp makes it, has no content to lose.
 static bool may_be_replaced(const cli_settings *s)
 {
     struct stat st;
     if (s->force || stat(s->out, &st) != 0 || st.st_size == 0) return true;
-    return cli_fail("--out %s is there already; --force writes over it", s->out), false;
+    return cli_fail("--out %s exists; --force overwrites it", s->out), false;
 }
 
 bool cli_out_open(cli_out *o, const cli_settings *s)
@@ -125,7 +127,9 @@ bool cli_out_open(cli_out *o, const cli_settings *s)
     for (int i = 0; i < s->inputs; i++)
         if (!differ("--out", s->out, "the input", s->input[i])) return false;
     if (!may_be_replaced(s)) return false;
-    const char *path = realpath(s->out, real) ? real : s->out;  // a link leads to its file
+    const char *path = realpath(s->out, real)
+                           ? real
+                           : s->out;  // writes the target of a link, not the link
     size_t      room = strlen(path) + 64;
     o->path          = strdup(path);
     o->temp          = malloc(room);
@@ -140,7 +144,7 @@ bool cli_out_open(cli_out *o, const cli_settings *s)
 
 bool cli_out_close(cli_out *o, bool ok)
 {
-    if (o->f == stdout) return true;  // the tool looks at it as it ends
+    if (o->f == stdout) return true;  // main checks it at the end
     bool written = o->f && fflush(o->f) == 0 && !ferror(o->f) && fsync(fileno(o->f)) == 0;
     if (o->f && fclose(o->f) != 0) written = false;
     if (ok && (!written || rename(o->temp, o->path) != 0)) {

@@ -1,5 +1,5 @@
-// pictures.c: images in the terminal, with what a network takes them for below. In UTF-8 a character
-// is a block of 2 x 4 braille dots, a dot for a bright pixel; else it is a shade.
+// pictures.c: prints images in the terminal, with the predicted class below each. In UTF-8 each character
+// is a block of 2 x 4 braille dots, with a dot for a bright pixel; otherwise it is a shade.
 #include "cli.h"
 
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 enum { GAP = 2, INDENT = 2 };
 
 static const char  shades[] = " .:-=+*#%@";
-static const float BRIGHT   = 0.45f;  // of the brightest pixel
+static const float BRIGHT   = 0.45f;  // fraction of the brightest pixel from which a dot is set
 
-// Images as they are stored, one after the other, and their classes.
+// Grey images, contiguous in memory, and their predicted and true classes.
 typedef struct {
     int            count, height, width;
     const float   *pixels;
@@ -68,6 +68,7 @@ static void print_guess(const album *a, int i)
     if (a->colours) fputs("\033[0m", stdout);
 }
 
+// Prints images first .. end - 1 side by side, and their classes below.
 static void print_some(const album *a, int first, int end)
 {
     for (int row = 0; row * CLI_DOTS_Y < a->height; row++) {
@@ -85,7 +86,7 @@ static void print_some(const album *a, int first, int end)
     puts("\n");
 }
 
-// In as few rows as the terminal allows, of equal length.
+// Prints all images, in as few rows as the terminal allows, of equal length.
 static void print_all(const album *a)
 {
     int most = (cli_columns(stdout) - INDENT + GAP) / (cells_wide(a) + GAP);
@@ -93,7 +94,7 @@ static void print_all(const album *a)
     for (int k = 0; k < rows; k++) print_some(a, k * a->count / rows, (k + 1) * a->count / rows);
 }
 
-// The room of pixels and ids is for all of the batch; of ids, twice.
+// Reads and prints a batch. pixels has room for its images, ids for twice its classes.
 static void print_batch(tn_batch b, tn_tensor *guess, float *pixels, int64_t *ids)
 {
     album a = { .count   = (int)b.count,

@@ -1,12 +1,12 @@
-// plot.c: the loss over the steps, drawn with characters. In UTF-8 a character is a block of 2 x 4
-// braille dots, else it is one dot.
+// plot.c: draws the loss over the steps with characters. In UTF-8 each character is a block of 2 x 4
+// braille dots, otherwise one dot.
 #include "cli.h"
 
 #include <math.h>
 
 enum { WIDTH = 64, WIDTH_LEAST = 12, MARGIN = 11, HEIGHT = 12, INTERVALS = 3 };
 
-// The dots, top row first, and the range of the loss; logarithms where it spans decades.
+// The dots, top row first, and the range of the loss, as logarithms if it spans more than a decade.
 typedef struct {
     bool   utf8, logarithmic;
     int    wide;           // in characters
@@ -16,6 +16,7 @@ typedef struct {
     bool   dot[HEIGHT * CLI_DOTS_Y][WIDTH * CLI_DOTS_X];
 } canvas;
 
+// When all points are used, merges pairs of them, so that any number of steps fits.
 void cli_curve_add(cli_curve *c, double loss)
 {
     if (c->stride == 0) c->stride = 1;
@@ -43,13 +44,14 @@ static int row_of(const canvas *g, double y)
     return (int)((g->high - scaled(g, y)) / (g->high - g->low) * (g->rows - 1) + 0.5);
 }
 
-// 1, 2 or 5 times a power of ten, not above v.
+// Returns the largest of 1, 2 or 5 times a power of ten that is not above v.
 static double round_down(double v)
 {
     double power = pow(10, floor(log10(v)));
     return power * (v >= 5 * power ? 5 : v >= 2 * power ? 2 : 1);
 }
 
+// Chooses a linear axis from 0, or a logarithmic one if the losses differ by more than a factor of 10.
 static void set_range(canvas *g, const cli_curve *c)
 {
     double low = INFINITY, high = -INFINITY;
@@ -70,7 +72,8 @@ static void put_label(canvas *g, double y)
     if (at >= g->low && at <= g->high) g->label[row_of(g, y) * HEIGHT / g->rows] = y;
 }
 
-// Round numbers: 1, 2, 5 of every decade (1 alone where there are many), or a few at equal distances.
+// Labels round numbers: 1, 2, 5 of every decade (only 1 if there are three or more), or a few at equal
+// distances.
 static void set_labels(canvas *g)
 {
     for (int i = 0; i < HEIGHT; i++) g->label[i] = NAN;
@@ -89,13 +92,14 @@ static void set_labels(canvas *g)
 
 // ---- the curve
 
-// A column of dots from one value to the next, so that the line has no holes.
+// Marks a column of dots from one value to the next, so that the line has no gaps.
 static void mark(canvas *g, int column, double from, double to)
 {
     int a = row_of(g, from), b = row_of(g, to);
     for (int row = a < b ? a : b; row <= (a < b ? b : a); row++) g->dot[row][column] = true;
 }
 
+// Interpolates between the points, which may be fewer than the columns.
 static void mark_all(canvas *g, const cli_curve *c)
 {
     double before = c->y[0];
@@ -132,7 +136,7 @@ static void print_row(const canvas *g, int row, bool colours)
     puts(colours ? "\033[0m" : "");
 }
 
-// What the terminal has beside the labels; its last column stays free.
+// Returns the width of the terminal without the labels and its last column.
 static int width(void)
 {
     int room = cli_columns(stdout) - MARGIN - 1;

@@ -1,5 +1,5 @@
-// predict.c: `tenon predict`, what a trained network makes of data that has no answers yet, as CSV: a
-// line for each row, image or prompt.
+// predict.c: `tenon predict`, which applies a trained network to new data and writes CSV: one line for each
+// row, image or prompt.
 //
 // N images, C channels, H rows, W columns
 #include "cli.h"
@@ -8,30 +8,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What a prediction needs all the time.
+// The state of a prediction.
 typedef struct {
     tn_ctx             *cx;
     const cli_settings *s;
     const cli_saved    *f;
     tn_layer           *net;
     tn_bpe             *bpe;   // NULL: text is bytes
-    tn_data            *rows;  // of a table: knows the names of the classes
+    tn_data            *rows;  // the table being predicted, for the names of its classes
     FILE               *out;
-    const char         *file;    // the input that is predicted
+    const char         *file;    // the input being predicted
     int64_t             top;     // classes or tokens of a line
-    double             *chance;  // one for each output of every item in a batch
+    double             *chance;  // `top` values for each item of a batch
     int64_t            *index;
-    bool                begun;  // the line of names is written
+    bool                begun;  // the header line was written
 } prediction;
 
 // ---- CSV, as in RFC 4180
 
+// Writes a cell, quoted if necessary. An empty text is quoted too: an unquoted empty cell means no value.
 static void write_cell(FILE *f, const char *text, size_t n)
 {
     bool quote = false;
     for (size_t i = 0; i < n; i++) quote = quote || (text[i] && strchr(",\"\r\n", text[i]));
-    quote = quote || n == 0 || text[0] == ' ' ||
-            text[n - 1] == ' ';  // "" is a text, nothing is none
+    quote = quote || n == 0 || text[0] == ' ' || text[n - 1] == ' ';
     if (!quote) {
         fwrite(text, 1, n, f);
         return;
@@ -44,7 +44,7 @@ static void write_cell(FILE *f, const char *text, size_t n)
     fputc('"', f);
 }
 
-// On a terminal a name is written as the tool's messages have it.
+// Writes a name; on a terminal, escaped as in messages.
 static void write_name(const prediction *p, const char *name, size_t n)
 {
     char room[4096];
@@ -72,7 +72,7 @@ static void write_header(const prediction *p)
     fputc('\n', p->out);
 }
 
-// The names come with the first line, so that an input that cannot be read leaves nothing.
+// The header is written with the first line, so that an input that cannot be read leaves no output.
 static void begin_line(prediction *p, int64_t item)
 {
     if (!p->begun) write_header(p);
@@ -84,9 +84,10 @@ static void begin_line(prediction *p, int64_t item)
     fprintf(p->out, "%lld", (long long)item);
 }
 
+// Writes the name of class i: from the table, or line i of the names saved with the network; else its number.
 static void write_class(const prediction *p, int64_t i)
 {
-    const char *name = p->rows ? tn_data_class(p->rows, i) : p->f->classes;
+    const char *name = p->rows ? tn_data_class_name(p->rows, i) : p->f->classes;
     size_t      n    = name ? strcspn(name, p->rows ? "" : "\n") : 0;
     for (int64_t k = 0; name && !p->rows && k < i; k++, n = strcspn(name, "\n"))
         name += n + (name[n] == '\n');
@@ -95,7 +96,8 @@ static void write_class(const prediction *p, int64_t i)
     else fprintf(p->out, "%lld", (long long)i);
 }
 
-// A token may be the end of a line, or a piece of a character: what is no text by itself is \xe2.
+// Writes a token and its text. A token may be a newline or a part of a character: bytes that are not text
+// by themselves are written as \xe2.
 static bool write_token(const prediction *p, int64_t id)
 {
     int64_t n;
@@ -113,7 +115,7 @@ static bool write_token(const prediction *p, int64_t id)
 
 // ---- a batch of items
 
-// The cells of one item, from what was read of its batch.
+// Writes the line of one item, which is number `at` of the batch that was read.
 static bool write_item(prediction *p, int64_t item, int64_t at)
 {
     cli_task task = p->f->facts.task;
@@ -128,7 +130,7 @@ static bool write_item(prediction *p, int64_t item, int64_t at)
     return ok;
 }
 
-// Reads what the network says of n items, y (n, outputs), into the room for it.
+// Reads the predictions y (n, outputs) of n items into chance and index.
 static bool look(const prediction *p, tn_tensor *y, int64_t n)
 {
     if (p->f->facts.task == CLI_NUMBERS) return tn_read(y, TN_F64, p->chance, n) == TN_OK;
@@ -139,7 +141,7 @@ static bool look(const prediction *p, tn_tensor *y, int64_t n)
 
 // ---- tables
 
-// A row that was left out has a line of its own, with nothing in it.
+// Writes empty lines for rows that were skipped, so that line numbers agree with those of the table.
 static void write_skipped(prediction *p, int64_t *next, int64_t until)
 {
     for (; *next < until; ++*next) {
@@ -177,7 +179,7 @@ static int predict_rows(prediction *p)
 
 typedef enum { NPY, IDX, PORTABLE } image_kind;
 
-// By its first bytes; of gzip by its name.
+// Determines the format of an image file by its first bytes, or by its name if it is gzip.
 static bool kind_of(const char *path, image_kind *kind)
 {
     unsigned char b[6] = { 0 };
@@ -192,7 +194,7 @@ static bool kind_of(const char *path, image_kind *kind)
     return true;
 }
 
-// x as (N, C, H, W). A single image may lack N, and grey ones C.
+// Returns x as (N, C, H, W). A single image may lack N, grey images C.
 static tn_tensor *as_batch(const prediction *p, tn_tensor *x)
 {
     int            rank = x ? tn_rank(x) : 0;
@@ -203,7 +205,7 @@ static tn_tensor *as_batch(const prediction *p, tn_tensor *x)
     return want[0] > 1 ? tn_reshape(x, TN_SHAPE(1, a, b, c)) : tn_reshape(x, TN_SHAPE(a, 1, b, c));
 }
 
-// Whether x, made of what the file has, is images that the network takes.
+// Whether x has the size of the network's images. Reports the shape of the file otherwise.
 static bool images_fit(const prediction *p, tn_tensor *file, tn_tensor *x)
 {
     const int64_t *want = p->f->facts.size;
@@ -220,7 +222,7 @@ static bool images_fit(const prediction *p, tn_tensor *file, tn_tensor *x)
            false;
 }
 
-// The images of a file as numbers like those that were trained on: bytes are taken over 255.
+// Reads images as numbers in the range of the training data: bytes are divided by 255.
 static tn_tensor *read_images(const prediction *p)
 {
     image_kind kind;
@@ -265,7 +267,7 @@ static bool predict_prompt(prediction *p, int64_t item, const char *prompt)
     return tn_end(scope) == TN_OK && ok;
 }
 
-// Each line of a file is a prompt.
+// Predicts the token after each line of a file.
 static int predict_lines(prediction *p)
 {
     char   *line = NULL;
@@ -301,17 +303,17 @@ static int predict_all(prediction *p)
     return status;
 }
 
-// What the command line asks for must suit the network. False, reported: exit with 2.
+// Whether the command line suits the network. Reports it otherwise: exit with 2.
 static bool suits(const cli_settings *s, const cli_saved *f)
 {
     bool        text = f->facts.task == CLI_TOKENS, numbers = f->facts.task == CLI_NUMBERS;
     const char *why = s->prompt && !text       ? "--prompt is for a network of text"
                       : s->prompt && s->inputs ? "either --prompt or an INPUT"
                       : !s->prompt && !s->inputs && text
-                          ? "an INPUT or --prompt TEXT is needed, the text to go on from"
+                          ? "an INPUT or --prompt TEXT is needed, the text to continue"
                       : !s->prompt && !s->inputs ? "an INPUT is needed, the file to predict for"
                       : s->top && numbers
-                          ? "--top is for classes and tokens, and this network gives a number"
+                          ? "--top is for classes and tokens, and this network predicts a number"
                           : NULL;
     if (why) fprintf(stderr, "tenon predict: %s; see tenon help predict\n", why);
     return !why;

@@ -1,11 +1,11 @@
-// profile_command.c: `tenon profile`, where the time of a case or of a program goes.
+// profile_command.c: `tenon profile`, the times of the kernels of a case or of a program.
 #include "cli.h"
 
 #include <stdlib.h>
 
-enum { STEPS = 20, WARM = 3 };
+enum { STEPS = 20, WARM = 3 };  // steps by default, and steps before them that are not timed
 
-// The first steps compile, try out and fill caches; those after them are timed.
+// The first steps compile kernels, choose algorithms and fill caches; the steps after them are timed.
 static tn_status measure(cli_kit *k, const cli_case_line *l)
 {
     l->one->make(k);

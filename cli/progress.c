@@ -1,5 +1,5 @@
-// progress.c: what is seen while a network trains, on stderr. On a terminal a bar that is drawn over
-// itself at most ten times a second, and a line for every epoch; elsewhere lines now and then.
+// progress.c: progress of a training run, on stderr. On a terminal it is a bar, redrawn at most ten times
+// per second, and a line for every epoch; otherwise a line every few seconds.
 #include "cli.h"
 
 #include <math.h>
@@ -7,7 +7,8 @@
 
 enum { LINE = 512, BAR_MOST = 32, BAR_LEAST = 6 };
 
-// Between bars; between lines; between the lines of short epochs, which would scroll by.
+// The least time between bars, between lines, and between the lines of short epochs, which would
+// otherwise scroll by.
 static const double BAR_SECONDS = 0.1, LINE_SECONDS = 5, EPOCH_SECONDS = 1;
 
 void cli_progress_begin(cli_progress *p, const cli_settings *s, int64_t first_step)
@@ -29,7 +30,7 @@ static void write_time(char *to, size_t size, double seconds)
     else snprintf(to, size, "%ld:%02ld", s / 60, s % 60);
 }
 
-// "626/939  loss 0.3603  accuracy 85.5 %  11245/s  ETA 0:02  2.1 MB"
+// Writes "626/939  loss 0.3603  accuracy 85.5 %  11245/s  ETA 0:02  2.1 MB".
 static void write_facts(const cli_progress *p, const cli_moment *m, char *line)
 {
     char accuracy[32] = "", left[32] = "", memory[32];
@@ -47,7 +48,7 @@ static void write_facts(const cli_progress *p, const cli_moment *m, char *line)
              (long long)m->steps, m->mean_loss, accuracy, m->rate, left, memory);
 }
 
-// How far the epoch is.
+// Draws a bar of this width: the part of the epoch that is done.
 static void draw_bar(const cli_progress *p, const cli_moment *m, int wide)
 {
     static const char *const full[] = { "#", "\xe2\x94\x81" }, *const rest[] = { "-",
@@ -63,7 +64,7 @@ static void draw_bar(const cli_progress *p, const cli_moment *m, int wide)
     fputs("  ", stderr);
 }
 
-// Drops the last facts, which two spaces part, until the rest fits.
+// Drops facts from the end, which are separated by two spaces, until the rest fits.
 static void cut(char *facts, int room)
 {
     while (*facts && (int)strlen(facts) > room) {
@@ -78,9 +79,9 @@ static void draw(const cli_progress *p, const cli_moment *m, char *facts)
     char head[64];
     int  n    = snprintf(head, sizeof head, "epoch %lld/%lld  ", (long long)m->epoch,
                          (long long)m->epochs);
-    int  room = cli_columns(stderr) - 1 - n;  // beside the epoch
-    cut(facts, room);  // a line that is too long would be pushed up, not drawn over
-    int wide = room - (int)strlen(facts) - 2;  // of the bar
+    int  room = cli_columns(stderr) - 1 - n;   // without the epoch
+    cut(facts, room);                          // a line that wraps could not be redrawn in place
+    int wide = room - (int)strlen(facts) - 2;  // left for the bar
     fprintf(stderr, "\r%.*s", room > 0 ? n : room + n > 0 ? room + n : 0, head);
     if (wide >= BAR_LEAST) draw_bar(p, m, wide > BAR_MOST ? BAR_MOST : wide);
     fprintf(stderr, "%s\033[K", facts);
@@ -90,7 +91,7 @@ static void write_line(const cli_progress *p, const cli_moment *m, const char *f
 {
     fprintf(stderr, "%sepoch %lld/%lld  step %s", p->bar ? "\r" : "", (long long)m->epoch,
             (long long)m->epochs, facts);
-    if (m->score && m->step < m->steps) {  // the last one is printed as the result
+    if (m->score && m->step < m->steps) {  // the last score is printed with the results
         fprintf(stderr, "  test loss %.4f", m->score->loss);
         if (m->task == CLI_CLASSES) fprintf(stderr, " accuracy %.2f %%", 100 * m->score->accuracy);
     }

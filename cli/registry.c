@@ -1,4 +1,4 @@
-// registry.c: the networks that the tool knows, one row each, and what they are trained for.
+// registry.c: the networks of the tool, one row each, and their losses.
 #include "cli.h"
 
 #include <math.h>
@@ -10,7 +10,8 @@ enum { MOST_LAYERS = 32, MOST_CHANNELS = 64 };
 
 // ---- mlp
 
-// "128,64" after the first of sizes; the number of sizes then, 0 when it is no such list.
+// Reads "128,64" into sizes[1] and the following ones. Returns the number of sizes including the first, 0
+// if the text is not such a list.
 static int read_hidden(const char *text, int64_t *sizes)
 {
     int n = 1;
@@ -86,9 +87,10 @@ static tn_layer *build_gpt2(tn_ctx *cx, const cli_settings *s, const cli_facts *
                                        .dropout = s->dropout > 0 ? s->dropout : TN_ZERO });
 }
 
-// ---- normalization and weights from elsewhere
+// ---- normalization and weights of other programs
 
-// Numbers with commas, up to `most`; their count, 0 where it is no such list. *end is behind it.
+// Reads numbers separated by commas, up to `most`. Returns their count, 0 if the text is not such a list,
+// and sets *end to its end.
 static int read_numbers(const char *text, double *v, int most, const char **end)
 {
     for (int n = 0; n < most; text++) {
@@ -102,7 +104,7 @@ static int read_numbers(const char *text, double *v, int most, const char **end)
     return 0;
 }
 
-// "MEAN,STD" or "MEAN,.../STD,...": how many of each, 0 where it is neither.
+// Reads "MEAN,STD" or "MEAN,.../STD,...". Returns how many of each, 0 if the text is neither.
 static int read_normalize(const char *text, double mean[MOST_CHANNELS], double std[MOST_CHANNELS])
 {
     const char *end;
@@ -124,7 +126,7 @@ bool cli_is_normalize(const char *text)
     return read_normalize(text, mean, std) > 0;
 }
 
-// The network with the normalization of the settings around it.
+// Returns the network inside the normalization of the settings, if there is one.
 static tn_layer *normalized(tn_ctx *cx, const cli_settings *s, const cli_facts *f, tn_layer *net)
 {
     double mean[MOST_CHANNELS], std[MOST_CHANNELS];
@@ -135,13 +137,14 @@ static tn_layer *normalized(tn_ctx *cx, const cli_settings *s, const cli_facts *
                         (long long)f->size[0], cli_s(f->size[0])),
                NULL;
     tn_scope *scope = tn_begin(cx);
-    tn_layer *l = tn_nn_standardize_with(cx, TN_SHAPE(n, 1, 1), net, (tn_nn_standardize_opts){ 0 });
+    tn_layer *l = tn_nn_standardize_nd(cx, TN_SHAPE(n, 1, 1), net, (tn_nn_standardize_opts){ 0 });
     tn_assign(tn_layer_find(l, "mean"), tn_from(cx, TN_F64, TN_SHAPE(n, 1, 1), mean));
     tn_assign(tn_layer_find(l, "std"), tn_from(cx, TN_F64, TN_SHAPE(n, 1, 1), std));
     return tn_end(scope) == TN_OK && tn_error(cx) == TN_OK ? l : NULL;
 }
 
-// Hugging Face's files of GPT-2 have names without their first part, and masks.
+// Loads weights of another program. Hugging Face's files of GPT-2 lack the first part of the names and
+// contain masks.
 static tn_status load_foreign(tn_ctx *cx, tn_layer *net, const char *path)
 {
     tn_load_opts o    = { .ignore = "*.attn.bias" };
@@ -166,13 +169,13 @@ tn_layer *cli_model_build(tn_ctx *cx, const cli_model *m, const cli_settings *s,
 
 // clang-format off
 static const cli_model models[] = {
-    { "mlp",    "linear layers with relu between, for images and tables",
+    { "mlp",    "linear layers with relu between them, for images and tables",
       "hidden=256,128 epochs=5", build_mlp },
     { "lenet",  "two convolutions with batch norm, for digits",
       "epochs=3", build_lenet },
     { "resnet", "residual convolutions with batch norm, for images",
       "depth=20 epochs=10", build_resnet },
-    { "gpt2",   "a transformer that goes on with a text",
+    { "gpt2",   "a transformer that continues a text",
       "layers=4 heads=4 width=128 context=128 dropout=0 batch=16 epochs=3 optim=adamw clip=1",
       build_gpt2 },
 };
@@ -199,8 +202,8 @@ bool cli_is_model(const char *text)
 
 // ---- losses
 
-// Tokens (B, T, V) are predicted one by one. Numbers are compared in deviations of the target, so that
-// a learning rate means the same for every unit.
+// Cross entropy of classes and tokens (B, T, V). The squared error of numbers is in standard deviations of
+// the target, so that a learning rate suits any unit.
 tn_tensor *cli_loss(tn_layer *net, const cli_facts *f, tn_tensor *y, tn_tensor *target)
 {
     if (f->task == CLI_TOKENS)

@@ -1,10 +1,10 @@
-// sample.c: `tenon sample`, text that a gpt2 goes on with, printed as it comes.
+// sample.c: `tenon sample`, which continues a text with a gpt2 and prints it while it is generated.
 #include "cli.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// What the network no longer sees makes room.
+// Appends a token. A full buffer keeps only the newest `context` tokens, which the network can see.
 static void add_token(cli_tokens *t, int64_t id, int64_t context)
 {
     if (t->count == t->room) {
@@ -45,7 +45,8 @@ char *cli_token_text(tn_ctx *cx, tn_bpe *bpe, int64_t id, int64_t *bytes)
     return text;
 }
 
-// Draws the next token from the network's opinion of the newest `context` ones.
+// Draws the next token from the prediction after the newest `context` ones; temperature 0 takes the most
+// likely one.
 static int64_t next_token(tn_ctx *cx, tn_layer *net, const cli_settings *s, const cli_tokens *t)
 {
     tn_scope  *scope = tn_begin(cx);
@@ -71,12 +72,13 @@ static bool print_token(tn_ctx *cx, tn_bpe *bpe, cli_partial *partial, int64_t i
     return fflush(stdout) == 0;
 }
 
+// Generates --tokens tokens after the prompt. Returns the exit status.
 static int sample(tn_ctx *cx, cli_settings *s, const cli_saved *f)
 {
     cli_tokens  t       = { 0 };
     cli_partial partial = { 0 };
     tn_bpe     *bpe;
-    if (f->facts.task != CLI_TOKENS) return cli_fail("%s is no network for text", s->load);
+    if (f->facts.task != CLI_TOKENS) return cli_fail("%s is not a network for text", s->load);
     cli_options_default(s, "tokens=200 temperature=0.8 seed=0");
     const char *prompt = s->prompt && *s->prompt ? s->prompt : "\n";
     tn_layer   *net    = cli_saved_build(cx, s, s->load, f);

@@ -1,6 +1,6 @@
-// saved.c: trained networks as files. FILE holds the weights; its metadata says how to build the
-// network again. FILE.state beside it is a checkpoint, and holds all that resuming needs: weights
-// and settings too. So each of the two is whole without the other.
+// saved.c: files of trained networks. FILE contains the weights, and in its metadata the settings to
+// build the network again. FILE.state is a checkpoint with everything that resuming needs, including
+// weights and settings. So each of the two files is complete without the other.
 #include "cli.h"
 
 #include <errno.h>
@@ -17,13 +17,13 @@ tn_ctx *cli_open(const cli_settings *s)
     tn_ctx *cx = tn_open_with((tn_open_opts){
         .device = s->device, .seed = (uint64_t)s->seed, .threads = (int)s->threads });
     if (!cx) cli_fail_of(NULL);
-    else tn_on_error(cx, NULL, NULL);  // said once, by cli_fail_of, without a line of this program
+    else tn_on_error(cx, NULL, NULL);  // cli_fail_of prints errors, without a line of this program
     return cx;
 }
 
 // ---- writing
 
-// Pairs of key and value for the metadata, and room for the values that have to be spelled.
+// Pairs of key and value for the metadata, and buffers for values that are formatted.
 typedef struct {
     int         count;
     const char *text[2 * MOST_PAIRS];
@@ -43,7 +43,7 @@ static void write_sizes(const cli_facts *f, char *room)
         n += snprintf(room + n, (size_t)(ROOM - n), i ? "x%lld" : "%lld", (long long)f->size[i]);
 }
 
-// The settings and facts of a run. The texts are those of r and of p itself.
+// Fills p with the settings and facts of a run. The texts belong to r and to p.
 static void describe(const cli_run *r, pairs *p)
 {
     const cli_facts *f = &r->data.facts;
@@ -60,12 +60,12 @@ static void describe(const cli_run *r, pairs *p)
     add_pair(p, "classes", r->classes);
     snprintf(p->room[p->count], ROOM, "%lld", (long long)r->memory.step);
     add_pair(p, "step", p->room[p->count]);
-    bool over = r->s->patience > 0 && r->memory.best.since >= r->s->patience;  // this was the last
+    bool over = r->s->patience > 0 && r->memory.best.since >= r->s->patience;  // the run ends here
     snprintf(p->room[p->count], ROOM, "%lld", (long long)(over ? r->memory.step : r->steps));
     add_pair(p, "steps", p->room[p->count]);
 }
 
-// What the tool puts into a checkpoint: the memory, then the pairs, each text with its 0.
+// Sets r->notes, the tool's own bytes in a checkpoint: the memory, then the pairs as texts with a final 0.
 static bool note(cli_run *r, const pairs *p)
 {
     size_t bytes = sizeof r->memory;
@@ -101,15 +101,16 @@ static tn_status save_weights(const cli_run *r, const pairs *p)
     return tn_save_with(r->net, r->s->save, (tn_save_opts){ .nmeta = p->count, .meta = p->text });
 }
 
-// With --patience FILE has the best weights, and the state the newest.
+// Whether FILE should get the current weights: with --patience it keeps the best ones, while the state
+// has the newest.
 static bool are_to_be_saved(const cli_run *r)
 {
     return r->memory.best.step == 0 || r->memory.best.step == r->memory.step;
 }
 
-// The state goes first, and nothing is removed: each file is replaced as a whole or stays. A failure
-// before both leaves the run that was there; one between them leaves its weights beside the new
-// state, which resumes the new run. The other order could leave new weights whose run is lost.
+// Writes the state first, then the weights; each file is replaced atomically. A failure before both
+// leaves the old run. A failure between them leaves the old weights with the new state, which resumes the
+// new run. The other order could leave new weights whose state is lost.
 tn_status cli_run_save(cli_run *r)
 {
     char  path[PATH_ROOM];
@@ -126,6 +127,7 @@ tn_status cli_run_save(cli_run *r)
 
 // ---- reading
 
+// Reads "1x28x28" into the facts.
 static bool read_sizes(const char *text, cli_facts *f)
 {
     for (f->rank = 0; f->rank < 3; f->rank++) {
@@ -139,8 +141,8 @@ static bool read_sizes(const char *text, cli_facts *f)
     return false;
 }
 
-// Where pairs are read from: a file's metadata, or the texts of a run's notes, the last of which ends
-// in a 0.
+// The origin of pairs: the metadata of a file, or the notes of a checkpoint. Invariant: the byte before
+// `end` is 0.
 typedef struct {
     tn_file    *file;
     const char *text, *end;
@@ -175,7 +177,8 @@ static char *copy_value(const origin *from, const char *key)
     return text ? strdup(text) : NULL;
 }
 
-// A resumed run is the same run: it may be longer, and its data may have moved. Returns why not.
+// Checks an option against the saved value. A resumed run may be longer, and its data may have moved;
+// otherwise it must be the same run. Returns the reason if they conflict, otherwise NULL.
 static const char *why_not(const cli_settings *s, const char *name, const char *text)
 {
     char        room[ROOM];
@@ -204,11 +207,13 @@ static bool read_settings(const origin *from, cli_settings *s, const char *path)
     return true;
 }
 
+// Reads settings and facts. A file without them is of another program: then the command line must name
+// model and data.
 static bool read_all(const origin *from, cli_settings *s, const char *path, cli_saved *f)
 {
     *f = (cli_saved){ 0 };
     if (!value_of(from, "model") || !value_of(from, "data") || !read_facts(from, &f->facts)) {
-        bool names = from->file && s->model && s->data;  // weights of another program
+        bool names = from->file && s->model && s->data;  // the command line describes it
         f->foreign = names;
         f->model   = names ? cli_model_find(s->model) : NULL;
         return names || (cli_fail("%s does not say how it was trained; tenon train --save writes "
@@ -235,7 +240,7 @@ bool cli_saved_open(tn_ctx *cx, cli_settings *s, const char *path, cli_saved *f)
     return ok;
 }
 
-// The notes of a checkpoint, into r.
+// Reads the notes of a checkpoint into r.
 static bool read_notes(cli_run *r, tn_file *file)
 {
     tn_tensor *user = NULL;
@@ -282,6 +287,7 @@ tn_layer *cli_saved_build(tn_ctx *cx, const cli_settings *s, const char *path, c
     return NULL;
 }
 
+// Parses the command line, opens context and network file, and calls run. Returns the exit status.
 int cli_with_saved(unsigned command, int argc, char **argv,
                    int (*run)(tn_ctx *cx, cli_settings *s, const cli_saved *f))
 {
@@ -301,6 +307,7 @@ int cli_with_saved(unsigned command, int argc, char **argv,
     return status;
 }
 
+// Loads the checkpoint into the run. Returns the exit status.
 int cli_run_resume(cli_run *r)
 {
     char path[PATH_ROOM];
@@ -310,14 +317,14 @@ int cli_run_resume(cli_run *r)
     memcpy(&r->memory, r->notes, sizeof r->memory);
     if (r->memory.step != c.step) return cli_fail("%s: it is not a state of this tool", path);
     if (r->memory.best.step == 0 || !are_to_be_saved(r)) return 0;
-    pairs p;  // the run may have ended between the two files, before FILE had the best weights
+    pairs p;  // the process may have died between the two files, before FILE got the best weights
     describe(r, &p);
     return save_weights(r, &p) == TN_OK ? 0 : cli_fail_of(r->cx);
 }
 
-// ---- what exists already
+// ---- existing runs
 
-// How many steps a run had that is through with all of them; 0 if it is not, or does not say.
+// Returns the number of steps of a finished run; 0 if it is not finished or has no count.
 static int64_t finished_steps(const origin *from)
 {
     const char *step = value_of(from, "step"), *steps = value_of(from, "steps");
@@ -325,7 +332,7 @@ static int64_t finished_steps(const origin *from)
     return steps && done >= strtoll(steps, NULL, 10) ? done : 0;
 }
 
-// The same of a file, or of a state; what is no file of this tool is no run.
+// The same for a path. A file that this tool did not write counts as no run.
 static int64_t finished_steps_at(cli_run *r, const char *path, bool is_state)
 {
     if (access(path, R_OK) != 0) return 0;
@@ -352,8 +359,8 @@ bool cli_run_may_save(cli_run *r)
     int64_t steps = finished_steps_at(r, s->save, false);
     if (!steps) steps = finished_steps_at(r, path, true);
     if (!steps) return true;
-    cli_fail("--save %s has a finished run of %lld step%s; %s--force writes over it", s->save,
+    cli_fail("--save %s has a finished run of %lld step%s; %s--force overwrites it", s->save,
              (long long)steps, cli_s(steps),
-             strcmp(s->command, "train") ? "" : "--resume with more --epochs goes on with it, ");
+             strcmp(s->command, "train") ? "" : "--resume with more --epochs continues it, ");
     return false;
 }

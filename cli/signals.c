@@ -1,7 +1,6 @@
-// signals.c: how a run of training is stopped. The first SIGINT or SIGTERM asks: the step is finished and
-// saved. The second ends the process at once, whatever the step does, so that one that hangs in a
-// library, a driver or a file can be ended too. A command with nothing to save ends with the first, and
-// leaves no file that is not whole.
+// signals.c: stopping a training run. The first SIGINT or SIGTERM is a request: the run finishes its step and
+// saves. The second ends the process at once, even if the step hangs in a library, a driver or a file. A
+// command with nothing to save ends with the first signal, and leaves no incomplete file.
 #include "cli.h"
 
 #include <signal.h>
@@ -9,16 +8,16 @@
 #include <time.h>
 #include <unistd.h>
 
-// A signal that comes so soon after the first is the same request: timeout(1) and some shells send one
-// to the process, and once more to its group.
+// A signal within this time of the first counts as the same request: timeout(1) and some shells signal the
+// process and then its group.
 static const double AS_ONE_SECONDS = 0.2;
 
 static const int stopping[] = { SIGINT, SIGTERM };
-// What ends a process: the last comes when its terminal goes.
+// Signals that end a process. SIGHUP is sent when its terminal closes.
 static const int ending[] = { SIGINT, SIGTERM, SIGHUP };
 
-// Written by the handler, and before it is set. What it writes on stderr is made beforehand: a handler may
-// do very little.
+// Written by the handler, and before it is installed. The messages are formatted beforehand, since a
+// handler must not call printf.
 static volatile sig_atomic_t asked;  // the first signal, or 0
 static struct timespec       asked_at;
 static char                  first[128], second[128];
@@ -37,7 +36,7 @@ static bool is_same_request(void)
            AS_ONE_SECONDS;
 }
 
-// Ends the process by the signal's own action, so that whoever waits for it learns of the signal.
+// Ends the process by the default action of the signal, so that its parent sees the signal.
 static void end_by(int signal_number)
 {
     sigset_t set;
@@ -48,7 +47,7 @@ static void end_by(int signal_number)
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
-// Only calls that POSIX allows in a handler: write, clock_gettime, sigaction and its kin.
+// Makes only calls that POSIX allows in a handler: write, clock_gettime, signal, raise.
 static void on_signal(int signal_number)
 {
     if (!asked) {
@@ -63,13 +62,13 @@ static void on_signal(int signal_number)
 
 void cli_signals_begin(bool quiet, bool bar)
 {
-    const char      *line   = bar ? "\r\033[0m\033[K" : "";  // the bar, perhaps half drawn, goes
+    const char *line = bar ? "\r\033[0m\033[K" : "";  // erases the bar, which may be half drawn
     struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
     asked                   = 0;
     snprintf(first, sizeof first, "%sstopping after this step; a second signal ends it at once\n",
              line);
     if (quiet) *first = 0;
-    snprintf(second, sizeof second, "%stenon: ended at once; what was saved before stays\n", line);
+    snprintf(second, sizeof second, "%stenon: ended at once; earlier saved files stay\n", line);
     sigemptyset(&action.sa_mask);
     for (int i = 0; i < 2; i++) sigaddset(&action.sa_mask, stopping[i]);
     for (int i = 0; i < 2; i++) sigaction(stopping[i], &action, NULL);
@@ -85,7 +84,7 @@ void cli_signals_end(void)
     for (int i = 0; i < 2; i++) signal(stopping[i], SIG_DFL);
 }
 
-static const char *volatile unfinished;  // NULL: no file
+static const char *volatile unfinished;  // an incomplete file to remove; NULL: none
 
 static void on_end(int signal_number)
 {
@@ -100,7 +99,7 @@ void cli_signals_remove(const char *path)
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof ending / sizeof *ending; i++) {
         sigaction(ending[i], NULL, &now);
-        // nohup(1) ignores one on purpose.
+        // A signal that is ignored, as by nohup(1), stays ignored.
         if (now.sa_handler != SIG_IGN) sigaction(ending[i], &action, NULL);
     }
 }

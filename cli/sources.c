@@ -1,4 +1,5 @@
-// sources.c: what --data names. A SPEC is KIND[:PATH][:KEY=VALUE]...; one row a kind.
+// sources.c: the data that --data names. A SPEC is KIND[:PATH][:KEY=VALUE]...; the table has a row for
+// each kind.
 #include "cli.h"
 
 #include <errno.h>
@@ -8,20 +9,20 @@
 
 enum { PATH_ROOM = 4096, KEYS = 2 };
 
-static const double HELD_OUT = 0.1;  // of data without a test part
+static const double HELD_OUT = 0.1;  // fraction for the test, of data without a test part
 
-enum { LEAST_ITEMS = 5 };  // of which that part, rounded, is one
+enum { LEAST_ITEMS = 5 };  // the fewest items of which that fraction, rounded, is one
 
 typedef struct kind kind;
 
-// A SPEC in its parts. Keys that were not given are "".
+// A parsed SPEC. Keys that were not given are "".
 typedef struct {
     const kind *kind;
     char        path[PATH_ROOM];
     char        value[KEYS][256];
 } spec;
 
-// What a kind is asked to open.
+// The arguments of a kind's open function.
 typedef struct {
     const spec         *spec;
     const cli_settings *s;
@@ -31,22 +32,23 @@ typedef struct {
 
 struct kind {
     const char *name, *key[KEYS];
-    const char *item;  // the word for one
+    const char *item;  // the word for one item, for messages
     bool        has_path, has_test;
     const char *defaults;
-    // Opens the training or the test part, or all where there is no test part. NULL, reported in the
-    // context, on failure.
+    // Opens the training or the test part, or everything if there is no test part. Returns NULL on
+    // failure, with the error in the context.
     tn_data *(*open)(tn_ctx *cx, const request *r, bool test);
 };
 
 // ---- kinds
 
+// The test part has a sixth of the images, as MNIST has.
 static tn_data *open_digits(tn_ctx *cx, const request *r, bool test)
 {
     const char *given = r->spec->value[0];
     int64_t     count = *given ? strtoll(given, NULL, 10) : 60000, limit = r->s->limit;
     if (test) return tn_digits(cx, (tn_digits_opts){ .count = (count + 5) / 6, .test = true });
-    if (limit > 0 && limit < count) count = limit;  // drawn, so there is no need to choose
+    if (limit > 0 && limit < count) count = limit;  // all are drawn alike, so the first ones do
     return tn_digits(cx, (tn_digits_opts){ .count = count, .seed = (uint64_t)r->s->seed });
 }
 
@@ -60,14 +62,14 @@ static tn_data *open_cifar10(tn_ctx *cx, const request *r, bool test)
     return tn_cifar10(cx, r->spec->path, test);
 }
 
-static int missing_of(const cli_settings *s)
+static tn_missing missing_of(const cli_settings *s)
 {
     static const char *const words[] = { [TN_MISSING_ERROR]    = "error",
                                          [TN_MISSING_MEAN]     = "mean",
                                          [TN_MISSING_CATEGORY] = "category",
                                          [TN_MISSING_SKIP]     = "skip" };
     for (int i = 0; s->missing && i <= TN_MISSING_SKIP; i++)
-        if (!strcmp(words[i], s->missing)) return i;
+        if (!strcmp(words[i], s->missing)) return (tn_missing)i;
     return TN_MISSING_ERROR;
 }
 
@@ -77,6 +79,8 @@ bool cli_is_separator(const char *text)
            (strlen(text) == 1 && !strchr("\"\r\n", *text));
 }
 
+// Returns the options of a table. The split is the one that hold_out makes, so that means which fill
+// missing cells leave out the test rows.
 static tn_csv_opts csv_options(const cli_settings *s, const spec *p, const char *schema)
 {
     const char *separator = s->separator ? s->separator : "", *header = p->value[1];
@@ -125,7 +129,7 @@ static const kind *kind_of(const char *text)
     return NULL;
 }
 
-// Which key "name=..." is; -1 for none. A path may have colons, so only known keys end it.
+// Returns the number of the key in "name=...", or -1. A path may contain colons, so only known keys end it.
 static int key_of(const kind *k, const char *text)
 {
     for (int i = 0; i < KEYS && k->key[i]; i++) {
@@ -135,7 +139,7 @@ static int key_of(const kind *k, const char *text)
     return -1;
 }
 
-// Cuts ":key=value" off the end of the path, as often as there is one.
+// Moves every ":key=value" at the end of the path to its value.
 static void cut_keys(spec *p)
 {
     for (char *colon; (colon = strrchr(p->path, ':')) != NULL; *colon = 0) {
@@ -158,6 +162,7 @@ static bool check_count(const char *text)
     return !*text || (errno == 0 && !*end && n >= 1 && n <= 1000000000);
 }
 
+// Splits a SPEC into its parts. Returns false if it is malformed.
 static bool parse(const char *text, spec *p)
 {
     *p = (spec){ .kind = kind_of(text) };
@@ -170,7 +175,7 @@ static bool parse(const char *text, spec *p)
     return p->kind->open != open_digits || check_count(p->value[0]);
 }
 
-// Whether a path that is not there ends in ":word=", which was meant for a key. Reports it.
+// Whether the path does not exist and ends in ":word=...", which was probably meant as a key. Reports it.
 static bool has_unknown_key(const spec *p)
 {
     const char *colon = strrchr(p->path, ':'), *equals = colon ? strchr(colon, '=') : NULL;
@@ -234,7 +239,7 @@ bool cli_tokenizer(tn_ctx *cx, const cli_settings *s, tn_bpe **bpe)
     return *bpe || (cli_fail_of(cx), false);
 }
 
-// "shift=2,flip,crop=4"
+// Parses "shift=2,flip,crop=4".
 static bool parse_augment(const char *text, tn_augment_opts *o)
 {
     *o = (tn_augment_opts){ 0 };
@@ -263,7 +268,7 @@ static bool augment(tn_ctx *cx, const cli_settings *s, tn_data *d)
     return tn_data_augment(d, o) == TN_OK || (cli_fail_of(cx), false);
 }
 
-// The first `limit` items in the seed's order, as a dataset of their own.
+// Returns `limit` items, chosen by the seed, as a dataset of their own.
 static tn_data *limited(tn_data *d, const cli_settings *s)
 {
     int64_t n = tn_data_count(d);
@@ -298,6 +303,7 @@ bool cli_facts_fit(const cli_facts *a, const cli_facts *b)
     return same;
 }
 
+// Returns the facts of a dataset. Text without a tokenizer has 256 tokens, one for each byte.
 static cli_facts facts_of(tn_data *d, const spec *p, tn_bpe *bpe)
 {
     tn_data_desc info = tn_data_info(d);
@@ -312,7 +318,7 @@ static cli_facts facts_of(tn_data *d, const spec *p, tn_bpe *bpe)
     return f;
 }
 
-// Whether the two parts belong together. Reports it where they do not.
+// Whether training and test part have the same form. Reports it otherwise.
 static bool parts_fit(const cli_facts *train, const cli_facts *test, const char *data)
 {
     char a[128], b[128];
@@ -324,8 +330,8 @@ static bool parts_fit(const cli_facts *train, const cli_facts *test, const char 
 
 // ---- parts
 
-// Training and test part of data that has only one: the same rows every time, by the seed. False,
-// reported on stderr, where it is too small for two.
+// Splits data without a test part, in the same way for each run with the same seed. Returns false, with
+// a message, if there are too few items.
 static bool hold_out(cli_source *d, tn_data *all, const spec *p, const cli_settings *s,
                      cli_part part)
 {
@@ -343,7 +349,7 @@ static bool hold_out(cli_source *d, tn_data *all, const spec *p, const cli_setti
     return true;
 }
 
-// Where the error names an option of the library, the tool's word for it is said.
+// Errors of the library name its options, as .no_header; the message names those of the tool instead.
 int cli_fail_of_data(tn_ctx *cx)
 {
     static const char *const words[][2] = { { "set .no_header", "add :header=no to --data" },
@@ -368,6 +374,7 @@ tn_data *cli_rows_open(tn_ctx *cx, const cli_settings *s, const char *path, cons
     return tn_csv(cx, path, o);
 }
 
+// The facts are those of the training part, if both parts are opened: the test must fit it.
 bool cli_source_open(tn_ctx *cx, const cli_settings *s, cli_part part, const char *schema,
                      cli_source *d)
 {
@@ -379,7 +386,7 @@ bool cli_source_open(tn_ctx *cx, const cli_settings *s, cli_part part, const cha
     if (!p.kind->has_test) {
         if (!hold_out(d, p.kind->open(cx, &r, false), &p, s, part)) return false;
     } else if (part == CLI_PART_ALL)
-        return cli_fail("%s data has a training and a test part; --part all is not for it",
+        return cli_fail("%s data has a training and a test part; --part all does not apply",
                         p.kind->name),
                false;
     else {

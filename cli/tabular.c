@@ -1,5 +1,5 @@
-// tabular.c: networks for rows of a table. Columns come in all sizes, so they are standardized first; the
-// numbers for that are part of the network and of its file.
+// tabular.c: networks for rows of a table. Columns differ in scale, so they are standardized first; means and
+// deviations are part of the network and of its file.
 #include "cli.h"
 
 #include <math.h>
@@ -8,24 +8,27 @@
 
 enum { CHUNK = 1024 };  // rows read at a time
 
-// Below this part of its squared mean a variance is nothing that f32 could tell from a constant.
+// Relative to the squared mean: a variance below this is rounding of f32 (2^-24 squared is 4e-15), and the
+// column counts as constant.
 static const double LEAST_VARIANCE = 1e-14;
 
 tn_layer *cli_tabular(tn_ctx *cx, const cli_facts *f, tn_layer *body)
 {
     int64_t outputs = f->task == CLI_NUMBERS ? f->outputs : 0;
-    return body ? tn_nn_standardize_with(cx, 1, f->size, body,
-                                         (tn_nn_standardize_opts){ .outputs = outputs })
+    return body ? tn_nn_standardize_nd(cx, 1, f->size, body,
+                                       (tn_nn_standardize_opts){ .outputs = outputs })
                 : NULL;
 }
 
 // Sums over the rows of one field, column by column.
 typedef struct {
     int64_t columns;
-    double *mean, *square;  // square: of the distance from the mean
+    double *mean, *square;  // square: the mean squared distance from the mean
     float  *rows;
 } sums;
 
+// Two passes, first for the mean and then for the squares, since the difference of large sums would lose
+// the digits of a small variance.
 static void add_rows(sums *s, int64_t n, int64_t count, bool second)
 {
     for (int64_t i = 0; i < n; i++)
@@ -36,7 +39,7 @@ static void add_rows(sums *s, int64_t n, int64_t count, bool second)
         }
 }
 
-// Goes over the data once.
+// Adds all rows of x or (target) y.
 static tn_status pass(sums *s, tn_data *data, bool target, bool second)
 {
     int64_t   count  = tn_data_count(data);
@@ -53,17 +56,19 @@ static tn_status pass(sums *s, tn_data *data, bool target, bool second)
     return status;
 }
 
-// A network can be trained on a target that never changes, but that is hardly what was meant.
+// Warns of a constant target: a network can be trained on it, but the column is probably the wrong one.
 static void say_constant(const char *name, double value)
 {
     char number[32];
     snprintf(number, sizeof number, "%.6g", value);
     fprintf(stderr,
-            "tenon: the target is %s%s%s in every row that is trained on, so there is nothing to "
+            "tenon: the target is %s%s%s in every training row, so there is nothing to "
             "learn; is it the right column?\n",
             name ? "\"" : "", name ? cli_shown(name) : number, name ? "\"" : "");
 }
 
+// Computes mean and deviation of each column and assigns them to two buffers of the network. A constant
+// column gets deviation 1.
 static tn_status fit(tn_layer *net, const char *mean, const char *std, tn_data *data, bool target,
                      int64_t columns)
 {
@@ -95,7 +100,7 @@ tn_status cli_tabular_fit(tn_layer *net, const cli_facts *f, tn_data *data)
     tn_status status = fit(net, "mean", "std", data, false, f->size[0]);
     if (status == TN_OK && f->task == CLI_NUMBERS)
         status = fit(net, "target_mean", "target_std", data, true, f->outputs);
-    if (f->task == CLI_CLASSES && f->outputs == 1) say_constant(tn_data_class(data, 0), 0);
+    if (f->task == CLI_CLASSES && f->outputs == 1) say_constant(tn_data_class_name(data, 0), 0);
     if (status == TN_OK) status = tn_data_rewind(data);
     tn_status end = tn_end(scope);
     return status != TN_OK ? status : end;

@@ -1,4 +1,4 @@
-// terminal.c: what the terminal can show, the clock, and how failures and sizes are worded.
+// terminal.c: properties of the terminal, printable text, the clock, messages and sizes.
 #include "cli.h"
 
 #include <stdarg.h>
@@ -46,6 +46,7 @@ int cli_columns(FILE *f)
     return 80;
 }
 
+// The bits are those of Unicode braille, U+2800 to U+28FF, which take three bytes in UTF-8.
 void cli_print_dots(bool dots[CLI_DOTS_Y][CLI_DOTS_X])
 {
     static const unsigned char bits[CLI_DOTS_Y][CLI_DOTS_X] = {
@@ -62,7 +63,7 @@ void cli_print_dots(bool dots[CLI_DOTS_Y][CLI_DOTS_X])
 
 // ---- text of a network
 
-// How many bytes the UTF-8 character that begins with this one has; 0 where none does.
+// Returns the length of the UTF-8 character that begins with this byte; 0 if none does.
 static int length_of(unsigned char lead)
 {
     if (lead < 0x80) return 1;
@@ -80,7 +81,7 @@ bool cli_is_utf8(const char *text)
     return true;
 }
 
-// What is held back, as it can be printed; where characters are bytes, those past ASCII by their numbers.
+// Prints the held bytes in printable form. Without a UTF-8 locale, bytes past ASCII are printed as \xNN.
 static void print_held(cli_partial *p)
 {
     char text[8] = "", shown[32];
@@ -123,7 +124,7 @@ const char *cli_shown(const char *text)
     return room;
 }
 
-// What a terminal would not print, in the form that ksh, bash and zsh read.
+// Prints a word with unprintable characters as $'...', which ksh, bash and zsh read.
 static void print_escaped_word(FILE *f, const char *word)
 {
     fputs("$'", f);

@@ -1,5 +1,5 @@
-// train.c: `tenon train`, a run from its first step to its results. The demo is the same run with
-// other settings.
+// train.c: `tenon train`, a training run from its first step to its results. The demo is the same run
+// with other settings.
 #include "cli.h"
 
 #include <errno.h>
@@ -7,20 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MEASURED = 10 };  // the accuracy is measured on every tenth batch
+// The training accuracy is measured for every tenth batch: often enough for a smooth curve, and the
+// other steps need not compute it.
+enum { MEASURED = 10 };
 
+// Weights of the past in the running means: about 50 steps of loss and 5 measured accuracies. Epochs
+// that are shorter than SAVE_SECONDS are not all saved, so that writing files never dominates.
 static const double SMOOTH = 0.98, ACCURACY_SMOOTH = 0.8, SAVE_SECONDS = 1;
 
 static const char general_defaults[] =
     "batch=64 lr=1e-3 optim=adam schedule=cosine seed=0 accumulate=1";
 
-// ---- a run is set up
+// ---- setup
 
 static int64_t updates_of(const cli_run *r)
 {
     return (r->steps + r->s->accumulate - 1) / r->s->accumulate;
 }
 
+// Returns the schedule over the whole run; that of kind step has three equal parts.
 static tn_schedule schedule_of(const cli_run *r)
 {
     static const struct {
@@ -34,19 +39,21 @@ static tn_schedule schedule_of(const cli_run *r)
     int64_t     updates  = updates_of(r);
     tn_schedule schedule = { .warmup = r->s->warmup, .total = updates, .every = (updates + 2) / 3 };
     for (int i = 0; i < 4; i++)
-        if (!strcmp(kinds[i].name, r->s->schedule)) schedule.kind = (int)kinds[i].kind;
+        if (!strcmp(kinds[i].name, r->s->schedule)) schedule.kind = kinds[i].kind;
     return schedule;
 }
 
+// Makes the optimizer that --optim names. A weight decay of 0 that was given is a real zero; one that
+// was not given means the default of the optimizer.
 static tn_optim *make_optimizer(const cli_run *r)
 {
     const cli_settings *s        = r->s;
     tn_schedule         schedule = schedule_of(r);
-    bool  sgd = !strcmp(s->optim, "sgd"), decays = cli_options_given(s, "weight-decay");
-    float lr = (float)s->lr, clip = (float)s->clip;
-    int   accumulate = (int)s->accumulate;
-    float momentum   = cli_options_given(s, "momentum") || !sgd ? (float)s->momentum : 0.9f;
-    float decay      = decays && !(s->weight_decay > 0) ? TN_ZERO : (float)s->weight_decay;
+    bool   sgd = !strcmp(s->optim, "sgd"), decays = cli_options_given(s, "weight-decay");
+    double lr = s->lr, clip = s->clip;
+    int    accumulate = (int)s->accumulate;
+    double momentum   = cli_options_given(s, "momentum") || !sgd ? s->momentum : 0.9;
+    double decay      = decays && !(s->weight_decay > 0) ? TN_ZERO : s->weight_decay;
 
     tn_adamw_opts adam = { .lr           = lr,
                            .weight_decay = decay,
@@ -70,7 +77,8 @@ static tn_optim *make_optimizer(const cli_run *r)
     return strcmp(s->optim, "adamw") ? tn_adam(r->net, adam) : tn_adamw(r->net, adam);
 }
 
-// Settings from the file where a run is resumed, then the data's, the model's and the tool's own.
+// Completes the settings: from the file of a resumed run, then the defaults of the data, of the model and
+// of the tool. Checks that the files can be written. Returns the exit status.
 static int settle(cli_run *r)
 {
     cli_settings *s  = r->s;
@@ -89,7 +97,7 @@ static int settle(cli_run *r)
     return cli_files_check(s) && cli_run_may_save(r) ? 0 : 1;
 }
 
-// Of a table: what its columns are, which the file has to know.
+// Keeps the schema of a table, which is saved with the network.
 static bool keep_schema(cli_run *r)
 {
     const char *schema = tn_data_schema(r->data.train);
@@ -98,25 +106,26 @@ static bool keep_schema(cli_run *r)
     return r->schema || (cli_fail("out of memory"), false);
 }
 
-// Of images that have them: the names of the classes, a line each, for predictions.
+// Keeps the names of the classes, one line each, if there is no schema. `tenon predict` prints them.
 static bool keep_classes(cli_run *r)
 {
     tn_data *d = r->data.train;
     size_t   n = 1;
-    if (r->schema || !tn_data_class(d, 0)) return true;
-    for (int64_t i = 0; tn_data_class(d, i); i++) n += strlen(tn_data_class(d, i)) + 1;
+    if (r->schema || !tn_data_class_name(d, 0)) return true;
+    for (int64_t i = 0; tn_data_class_name(d, i); i++) n += strlen(tn_data_class_name(d, i)) + 1;
     char *to = r->classes = cli_alloc(r->cx, (int64_t)n, 1);
-    for (int64_t i = 0; to && tn_data_class(d, i); i++)
-        to += sprintf(to, "%s\n", tn_data_class(d, i));
+    for (int64_t i = 0; to && tn_data_class_name(d, i); i++)
+        to += sprintf(to, "%s\n", tn_data_class_name(d, i));
     return to || (cli_fail_of(r->cx), false);
 }
 
+// Prints the network, the data and the length of the run.
 static void say_what_runs(const cli_run *r)
 {
     int64_t skipped = tn_data_info(r->data.train).skipped;
     if (skipped > 0)
-        fprintf(stderr, "tenon: %lld row%s %s left out, for missing cells\n", (long long)skipped,
-                cli_s(skipped), skipped == 1 ? "is" : "are");
+        fprintf(stderr, "tenon: %lld row%s with missing cells %s skipped\n", (long long)skipped,
+                cli_s(skipped), skipped == 1 ? "was" : "were");
     if (r->s->quiet) return;
     int64_t parameters = tn_layer_count(r->net), items = tn_data_count(r->data.train);
     fprintf(stderr, "%s with %lld parameter%s; %lld item%s of %s; %lld epoch%s of %lld step%s\n",
@@ -124,10 +133,10 @@ static void say_what_runs(const cli_run *r)
             cli_s(items), cli_shown(r->s->data), (long long)r->s->epochs, cli_s(r->s->epochs),
             (long long)r->epoch_steps, cli_s(r->epoch_steps));
     if (r->memory.step > 0)
-        fprintf(stderr, "going on after step %lld\n", (long long)r->memory.step);
+        fprintf(stderr, "continuing after step %lld\n", (long long)r->memory.step);
 }
 
-// Whether the run is long enough for what was asked of it. Returns the exit status.
+// Checks that the run is long enough for --accumulate and --warmup. Returns the exit status.
 static int check_length(const cli_run *r)
 {
     const cli_settings *s       = r->s;
@@ -141,6 +150,8 @@ static int check_length(const cli_run *r)
     return 0;
 }
 
+// Opens everything that a run needs, in order of dependence: context, settings, data, network, optimizer,
+// state of a resumed run, log. Returns the exit status.
 static int open_run(cli_run *r)
 {
     cli_settings *s = r->s;
@@ -185,7 +196,7 @@ void cli_run_close(cli_run *r)
 
 // ---- a step
 
-// One batch: forward, backward, update. False, with the error in the context, on failure.
+// Trains on one batch and measures it. Returns false on failure, with the error in the context.
 static bool learn(cli_run *r, cli_moment *m)
 {
     const cli_facts *f     = &r->data.facts;
@@ -204,6 +215,7 @@ static bool learn(cli_run *r, cli_moment *m)
     return tn_end(scope) == TN_OK && tn_error(r->cx) == TN_OK;
 }
 
+// Adds the measurements of a step to the running means and the curve, and fills in the rest of m.
 static void remember(cli_run *r, cli_moment *m)
 {
     cli_memory *k   = &r->memory;
@@ -220,7 +232,7 @@ static void remember(cli_run *r, cli_moment *m)
     m->rate          = (double)r->items / now;
     m->mean_loss     = k->loss / k->weight;
     m->mean_accuracy = k->accuracy_weight > 0 ? k->accuracy / k->accuracy_weight : NAN;
-    m->bytes         = tn_stats_get(r->cx).peak;
+    m->bytes         = tn_ctx_stats(r->cx).peak;
 }
 
 static bool is_due(int64_t step, int64_t every)
@@ -228,7 +240,7 @@ static bool is_due(int64_t step, int64_t every)
     return every > 0 && step % every == 0;
 }
 
-// With --patience the best one is remembered.
+// Evaluates the network. With --patience, keeps the best result and counts the evaluations since.
 static bool score(cli_run *r)
 {
     cli_best *best = &r->memory.best;
@@ -241,19 +253,20 @@ static bool score(cli_run *r)
     return true;
 }
 
-// Whether the evaluations have been no better for as long as --patience allows.
+// Whether the last --patience evaluations brought no improvement.
 static bool is_out_of_patience(const cli_run *r)
 {
     return r->s->patience > 0 && r->memory.best.since >= r->s->patience;
 }
 
-// With --patience every epoch is evaluated, unless --eval-every says when.
+// Whether to evaluate after this step: at the end, by --eval-every, or with --patience after each epoch.
 static bool wants_score(const cli_run *r, const cli_moment *m)
 {
     if (m->step == m->steps || is_due(m->step, r->s->eval_every)) return true;
     return r->s->patience > 0 && r->s->eval_every == 0 && m->epoch_ends;
 }
 
+// Saves at the end, by --save-every, after an epoch, when patience is out, and after the best evaluation.
 static bool save_if_due(cli_run *r, const cli_moment *m)
 {
     bool due = m->step == m->steps || is_due(m->step, r->s->save_every) || is_out_of_patience(r) ||
@@ -262,22 +275,22 @@ static bool save_if_due(cli_run *r, const cli_moment *m)
     return !due || cli_run_save(r) == TN_OK;
 }
 
-// Writes to the log if it is time to. One that cannot be written is said at once and let go: the network
-// is worth more than the log, but whoever wants the log must not wait for the end to hear of it.
+// Writes a line of the log if one is due. If it cannot be written, reports that at once and continues
+// without a log: the network is worth more than the log, and the user must not learn of it only at the end.
 static void log_if_due(cli_run *r, const cli_moment *m)
 {
     bool due = r->s->every == 0 || is_due(m->step, r->s->every) || m->step == m->steps;
     if (!r->log || !due || cli_log_write(r->log, m)) return;
     int why = errno;
     cli_progress_end(&r->progress);
-    cli_fail("--log %s: %s after step %lld; the run goes on without it", r->s->log, strerror(why),
+    cli_fail("--log %s: %s after step %lld; the run continues without it", r->s->log, strerror(why),
              (long long)m->step);
     fclose(r->log);
     r->log        = NULL;
     r->log_failed = true;
 }
 
-// The next step and all that follows from it. Returns the exit status.
+// Runs the next step: trains, evaluates, logs, shows progress, saves. Returns the exit status.
 static int advance(cli_run *r)
 {
     int64_t    step = r->memory.step + 1;
@@ -304,6 +317,7 @@ static int advance(cli_run *r)
 
 // ---- the end
 
+// Ends a run that a signal has stopped: saves it and prints the command that resumes it.
 static int stop(cli_run *r)
 {
     const cli_settings *s = r->s;
@@ -334,9 +348,10 @@ static void print_steps(const cli_run *r)
     printf(" in %.1f s\n", cli_seconds() - r->began);
 }
 
+// Prints the results of a complete run.
 static int finish(cli_run *r)
 {
-    // With --patience the file has the best weights, and these are the results.
+    // With --patience the file has the best weights, so their score is the result.
     const cli_best *best = &r->memory.best;
     if (best->step > 0) r->score = best->score;
     else if (!r->is_scored && !score(r)) return cli_fail_of(r->cx);
@@ -354,7 +369,7 @@ static int finish(cli_run *r)
     return r->log_failed ? 1 : 0;
 }
 
-// Steps until the last, a failure, or a signal. Returns the exit status.
+// Runs steps until the last one, a failure, or a signal. Returns the exit status.
 static int train(cli_run *r)
 {
     int status = 0;
@@ -381,8 +396,8 @@ static bool is_complete(const cli_settings *s)
 {
     const char *missing = NULL;
     if (s->resume && s->force)
-        missing = "--resume goes on with a run, --force writes over it: one of them";
-    else if (s->resume && !s->save) missing = "--resume needs --save FILE, the run to go on with";
+        missing = "--resume continues a run, --force overwrites it: give one of them";
+    else if (s->resume && !s->save) missing = "--resume needs --save FILE, the run to continue";
     else if (!s->resume && !s->model) missing = "--model NAME is needed";
     else if (!s->resume && !s->data) missing = "--data SPEC is needed";
     if (missing) fprintf(stderr, "tenon train: %s; see tenon help train\n", missing);

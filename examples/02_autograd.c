@@ -1,41 +1,41 @@
-// 02_autograd.c: gradients. First by hand, then in a loop that fits a line, then of a gradient.
+// 02_autograd.c: gradients: of one expression, in a loop that fits a line, and of a gradient.
 #include <math.h>
 #include <stdio.h>
 #include <tenon.h>
 
-// y = 3 x - 1 with a little noise, learned by gradient descent.
+// Learns y = 3 x - 1 from noisy points, by gradient descent.
 static void fit_a_line(tn_ctx *cx)
 {
     tn_tensor *x = tn_want(tn_randn(cx, TN_F32, TN_SHAPE(64)));
     tn_tensor *e = tn_mul_s(tn_randn(cx, TN_F32, TN_SHAPE(64)), 0.05);
     tn_tensor *y = tn_want(tn_add(tn_sub_s(tn_mul_s(x, 3), 1), e));
 
-    // Leaves: what the gradient is taken for.
+    // Leaves: the tensors that tn_backward computes gradients for.
     tn_tensor *w = tn_requires_grad(tn_zeros(cx, TN_F32, TN_0D), true);
     tn_tensor *b = tn_requires_grad(tn_zeros(cx, TN_F32, TN_0D), true);
 
     for (int step = 0; step < 60; step++) {
-        tn_scope  *s    = tn_begin(cx);  // the temporaries of a step die with its scope
+        tn_scope  *s    = tn_begin(cx);  // the tensors of a step die with its scope
         tn_tensor *loss = tn_mse(tn_add(tn_mul(x, w), b), y);
         tn_backward(loss, NULL);
 
-        // Writing to a leaf is not part of the graph, so it is done with gradients off. tn_end
-        // would restore the mode too.
+        // A write to a leaf must not be recorded in its history, so gradient mode is off here. tn_end
+        // would also restore the mode.
         bool mode = tn_grad_mode(cx, false);
         tn_sub_(w, tn_mul_s(tn_grad_of(w), 0.1));
         tn_sub_(b, tn_mul_s(tn_grad_of(b), 0.1));
-        tn_zero_grad(w);  // or the next step's gradient is added to this one's
+        tn_zero_grad(w);  // otherwise the next gradient would be added to this one
         tn_zero_grad(b);
         tn_grad_mode(cx, mode);
 
-        tn_eval(cx);  // the end of a step: everything pending runs, the loss is stored
+        tn_eval(cx);  // ends the step: launches all pending work and stores the loss
         if (step % 20 == 0) printf("step %2d  loss %.4f\n", step, tn_item(loss));
         tn_end(s);
     }
     printf("w = %.2f, b = %.2f\n", tn_item(w), tn_item(b));
 }
 
-// tn_grad gives gradients as tensors that can be differentiated again.
+// tn_grad returns gradients as tensors that can be differentiated again.
 static void differentiate_twice(tn_ctx *cx)
 {
     tn_tensor *x = tn_requires_grad(tn_full(cx, TN_F64, TN_0D, 0.5), true);

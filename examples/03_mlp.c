@@ -1,15 +1,15 @@
-// 03_mlp.c: train a two-layer perceptron on images of digits, and count what it gets right.
+// 03_mlp.c: train a two-layer perceptron on images of digits, and measure its accuracy.
 //
 //     03_mlp [steps]
 #include <stdio.h>
 #include <stdlib.h>
 #include <tenon.h>
 
-// The share of a dataset that the network names right.
+// Returns the fraction of items that the network classifies correctly.
 static double accuracy(tn_ctx *cx, tn_layer *net, tn_data *data, int64_t items)
 {
     int64_t right = 0, seen = 0;
-    tn_layer_train(net, false);  // no dropout, no batch statistics
+    tn_layer_train(net, false);  // evaluation mode: no dropout, no batch statistics
     while (seen < items && tn_error(cx) == TN_OK) {
         tn_scope *s = tn_begin(cx);
         tn_grad_mode(cx, false);  // until tn_end
@@ -31,7 +31,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", tn_error_text(NULL));
         return 1;
     }
-    // Drawn as they are asked for: nothing to download. The test images are others.
+    // The images are drawn on demand, so there is nothing to download. The test images differ.
     tn_data *data = tn_digits(cx, (tn_digits_opts){ .count = 20000 });
     tn_data *test = tn_digits(cx, (tn_digits_opts){ .count = 2000, .test = true });
 
@@ -42,7 +42,7 @@ int main(int argc, char **argv)
 
     for (int step = 0; step < steps; step++) {
         tn_scope *s = tn_begin(cx);
-        tn_batch  b = tn_next(data, 64);  // b.x (64, 1, 28, 28), b.y (64); shuffled, for ever
+        tn_batch  b = tn_next(data, 64);  // b.x (64, 1, 28, 28), b.y (64); shuffled, without end
 
         tn_tensor *loss = tn_cross_entropy(tn_forward(net, b.x), b.y);
         tn_step(opt, loss);  // backward, update, clear gradients
@@ -52,7 +52,7 @@ int main(int argc, char **argv)
     printf("test accuracy %.1f %%\n", 100 * accuracy(cx, net, test, steps < 100 ? 500 : 2000));
     tn_save(net, "mlp.safetensors");
 
-    int failed = tn_error(cx) != TN_OK;  // the first error, if any, has been printed
+    int failed = tn_error(cx) != TN_OK;  // the first error, if any, was printed
     tn_close(cx);
     return failed;
 }

@@ -1,12 +1,12 @@
-// 04_conv.c: a layer of one's own. A small residual network for digits, built from a struct and a
-// function, shown as a table, and trained with a schedule and augmented images.
+// 04_conv.c: a layer of your own. A small residual network for digits, whose blocks are a struct and a
+// function, is printed as a table and trained with a schedule and augmented images.
 //
 //     04_conv [steps]
 #include <stdio.h>
 #include <stdlib.h>
 #include <tenon.h>
 
-// A block: two convolutions with batch norm, and a way around them.
+// A residual block: two convolutions with batch norm, and a shortcut around them.
 typedef struct {
     tn_layer *conv1, *norm1, *conv2, *norm2;
 } block;
@@ -19,8 +19,8 @@ static tn_tensor *block_forward(tn_layer *l, tn_tensor *x)
     return tn_relu(tn_add(y, x));
 }
 
-// Children get names, which files and optimizers use: "0.conv1.weight". The struct is freed with
-// the layer.
+// Files and optimizers use the names of the children: "0.conv1.weight". The struct is freed with the
+// layer.
 static tn_layer *block_new(tn_ctx *cx, int64_t channels)
 {
     block *b = calloc(1, sizeof *b);
@@ -28,9 +28,9 @@ static tn_layer *block_new(tn_ctx *cx, int64_t channels)
     tn_nn_conv_opts same = { .padding = { 1 }, .no_bias = true };
     tn_layer       *l    = tn_layer_new(cx, block_forward, b, free);
     if (!l) return NULL;
-    b->conv1 = tn_layer_child(l, "conv1", tn_nn_conv2d_with(cx, channels, channels, 3, 3, same));
+    b->conv1 = tn_layer_child(l, "conv1", tn_nn_conv2d_hw(cx, channels, channels, 3, 3, same));
     b->norm1 = tn_layer_child(l, "norm1", tn_nn_batch_norm(cx, channels));
-    b->conv2 = tn_layer_child(l, "conv2", tn_nn_conv2d_with(cx, channels, channels, 3, 3, same));
+    b->conv2 = tn_layer_child(l, "conv2", tn_nn_conv2d_hw(cx, channels, channels, 3, 3, same));
     b->norm2 = tn_layer_child(l, "norm2", tn_nn_batch_norm(cx, channels));
     return l;
 }
@@ -47,14 +47,14 @@ int main(int argc, char **argv)
     tn_data_augment(data, (tn_augment_opts){ .shift = 2 });
 
     tn_nn_conv_opts half = { .stride = { 2 }, .padding = { 1 } };
-    tn_layer       *net = tn_nn_seq(cx, tn_nn_conv2d_with(cx, 1, 16, 3, 3, half), block_new(cx, 16),
-                                    tn_nn_conv2d_with(cx, 16, 32, 3, 3, half), block_new(cx, 32),
-                                    tn_nn_adaptive_avg_pool2d(cx, 1, 1), tn_nn_flatten(cx),
-                                    tn_nn_linear(cx, 32, 10));
+    tn_layer       *net  = tn_nn_seq(cx, tn_nn_conv2d_hw(cx, 1, 16, 3, 3, half), block_new(cx, 16),
+                                     tn_nn_conv2d_hw(cx, 16, 32, 3, 3, half), block_new(cx, 32),
+                                     tn_nn_adaptive_avg_pool2d(cx, 1, 1), tn_nn_flatten(cx),
+                                     tn_nn_linear(cx, 32, 10));
     tn_layer_summary(net, tn_zeros(cx, TN_F32, TN_SHAPE(1, 1, 28, 28)), stdout);
 
-    // The learning rate rises for 20 updates, then falls along a cosine. Norms and biases are not
-    // decayed.
+    // The learning rate rises for 20 updates, then falls along a cosine. Norms and biases have no
+    // weight decay.
     tn_optim *opt = tn_sgd(net, (tn_sgd_opts){ .lr           = 0.1f,
                                                .momentum     = 0.9f,
                                                .nesterov     = true,
@@ -63,7 +63,7 @@ int main(int argc, char **argv)
                                                .schedule     = { .kind   = TN_LR_COSINE,
                                                                  .warmup = 20,
                                                                  .total  = steps > 20 ? steps : 21 } });
-    tn_optim_group(opt, "*.bias,*norm*", 1, 0);
+    tn_optim_add_group(opt, "*.bias,*norm*", 1, 0);
 
     double right = 0, seen = 0;
     for (int step = 0; step < steps; step++) {

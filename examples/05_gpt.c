@@ -1,4 +1,4 @@
-// 05_gpt.c: a very small GPT-2 reads a nursery rhyme, byte by byte, and writes on.
+// 05_gpt.c: a very small GPT-2 learns a nursery rhyme, byte by byte, and continues it.
 //
 //     05_gpt [steps]
 //
@@ -17,7 +17,7 @@ static const char text[] =
     "This is the rat that ate the malt that lay in the house that Jack built.\n"
     "This is the cat that killed the rat that ate the malt that lay in the house that Jack built.\n";
 
-// Windows of the text at random places, and the same one byte later: what is to be predicted.
+// Sets x to windows of the text at random places, and y, the target, to the same one byte later.
 static void windows(tn_ctx *cx, tn_tensor **x, tn_tensor **y)
 {
     int64_t tokens[B][T], next[B][T], at[B];
@@ -31,7 +31,7 @@ static void windows(tn_ctx *cx, tn_tensor **x, tn_tensor **y)
     *y = tn_from(cx, TN_I64, TN_SHAPE(B, T), next);
 }
 
-// One byte after the other, each drawn from what the network expects after the last T.
+// Prints the prompt and `count` more bytes, each drawn from the prediction after the last T bytes.
 static void write_on(tn_ctx *cx, tn_layer *net, const char *prompt, int count)
 {
     int64_t line[256], n = (int64_t)strlen(prompt);

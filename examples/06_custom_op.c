@@ -2,16 +2,15 @@
 //
 //     y = (x + sqrt(x * x + b)) / 2
 //
-// Its value and its gradient are texts in the language of Tenon's own table of ops. They are
-// recorded as such ops, so it takes every float type, broadcasts, runs on every device, and becomes
-// part of the kernel that its neighbours are in.
+// Its value and its gradient are texts in the language of Tenon's own table of ops, and are recorded
+// as such ops. So it takes every float dtype, broadcasts, runs on every device, and fuses with its
+// neighbours.
 #include <stdio.h>
 #include <tenon.h>
 
-// a is the first input, x, and b the second. The gradient of each, with a semicolon between, is in
-// the same names and in g, the gradient of the result, and y, the result: since
-// sqrt(x * x + b) = 2 y - x, neither root nor square is computed again. Without grad_expr the
-// expression itself would be differentiated.
+// a is the first input, x, and b the second. The gradients of both, separated by a semicolon, also use
+// g, the gradient of the result, and y, the result: since sqrt(x * x + b) = 2 y - x, neither root nor
+// square is computed again. Without grad_expr, Tenon would differentiate the expression.
 static const tn_op_def squareplus = {
     .name      = "squareplus",
     .nin       = 2,
@@ -50,7 +49,7 @@ int main(void)
                  tn_gradgradcheck(sum_of_plus, 2, in, NULL) != TN_OK;
     printf("gradients %s\n", failed ? tn_error_text(cx) : "agree with finite differences");
 
-    // A text that makes no sense is an error of the call, with the place.
+    // A malformed text is an error of the call, which names the place.
     tn_op_def bad = { .name = "bad", .nin = 1, .expr = "(a + 1" };
     tn_on_error(cx, NULL, NULL);
     if (!tn_custom(&bad, &x, NULL, 0)) printf("%s\n", tn_error_text(cx));

@@ -1,7 +1,7 @@
-// 07_save_and_resume.c: stop a training at any moment and go on later, to the same bits.
+// 07_save_and_resume.c: stop a training run at any step and resume it later, with equal bits.
 //
-// A checkpoint is one file: weights, optimizer, loader, random counter, and a few bytes of the
-// program's own. It appears whole or not at all, so a crash while saving costs nothing.
+// A checkpoint is one file: weights, optimizer, position of the dataset, random counter, and a few
+// bytes of the program's own. It is replaced atomically, so a crash while saving loses nothing.
 #include <stdio.h>
 #include <string.h>
 #include <tenon.h>
@@ -39,7 +39,7 @@ static void train(training *t, int64_t until)
     }
 }
 
-// What goes into the file, and where what comes out of it goes.
+// The parts of the checkpoint: read when it is saved, written when it is loaded.
 static tn_checkpoint contents(training *t)
 {
     return (tn_checkpoint){ .net        = { t->net },
@@ -72,7 +72,7 @@ int main(void)
     printf("saved after step %lld, best loss %.4f\n", (long long)first.step, first.best);
     tn_close(first.cx);
 
-    training second = start();  // another run: everything made anew, then loaded
+    training second = start();  // another run: everything is made again, then loaded
     c               = contents(&second);
     int failed      = tn_checkpoint_load(second.cx, path, &c) != TN_OK;
     second.step     = c.step;

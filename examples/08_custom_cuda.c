@@ -1,13 +1,13 @@
-// 08_custom_cuda.c: an op of your own as a CUDA kernel: rotary embedding, which turns the features
-// (i, i + half) of x (batch, time, width) by an angle that grows with time. An expression does not
-// know where in a tensor it is, so there is a kernel for GPUs and a function for the devices whose
-// memory is the host's. Without a GPU this program says why and goes on with the function.
+// 08_custom_cuda.c: an op of your own as a CUDA kernel: rotary embedding, which rotates the features
+// (i, i + half) of x (batch, time, width) by an angle that grows with time. An expression cannot use
+// the index of its element, so the op has a kernel for GPUs and a C function for other devices.
+// Without a GPU, this program prints why and runs the function.
 #include <math.h>
 #include <stdio.h>
 #include <tenon.h>
 
-// Compiled for the machine's GPU when it is first used. A row of x is a block, a pair a thread; `way`
-// is the op's attribute, 1 or -1.
+// Compiled for the GPU when it is first used. Each block computes a row of x, each thread a pair of
+// features. `way`, 1 or -1, is the attribute of the op.
 static const char rope_cuda[] =
     "extern \"C\" __global__ void rope(tn::in<0> x, tn::out<0> y, float way)\n"
     "{\n"
@@ -52,7 +52,7 @@ static tn_status rope_compute(const void *way, const tn_array *x, tn_array *y)
 
 static const tn_op_def rope;
 
-// The gradient is turned back.
+// The gradient is rotated back.
 static tn_status rope_grad(const void *way, tn_tensor *const *x, tn_tensor *const *y,
                            tn_tensor *const *gy, tn_tensor **gx)
 {
@@ -66,7 +66,7 @@ static const tn_op_def rope = {
     "rope", 1, 1, rope_shape, rope_compute, rope_grad, .cuda = rope_cuda, .launch = rope_launch
 };
 
-// The same by ops that Tenon has.
+// The same, composed of built-in ops.
 static tn_tensor *composed(tn_ctx *cx, tn_tensor *x)
 {
     int64_t    half  = tn_size(x, 2) / 2;

@@ -1,5 +1,5 @@
-// The C++ layer: contexts and scopes that close themselves, operators, errors as exceptions. Fits a line to
-// noisy points by hand-written gradient descent.
+// 09_cpp.cpp: the C++ layer: contexts and scopes that close themselves, operators, and errors as
+// exceptions. Fits a line to noisy points by gradient descent.
 //
 //     c++ -std=c++11 examples/09_cpp.cpp -Iinclude -Lbuild -ltenon -Wl,-rpath,build -o line && ./line
 #include <cstdio>

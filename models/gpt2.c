@@ -7,11 +7,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const double STD = 0.02;  // of all initial weights
+static const double STD = 0.02;  // standard deviation of all initial weights, as in GPT-2
 
-// ---- an affine map whose weight is (in, out), as GPT-2's files have it ---------------------------
+// ---- an affine map whose weight is (in, out), as in GPT-2's files ---------------------------------
 
-// The tensors belong to the layer.
+// Hugging Face's Conv1D: a linear layer with a transposed weight. The tensors belong to the layer.
 typedef struct {
     tn_tensor *weight, *bias;
 } affine;
@@ -22,6 +22,7 @@ static tn_tensor *run_affine(tn_layer *l, tn_tensor *x)
     return tn_add(tn_matmul(x, a->weight), a->bias);
 }
 
+// Makes such a map, with normal weights of this standard deviation and a zero bias.
 static tn_layer *new_affine(tn_ctx *cx, int64_t in, int64_t out, double std)
 {
     tn_layer *l = tni_model_part(cx, run_affine, sizeof(affine));
@@ -33,8 +34,8 @@ static tn_layer *new_affine(tn_ctx *cx, int64_t in, int64_t out, double std)
     return tni_model_done(l, a->weight && a->bias);
 }
 
-// The map that ends a branch. There are two branches a block, and their results add up: the scale
-// keeps the sum's size.
+// Makes the map that ends a residual branch. Each block adds the results of two branches; dividing
+// their weights by the root of the number of branches keeps the variance of the sum constant.
 static tn_layer *new_projection(tn_ctx *cx, int64_t in, const tn_gpt2_opts *o)
 {
     return new_affine(cx, in, o->width, STD / sqrt(2 * (double)o->layers));
@@ -42,14 +43,15 @@ static tn_layer *new_projection(tn_ctx *cx, int64_t in, const tn_gpt2_opts *o)
 
 // ---- a block -----------------------------------------------------------------------------------
 
-// Causal self-attention in several heads: one map to queries, keys and values, one back.
+// Causal multi-head self-attention. c_attn computes queries, keys and values in one product, c_proj
+// maps the joined heads back.
 typedef struct {
     tn_layer *c_attn, *c_proj;
     int64_t   heads;
     double    dropout;
 } attention;
 
-// (B, T, C) to (B, H, T, D).
+// Reshapes (B, T, C) to (B, H, T, D).
 static tn_tensor *split_heads(tn_tensor *x, int64_t H)
 {
     if (!x) return NULL;
@@ -66,7 +68,7 @@ static tn_tensor *run_attention(tn_layer *l, tn_tensor *x)
     for (int i = 0; i < 3; i++) part[i] = split_heads(part[i], a->heads);
     tn_attention_opts o = { .causal = true, .dropout = training ? a->dropout : 0 };
     tn_tensor        *y = tn_attention(part[0], part[1], part[2], o);
-    y                   = tn_flatten(tn_transpose(y, 1, 2), 2, 3);  // heads side by side again
+    y                   = tn_flatten(tn_transpose(y, 1, 2), 2, 3);  // join the heads: (B, T, C)
     return tn_dropout(tn_forward(a->c_proj, y), a->dropout, training);
 }
 
@@ -82,7 +84,7 @@ static tn_layer *new_attention(tn_ctx *cx, const tn_gpt2_opts *o)
     return tni_model_done(l, a->c_attn && a->c_proj);
 }
 
-// Two maps with a gelu between.
+// Two maps with GELU between them, the first four times as wide.
 typedef struct {
     tn_layer *c_fc, *c_proj;
     double    dropout;
@@ -106,7 +108,7 @@ static tn_layer *new_feed_forward(tn_ctx *cx, const tn_gpt2_opts *o)
     return tni_model_done(l, f->c_fc && f->c_proj);
 }
 
-// Both branches are added to what came in; norms stand before them.
+// A pre-norm block: x + attn(ln_1(x)), then x + mlp(ln_2(x)).
 typedef struct {
     tn_layer *ln_1, *attn, *ln_2, *mlp;
 } block;
@@ -132,7 +134,7 @@ static tn_layer *new_block(tn_ctx *cx, const tn_gpt2_opts *o)
 
 // ---- the network -------------------------------------------------------------------------------
 
-// Everything but the output layer.
+// All of the network but the output layer.
 typedef struct {
     tn_layer *wte, *wpe;  // embeddings of tokens and of positions
     tn_layer *h, *ln_f;
@@ -140,7 +142,7 @@ typedef struct {
     double    dropout;
 } transformer;
 
-// Whether x is (B, T) with T in the context; else reported.
+// Whether x is (B, T) with T at most the context. Reports an error otherwise.
 static bool tokens_ok(tn_ctx *cx, tn_tensor *x, int64_t context)
 {
     char text[120] = "";
@@ -153,6 +155,7 @@ static bool tokens_ok(tn_ctx *cx, tn_tensor *x, int64_t context)
     return !*text;
 }
 
+// Adds the embeddings of tokens and positions, runs the blocks, and normalizes.
 static tn_tensor *run_transformer(tn_layer *l, tn_tensor *x)
 {
     const transformer *t  = tn_layer_self(l);
@@ -164,13 +167,14 @@ static tn_tensor *run_transformer(tn_layer *l, tn_tensor *x)
     return tn_forward(t->ln_f, tn_forward(t->h, y));
 }
 
+// Makes an embedding with GPT-2's initial weights instead of PyTorch's.
 static tn_layer *new_embedding(tn_ctx *cx, int64_t count, int64_t width)
 {
     tn_layer *l = tn_nn_embedding(cx, count, width);
     return tni_model_done(l, l && tn_init_normal(tn_layer_find(l, "weight"), 0, STD));
 }
 
-// o->layers blocks, named "0", "1", ...
+// Makes o->layers blocks, named "0", "1", ...
 static tn_layer *new_blocks(tn_ctx *cx, const tn_gpt2_opts *o)
 {
     tn_layer **list = calloc((size_t)o->layers, sizeof *list);
@@ -195,7 +199,7 @@ static tn_layer *new_transformer(tn_ctx *cx, const tn_gpt2_opts *o)
     return tni_model_done(l, t->wte && t->wpe && t->h && t->ln_f);
 }
 
-// The output layer, whose weight is (out, in), has no bias, and is the embedding's.
+// The output layer: no bias, and its weight (out, in) is tied to the embedding.
 typedef struct {
     tn_tensor *weight;
 } head;
@@ -226,6 +230,7 @@ static tn_tensor *run_gpt2(tn_layer *l, tn_tensor *x)
     return tn_forward(g->lm_head, tn_forward(g->transformer, x));
 }
 
+// Replaces zeros by the sizes of the smallest published GPT-2 (124 M parameters).
 static tn_gpt2_opts with_defaults(tn_gpt2_opts o)
 {
     if (!o.layers) o.layers = 12;
@@ -237,7 +242,7 @@ static tn_gpt2_opts with_defaults(tn_gpt2_opts o)
     return o;
 }
 
-// Whether a network can have these settings; else reported.
+// Whether the settings are valid. Reports the first wrong one otherwise.
 static bool settings_ok(tn_ctx *cx, const tn_gpt2_opts *o)
 {
     const struct {

@@ -1,9 +1,9 @@
-// The multi-layer perceptron: linear layers with relu between.
+// The multi-layer perceptron: linear layers with relu between them.
 #include "part.h"
 
 #include <stdio.h>
 
-// Gives a sequence its next layer. False, reported, on failure.
+// Appends a layer to a sequence. On failure frees the layer and returns false.
 static bool append(tn_layer *net, int at, tn_layer *l)
 {
     char name[16];

@@ -1,4 +1,4 @@
-// Making a layer of a model's own.
+// Construction of the layers that models define.
 #include "part.h"
 
 #include <stdlib.h>
@@ -10,9 +10,9 @@ tn_layer *tni_model_part(tn_ctx *cx, tn_forward_fn *f, size_t bytes)
     return tn_layer_new(cx, f, self, free);
 }
 
-tn_layer *tni_model_done(tn_layer *l, bool whole)
+tn_layer *tni_model_done(tn_layer *l, bool ok)
 {
-    if (l && whole) return l;
+    if (l && ok) return l;
     if (l) tn_layer_free(l);
     return NULL;
 }

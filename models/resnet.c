@@ -1,15 +1,15 @@
-// Residual networks: those for ImageNet as in torchvision, with its names, and the small ones for
+// Residual networks: those for ImageNet with torchvision's layout and names, and the small ones for
 // CIFAR of the same paper, whose shortcuts have no parameters (option A): where the image is halved,
-// they skip every second pixel and add channels of zeros.
+// they take every second pixel and pad the channels with zeros.
 //
 // B batch, C channels
 #include "part.h"
 
 enum { MAX_STAGES = 4, MAX_BLOCKS = 9, MAX_CONVS = 3 };
-enum { MAX_STEPS = 4 + MAX_STAGES + 3 };  // a stem, the stages, a head
+enum { MAX_STEPS = 4 + MAX_STAGES + 3 };  // the stem, the stages and the head
 
-// What distinguishes the networks: blocks of two convolutions, or of three around a narrow
-// middle, and how many of them in each stage.
+// The plan of a network: whether its blocks have two convolutions or three with a narrow middle one
+// (bottleneck), and the number of blocks in each stage.
 typedef struct {
     int  depth;
     bool cifar, bottleneck;
@@ -23,6 +23,7 @@ static const plan plans[] = {
     { 56, true, false, { 9, 9, 9 } },
 };
 
+// Returns the plan of a depth, or NULL with an error.
 static const plan *plan_of(tn_ctx *cx, int depth)
 {
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
@@ -34,7 +35,7 @@ static const plan *plan_of(tn_ctx *cx, int depth)
 
 // ---- a block -----------------------------------------------------------------------------------
 
-// Convolutions, each with its norm and all but the last with relu, around which a shortcut leads.
+// A block: convolutions, each with a norm and all but the last with relu, and a shortcut around them.
 typedef struct {
     int       convs;
     tn_layer *conv[MAX_CONVS], *norm[MAX_CONVS];
@@ -52,7 +53,7 @@ static tn_tensor *run_block(tn_layer *l, tn_tensor *x)
     return tn_relu(tn_add(y, b->shortcut ? tn_forward(b->shortcut, x) : x));
 }
 
-// (B, C, H, W) to (B, 2 C, H / 2, W / 2), the new channels half before and half after.
+// Maps (B, C, H, W) to (B, 2 C, H / 2, W / 2); half of the new channels come first, half last.
 static tn_tensor *halve(tn_tensor *x)
 {
     if (!x) return NULL;
@@ -62,20 +63,23 @@ static tn_tensor *halve(tn_tensor *x)
     return tn_pad(tn_slice(rows, 3, 0, TN_TO_END, 2), pad, pad, 0);
 }
 
+// Makes a convolution that keeps the size (for stride 1), initialized for relu as in torchvision.
 static tn_layer *conv(tn_ctx *cx, int64_t in, int64_t out, int64_t kernel, int64_t stride)
 {
     tn_nn_conv_opts o = { .stride = { stride }, .padding = { kernel / 2 }, .no_bias = true };
-    tn_layer       *l = tn_nn_conv2d_with(cx, in, out, kernel, kernel, o);
+    tn_layer       *l = tn_nn_conv2d_hw(cx, in, out, kernel, kernel, o);
     bool ok = l && tn_init_kaiming_normal(tn_layer_find(l, "weight"), (tn_init_opts){ true, 0 });
     return tni_model_done(l, ok);
 }
 
+// Makes the shortcut of a block that changes the size or the channels.
 static tn_layer *shortcut(tn_ctx *cx, bool cifar, int64_t in, int64_t out, int64_t stride)
 {
     if (cifar) return tn_nn_act(cx, halve);
     return tn_nn_seq(cx, conv(cx, in, out, 1, stride), tn_nn_batch_norm(cx, out));
 }
 
+// Adds the next convolution of a block, with its norm.
 static bool add_conv(tn_layer *l, int64_t in, int64_t out, int64_t kernel, int64_t stride)
 {
     static const char *const names[][2] = { { "conv1", "bn1" },
@@ -90,7 +94,7 @@ static bool add_conv(tn_layer *l, int64_t in, int64_t out, int64_t kernel, int64
     return b->conv[i] && b->norm[i];
 }
 
-// The channels that a block of this width, which is that of its 3 x 3 convolutions, gives.
+// Returns the output channels of a block. width is the number of channels of its 3 x 3 convolutions.
 static int64_t channels_of(const plan *p, int64_t width)
 {
     return p->bottleneck ? 4 * width : width;
@@ -103,6 +107,7 @@ static bool add_convs(tn_layer *l, const plan *p, int64_t in, int64_t width, int
            add_conv(l, width, channels_of(p, width), 1, 1);
 }
 
+// Makes a block; its stride is in the first 3 x 3 convolution, as in torchvision.
 static tn_layer *new_block(tn_ctx *cx, const plan *p, int64_t in, int64_t width, int64_t stride)
 {
     int64_t   out = channels_of(p, width);
@@ -117,8 +122,8 @@ static tn_layer *new_block(tn_ctx *cx, const plan *p, int64_t in, int64_t width,
     return tni_model_done(l, ok);
 }
 
-// Blocks one after the other; the first goes from `in` channels to the stage's, and from the second
-// stage on it halves the image.
+// Makes a sequence of blocks. The first one changes the channels and, except in the first stage, halves
+// the image.
 static tn_layer *new_stage(tn_ctx *cx, const plan *p, int i, int64_t in, int64_t width)
 {
     tn_layer *list[MAX_BLOCKS];
@@ -130,10 +135,10 @@ static tn_layer *new_stage(tn_ctx *cx, const plan *p, int i, int64_t in, int64_t
 
 // ---- the network -------------------------------------------------------------------------------
 
-// Children that run in the order in which they were added.
+// A sequence with names: children run in the order in which they were added.
 typedef struct {
     int       count;
-    bool      broken;  // one could not be made
+    bool      broken;  // a child could not be made
     tn_layer *step[MAX_STEPS];
 } chain;
 
@@ -144,6 +149,7 @@ static tn_tensor *run_chain(tn_layer *l, tn_tensor *x)
     return x;
 }
 
+// Appends a child. A failure is noted in `broken`, so that only the end needs a check.
 static void add(tn_layer *l, const char *name, tn_layer *step)
 {
     chain *c            = tn_layer_self(l);
@@ -152,7 +158,8 @@ static void add(tn_layer *l, const char *name, tn_layer *step)
     c->broken |= !step;
 }
 
-// What comes before the blocks: ImageNet's images are made four times smaller, CIFAR's stay.
+// Adds the layers before the blocks. They divide the size of ImageNet's images by four, and keep that of
+// CIFAR's.
 static void add_stem(tn_layer *l, const plan *p, int64_t channels, int64_t width)
 {
     tn_ctx *cx = tn_layer_ctx(l);
@@ -160,9 +167,10 @@ static void add_stem(tn_layer *l, const plan *p, int64_t channels, int64_t width
     add(l, "bn1", tn_nn_batch_norm(cx, width));
     add(l, "relu", tn_nn_act(cx, tn_relu));
     tn_pool_opts pool = { .stride = { 2 }, .padding = { 1 } };
-    if (!p->cifar) add(l, "maxpool", tn_nn_max_pool2d_with(cx, 3, 3, pool));
+    if (!p->cifar) add(l, "maxpool", tn_nn_max_pool2d_hw(cx, 3, 3, pool));
 }
 
+// Each stage has twice the width of the one before.
 tn_layer *tn_resnet(tn_ctx *cx, tn_resnet_opts o)
 {
     static const char *const names[MAX_STAGES] = { "layer1", "layer2", "layer3", "layer4" };

@@ -135,7 +135,7 @@ static void every_command_has_help(void)
         CHECK(strncmp(out, first, strlen(first)) == 0);
     }
     runs(0, "tenon help train");
-    prints("  --epochs N            times to go over the data\n");
+    prints("  --epochs N            passes over the data\n");
     prints("  gpt2 ");
     prints("csv:FILE");
     scratch_close();
@@ -186,8 +186,7 @@ static void wrong_command_lines_name_the_option_and_the_help(void)
           "--save-every does nothing without --save" },
         { "demo --hidden 3", "--hidden does nothing for --model lenet" },
         { "train --model mlp --data digits --force", "--force does nothing without --save" },
-        { "train --resume --force --save x",
-          "--resume goes on with a run, --force writes over it" },
+        { "train --resume --force --save x", "--resume continues a run, --force overwrites it" },
         { "version extra",
           "tenon version: \"extra\" is one word too many; see tenon help version" },
         { "--version extra", "\"extra\" is one word too many" },
@@ -198,7 +197,7 @@ static void wrong_command_lines_name_the_option_and_the_help(void)
         { "eval extra", "\"extra\" is not an option" },
         { "sample extra", "\"extra\" is not an option" },
         { "demo extra", "\"extra\" is not an option" },
-        { "explain --list softmax", "--list and a CASE, softmax: one of them" },
+        { "explain --list softmax", "--list and a CASE, softmax: give one of them" },
         { "eval", "--load FILE is needed" },
         { "sample", "--load FILE is needed" },
         { "info", "one FILE is needed" },
@@ -208,7 +207,7 @@ static void wrong_command_lines_name_the_option_and_the_help(void)
         { "explain --nope", "there is no option \"--nope\"" },
         { "explain softmax --device", "--device needs a value, NAME" },
         { "explain softmax --device=", "--device needs a value, NAME" },
-        { "explain --", "a program is needed behind --" },
+        { "explain --", "a program is needed after --" },
         { "explain softmax -- true", "a CASE or a program, not both" },
         { "explain softmax --steps 3", "there is no option \"--steps\"" },
         { "profile", "a CASE is needed" },
@@ -432,7 +431,7 @@ static void stop_and_resume(const char *signal, int status)
     if (status == 130) prints("resume with: ");
     runs(0, "tenon train --resume --save it.safetensors --log it.jsonl\n"
             "cmp whole.safetensors it.safetensors && test $(wc -l <it.jsonl) = 570");
-    prints("going on after step ");
+    prints("continuing after step ");
     scratch_close();
 }
 
@@ -456,7 +455,7 @@ static void a_resumed_run_may_be_longer_but_not_another(void)
     runs(1, "tenon train --resume --save m.safetensors --epochs 1");
     prints("--epochs may be raised, not lowered, when a run is resumed; m.safetensors has 2");
     runs(0, "tenon train --resume --save m.safetensors --epochs 4 --log m.jsonl");
-    prints("going on after step 10");
+    prints("continuing after step 10");
     prints("20 steps, 10 of them now, in ");
     runs(0, "tenon info m.safetensors; head -1 m.jsonl");
     prints("epochs          4\n");
@@ -497,9 +496,8 @@ static void a_finished_run_is_not_written_over(void)
         1,
         "a='--model mlp --hidden 8 --data digits:count=120 --quiet --save m.safetensors'; tenon train"
         " $a --epochs 2 && cp m.safetensors first && tenon train $a --epochs 1 --seed 7");
-    prints(
-        "tenon: --save m.safetensors has a finished run of 4 steps; --resume with more --epochs goes on"
-        " with it, --force writes over it\n");
+    prints("tenon: --save m.safetensors has a finished run of 4 steps; --resume with more --epochs"
+           " continues it, --force overwrites it\n");
     runs(
         0,
         "cmp first m.safetensors; a='--model mlp --hidden 8 --data digits:count=120 --quiet --save"
@@ -507,7 +505,7 @@ static void a_finished_run_is_not_written_over(void)
         " m.safetensors && ! tenon train $a && ! tenon demo --save m.safetensors --quiet && tenon"
         " train $a --epochs 1 --seed 7 --force && ! cmp first m.safetensors && tenon train --resume"
         " --save m.safetensors --epochs 2 --quiet");
-    prints("tenon: --save m.safetensors has a finished run of 4 steps; --force writes over it\n");
+    prints("tenon: --save m.safetensors has a finished run of 4 steps; --force overwrites it\n");
     // One that was not finished is written over, and so is what is no run.
     runs(
         0,
@@ -526,7 +524,7 @@ static void a_log_that_cannot_be_written_is_said_at_once(void)
             " /dev/full --save m.safetensors 2>&1");
     const char *said = strstr(
         out, "tenon: --log /dev/full: No space left on device after step 3; the run"
-             " goes on without it\n");
+             " continues without it\n");
     const char *line = strstr(out, "step 6/20");
     CHECK(said && line && said < line);
     prints("saved as m.safetensors\n");

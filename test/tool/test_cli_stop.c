@@ -100,7 +100,7 @@ static void end_in_a_step(int signal_number)
     CHECK(is_running(child));
     kill(child, signal_number);
     ends_by(child, signal_number);
-    CHECK(comes("said", "tenon: ended at once; what was saved before stays\n"));
+    CHECK(comes("said", "tenon: ended at once; earlier saved files stay\n"));
 }
 
 static void a_second_signal_ends_a_step_that_hangs(void)

@@ -89,7 +89,7 @@ static void predictions_are_written_over_a_file_by_force_alone(void)
     write_rows("new.csv", false, false, 50, 52);
     runs(0, "tenon train --model mlp --data csv:train.csv --epochs 1 --save m --quiet");
     runs(1, "echo mine >p.csv; tenon predict --load m new.csv --out p.csv");
-    CHECK_STR(out, "tenon: --out p.csv is there already; --force writes over it\n");
+    CHECK_STR(out, "tenon: --out p.csv exists; --force overwrites it\n");
     runs(0, "cat p.csv; ls");
     prints("mine\n");
     CHECK(strstr(out, "tenon-tmp") == NULL);
@@ -100,8 +100,8 @@ static void predictions_are_written_over_a_file_by_force_alone(void)
     runs(2, "tenon predict --load m new.csv --force");
     prints("--force does nothing without --out");
     runs(0, "tenon help predict | grep -e --force; tenon help train | grep -e --force");
-    prints("write over a file that --out names\n");
-    prints("write over a finished run that --save names\n");
+    prints("overwrite the file at --out\n");
+    prints("overwrite a finished run at --save\n");
     scratch_close();
 }
 
@@ -136,8 +136,8 @@ static void a_c_program_loads_what_the_tool_trained(void)
     runs(0, "tenon predict --load m new.csv");
     double    said = strtod(strchr(line_of(1), ',') + 1, NULL);
     tn_ctx   *cx   = tn_open("cpu");
-    tn_layer *net  = tn_nn_standardize_with(cx, TN_SHAPE(4), tn_mlp(cx, 3, (int64_t[]){ 4, 8, 1 }),
-                                            (tn_nn_standardize_opts){ .outputs = 1 });
+    tn_layer *net  = tn_nn_standardize_nd(cx, TN_SHAPE(4), tn_mlp(cx, 3, (int64_t[]){ 4, 8, 1 }),
+                                          (tn_nn_standardize_opts){ .outputs = 1 });
     CHECK_STATUS(tn_load(net, scratch_path("m")), TN_OK);
     tn_file *f = tn_file_open(cx, scratch_path("m"));
     tn_data *d = tn_csv(cx, scratch_path("new.csv"),
@@ -181,7 +181,8 @@ static void missing_cells_are_filled_flagged_or_skipped_as_in_training(void)
             "tenon train --model mlp --data csv:train.csv --epochs 2 --missing %s --save m --force --quiet"
             " && tenon eval --load m >/dev/null && tenon predict --load m new.csv",
             ways[i]);
-        prints(i < 2 ? "tenon: 1 row is left out" : "tenon: 4 rows are left out");
+        prints(i < 2 ? "tenon: 1 row with missing cells was skipped"
+                     : "tenon: 4 rows with missing cells were skipped");
         runs(0, "tenon predict --load m new.csv");
         CHECK(!strncmp(line_of(1), "1,1", 3) && !strncmp(line_of(4), "4,1", 3));
         CHECK((strlen(line_of(2)) == 2) == (i == 2));  // "2," where it is left out
@@ -218,10 +219,9 @@ static void a_target_that_never_changes_is_said(void)
     runs(0, "{ echo a,y; seq 40 | sed 's/$/,2.5/'; } >n.csv;"
             " { echo a,y; seq 40 | sed 's/$/,yes/'; } >w.csv;"
             " tenon train --model mlp --data csv:n.csv --epochs 1 --quiet");
-    prints(
-        "tenon: the target is 2.5 in every row that is trained on, so there is nothing to learn");
+    prints("tenon: the target is 2.5 in every training row, so there is nothing to learn");
     runs(0, "tenon train --model mlp --data csv:w.csv --epochs 1 --quiet");
-    prints("tenon: the target is \"yes\" in every row that is trained on");
+    prints("tenon: the target is \"yes\" in every training row");
     scratch_close();
 }
 

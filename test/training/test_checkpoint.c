@@ -199,7 +199,7 @@ static void rule_22_what_the_file_says_of_the_optimizer_counts(void)
     training a = start(4), b = start(5);
     for (int i = 0; i < 7; i++) train(&a);
     tn_optim_set_lr(a.opt, 0.25);
-    tn_optim_group(a.opt, "*.bias", 0.5f, 0.125f);
+    tn_optim_add_group(a.opt, "*.bias", 0.5f, 0.125f);
     CHECK_STATUS(save(&a, scratch_path("a")), TN_OK);
     tn_optim_free(b.opt);
     b.opt = tn_adam(b.net, (tn_adam_opts){ .lr = 3 });
@@ -531,7 +531,7 @@ static void numbers_that_no_optimizer_has_are_refused(void)
         { "opt.0.settings", 0, NAN },       { "opt.0.settings", 0, -1 },
         { "opt.0.settings", 1, 1 },         { "opt.0.settings", 4, INFINITY },
         { "opt.0.settings", 5, -0.5 },      { "opt.0.settings", 7, NAN },
-        { "opt.0.settings", 8, -INFINITY }, { "opt.0.settings", 10, 0.1 },
+        { "opt.0.settings", 8, -INFINITY }, { "opt.0.settings", 10, 1.5 },
         { "opt.0.settings", 11, -2 },       { "opt.0.counts", 0, -1 },
         { "opt.0.counts", 1, 1 },           { "opt.0.counts", 2, 0 },
         { "opt.0.counts", 3, 2 },           { "opt.0.counts", 5, 4294967296.0 },

@@ -319,12 +319,12 @@ static int64_t steady_launches(tn_ctx *cx, tn_dtype dt, bool no_master)
     tn_optim *opt    = open_rule(x.net, ADAMW, no_master);
     tn_stats  before = { 0 }, after;
     for (int i = 0; i < 6; i++) {
-        before      = tn_stats_get(cx);
+        before      = tn_ctx_stats(cx);
         tn_scope *s = tn_begin(cx);
         CHECK_STATUS(tn_step(opt, squares(&x)), TN_OK);
         tn_end(s);
     }
-    after = tn_stats_get(cx);
+    after = tn_ctx_stats(cx);
     CHECK_INT(after.bytes, before.bytes);
     CHECK_INT(after.plans, before.plans);
     return after.launches - before.launches;
@@ -387,7 +387,7 @@ static void the_master_counts_as_optimizer_state(void)
             tn_scope *s = tn_begin(cx);
             CHECK_STATUS(tn_backward(squares(&x), NULL), TN_OK);
             CHECK_STATUS(tn_optim_step(opt), TN_OK);
-            tn_plan_memory m = tn_plan_bytes(cx);
+            tn_plan_memory m = tn_ctx_plan_memory(cx);
             CHECK_INT(m.parameters, ALL * 2);
             CHECK_INT(m.optimizer, ALL * 4 * (no_master ? 2 : 3));
             tn_optim_zero_grad(opt);

@@ -274,9 +274,9 @@ static void ports_in_scopes_do_not_grow(void)
         CHECK_STATUS(tn_forward_n(l, 3, h, 2, y), TN_OK);
         CHECK_STATUS(tn_eval_of(y[0]), TN_OK);
         tn_end(s);
-        if (i == 3) before = tn_stats_get(cx).nodes;
+        if (i == 3) before = tn_ctx_stats(cx).nodes;
     }
-    CHECK_INT(tn_stats_get(cx).nodes, before);
+    CHECK_INT(tn_ctx_stats(cx).nodes, before);
     tn_close(cx);
 }
 

@@ -217,7 +217,7 @@ static void wrong_inputs_are_errors(void)
     CHECK(tn_forward(net, tn_zeros(cx, TN_I64, TN_SHAPE(4))) == NULL);
     CHECK_FAILED(cx, TN_ESHAPE, "gpt2: tokens have rank 1, not (B, T)");
     CHECK(tn_forward(net, tn_zeros(cx, TN_F32, TN_SHAPE(1, 4))) == NULL);
-    CHECK_FAILED(cx, TN_EDTYPE, "embedding");
+    CHECK_FAILED(cx, TN_EDTYPE, "embed");
     CHECK(tn_forward(tn_lenet(cx), tn_zeros(cx, TN_F32, TN_SHAPE(1, 3, 28, 28))) == NULL);
     CHECK_FAILED(cx, TN_ESHAPE, "conv2d");
     tn_close(cx);

@@ -30,11 +30,11 @@ static tn_layer *conv2d(tn_ctx *cx)
 {
     // A second padding of 0 would take the first, so the axes are turned.
     tn_nn_conv_opts o = { .stride = { 1, 2 }, .padding = { 0, 1 }, .no_bias = true };
-    return tn_nn_conv2d_with(cx, 2, 4, 2, 3, o);
+    return tn_nn_conv2d_hw(cx, 2, 4, 2, 3, o);
 }
 static tn_layer *depthwise(tn_ctx *cx)
 {
-    return tn_nn_conv2d_with(cx, 4, 4, 3, 3, (tn_nn_conv_opts){ .padding = { 1 }, .groups = 4 });
+    return tn_nn_conv2d_hw(cx, 4, 4, 3, 3, (tn_nn_conv_opts){ .padding = { 1 }, .groups = 4 });
 }
 static tn_layer *batch_norm(tn_ctx *cx)
 {
@@ -46,11 +46,11 @@ static tn_layer *batch_norm_with(tn_ctx *cx)
 }
 static tn_layer *layer_norm(tn_ctx *cx)
 {
-    return tn_nn_layer_norm_with(cx, TN_SHAPE(3, 4), (tn_nn_norm_opts){ 0 });
+    return tn_nn_layer_norm_nd(cx, TN_SHAPE(3, 4), (tn_nn_norm_opts){ 0 });
 }
 static tn_layer *rms_norm(tn_ctx *cx)
 {
-    return tn_nn_rms_norm_with(cx, TN_SHAPE(4), (tn_nn_norm_opts){ .eps = 1e-6 });
+    return tn_nn_rms_norm_nd(cx, TN_SHAPE(4), (tn_nn_norm_opts){ .eps = 1e-6 });
 }
 static tn_layer *group_norm(tn_ctx *cx)
 {
@@ -346,8 +346,8 @@ static void norms_without_affine_have_no_parameters(void)
     tn_nn_norm_opts o  = { .no_affine = true };
     CHECK_STR(list(tn_nn_batch_norm_with(cx, 2, o)).names,
               "running_mean running_var num_batches_tracked ");
-    CHECK_STR(list(tn_nn_layer_norm_with(cx, TN_SHAPE(2), o)).names, "");
-    CHECK_STR(list(tn_nn_rms_norm_with(cx, TN_SHAPE(2), o)).names, "");
+    CHECK_STR(list(tn_nn_layer_norm_nd(cx, TN_SHAPE(2), o)).names, "");
+    CHECK_STR(list(tn_nn_rms_norm_nd(cx, TN_SHAPE(2), o)).names, "");
     tn_layer *l = tn_nn_group_norm_with(cx, 1, 2, o);
     CHECK_STR(list(l).names, "");
     NEAR(tn_forward(l, tn_from(cx, TN_F32, TN_SHAPE(1, 2), (float[]){ -3, 3 })), 1e-5, -1, 1);
@@ -394,8 +394,8 @@ static void small_layers_do_what_their_ops_do(void)
         CHECK_VALUES(tn_forward(tn_nn_avg_pool2d(cx, 2), x), 3.5, 5.5, 11.5, 13.5);
         CHECK_VALUES(tn_forward(tn_nn_adaptive_avg_pool2d(cx, 1, 2), x), 7.5, 9.5);
         tn_pool_opts o = { .stride = { 2, 1 } };
-        CHECK_VALUES(tn_forward(tn_nn_max_pool2d_with(cx, 2, 4, o), x), 8, 16);
-        CHECK_VALUES(tn_forward(tn_nn_avg_pool2d_with(cx, 4, 3, o), x), 8, 9);
+        CHECK_VALUES(tn_forward(tn_nn_max_pool2d_hw(cx, 2, 4, o), x), 8, 16);
+        CHECK_VALUES(tn_forward(tn_nn_avg_pool2d_hw(cx, 4, 3, o), x), 8, 9);
         tn_tensor *flat = tn_forward(tn_nn_flatten(cx), tn_zeros(cx, TN_F32, TN_SHAPE(2, 3, 4)));
         CHECK(tn_rank(flat) == 2 && tn_size(flat, 0) == 2 && tn_size(flat, 1) == 12);
         CHECK_VALUES(tn_forward(tn_nn_act(cx, plus_one), rules_ramp(cx, 2)), 2, 3);
@@ -428,7 +428,7 @@ static void standardize_scales_what_goes_in_and_numbers_that_come_out(void)
         CHECK_VALUES(tn_forward(l, x), 1, 1, 2, 1.5);
 
         tn_nn_standardize_opts o = { .outputs = 1 };
-        l = tn_nn_standardize_with(cx, TN_SHAPE(2, 1, 1), tn_nn_linear(cx, 1, 1), o);
+        l = tn_nn_standardize_nd(cx, TN_SHAPE(2, 1, 1), tn_nn_linear(cx, 1, 1), o);
         CHECK_STR(list(l).names, "mean std target_mean target_std net.weight net.bias ");
         tn_init_constant(tn_layer_find(l, "net.weight"), 1);
         tn_init_constant(tn_layer_find(l, "net.bias"), 0);
@@ -443,9 +443,9 @@ static void an_activations_temporaries_die_with_the_call(void)
     tn_ctx    *cx     = rules_open("cpu");
     tn_layer  *l      = tn_nn_act(cx, plus_one);
     tn_tensor *x      = rules_ramp(cx, 2);
-    int64_t    before = tn_stats_get(cx).nodes;
+    int64_t    before = tn_ctx_stats(cx).nodes;
     for (int i = 0; i < 3; i++) tn_drop(tn_forward(l, x));
-    CHECK_INT(tn_stats_get(cx).nodes, before);
+    CHECK_INT(tn_ctx_stats(cx).nodes, before);
     tn_close(cx);
 }
 
@@ -490,7 +490,7 @@ static void parameters_start_as_pytorchs_do(void)
     tn_layer *l  = tn_nn_linear(cx, 400, 1000);
     check_uniform(tn_layer_find(l, "weight"), 0.05, "linear weight");
     check_uniform(tn_layer_find(l, "bias"), 0.05, "linear bias");
-    l = tn_nn_conv2d_with(cx, 32, 500, 2, 2, (tn_nn_conv_opts){ .groups = 2 });
+    l = tn_nn_conv2d_hw(cx, 32, 500, 2, 2, (tn_nn_conv_opts){ .groups = 2 });
     check_uniform(tn_layer_find(l, "weight"), 0.125, "conv2d weight");
     check_uniform(tn_layer_find(l, "bias"), 0.125, "conv2d bias");
     check_uniform(tn_layer_find(tn_nn_conv1d(cx, 5, 500, 5), "weight"), 0.2, "conv1d weight");
@@ -632,7 +632,7 @@ static void rule_24_zero_is_the_default_and_tn_zero_a_real_zero(void)
         tn_tensor *same = tn_ones(cx, TN_F32, TN_SHAPE(1, 2));
         CHECK_VALUES(tn_forward(tn_nn_layer_norm(cx, 2), same), 0, 0);
         tn_nn_norm_opts o = { .eps = TN_ZERO };
-        CHECK_VALUES(tn_forward(tn_nn_layer_norm_with(cx, TN_SHAPE(2), o), same), NAN, NAN);
+        CHECK_VALUES(tn_forward(tn_nn_layer_norm_nd(cx, TN_SHAPE(2), o), same), NAN, NAN);
 
         tn_tensor *x = tn_from(cx, TN_F32, TN_SHAPE(2, 1), (float[]){ 0, 20 });
         tn_layer  *l = tn_nn_batch_norm(cx, 1);
@@ -670,19 +670,19 @@ static void constructors_refuse_wrong_sizes(void)
     REFUSED(tn_nn_linear(cx, INT64_MAX, 3), "nn_linear: in 9223372036854775807");
     REFUSED(tn_nn_conv1d(cx, 1, 1, 0), "nn_conv1d: kernel 0");
     REFUSED(tn_nn_conv2d(cx, 0, 1, 3), "nn_conv2d: in 0");
-    REFUSED(tn_nn_conv2d_with(cx, 3, 4, 3, 3, (tn_nn_conv_opts){ .groups = 2 }),
+    REFUSED(tn_nn_conv2d_hw(cx, 3, 4, 3, 3, (tn_nn_conv_opts){ .groups = 2 }),
             "nn_conv2d: groups 2 does not divide in 3 and out 4");
-    REFUSED(tn_nn_conv2d_with(cx, 3, 4, 3, 3, (tn_nn_conv_opts){ .groups = -1 }), "groups -1");
-    REFUSED(tn_nn_conv2d_with(cx, 3, 4, 3, 3, (tn_nn_conv_opts){ .padding = { 0, -2 } }),
+    REFUSED(tn_nn_conv2d_hw(cx, 3, 4, 3, 3, (tn_nn_conv_opts){ .groups = -1 }), "groups -1");
+    REFUSED(tn_nn_conv2d_hw(cx, 3, 4, 3, 3, (tn_nn_conv_opts){ .padding = { 0, -2 } }),
             "nn_conv2d: padding -2 is negative");
     REFUSED(tn_nn_batch_norm(cx, 0), "nn_batch_norm: channels 0");
     REFUSED(tn_nn_layer_norm(cx, -4), "nn_layer_norm: size -4");
-    REFUSED(tn_nn_layer_norm_with(cx, TN_0D, o), "nn_layer_norm: there are no axes");
+    REFUSED(tn_nn_layer_norm_nd(cx, TN_0D, o), "nn_layer_norm: there are no axes");
     REFUSED(tn_nn_rms_norm(cx, 0), "nn_rms_norm: size 0");
     REFUSED(tn_nn_group_norm(cx, 3, 4), "nn_group_norm: groups 3 does not divide channels 4");
     REFUSED(tn_nn_embedding(cx, 10, 0), "nn_embedding: width 0");
     REFUSED(tn_nn_max_pool2d(cx, 0), "nn_max_pool2d: height 0");
-    REFUSED(tn_nn_avg_pool2d_with(cx, 2, 2, (tn_pool_opts){ .stride = { -1 } }),
+    REFUSED(tn_nn_avg_pool2d_hw(cx, 2, 2, (tn_pool_opts){ .stride = { -1 } }),
             "nn_avg_pool2d: stride -1 is negative");
     REFUSED(tn_nn_adaptive_avg_pool2d(cx, 1, -1), "nn_adaptive_avg_pool2d: width -1");
     REFUSED(tn_nn_attention(cx, 10, 3), "nn_attention: heads 3 does not divide width 10");
@@ -709,8 +709,8 @@ static void constructors_refuse_wrong_numbers_and_functions(void)
     REFUSED(tn_nn_residual(cx, NULL), "nn_residual: body is NULL");
     REFUSED(tn_nn_standardize(cx, 2, NULL), "nn_standardize: body is NULL");
     REFUSED(tn_nn_standardize(cx, 0, tn_nn_flatten(cx)), "nn_standardize: size 0 is not in 1");
-    REFUSED(tn_nn_standardize_with(cx, TN_SHAPE(2), tn_nn_flatten(cx),
-                                   (tn_nn_standardize_opts){ .outputs = -1 }),
+    REFUSED(tn_nn_standardize_nd(cx, TN_SHAPE(2), tn_nn_flatten(cx),
+                                 (tn_nn_standardize_opts){ .outputs = -1 }),
             "nn_standardize: outputs -1 is not in 1");
     REFUSED(tn_nn_seq(cx, tn_nn_linear(cx, 0, 1), tn_nn_linear(cx, 1, 0)), "nn_linear: in 0");
     tn_close(cx);
@@ -751,9 +751,9 @@ static void wrong_inputs_name_the_layer_or_the_op(void)
     CHECK(tn_forward(tn_nn_seq(cx, tn_nn_linear(cx, 3, 4), tn_nn_linear(cx, 3, 4)), x) == NULL);
     CHECK_FAILED(cx, TN_ESHAPE, "linear: ");
     CHECK(tn_forward(tn_nn_act(cx, nothing), x) == NULL);
-    CHECK_FAILED(cx, TN_EUSER, "gave no tensor");
+    CHECK_FAILED(cx, TN_EUSER, "returned no tensor");
     CHECK(tn_forward(tn_nn_embedding(cx, 3, 3), x) == NULL);
-    CHECK_FAILED(cx, TN_EDTYPE, "embedding: ");
+    CHECK_FAILED(cx, TN_EDTYPE, "embed: ");
     tn_close(cx);
 }
 
