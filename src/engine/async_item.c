@@ -23,6 +23,7 @@ static tni_async_item *find_async_item(tni_engine *e, const char *name, tni_site
     return NULL;
 }
 
+// Adds an entry, whose value is NAN until one arrives.
 static tni_async_item *add_async_item(tn_ctx *cx, const char *name, tni_site site)
 {
     tni_engine *e = cx->engine;

@@ -82,6 +82,8 @@ static bool writes_lasting(const tni_plan *p, const tni_planned_kernel *k)
     return false;
 }
 
+// Counts first, so that the list is allocated once; then writes the messages and guards the kernels
+// that need it.
 bool tni_deferred_errors_register(tni_graph *g, tni_plan *p)
 {
     tni_engine *e = g->cx->engine;
@@ -123,6 +125,8 @@ static const tni_deferred_error *find_error(const tni_engine *e, int ticket, int
     return found;
 }
 
+// The device keeps the first failure only, until it is asked. If the plan has been freed meanwhile,
+// the message has no op and line.
 tn_status tni_deferred_errors_check(tn_ctx *cx)
 {
     tni_engine *e = cx->engine;

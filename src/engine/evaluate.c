@@ -34,7 +34,7 @@ static char *source_data(const run *r, tni_node *src)
     char     *data;
     if (base->state == TNI_PENDING) {
         data = r->data[base->mark - 1];
-        if (!data) return NULL;  // a number that kernels are given, and that lies nowhere
+        if (!data) return NULL;  // a number: an argument of kernels, not in memory
     } else if (r->input) {
         data = r->input[base->mark - 1];
     } else {
@@ -119,7 +119,7 @@ static tn_status run_update(const run *r, size_t i, tni_text *why)
 
 // Reports an error of node n, prefixed by the user's op if that is composed of n's, with the line that
 // recorded it.
-static tn_status report_failure(tn_ctx *cx, tn_status s, const tni_node *n, const char *why)
+static tn_status report_node_failure(tn_ctx *cx, tn_status s, const tni_node *n, const char *why)
 {
     const char *op = n->site.op && strcmp(n->site.op, tni_op_table[n->op].name) ? n->site.op : NULL;
     if (!n->site.line) return tni_fail_status(cx, s, "%s%s%s", op ? op : "", op ? ": " : "", why);
@@ -145,7 +145,7 @@ static tn_status run_item(const run *r, size_t i)
             return r->e->observer->call_ran(r->cx, n, &c);
     }
     if (s == TN_OK) return TN_OK;
-    return report_failure(r->cx, s, n, why.s);
+    return report_node_failure(r->cx, s, n, why.s);
 }
 
 // ---- kernels -----------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ static tn_status report_check(const run *r, const tni_planned_kernel *k, size_t 
     tni_text_add(&why, "%s: index %lld is out of range for size %lld along axis %d",
                  tni_op_table[n->op].name, (long long)k->launch.fail[1],
                  (long long)n->src[0]->size[axis], axis);
-    return report_failure(r->cx, TN_EARG, n, why.s);
+    return report_node_failure(r->cx, TN_EARG, n, why.s);
 }
 
 // Shows the result of a kernel to the observer like that of a call: op by op a kernel computes one
@@ -253,14 +253,14 @@ static tn_status run_kernel(const run *r, tni_planned_kernel *k, size_t *item)
     if (s == TN_OK && !(r->e->watch & TNI_WATCH_CALLS)) return TN_OK;
     *item = (size_t)(s == TN_OK ? tni_seed_item(k->seed[0]) : k->origin[0]);
     return s == TN_OK ? show_result(r, *item)
-                      : report_failure(r->cx, s, r->g->item[*item].n, why.s);
+                      : report_node_failure(r->cx, s, r->g->item[*item].n, why.s);
 }
 
 // ---- memory ------------------------------------------------------------------------------------
 
 // Returns memory for the value of a node or, with n NULL, for temporaries, which come from the
 // device's arena. NULL, reported by the observer, when there is none.
-static tni_buffer *take_buffer(run *r, int64_t bytes, const tni_node *n, const char *what)
+static tni_buffer *take_run_buffer(run *r, int64_t bytes, const tni_node *n, const char *what)
 {
     tni_buffers *all = &r->cx->buffers;
     tni_buffer  *b   = n ? tni_buffer_new(all, (size_t)bytes)
@@ -336,10 +336,11 @@ static void compile_calls_ahead(run *r)
     }
 }
 
+// Takes the scratch of the run, one block for all steps.
 static bool take_scratch(run *r)
 {
     size_t most = scratch_bytes(r);
-    return !most || (r->scratch = take_buffer(r, (int64_t)most, NULL, "scratch")) != NULL;
+    return !most || (r->scratch = take_run_buffer(r, (int64_t)most, NULL, "scratch")) != NULL;
 }
 
 // Allocates the lists of a run. An observer that sees every op may ask for calls that are no steps of
@@ -348,7 +349,7 @@ static bool take_run_lists(run *r)
 {
     r->own  = tni_zalloc(&r->cx->heap, r->g->count * sizeof *r->own);
     r->data = tni_zalloc(&r->cx->heap, r->g->count * sizeof *r->data);
-    // What is looked at op by op may be no call of the plan.
+    // Op by op, an observer is shown kernels as calls, which the plan does not have.
     bool each = r->e->watch & TNI_WATCH_CALLS;
     r->in     = each ? tni_run_inputs(r) : NULL;
     return (r->own && r->data && (r->in || !each)) || tni_no_memory(r->cx, "evaluating");
@@ -368,16 +369,16 @@ static tni_buffer *donor_buffer(const run *r, const tni_place *p)
 static bool take_memory(run *r)
 {
     if (!take_run_lists(r)) return false;
-    // Before the arena, which is given back for them as long as it is not in use.
+    // Buffers before the arena: if memory is short, an unused arena can be released for them.
     for (size_t i = 0; i < r->g->count; i++) {
         const tni_place *p = &r->plan->place[i];
         if (p->where != TNI_OWN || p->root != i) continue;
         r->own[i] = p->donated ? donor_buffer(r, p)
-                               : take_buffer(r, p->bytes, r->g->item[i].n, NULL);
+                               : take_run_buffer(r, p->bytes, r->g->item[i].n, NULL);
         if (!r->own[i]) return false;
     }
     int64_t arena = r->plan->arena;
-    if (arena && !(r->arena = take_buffer(r, arena, NULL, "the values on the way"))) return false;
+    if (arena && !(r->arena = take_run_buffer(r, arena, NULL, "temporary values"))) return false;
     for (size_t i = 0; i < r->g->count; i++) r->data[i] = find_data(r, i);
     return take_scratch(r);
 }
@@ -543,6 +544,7 @@ static tn_status run_unwatched(const run *r, tni_plan_step step, size_t *item)
     return run_item(r, *item);
 }
 
+// Scratch is released right after the step, so that inspection needs little memory besides the values.
 tn_status tni_run_one_step(tni_run *r, tni_plan_step step, size_t *item)
 {
     tni_planned_kernel *k     = step < 0 ? &r->plan->kernel[~step] : NULL;
@@ -552,7 +554,8 @@ tn_status tni_run_one_step(tni_run *r, tni_plan_step step, size_t *item)
     if (k) s = r->e->kernels->prepare(r->e->session, 1, &first, &k->entry, true, &why);
     if (s != TN_OK) return tni_fail_status(r->cx, s, "evaluating: %s", why.s);
     size_t need = step_scratch(r, step);
-    if (need && !(r->scratch = take_buffer(r, (int64_t)need, NULL, "scratch"))) return tni_failed();
+    if (need && !(r->scratch = take_run_buffer(r, (int64_t)need, NULL, "scratch")))
+        return tni_failed();
     s = run_unwatched(r, step, item);
     tni_buffer_unref(&r->cx->buffers, r->scratch);
     r->scratch = NULL;
@@ -589,6 +592,7 @@ tni_limits tni_limits_of(const tni_engine *e)
                          .session             = e->session };
 }
 
+// A plan was built, not found, if the count of plans has grown.
 tni_plan *tni_plan_for(tni_graph *g, bool *kept)
 {
     tni_engine *e      = g->cx->engine;
@@ -681,7 +685,7 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     if (ok) ok = run_steps(&r, &item) && (plan->runs > 0 || confirm_first_run(&r));
     tn_status s = ok ? TN_OK : tni_failed();
     if (ok) finish_items(&r);
-    // What fails on its values will fail again: later steps leave it out.
+    // An item that fails by its values would fail again: later steps leave it out.
     else if (item != SIZE_MAX && s != TN_EMEM) g->item[item].n->failed = true;
     release_memory(&r);
     tni_buffers_end_evaluation(&cx->buffers);
@@ -700,6 +704,9 @@ static tn_status fail_lost(tn_ctx *cx, const tni_node *n)
                            tni_shape_text(n->rank, n->size).s, tni_site_text(&n->site).s);
 }
 
+// The steps of the top, and what a failure leaves behind. Evaluating while an evaluation is in
+// progress (a user's function that reads a tensor) is refused. A read whose value turned out to be
+// lost (its sources are gone) fails after all.
 tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
 {
     if (root && root->state == TNI_DONE) return TN_OK;

@@ -118,6 +118,7 @@ static bool is_env_on(const char *name)
     return v && *v && strcmp(v, "0");
 }
 
+// Whether a variable of the environment is exactly a word.
 static bool is_env_word(const char *name, const char *word)
 {
     const char *v = getenv(name);
@@ -180,6 +181,7 @@ void tni_engine_set(tni_engine *e, const tni_device *d)
     e->pinned   = d->pinned ? d->pinned : &none_pinned;
 }
 
+// Ops the device lacks are marked in the context, where tni_record finds them (ops/fallback.c).
 void tni_engine_use(tn_ctx *cx, const tni_device *d)
 {
     tni_engine_set(cx->engine, d);
@@ -254,7 +256,8 @@ tn_ctx *tn_open_with(tn_open_opts o)
     if ((o.device && *o.device) || (set && *set) || !tni_device_cuda.probe(&why)) return open_on(o);
     o.device   = "cuda";
     tn_ctx *cx = open_on(o);
-    if (cx || tn_error(NULL) == TN_EARG) return cx;  // what is wrong with the rest of o stays so
+    if (cx || tn_error(NULL) == TN_EARG)
+        return cx;  // an invalid option is no reason to try the cpu
     tn_error_clear(NULL);
     o.device = "cpu";
     return open_on(o);
@@ -379,7 +382,7 @@ tn_status tn_end(tn_scope *s)
     tni_scope_close(s);
     if (!outermost) return TN_OK;
     tn_status status = tni_evaluate(cx, TNI_FLUSH, NULL);
-    if (status != TN_OK) tni_roll_back(cx);  // a step that ends so has failed as a whole
+    if (status != TN_OK) tni_roll_back(cx);  // the end of the outermost scope is a step
     return status;
 }
 
@@ -388,6 +391,7 @@ tn_status tn_eval(tn_ctx *cx)
     return tni_ctx_ok(cx, "eval") ? tni_evaluate(cx, TNI_STEP, NULL) : tni_failed();
 }
 
+// Waits for the device, then reports an error that arrived late, if any.
 tn_status tn_sync(tn_ctx *cx)
 {
     if (!tni_ctx_ok(cx, "sync")) return tni_failed();
@@ -398,6 +402,8 @@ tn_status tn_sync(tn_ctx *cx)
     return s == TN_OK ? tni_deferred_errors_check(cx) : tni_fail_status(cx, s, "sync: %s", why.s);
 }
 
+// Counters are kept where they change; the sizes of the buffer cache and the device's counts are added
+// when asked for.
 tn_stats tn_ctx_stats(const tn_ctx *cx)
 {
     if (!cx) return (tn_stats){ 0 };

@@ -9,8 +9,7 @@
 
 // ---- in ----------------------------------------------------------------------------------------
 
-// Whether a shape and a dtype can be made from data, which may be NULL only for no elements. False,
-// reported.
+// Checks a shape, a dtype and data, which may be NULL only if there are no elements. False, reported.
 static bool can_copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
                         const void *data)
 {
@@ -81,7 +80,7 @@ static bool check_borrowed(tn_ctx *cx, tn_dtype dt, int64_t count, const void *d
                                              &why);
     if (s == TN_OK && *here && (uintptr_t)data % size) {
         s = TN_EARG;
-        tni_text_add(&why, "data is not aligned to its elements, of %zu bytes", size);
+        tni_text_add(&why, "data is not aligned to its element size of %zu bytes", size);
     }
     return s == TN_OK || tni_refuse(cx, s, "borrow: %s", why.s);
 }
@@ -124,6 +123,8 @@ tni_node *tni_value(tn_tensor *t, const char *op)
     return ok ? n : NULL;
 }
 
+// A view is read in its base's buffer: its strides, and the offsets of the views on the path to the
+// base.
 tni_arg tni_value_arg(const tni_engine *e, tni_node *n)
 {
     int64_t   offset;
@@ -179,6 +180,7 @@ static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, 
     return s == TN_OK ? tni_deferred_errors_check(cx) : tni_fail_status(cx, s, "%s: %s", op, why.s);
 }
 
+// The count is checked before anything is evaluated, so that a wrong call costs and changes nothing.
 tn_status tn_read(tn_tensor *t, tn_dtype dt, void *dst, int64_t count)
 {
     tn_ctx *cx = tni_arg1("read", t, "t");
@@ -186,7 +188,8 @@ tn_status tn_read(tn_tensor *t, tn_dtype dt, void *dst, int64_t count)
     if (!tni_dtype_ok(dt))
         return tni_fail_status(cx, TN_EDTYPE, "read: %d is not a dtype", (int)dt);
     if (count != tn_count(t) || (count && !dst))
-        return tni_fail_status(cx, TN_EARG, "read: room for %lld elements, but t %s has %lld",
+        return tni_fail_status(cx, TN_EARG,
+                               "read: dst has room for %lld elements, but t %s has %lld",
                                dst ? (long long)count : 0, tni_shape_of(t).s,
                                (long long)tn_count(t));
     cx->stats.syncs++;
@@ -220,6 +223,8 @@ int64_t tn_item_i64(tn_tensor *t)
     return read_item(t, "item_i64", TN_I64, &v) ? v : 0;
 }
 
+// On a device whose memory the host cannot read this is a device address; the caller gets it only once
+// all work that writes it is done.
 const void *tn_ptr(tn_tensor *t)
 {
     tn_ctx *cx = tni_arg1("ptr", t, "t");

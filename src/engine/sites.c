@@ -1,13 +1,22 @@
-// The two call forms of the public functions, from the rows that are made of their declarations. tn_add_at
-// notes the caller's file and line, and its own name without "tn_"; calls the function behind it, which
-// the rest of the source knows as tn_add, and ends the frame. The public tn_add does that without a line.
-#undef TN_INSIDE  // names mean here what they mean to a program
+// The two call forms of every public function, made from the rows of sites.h, which tools/sites.sh writes from the
+// declarations. tn_add_at enters a frame with the caller's file and line and the name "add", calls the function
+// behind it, which the rest of the source defines as tn_add, and leaves the frame. The exported tn_add, for
+// function pointers and other languages, does the same without a line. So both forms free the same temporaries.
+//
+//   tn_tensor *tn_add_at(const char *file, int line, tn_tensor *a, tn_tensor *b)
+//   {
+//       tni_enter(file, line, "add");
+//       tn_tensor *r = tn_add_behind(a, b);   // the symbol tni_tn_add: tn_add of ops/record.c
+//       tni_leave(true, r);
+//       return r;
+//   }
+#undef TN_INSIDE  // here the names are the exported ones
 #define TN_PLAIN
 #include "tensor/context.h"
 
 #include <tenon/models.h>
 
-// reap: what was made on the way, all but keep, dies.
+// reap: temporaries that were made inside the frame, all but keep, are freed.
 #define FORMS(result, name, params, args, reap, keep)                                        \
     __attribute__((visibility("hidden"))) result name##_behind params __asm__("tni_" #name); \
     result name##_at(const char *file, int line, TN_UNPACK params)                           \
@@ -22,7 +31,7 @@
         return name##_at(NULL, 0, TN_UNPACK args);                                           \
     }
 
-// Of what returns nothing.
+// For functions that return nothing.
 #define FORMS_DO(name, params, args, reap)                                                 \
     __attribute__((visibility("hidden"))) void name##_behind params __asm__("tni_" #name); \
     void name##_at(const char *file, int line, TN_UNPACK params)                           \
@@ -36,7 +45,7 @@
         name##_at(NULL, 0, TN_UNPACK args);                                                \
     }
 
-// The functions of models/ are made of public calls: what these leave between them dies too.
+// The functions of models/ are made of public calls; the temporaries these leave are freed too.
 #define TN_OP(name, params, args)           FORMS(tn_tensor *, name, params, args, true, r)
 #define TN_CALL(result, name, params, args) FORMS(result, name, params, args, true, NULL)
 #define TN_DO(name, params, args)           FORMS_DO(name, params, args, true)

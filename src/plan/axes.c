@@ -114,10 +114,10 @@ static uint32_t fast_axis(const tni_unit *u)
 // different reductions.
 bool tni_find_reduced_axes(tni_unit *u)
 {
-    if (reduces_by(u, u->reduced)) return true;  // as before
+    if (reduces_by(u, u->reduced)) return true;
     uint32_t all = tni_all_axes(u), fast = fast_axis(u), tried[8];
     int      count = 0;
-    // Reductions down columns rather as tails.
+    // The preferred choice of each pair comes first.
     for (size_t i = 0; i < u->values && count <= 3; i++) {
         const tni_lowered *x = &u->value[i];
         if (x->ins.code != TNI_I_REDUCE || !(x->mask)) continue;

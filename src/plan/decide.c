@@ -32,26 +32,26 @@ static bool scatters_lines(const tni_node *n)
     return true;
 }
 
-static tni_fuse_kind fuse_way(const tni_node *n)
+static tni_fuse_kind fuse_kind(const tni_node *n)
 {
     return tni_op_table[n->op].fuse;
 }
 
 static bool is_random(const tni_node *n)
 {
-    return fuse_way(n) == TNI_FUSE_RANDOM;
+    return fuse_kind(n) == TNI_FUSE_RANDOM;
 }
 
 // Whether storing a value would gain nothing: it is a number, or follows from its place.
 static bool is_free(const tni_node *n)
 {
-    return fuse_way(n) == TNI_FUSE_NUMBER || fuse_way(n) == TNI_FUSE_IOTA;
+    return fuse_kind(n) == TNI_FUSE_NUMBER || fuse_kind(n) == TNI_FUSE_IOTA;
 }
 
 // A concat of more sources is copied by a call: in a kernel each source is a branch for every element.
 bool tni_can_inline(const tni_node *n)
 {
-    switch (fuse_way(n)) {
+    switch (fuse_kind(n)) {
     case TNI_FUSE_CONCAT: return n->nsrc <= TNI_JOIN_PARTS;
     case TNI_FUSE_SCATTER: return scatters_lines(n);
     case TNI_FUSE_ALONE:
@@ -65,7 +65,7 @@ bool tni_can_inline(const tni_node *n)
 
 static bool can_reduce(const tni_node *n)
 {
-    return fuse_way(n) == TNI_FUSE_FOLD;
+    return fuse_kind(n) == TNI_FUSE_FOLD;
 }
 
 // Whether an assignment shares its source's memory: that is one row-major run.
@@ -101,7 +101,7 @@ static bool reads_as_coords(const tni_node *src, const tni_node *base, tni_coord
 }
 
 // Whether every coordinate of base moves along at most one axis of the reader. Then the bounds of a
-// piece are bounds of axes, and is_within of lower.c can tell them by one comparison each.
+// piece are bounds of axes, and guard_within of lower.c can tell them by one comparison each.
 static bool is_straight(const tni_node *base, int naxes, const tni_coords *c)
 {
     for (int j = 0; j < base->rank; j++) {
@@ -115,7 +115,7 @@ static bool is_straight(const tni_node *base, int naxes, const tni_coords *c)
 // Whether an op reads each source in a piece of its domain only: other points have nothing there.
 static bool is_piecewise(const tni_node *n)
 {
-    return fuse_way(n) == TNI_FUSE_PAD || fuse_way(n) == TNI_FUSE_CONCAT;
+    return fuse_kind(n) == TNI_FUSE_PAD || fuse_kind(n) == TNI_FUSE_CONCAT;
 }
 
 // Whether n can compute the elements that it reads through src from base, whose decision is y. In a
@@ -198,7 +198,8 @@ static void decide_from_sources(tni_fusion *f, size_t i)
     x->ops           = x->kind == TNI_AS_INLINED && !is_free(n);
     x->cost          = x->ops ? (uint16_t)tni_op_table[n->op].cost : 0;
     x->never_guarded = x->kind == TNI_AS_INLINED && (tni_op_table[n->op].fails || is_random(n));
-    if (x->ops && is_piecewise(n)) x->ops = (uint16_t)(1 + 3 * n->nsrc);  // bounds
+    if (x->ops && is_piecewise(n))
+        x->ops = (uint16_t)(1 + 3 * n->nsrc);  // two comparisons and a where each
     for (uint32_t s = 0; s < n->nsrc; s++) {
         tni_node     *src  = n->src[s];
         int32_t       base = tni_base_of(g, src);
@@ -261,8 +262,8 @@ static bool is_stored_input(const tni_fusion *f, const tni_node *call, int activ
 static bool replaces_result(const tni_fusion *f, size_t i)
 {
     const tni_node *n = f->g->item[i].n, *call = NULL;
-    int             then = f->decision[i].activation;
-    if (!f->limits->takes || !tni_is_map(n->op) || then == TNI_leaf) return false;
+    int             activation = f->decision[i].activation;
+    if (!f->limits->takes || !tni_is_map(n->op) || activation == TNI_leaf) return false;
     for (uint32_t s = 0; s < n->nsrc; s++) {
         int64_t             skip;
         const tni_node     *y  = tni_node_base(n->src[s], &skip);
@@ -274,19 +275,19 @@ static bool replaces_result(const tni_fusion *f, size_t i)
         if (result) call = y;
         else if (tni_node_count(y) > tni_node_count(n) / 8) return false;
     }
-    return call && is_stored_input(f, call, then);
+    return call && is_stored_input(f, call, activation);
 }
 
 // Whether a value with several readers is better stored once than computed by each of them: it takes
-// many ops, loads more values or more than twice the bytes that storing it and loading it again would
-// move, or its readers together spend too much on it. Bounds of pieces always count as costly: they
-// keep loops from being vectors.
+// many ops or loads, its readers together spend too much on it, or it loads more than twice its own
+// bytes (and more than a cache holds), which storing it once and loading it again would not. A value
+// with pieces is always costly.
 static bool is_costly(const tni_fusion *f, size_t i)
 {
     const tni_decision *x = &f->decision[i];
     if (x->uses < 2 || is_free(f->g->item[i].n)) return false;
     if (x->piecewise || is_piecewise(f->g->item[i].n))
-        return true;  // bounds are in the way of loops
+        return true;  // bounds keep loops from being vectors
     if (x->ops > TNI_INLINE_COST || x->reads > TNI_INLINE_READS) return true;
     if (x->uses > 2 && x->cost * (x->uses - 1) > TNI_REPEATS_COST) return true;
     if (replaces_result(f, i)) return true;
@@ -324,6 +325,8 @@ static tni_item_kind kind_of(const tni_fusion *f, const tni_item *it)
     return kind == TNI_AS_INLINED && !fuses && !tni_is_number(it->n->op) ? TNI_AS_SEED : kind;
 }
 
+// Makes the four passes of the top. Level: an item that runs alone is one level above its sources,
+// since a call ends what can be one kernel.
 void tni_decide_items(tni_fusion *f)
 {
     tni_graph *g = f->g;
@@ -348,13 +351,14 @@ void tni_decide_items(tni_fusion *f)
                 f->decision[at].in_memory = f->decision[at].never_inline = true;
         }
     }
+    // A sum with a closed form is inlined, unless it has to be in memory, which the pass above settled.
     for (size_t i = 0; i < g->count; i++) {
         tni_decision *x = &f->decision[i];
         if (x->kind != TNI_AS_SEED) continue;
         x->closed_form = 1 + tni_closed_form_sum(f, (int32_t)i);
         if (x->closed_form && !x->never_inline) x->kind = TNI_AS_INLINED;
     }
-    // What does not float is part of one kernel, and stored if another reads it.
+    // An item that is not inlined is part of one kernel, and in memory if another unit reads it.
     for (size_t i = 0; i < g->count; i++) {
         tni_decision *x = &f->decision[i];
         if (x->kind != TNI_AS_INLINED) continue;

@@ -13,10 +13,11 @@
 
 #include <string.h>
 
-// Writes a distance in row-major elements as steps along the axes of n, outermost first, as digits of
+// Writes a distance in row-major elements as steps along the axes of n, outermost first, as steps_of_distance of
 // a number whose bases are the axes. Axes of size 1 take no step. False if a step does not fit or
 // something is left over.
-static bool digits(const tni_node *n, const int64_t *row, int64_t distance, int64_t *step)
+static bool steps_of_distance(const tni_node *n, const int64_t *row, int64_t distance,
+                              int64_t *step)
 {
     for (int j = 0; j < n->rank; j++) {
         step[j] = 0;
@@ -28,21 +29,25 @@ static bool digits(const tni_node *n, const int64_t *row, int64_t distance, int6
     return distance == 0;
 }
 
+// Only points from `from` to `to` count: at others the value is guarded and may be anything, so the
+// start is worked out at `from` and shifted back to the origin afterwards. low and high collect the
+// extreme coordinates of those points, which must be inside the axes: else a step would have wrapped
+// into the next row.
 bool tni_delinearize(const tni_node *n, int64_t offset, const int64_t *stride, int naxes,
                      const int64_t *from, const int64_t *to, int64_t via_size, tni_coords *c)
 {
     int64_t row[TN_MAX_RANK], step[TN_MAX_RANK], low[TN_MAX_RANK], high[TN_MAX_RANK];
     tni_shape_strides(n->rank, n->size, row);
-    // Only at a point that counts does an element tell its coordinates.
+    // The offset at the first point that counts: that at the origin may be outside the value.
     for (int k = 0; k < naxes; k++) offset += stride[k] * from[k];
-    if (!digits(n, row, offset, c->start)) return false;
+    if (!steps_of_distance(n, row, offset, c->start)) return false;
     memcpy(low, c->start, sizeof low);
     memcpy(high, c->start, sizeof high);
     for (int j = 0; j < n->rank; j++) memset(c->step[j], 0, sizeof c->step[j]);
     for (int k = 0; k <= TNI_AXES; k++) {
         if (k >= naxes && k < TNI_AXES) continue;
         if (!stride[k]) continue;
-        if (!digits(n, row, stride[k], step)) return false;
+        if (!steps_of_distance(n, row, stride[k], step)) return false;
         int64_t first = k < TNI_AXES ? from[k] : 0, last = k < TNI_AXES ? to[k] : via_size - 1;
         for (int j = 0; j < n->rank; j++) {
             c->step[j][k] = (int32_t)step[j];

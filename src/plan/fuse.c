@@ -256,7 +256,8 @@ static size_t own_loads(const tni_fusion *f, const tni_unit *u, const tni_unit *
     size_t count = 0;
     for (size_t i = 0; i < u->sources; i++) {
         int32_t at = u->source[i].place;
-        if (u->source[i].reader < 0 || unit_loads(u, i, at)) continue;  // a place, or met before
+        if (u->source[i].reader < 0 || unit_loads(u, i, at))
+            continue;  // a PLACE, or counted before
         if (other && unit_loads(other, other->sources, at)) continue;
         if (other && at >= 0 && unit_of(f, tni_shared_item(f, at)) == other->into) continue;
         count++;
@@ -297,7 +298,7 @@ static bool join_on(tni_fusion *f, tni_unit *u, int32_t i, uint32_t allowed, boo
         align[axis[j]] = on[j];
         used |= on[j];
     }
-    // New axes come to all of the old ones, or there would be work for every pair of elements.
+    // A seed that uses only some old axes and new ones would make a domain of all pairs of elements.
     if (extend) ok = ok && u->naxes > old && used == (1u << u->naxes) - 1;
     ok = ok && tni_lower_seed(f, u, i, align) && fits_limits(f, u) &&
          no_cycle(f, u, m.deps, u->into) && tni_find_reduced_axes(u);
@@ -394,7 +395,7 @@ static bool merge_units(tni_fusion *f, int32_t into, int32_t from)
     while (ok && (i < old_u.seeds || j < old_v.seeds))
         ok = join_seed(f, u, next_seed(&old_u, &i, &old_v, &j));
     if (ok) {
-        // What the old ones read they no longer do; those that read v read u now.
+        // The old units read nothing any more; units that read v read u now.
         tni_unit_drop_deps(f, &old_u, 0);
         tni_unit_drop_deps(f, &old_v, 0);
         u->readers += v->readers;
@@ -490,7 +491,7 @@ static void find_candidates(tni_fusion *f, int32_t i, candidates *c, item_list *
         if (u->seeds && i - u->seed[u->seeds - 1] <= TNI_JOIN_NEAR)
             add_candidate(f, c, unit, f->decision[i].level);
     }
-    // What has one element, as counters have, is not worth a kernel of its own.
+    // A value of one element, such as a step count, is not worth a kernel of its own.
     if (tni_node_count(tni_seed_domain(f, i)) == 1)
         add_candidate(f, c, f->scalar_unit, f->decision[i].level);
 }

@@ -199,7 +199,7 @@ static void ask_stores(tni_graph *g)
         if (!s->node->mark || s->node->state != TNI_PENDING) continue;
         unsigned why = s->assigned ? TNI_BY_ASSIGNMENT : 0;
         if (s->wanted) why |= TNI_BY_WANT;
-        // A value that outlives the innermost scope is wanted after the step.
+        // A tensor of an outer scope is still there after the step, and may be read then.
         if (s->depth < g->cx->scope->depth) why |= TNI_BY_SCOPE;
         if (s->unused > 0) why |= TNI_UNCONSUMED;
         g->item[s->node->mark - 1].why |= (uint16_t)why;
@@ -338,17 +338,18 @@ static bool is_due(const tni_store *s)
 
 tni_text tni_why_text(unsigned why)
 {
-    static const char *const names[] = {
-        "read",       "assigned",     "wanted",           "outer scope",
-        "unconsumed", "one element",  "consumed later",   "has a tensor",
-        "history",    "holds a view", "output of a call", "made from what goes"
-    };
-    tni_text t = { "" };
+    static const char *const names[] = { "read",           "assigned",         "wanted",
+                                         "outer scope",    "unconsumed",       "one element",
+                                         "consumed later", "has a tensor",     "history",
+                                         "holds a view",   "output of a call", "source released" };
+    tni_text                 t       = { "" };
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
         if (why >> i & 1) tni_text_add(&t, "%s%s", t.s[0] ? ", " : "", names[i]);
     return t;
 }
 
+// The order of the calls matters: marks come before reasons, reasons of stores before those of
+// holders, and inputs are judged when it is known what is stored.
 bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root)
 {
     *g         = (tni_graph){ .cx = cx, .mode = mode };

@@ -26,12 +26,12 @@ typedef struct {
     tn_ctx  *cx;
     int64_t *word;
     size_t   count, cap;
-    uint32_t views;  // computed ones met so far
+    uint32_t views;  // numbers given to computed views so far
 } key_writer;
 
 // Makes room for more words, so that the functions that put them need no check. False when memory is
 // out.
-static bool reserve(key_writer *w, size_t words)
+static bool reserve_words(key_writer *w, size_t words)
 {
     if (w->count + words <= w->cap) return true;
     size_t   cap = 2 * w->cap + words;
@@ -174,7 +174,7 @@ static size_t most_words(const tni_node *n)
 static bool put_item(key_writer *w, const tni_item *it)
 {
     const tni_node *n = it->n;
-    if (!reserve(w, most_words(n))) return false;
+    if (!reserve_words(w, most_words(n))) return false;
     put_word(w, n->op | n->dtype << 8 | n->rank << 16 | (int64_t)(it->why != 0) << 24 |
                     (int64_t)it->keeps_sources << 25 | (int64_t)n->nsrc << 32);
     put_words(w, n->size, n->rank);
@@ -186,10 +186,10 @@ static bool put_item(key_writer *w, const tni_item *it)
 char *tni_key_write(const tni_graph *g, size_t *bytes)
 {
     key_writer w  = { .cx = g->cx };
-    bool       ok = reserve(&w, 1 + 12 * g->count + 2 * g->inputs);
+    bool       ok = reserve_words(&w, 1 + 12 * g->count + 2 * g->inputs);
     if (ok) put_word(&w, g->mode);
     for (size_t i = 0; ok && i < g->count; i++) ok = put_item(&w, &g->item[i]);
-    ok = ok && reserve(&w, 2 * g->inputs);
+    ok = ok && reserve_words(&w, 2 * g->inputs);
     for (size_t i = 0; ok && i < g->inputs; i++) put_input(&w, g, i);
     forget_views(g);
     *bytes = w.count * sizeof *w.word;

@@ -41,7 +41,7 @@ typedef struct {
 
 static int lower_item(lowering *l, int32_t i, const tni_coords *c);
 
-static tni_node *node_of(const lowering *l, int32_t i)
+static tni_node *item_node(const lowering *l, int32_t i)
 {
     return l->f->g->item[i].n;
 }
@@ -93,7 +93,7 @@ static int add_value(lowering *l, int32_t i, int32_t origin, const tni_coords *c
 
 static const tni_ins blank = { .a = -1, .b = -1, .c = -1, .access = -1, .number = -1 };
 
-static int number_of(lowering *l, int32_t i, int which, tn_dtype dt, int64_t literal);
+static int number_value(lowering *l, int32_t i, int which, tn_dtype dt, int64_t literal);
 
 // Looks through a cast that changes nothing. name_value adds those to give a seed a value of its own;
 // reading the original instead lets more instructions be found equal.
@@ -114,7 +114,7 @@ static int put_ins(lowering *l, int32_t i, int32_t origin, const tni_coords *c, 
     int known = tni_simplify(l->u, &x, &l->drops_reads);
     if (known >= 0) return known;
     if (known == TNI_IS_NO || known == TNI_IS_YES)
-        return number_of(l, -1, TNI_NUMBER_LITERAL, TN_BOOL, known == TNI_IS_YES);
+        return number_value(l, -1, TNI_NUMBER_LITERAL, TN_BOOL, known == TNI_IS_YES);
     int same = find_same(l->u, &x);
     return same == FAILED ? add_value(l, i, origin, c, x) : same;
 }
@@ -160,7 +160,7 @@ static int bind_number(lowering *l, tni_number_binding b)
 }
 
 // Returns the value of a number of item i, or of a literal.
-static int number_of(lowering *l, int32_t i, int which, tn_dtype dt, int64_t literal)
+static int number_value(lowering *l, int32_t i, int which, tn_dtype dt, int64_t literal)
 {
     tni_ins x = blank;
     int     n = bind_number(l, (tni_number_binding){ (uint8_t)which, (uint8_t)dt, i, literal });
@@ -177,7 +177,7 @@ static int number_of(lowering *l, int32_t i, int which, tn_dtype dt, int64_t lit
 // Returns the value of a number that the plan fixes.
 static int literal_of(lowering *l, tn_dtype dt, int64_t v)
 {
-    return number_of(l, -1, TNI_NUMBER_LITERAL, dt, tni_word_of(dt, (double)v, v).l);
+    return number_value(l, -1, TNI_NUMBER_LITERAL, dt, tni_word_of(dt, (double)v, v).l);
 }
 
 // Returns the axes along which an access moves, as bits.
@@ -237,7 +237,7 @@ static bool add_dependency(lowering *l, int32_t place)
     int32_t unit = l->f->decision[tni_shared_item(l->f, place)].unit;
     if (unit < 0) return true;
     unit = tni_final_unit(l->f, unit);
-    if (&l->f->unit[unit] == u) return false;  // what it writes itself it cannot read from memory
+    if (&l->f->unit[unit] == u) return false;  // a kernel cannot load what it stores
     return tni_unit_add_dep(l->f, u, unit);
 }
 
@@ -256,8 +256,8 @@ static bool same_source(const lowering *l, const tni_access_binding *a, const tn
     if (a->place != b->place || a->offset != b->offset) return false;
     if (memcmp(a->stride, b->stride, sizeof a->stride)) return false;
     if (a->edge < 0 || b->edge < 0) return a->edge < 0 && b->edge < 0;
-    const tni_node *x = node_of(l, a->reader)->src[a->edge];
-    const tni_node *y = node_of(l, b->reader)->src[b->edge];
+    const tni_node *x = item_node(l, a->reader)->src[a->edge];
+    const tni_node *y = item_node(l, b->reader)->src[b->edge];
     if (x == y || (x->op != TNI_view && y->op != TNI_view)) return true;
     return begins_as_planned(x) && begins_as_planned(y) && tni_offset_of(x) == tni_offset_of(y);
 }
@@ -307,7 +307,7 @@ static bool is_inside(const lowering *l, int32_t i)
 static int lower_source(lowering *l, int32_t i, int s, const tni_coords *c)
 {
     tni_graph         *g    = l->f->g;
-    tni_node          *src  = node_of(l, i)->src[s];
+    tni_node          *src  = item_node(l, i)->src[s];
     tni_view           v    = tni_node_layout(src);
     int32_t            base = tni_base_of(g, src);
     tni_access_binding a    = { .place = base, .reader = i, .edge = s };
@@ -318,18 +318,18 @@ static int lower_source(lowering *l, int32_t i, int s, const tni_coords *c)
     }
     int     via    = a.stride[TNI_AXES] ? c->via : TNI_NO_VALUE;
     int32_t shared = base >= 0 ? tni_shared_item(l->f, base) : base;
-    if (shared >= 0 && tni_is_number(node_of(l, shared)->op))
-        return number_of(l, shared, TNI_NUMBER_VALUE, (tn_dtype)src->dtype, 0);
+    if (shared >= 0 && tni_is_number(item_node(l, shared)->op))
+        return number_value(l, shared, TNI_NUMBER_VALUE, (tn_dtype)src->dtype, 0);
     if (shared >= 0 && is_inside(l, shared)) {
-        // Along an assignment that shares, its source's offset is added.
+        // Assignments that share memory are looked through: each adds the offset of its source.
         int64_t    offset = a.offset + tni_offset_of(src);
         tni_coords inner  = { .via = (int16_t)via };
         for (int32_t at = base; at != shared;) {
-            const tni_node *from = node_of(l, at)->src[0];
+            const tni_node *from = item_node(l, at)->src[0];
             offset += tni_offset_of(from);
             at = tni_base_of(g, from);
         }
-        if (!tni_delinearize(node_of(l, shared), offset, a.stride, l->u->naxes, l->low, l->high,
+        if (!tni_delinearize(item_node(l, shared), offset, a.stride, l->u->naxes, l->low, l->high,
                              l->via_size, &inner))
             return FAILED;
         return lower_item(l, shared, &inner);
@@ -341,7 +341,7 @@ static int lower_source(lowering *l, int32_t i, int s, const tni_coords *c)
 static int lower_operand(lowering *l, int32_t i, int s, const tni_coords *c)
 {
     static const tni_coords only = { .via = TNI_NO_VALUE };
-    const tni_node         *n    = node_of(l, i);
+    const tni_node         *n    = item_node(l, i);
     return lower_source(l, i, s, n->src[s]->rank == n->rank ? c : &only);
 }
 
@@ -369,7 +369,7 @@ static bool compares_values(const lowering *l, const tni_node *n, const int *x)
 
 static int lower_map(lowering *l, int32_t i, const tni_coords *c)
 {
-    const tni_node *n    = node_of(l, i);
+    const tni_node *n    = item_node(l, i);
     int             x[3] = { TNI_NO_VALUE, TNI_NO_VALUE, TNI_NO_VALUE };
     for (uint32_t s = 0; s < n->nsrc; s++)
         if ((x[s] = lower_operand(l, i, (int)s, c)) == FAILED) return FAILED;
@@ -383,7 +383,7 @@ static int lower_map(lowering *l, int32_t i, const tni_coords *c)
 // Writes start + place * step, in double if the device has it, or in i64.
 static int lower_iota(lowering *l, int32_t i, const tni_coords *c)
 {
-    const tni_node *n  = node_of(l, i);
+    const tni_node *n  = item_node(l, i);
     tn_dtype        as = l->f->limits->doubles ? TN_F64 : TN_F32;
     if (!tni_is_float((tn_dtype)n->dtype)) as = TN_I64;
     int64_t row[TN_MAX_RANK];
@@ -391,9 +391,9 @@ static int lower_iota(lowering *l, int32_t i, const tni_coords *c)
     int at = place_by(l, c, n->rank, row, i);
     if (at == FAILED) return FAILED;
     at = cast_of(l, -1, i, NULL, as, at);
-    at = map_of(l, -1, i, NULL, TNI_mul, as, at, number_of(l, i, TNI_NUMBER_STEP, as, 0), -1);
+    at = map_of(l, -1, i, NULL, TNI_mul, as, at, number_value(l, i, TNI_NUMBER_STEP, as, 0), -1);
     if (at == FAILED) return FAILED;
-    at = map_of(l, -1, i, NULL, TNI_add, as, at, number_of(l, i, TNI_NUMBER_START, as, 0), -1);
+    at = map_of(l, -1, i, NULL, TNI_add, as, at, number_value(l, i, TNI_NUMBER_START, as, 0), -1);
     return cast_of(l, i, i, c, (tn_dtype)n->dtype, at);
 }
 
@@ -401,7 +401,7 @@ static int lower_iota(lowering *l, int32_t i, const tni_coords *c)
 // the same numbers. Never under a guard, where other points would draw too.
 static int lower_random(lowering *l, int32_t i, const tni_coords *c)
 {
-    const tni_node *n = node_of(l, i);
+    const tni_node *n = item_node(l, i);
     int64_t         row[TN_MAX_RANK];
     tni_ins         x = blank;
     tni_shape_strides(n->rank, n->size, row);
@@ -421,11 +421,12 @@ static int lower_random(lowering *l, int32_t i, const tni_coords *c)
 // item i, which the message names, so equal checks of other items are not shared.
 static int lower_index(lowering *l, int32_t i, const tni_coords *c)
 {
-    const tni_node *n    = node_of(l, i);
+    const tni_node *n    = item_node(l, i);
     int64_t         size = n->src[0]->size[n->attr.axis.axis];
     int             at   = lower_source(l, i, 1, c);
     tni_ins         x    = blank;
-    if (at == FAILED || l->guard >= 0) return FAILED;  // it would be checked where it is nothing
+    if (at == FAILED || l->guard >= 0)
+        return FAILED;  // a check under a guard would fail where the value does not exist
     at    = cast_of(l, -1, i, NULL, TN_I64, at);
     int m = bind_number(l, (tni_number_binding){ TNI_NUMBER_LITERAL, TN_I64, -1, size });
     if (at == FAILED || m == FAILED) return FAILED;
@@ -459,9 +460,9 @@ static bool is_made_from(const tni_unit *u, int at, int x)
 // unchecked, so the value is written as where(index < size, value, 0).
 static int lower_gather(lowering *l, int32_t i, const tni_coords *c)
 {
-    int        axis = node_of(l, i)->attr.axis.axis;
-    int64_t    size = node_of(l, i)->src[0]->size[axis];
-    tn_dtype   dt   = (tn_dtype)node_of(l, i)->dtype;
+    int        axis = item_node(l, i)->attr.axis.axis;
+    int64_t    size = item_node(l, i)->src[0]->size[axis];
+    tn_dtype   dt   = (tn_dtype)item_node(l, i)->dtype;
     tni_coords x    = *c;
     if (c->via >= 0) return FAILED;
     int index = lower_index(l, i, c);
@@ -482,7 +483,7 @@ static int lower_gather(lowering *l, int32_t i, const tni_coords *c)
 // Writes a scatter with one index per line: where(place == index, v or x + v, x).
 static int lower_scatter(lowering *l, int32_t i, const tni_coords *c)
 {
-    const tni_node *n                 = node_of(l, i);
+    const tni_node *n                 = item_node(l, i);
     int             axis              = n->attr.axis.axis;
     tn_dtype        dt                = (tn_dtype)n->dtype;
     int64_t         unit[TN_MAX_RANK] = { 0 };
@@ -550,7 +551,8 @@ static int compare_with(lowering *l, int32_t i, int op, int at, int64_t with)
 }
 
 // Returns the guard begin <= coordinate j < end; TNI_NO_VALUE if that holds at all points.
-static int is_within(lowering *l, int32_t i, const tni_coords *c, int j, int64_t begin, int64_t end)
+static int guard_within(lowering *l, int32_t i, const tni_coords *c, int j, int64_t begin,
+                        int64_t end)
 {
     int64_t low, high, unit[TN_MAX_RANK] = { 0 };
     int     from = TNI_NO_VALUE, to = TNI_NO_VALUE;
@@ -568,7 +570,7 @@ static int is_within(lowering *l, int32_t i, const tni_coords *c, int j, int64_t
 // The guard and the narrowed domain hold for everything lowered below, and are restored afterwards.
 static int lower_part(lowering *l, int32_t i, int s, const tni_coords *x, int in)
 {
-    const tni_node *src   = node_of(l, i)->src[s];
+    const tni_node *src   = item_node(l, i)->src[s];
     lowering        outer = *l;
     l->guard              = and_guards(l, i, outer.guard, in);
     for (int j = 0; j < src->rank; j++) narrow_domain(l, x, j, src->size[j]);
@@ -580,21 +582,21 @@ static int lower_part(lowering *l, int32_t i, int s, const tni_coords *x, int in
 // Writes a pad: where(inside, x, fill). Without points outside, it is x alone.
 static int lower_pad(lowering *l, int32_t i, const tni_coords *c)
 {
-    const tni_node *n  = node_of(l, i);
+    const tni_node *n  = item_node(l, i);
     tni_coords      x  = *c;
     int             in = TNI_NO_VALUE;
     if (tni_node_count(n->src[0]) == 0)
-        return number_of(l, i, TNI_NUMBER_FILL, (tn_dtype)n->dtype, 0);
+        return number_value(l, i, TNI_NUMBER_FILL, (tn_dtype)n->dtype, 0);
     for (int j = 0; j < n->rank; j++) {
         int64_t before = n->attr.pad.before[j], end = before + n->src[0]->size[j];
-        in = and_guards(l, i, in, is_within(l, i, c, j, before, end));
+        in = and_guards(l, i, in, guard_within(l, i, c, j, before, end));
         if (in == FAILED) return FAILED;
         x.start[j] -= before;
     }
     int at = lower_part(l, i, 0, &x, in);
     if (in < 0 || at == FAILED) return at;
     return map_of(l, i, i, c, TNI_where, (tn_dtype)n->dtype, in, at,
-                  number_of(l, i, TNI_NUMBER_FILL, (tn_dtype)n->dtype, 0));
+                  number_value(l, i, TNI_NUMBER_FILL, (tn_dtype)n->dtype, 0));
 }
 
 // Writes a concat as a chain of where(): each source where the coordinate along the axis falls into
@@ -602,7 +604,7 @@ static int lower_pad(lowering *l, int32_t i, const tni_coords *c)
 // needs.
 static int lower_concat(lowering *l, int32_t i, const tni_coords *c)
 {
-    const tni_node *n    = node_of(l, i);
+    const tni_node *n    = item_node(l, i);
     int             axis = n->attr.axis.axis, value = TNI_NO_VALUE;
     int64_t         low, high, begin = 0;
     tni_coords      x = *c;
@@ -610,7 +612,7 @@ static int lower_concat(lowering *l, int32_t i, const tni_coords *c)
     for (uint32_t s = 0; s < n->nsrc; s++) {
         int64_t end = begin + n->src[s]->size[axis];
         if (low < end && high >= begin) {
-            int in = is_within(l, i, c, axis, begin, end);
+            int in = guard_within(l, i, c, axis, begin, end);
             int at = in == FAILED ? FAILED : lower_part(l, i, (int)s, &x, in);
             if (at == FAILED) return FAILED;
             value = value < 0
@@ -677,18 +679,17 @@ static int lower_closed_form_sum(lowering *l, int32_t i, const tni_coords *c)
 {
     bool            negative;
     int32_t         from = l->f->decision[i].closed_form - 1;
-    const tni_node *n = node_of(l, i), *x = summed_node(n, &negative);
-    tn_dtype        dt   = (tn_dtype)n->dtype;
-    int             axis = x->attr.axis.axis;
-    tni_coords      line = first_folded(n, c);
-    // The length of a line, by way of the index, so that it is checked wherever the sum is made.
-    int at    = lower_index(l, from, &line);
-    int count = literal_of(l, TN_I64, x->size[axis]);
-    count     = map_of(l, -1, i, NULL, TNI_add, TN_I64, count, at, -1);
-    count     = map_of(l, -1, i, NULL, TNI_sub, TN_I64, count, at, -1);
-    count     = cast_of(l, -1, i, NULL, dt, count);
-    int rest  = map_of(l, -1, i, NULL, TNI_mul, dt, lower_source(l, from, 0, &line), count, -1);
-    int sum   = map_of(l, -1, i, NULL, TNI_add, dt, lower_source(l, from, 2, &line), rest, -1);
+    const tni_node *n = item_node(l, i), *x = summed_node(n, &negative);
+    tn_dtype        dt    = (tn_dtype)n->dtype;
+    int             axis  = x->attr.axis.axis;
+    tni_coords      line  = first_folded(n, c);
+    int             at    = lower_index(l, from, &line);
+    int             count = literal_of(l, TN_I64, x->size[axis]);
+    count                 = map_of(l, -1, i, NULL, TNI_add, TN_I64, count, at, -1);
+    count                 = map_of(l, -1, i, NULL, TNI_sub, TN_I64, count, at, -1);
+    count                 = cast_of(l, -1, i, NULL, dt, count);
+    int rest = map_of(l, -1, i, NULL, TNI_mul, dt, lower_source(l, from, 0, &line), count, -1);
+    int sum  = map_of(l, -1, i, NULL, TNI_add, dt, lower_source(l, from, 2, &line), rest, -1);
     return negative ? map_of(l, i, i, c, TNI_neg, dt, sum, -1, -1) : sum;
 }
 
@@ -727,7 +728,7 @@ static int lower_power(lowering *l, int32_t i, tn_dtype dt, int x, int64_t count
 // power of count; for no element the neutral number.
 static int lower_repeated_fold(lowering *l, int32_t i, const tni_coords *c)
 {
-    const tni_node *n  = node_of(l, i);
+    const tni_node *n  = item_node(l, i);
     tn_dtype        dt = (tn_dtype)n->dtype, in = tni_compute_dtype(dt);
     tni_coords      first = first_folded(n, c);
     int64_t         count = folded_count(n);
@@ -750,9 +751,9 @@ static bool same_coords(const tni_node *n, const tni_coords *a, const tni_coords
 // Returns the value of item i at c, by the way its op is fused (FUSE column of ops.def).
 static int lower_op(lowering *l, int32_t i, const tni_coords *c)
 {
-    const tni_node *n = node_of(l, i);
+    const tni_node *n = item_node(l, i);
     switch (tni_op_table[n->op].fuse) {
-    case TNI_FUSE_NUMBER: return number_of(l, i, TNI_NUMBER_VALUE, (tn_dtype)n->dtype, 0);
+    case TNI_FUSE_NUMBER: return number_value(l, i, TNI_NUMBER_VALUE, (tn_dtype)n->dtype, 0);
     case TNI_FUSE_IOTA: return lower_iota(l, i, c);
     case TNI_FUSE_RANDOM: return lower_random(l, i, c);
     case TNI_FUSE_MAP: return lower_map(l, i, c);
@@ -777,7 +778,7 @@ static int lower_op(lowering *l, int32_t i, const tni_coords *c)
 static int lower_item(lowering *l, int32_t i, const tni_coords *c)
 {
     tni_unit       *u    = l->u;
-    const tni_node *n    = node_of(l, i);
+    const tni_node *n    = item_node(l, i);
     bool            seed = l->f->decision[i].kind == TNI_AS_SEED;
     for (size_t k = 0; k < u->values; k++) {
         const tni_lowered *v = &u->value[k];
@@ -827,7 +828,7 @@ static tni_coords coords_on(const tni_unit *u, const tni_node *n, const uint32_t
 // folded axes, or the kernel would add one value up.
 static int lower_reduce(lowering *l, int32_t i, const uint32_t *align)
 {
-    const tni_node *n = node_of(l, i), *src = n->src[0];
+    const tni_node *n = item_node(l, i), *src = n->src[0];
     tni_coords      c = coords_on(l->u, src, align), kept = { .via = TNI_NO_VALUE };
     tni_ins         x    = blank;
     uint32_t        mask = 0;
@@ -864,7 +865,7 @@ static int name_value(lowering *l, int at, size_t from, int32_t i, const tni_coo
     if (at < 0 || u->value[at].item == i) return at;
     tni_lowered *v        = &u->value[at];
     bool         computed = v->ins.code == TNI_I_MAP || v->ins.code == TNI_I_CAST;
-    if (computed && (size_t)at >= from && v->ins.dtype == node_of(l, i)->dtype) {
+    if (computed && (size_t)at >= from && v->ins.dtype == item_node(l, i)->dtype) {
         v->item   = i;
         v->origin = i;
         v->guard  = TNI_NO_VALUE;
@@ -873,7 +874,7 @@ static int name_value(lowering *l, int at, size_t from, int32_t i, const tni_coo
     }
     tni_ins x = blank;
     x.code    = TNI_I_CAST;
-    x.dtype   = node_of(l, i)->dtype;
+    x.dtype   = item_node(l, i)->dtype;
     x.a       = (int16_t)at;
     return add_value(l, i, i, c, x);
 }

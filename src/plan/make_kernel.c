@@ -141,7 +141,7 @@ static bool lane_in_r(const kernel_builder *m)
 
 // ---- instructions ------------------------------------------------------------------------------
 
-static bool is_stored(const kernel_builder *m, const tni_lowered *x)
+static bool is_stored_value(const kernel_builder *m, const tni_lowered *x)
 {
     return x->seed && m->f->decision[x->item].in_memory;
 }
@@ -154,7 +154,7 @@ static void gather_sources(kernel_builder *m)
     if (u->sources) memcpy(m->source, u->source, u->sources * sizeof *u->source);
     for (size_t i = 0; i < u->values; i++) {
         const tni_lowered *x = &u->value[i];
-        if (!is_stored(m, x)) continue;
+        if (!is_stored_value(m, x)) continue;
         const tni_node    *n = m->f->g->item[x->item].n;
         int64_t            row[TN_MAX_RANK];
         tni_access_binding s = { .place = x->item, .reader = x->item, .edge = -1 };
@@ -225,7 +225,7 @@ static void push_instructions(kernel_builder *m)
     for (size_t i = 0; i < u->values; i++) {
         const tni_lowered *v = &u->value[i];
         tni_ins            x = { .code = TNI_I_STORE, .b = -1, .c = -1, .number = -1 };
-        if (!is_stored(m, v)) continue;
+        if (!is_stored_value(m, v)) continue;
         x.dtype                                = v->ins.dtype;
         x.a                                    = to[i];
         x.access                               = (int16_t)store;
@@ -258,7 +258,7 @@ static void classify_strides(kernel_builder *m)
             far += magnitude(d) * (l->size[a] - 1);
         }
         l->stride[i][TNI_AXES] = s->stride[TNI_AXES];
-        // Where a view begins and where an index goes is known when it runs, but not beyond the value.
+        // The offset of a view and an index are known only in a run, but stay inside the value.
         int64_t most = s->reader >= 0 ? place_count(m, s->place) : 0;
         k->wide |= far > INT32_MAX / 2 || most > INT32_MAX / 2;
     }
@@ -307,6 +307,9 @@ static bool take_kernel(kernel_builder *m)
     return o->kernel && o->source && o->number && o->origin && o->seed;
 }
 
+// The steps of the top. Seeds that turned out not to be in memory are removed first, unless the unit
+// reads them. A kernel whose axes are all reduced gets a P axis of size 1, since kernel.h wants at
+// least one. seed[] of the result names each seed, as ~item if it is not stored.
 bool tni_make_kernel(tni_fusion *f, tni_unit *u, tni_planned_kernel *out)
 {
     kernel_builder m = { .f = f, .u = u, .out = out };

@@ -35,7 +35,7 @@ typedef struct {
     bool             *outlives;   // a value in it outlives the evaluation
     bool             *reused;     // a result has taken its place
     size_t            fallible;   // one past the last step that can fail
-    tni_arena_span   *span;       // of the arena
+    tni_arena_span   *span;       // spans of the arena, by first step
     size_t            spans;
     uint32_t         *span_of;  // by item: the span of a root in the arena
 } placer;
@@ -55,7 +55,7 @@ static uint32_t place_of(const placer *b, const tni_node *src)
     return (uint32_t)g->count + base->mark - 1;
 }
 
-// ---- who reads what, last ----------------------------------------------------------------------
+// ---- lifetimes ---------------------------------------------------------------------------------
 
 // Extends a place's lifetime to a step that reads it.
 static void read_place(placer *b, uint32_t at, size_t step)
@@ -195,7 +195,7 @@ static void fill_concat(placer *b, size_t i)
 }
 
 // Whether a value is one run of memory, so that an assignment can share it.
-static bool is_contiguous(const tni_node *n)
+static bool is_one_run(const tni_node *n)
 {
     tni_view v = tni_node_layout(n);
     return tni_view_contiguous(&v);
@@ -209,11 +209,11 @@ static void share_places(placer *b)
     for (size_t i = 0; i < g->count; i++) {
         const tni_item *it = &g->item[i];
         b->outlives[i] |= it->why != 0;
-        // The inputs that a view or a gradient will still look at stay as they are.
+        // Inputs that a stored view or a later gradient reads must not be overwritten.
         for (uint32_t k = 0; it->keeps_sources && k < it->n->nsrc; k++)
             if (it->n->src[k]->state != TNI_PENDING) b->outlives[place_of(b, it->n->src[k])] = true;
     }
-    // Before anything shares the places of their sources.
+    // Concats first: see above.
     for (size_t t = 0; t < b->plan->steps; t++) {
         tni_plan_step i = b->plan->step[t];
         if (i >= 0 && g->item[i].n->op == TNI_concat) fill_concat(b, (size_t)i);
@@ -221,7 +221,7 @@ static void share_places(placer *b)
     for (size_t i = 0; i < g->count; i++) {
         tni_node  *n = g->item[i].n;
         tni_place *p = &b->plan->place[i];
-        if (n->op == TNI_assign && is_contiguous(n->src[0])) {
+        if (n->op == TNI_assign && is_one_run(n->src[0])) {
             p->alias = true;
             share_place(b, i, place_of(b, n->src[0]));
         } else if (n->op == TNI_update) {
@@ -354,7 +354,7 @@ static int64_t find_dying_value(const placer *b, const tni_planned_kernel *k, in
     const tni_kernel *x      = k->kernel;
     int               access = store_of(k, seed);
     if (x->nr || x->tails || access < 0 || b->plan->place[seed].root != (uint32_t)seed) return -1;
-    if (b->limits->checked) return -1;  // what an op was made from is looked at after it ran
+    if (b->limits->checked) return -1;  // inspection reads inputs after the step
     for (int i = 0; i < x->nbuffer; i++) {
         int32_t at = k->buffer[i];
         if (at < 0 || at == seed || x->buffer[i].written) continue;
@@ -501,6 +501,7 @@ static bool take_place_lists(placer *b)
     return b->made_at && b->last_read && b->outlives && b->reused && b->span && b->span_of;
 }
 
+// Lifetimes first, then what shares a place, which joins lifetimes, then places and offsets.
 bool tni_place_values(tni_graph *g, const tni_limits *limits, tni_plan *p)
 {
     tni_heap *h  = &g->cx->heap;

@@ -30,7 +30,7 @@ typedef struct {
 } offers;
 
 // Records that a step reads an item; an assignment that shares memory is looked through.
-static void read_item(offers *c, int32_t at, size_t step)
+static void add_reader(offers *c, int32_t at, size_t step)
 {
     if (at < 0) return;
     at = tni_shared_item(c->f, at);
@@ -40,7 +40,7 @@ static void read_item(offers *c, int32_t at, size_t step)
 }
 
 // Finds the steps that make and read each item.
-static void find_steps(offers *c)
+static void find_item_steps(offers *c)
 {
     const tni_graph *g = c->f->g;
     for (size_t i = 0; i < g->count; i++) c->made[i] = c->first[i] = NOT_YET;
@@ -51,12 +51,12 @@ static void find_steps(offers *c)
             c->made[step]     = (uint32_t)t;
             for (const tni_node *o = tni_outputs(n); o; o = o->output)
                 c->made[o->mark - 1] = (uint32_t)t;
-            for (uint32_t s = 0; s < n->nsrc; s++) read_item(c, tni_base_of(g, n->src[s]), t);
+            for (uint32_t s = 0; s < n->nsrc; s++) add_reader(c, tni_base_of(g, n->src[s]), t);
             continue;
         }
         const tni_planned_kernel *k = &c->p->kernel[~step];
         for (int i = 0; i < k->kernel->nbuffer; i++)
-            if (!k->kernel->buffer[i].written) read_item(c, k->buffer[i], t);
+            if (!k->kernel->buffer[i].written) add_reader(c, k->buffer[i], t);
         for (size_t i = 0; i < k->seeds; i++)
             if (k->seed[i] >= 0) c->made[k->seed[i]] = (uint32_t)t;
     }
@@ -138,7 +138,7 @@ static bool device_takes(const offers *c, const tni_planned_kernel *k, int buffe
                                  .epilogue    = tni_epilogue_of(&k->launch, buffer, last) };
     bool taken    = (!k->kernel->tails || o->epilogue.fits) &&
                  c->f->limits->takes(c->f->limits->session, o);
-    o->call = NULL;  // gone with this function
+    o->call = NULL;  // it points to a local variable
     return taken;
 }
 
@@ -196,7 +196,7 @@ static void drop_steps(tni_plan *p)
 
 static void make_offers(offers *c)
 {
-    find_steps(c);
+    find_item_steps(c);
     for (size_t t = 0; t < c->p->steps; t++) {
         if (c->p->step[t] >= 0 || c->p->step[t] == NO_STEP) continue;
         tni_planned_kernel *k = &c->p->kernel[~c->p->step[t]];

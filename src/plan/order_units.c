@@ -144,6 +144,8 @@ static bool sort_units(unit_sort *s, tni_plan *p)
     return ok && s->taken == s->units;
 }
 
+// Allocates the lists of the sort and of the plan, marks what is in memory, then sorts. The number of
+// kernels is an upper bound, since merged units are counted too.
 bool tni_order_units(tni_fusion *f, tni_plan *p)
 {
     tni_heap *h     = &f->g->cx->heap;

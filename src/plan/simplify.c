@@ -61,7 +61,7 @@ static bool is_lossless(const tni_unit *u, const tni_ins *i, int v)
 }
 
 // Whether a value has no fraction: an integer, cast from one, or the result of rounding.
-static bool is_whole(const tni_unit *u, int v)
+static bool has_no_fraction(const tni_unit *u, int v)
 {
     const tni_ins *i = &u->value[v].ins;
     if (!tni_is_float((tn_dtype)i->dtype)) return true;
@@ -71,6 +71,7 @@ static bool is_whole(const tni_unit *u, int v)
            i->op == TNI_sign;
 }
 
+// Whether the condition of a rule holds for instruction i and the values that the letters stand for.
 static bool applies(condition when, const tni_unit *u, const tni_ins *i, const int16_t *value)
 {
     int      v  = value[0];
@@ -81,7 +82,7 @@ static bool applies(condition when, const tni_unit *u, const tni_ins *i, const i
     case INTEGER: return !tni_is_float(dt);
     case SIGNED: return tni_is_signed(dt);
     case UNSIGNED: return !tni_is_signed(dt);
-    case WHOLE: return is_whole(u, v);
+    case WHOLE: return has_no_fraction(u, v);
     case SAME: return dt == (tn_dtype)i->dtype;
     case LOSSLESS: return is_lossless(u, i, v);
     case LATER: return v > value[1];
@@ -117,7 +118,7 @@ static inline bool binds(int16_t *value, int letter, int v)
 
 // Matches value v against the op over letters at p. Returns the bytes of the pattern, 0 if it does not
 // match.
-static int matches(const tni_unit *u, const uint8_t *p, int v, int16_t *value)
+static int matches_op(const tni_unit *u, const uint8_t *p, int v, int16_t *value)
 {
     const tni_ins *i          = &u->value[v].ins;
     const int16_t  operand[3] = { i->a, i->b, i->c };
@@ -138,7 +139,7 @@ static bool fires(const rule *r, const tni_unit *u, const tni_ins *i, int16_t *v
         int bytes;
         if (*p >= NO) bytes = is_known(u, operand[k], *p == YES);
         else if (*p >= LETTER) bytes = binds(value, *p, operand[k]);
-        else bytes = matches(u, p, operand[k], value);
+        else bytes = matches_op(u, p, operand[k], value);
         if (!bytes) return false;
         p += bytes;
     }

@@ -35,7 +35,7 @@ static bool is_seed(const tni_planned_kernel *k, int32_t item)
     return false;
 }
 
-static bool is_stored(const tni_planned_kernel *k, int32_t item)
+static bool is_stored_seed(const tni_planned_kernel *k, int32_t item)
 {
     for (size_t i = 0; i < k->seeds; i++)
         if (k->seed[i] == item) return true;
@@ -117,14 +117,14 @@ static int64_t bytes_more(const tni_graph *g, const tni_planned_kernel *k, int32
         const tni_node *n = g->item[item].n;
         last              = item;
         bytes += tni_node_count(n) * (int64_t)tni_dtype_size((tn_dtype)n->dtype) *
-                 (is_stored(k, item) ? 1 : 2);
+                 (is_stored_seed(k, item) ? 1 : 2);
     }
     return bytes;
 }
 
 // Whether a cut behind item `at` divides anything: the second half reads the item, or the item is a
 // seed.
-static bool is_read(const tni_planned_kernel *k, int32_t at, const halves *h)
+static bool is_divided(const tni_planned_kernel *k, int32_t at, const halves *h)
 {
     for (int i = 0; i < k->kernel->nins; i++)
         if (h->second[i] && k->origin[i] == at && is_made_before(k, i, at)) return true;
@@ -139,12 +139,12 @@ static bool try_cut(const tni_graph *g, const tni_planned_kernel *k, int32_t at,
     find_halves(k, at, &h);
     int first = work_of(k, h.first), second = work_of(k, h.second);
     *c = (cut){ .at = at, .work = first > second ? first : second };
-    if (c->work >= whole || !second || !is_read(k, at, &h)) return false;
+    if (c->work >= whole || !second || !is_divided(k, at, &h)) return false;
     c->bytes = bytes_more(g, k, at, &h);
     return true;
 }
 
-static bool is_better(const cut *a, const cut *b)
+static bool is_better_cut(const cut *a, const cut *b)
 {
     if (a->bytes != b->bytes) return a->bytes < b->bytes;
     return a->work != b->work ? a->work < b->work : a->at < b->at;
@@ -167,7 +167,7 @@ static bool find_cut(const tni_graph *g, const tni_planned_kernel *k, cut *best)
     best->at = -1;
     for (int i = 0; i < n; i++) {
         if (all[i].work > least + whole / MIDDLE) continue;
-        if (best->at < 0 || is_better(&all[i], best)) *best = all[i];
+        if (best->at < 0 || is_better_cut(&all[i], best)) *best = all[i];
     }
     return best->at >= 0;
 }

@@ -29,7 +29,7 @@ static bool is_per_col(const unrolling *u, int i)
     return u->old->ins[i].per & TNI_PER_COL;
 }
 
-static bool has_access(const tni_ins *x)
+static bool reads_access(const tni_ins *x)
 {
     return x->code == TNI_I_LOAD || x->code == TNI_I_STORE || x->code == TNI_I_PLACE;
 }
@@ -58,7 +58,7 @@ static int16_t push_access(unrolling *u, int16_t old, int r)
 }
 
 // Adds an instruction; sets full, and gives up, if the kernel would get too long.
-static int16_t push_ins(unrolling *u, tni_ins x, int32_t origin)
+static int16_t push_unrolled(unrolling *u, tni_ins x, int32_t origin)
 {
     int n = u->k->nins;
     if (n == TNI_UNROLL_INS) {
@@ -85,8 +85,8 @@ static void copy_ins(unrolling *u, int i, int r)
     x.a       = operand_at(u, x.a, r);
     x.b       = operand_at(u, x.b, r);
     x.c       = operand_at(u, x.c, r);
-    if (has_access(&x)) x.access = push_access(u, x.access, r);
-    u->to[i][r] = push_ins(u, x, u->out->origin[i]);
+    if (reads_access(&x)) x.access = push_access(u, x.access, r);
+    u->to[i][r] = push_unrolled(u, x, u->out->origin[i]);
 }
 
 // Returns the map that joins two elements of a fold.
@@ -109,7 +109,7 @@ static void unroll_fold(unrolling *u, int i)
         join.op      = (uint8_t)folding_op(x->op);
         join.a       = so_far;
         join.b       = operand_at(u, x->a, r);
-        so_far       = push_ins(u, join, u->out->origin[i]);
+        so_far       = push_unrolled(u, join, u->out->origin[i]);
     }
     u->to[i][0] = so_far;
 }
@@ -152,6 +152,8 @@ static bool use_unrolled(tni_heap *h, unrolling *u)
     return true;
 }
 
+// Writes the unrolled kernel beside the old one and swaps the two. If it would become too long, the
+// kernel stays as it was.
 bool tni_unroll(tni_heap *h, tni_planned_kernel *f)
 {
     if (!is_few(f)) return true;

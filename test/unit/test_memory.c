@@ -387,7 +387,7 @@ static void memory_of_the_device_is_used_as_it_is(void)
     other[0] = 100;
     CHECK(tn_item(tn_sum_all(x)) == 10);
     CHECK(tn_borrow(cx, TN_F32, TN_SHAPE(2), (char *)lender.memory + 2, release, NULL) == NULL);
-    CHECK_FAILED(cx, TN_EARG, "borrow: data is not aligned to its elements, of 4 bytes");
+    CHECK_FAILED(cx, TN_EARG, "borrow: data is not aligned to its element size of 4 bytes");
     lender.elsewhere = true;
     CHECK(tn_borrow(cx, TN_F32, TN_SHAPE(4), other, release, NULL) == NULL);
     CHECK_FAILED(cx, TN_EARG, "borrow: it is elsewhere");
@@ -714,7 +714,7 @@ static void values_of_many_sizes_leave_little_behind_on_cuda(void)
 
 // ---- a thousand failures -----------------------------------------------------------------------
 
-// A step that fails in one of three places: uploading, the values on the way, the results.
+// A step that fails in one of three places: uploading, the temporary values, the results.
 static tn_status ask_too_much(tn_ctx *cx, int which)
 {
     static float data[200000];
