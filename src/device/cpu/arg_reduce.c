@@ -39,7 +39,7 @@ static int64_t least_stride(const tni_arg *x)
 
 // Splits the axes of in into kept and reduced ones, and chooses the way: by column if neighbouring
 // results are closer in memory than neighbouring elements of a result.
-static reduction split_axes(const tni_call *call, tn_dtype acc)
+static reduction split_reduced_axes(const tni_call *call, tn_dtype acc)
 {
     const tni_arg *in = &call->in[0];
     reduction      r  = {
@@ -86,7 +86,7 @@ typedef struct {
 static arg_job plan_search(const tni_call *call)
 {
     tn_dtype acc = tni_compute_dtype(call->in[0].dtype);
-    arg_job  j   = { .r = split_axes(call, acc), .least = call->op == TNI_argmin };
+    arg_job  j   = { .r = split_reduced_axes(call, acc), .least = call->op == TNI_argmin };
     j.chunks     = j.r.by_column || j.r.folded == 0 ? 1 : tni_ceil_div(j.r.folded, CHUNK);
     j.per_task   = tni_ceil_div(TASK, tni_min_i64(CHUNK, j.r.folded > 0 ? j.r.folded : 1));
     j.partial    = call->scratch;
@@ -105,7 +105,7 @@ static bool total_is_nan(const arg_job *j, tni_total v)
 }
 
 // Returns whether a is better than b. Never true for equals, so that the first stays.
-static bool beats(const arg_job *j, tni_total a, tni_total b)
+static bool total_beats(const arg_job *j, tni_total a, tni_total b)
 {
     if (j->r.acc == TN_U64) return j->least ? a.u < b.u : a.u > b.u;
     if (!tni_is_float(j->r.acc)) return j->least ? a.l < b.l : a.l > b.l;
@@ -127,7 +127,7 @@ static best search_elements(const arg_job *j, int64_t result, int64_t first, int
         int64_t     m = tni_min_i64(TNI_TILE, n - at);
         const void *x = tni_tile_load(r->tiles, &red, r->acc, first + at, m, scratch);
         tni_total   v = block(x, m);
-        if (at > 0 && !beats(j, v, b.value)) continue;
+        if (at > 0 && !total_beats(j, v, b.value)) continue;
         b = (best){ v, first + at + type->find(x, v, m) };
         if (total_is_nan(j, v)) break;
     }
@@ -162,7 +162,7 @@ static void merge_chunks(const arg_job *j)
         best b = j->partial[i * j->chunks];
         for (int64_t c = 1; c < j->chunks; c++) {
             best other = j->partial[i * j->chunks + c];
-            if (beats(j, other.value, b.value)) b = other;
+            if (total_beats(j, other.value, b.value)) b = other;
         }
         put_result(j, i, b.at);
     }

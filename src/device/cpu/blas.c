@@ -29,7 +29,7 @@ static const size_t BUFFER = (size_t)128 << 20, STACK = (size_t)8 << 20, LIBRARY
 
 enum { MOST_THREADS = 128 };  // assumed at most to be started by a library when it is loaded
 
-// Filled in by find_once, read-only from then on.
+// Filled in by find_blas_once, read-only from then on.
 static struct {
     tni_blas      calls;
     tni_blas_info info;
@@ -59,7 +59,7 @@ static const char *const candidates[] = {
 
 // ISO C knows no cast from an object pointer to a function pointer; POSIX promises that the copy
 // of the bits works.
-static bool symbol(void *lib, const char *name, void *function)
+static bool find_symbol(void *lib, const char *name, void *function)
 {
     void *found = dlsym(lib, name);
     memcpy(function, &found, sizeof found);
@@ -84,7 +84,7 @@ static bool can_load(void)
     return can_map(LIBRARY + (size_t)cores * (BUFFER + STACK));
 }
 
-static void set_name(const char *kind, const char *text)
+static void set_library_name(const char *kind, const char *text)
 {
     snprintf(blas.name, sizeof blas.name, "%s%s", kind, text ? text : "");
 }
@@ -95,16 +95,16 @@ static bool is_openblas(void *lib)
 {
     char *(*config)(void);
     char *(*core)(void);
-    if (!symbol(lib, "openblas_get_config", &config)) return false;
+    if (!find_symbol(lib, "openblas_get_config", &config)) return false;
 
-    set_name("", config());
-    if (symbol(lib, "openblas_get_corename", &core) && !strstr(blas.name, core()))
+    set_library_name("", config());
+    if (find_symbol(lib, "openblas_get_corename", &core) && !strstr(blas.name, core()))
         snprintf(blas.name, sizeof blas.name, "%s %s", config(), core());
-    if (!symbol(lib, "openblas_get_num_threads", &blas.get_threads) ||
-        !symbol(lib, "openblas_set_num_threads", &blas.set_threads))
+    if (!find_symbol(lib, "openblas_get_num_threads", &blas.get_threads) ||
+        !find_symbol(lib, "openblas_set_num_threads", &blas.set_threads))
         blas.get_threads = NULL;
-    if (!symbol(lib, "blas_memory_alloc", &blas.take_buffer) ||
-        !symbol(lib, "blas_memory_free", &blas.give_buffer))
+    if (!find_symbol(lib, "blas_memory_alloc", &blas.take_buffer) ||
+        !find_symbol(lib, "blas_memory_free", &blas.give_buffer))
         blas.take_buffer = NULL;
     return true;
 }
@@ -114,35 +114,35 @@ static bool is_blis(void *lib)
 {
     const char *(*version)(void);
     void (*set_threads)(int64_t);
-    if (!symbol(lib, "bli_info_get_version_str", &version)) return false;
+    if (!find_symbol(lib, "bli_info_get_version_str", &version)) return false;
 
-    set_name("BLIS ", version());
-    if (symbol(lib, "bli_thread_set_num_threads", &set_threads)) set_threads(1);
+    set_library_name("BLIS ", version());
+    if (find_symbol(lib, "bli_thread_set_num_threads", &set_threads)) set_threads(1);
     return true;
 }
 
 static bool is_mkl(void *lib)
 {
     void (*version)(char *, int);
-    if (!symbol(lib, "MKL_Set_Num_Threads", &blas.set_threads)) return false;
-    symbol(lib, "MKL_Get_Max_Threads", &blas.get_threads);
+    if (!find_symbol(lib, "MKL_Set_Num_Threads", &blas.set_threads)) return false;
+    find_symbol(lib, "MKL_Get_Max_Threads", &blas.get_threads);
 
     char text[200] = "MKL";
-    if (symbol(lib, "MKL_Get_Version_String", &version)) version(text, (int)sizeof text - 1);
-    set_name("", text);
+    if (find_symbol(lib, "MKL_Get_Version_String", &version)) version(text, (int)sizeof text - 1);
+    set_library_name("", text);
     return true;
 }
 
 static bool is_atlas(void *lib)
 {
     if (!dlsym(lib, "ATL_buildinfo")) return false;
-    set_name("ATLAS", NULL);
+    set_library_name("ATLAS", NULL);
     return true;
 }
 
 // Finds the file of the library that contains sgemm, which may differ from the name that was asked
 // for.
-static void set_path(const char *asked)
+static void set_library_path(const char *asked)
 {
     Dl_info where;
     void   *address;
@@ -158,21 +158,21 @@ static const char *try_library(const char *file, bool named)
 {
     void *lib = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (!lib) return named ? dlerror() : "is not installed";
-    if (!symbol(lib, "cblas_sgemm", &blas.calls.sgemm) ||
-        !symbol(lib, "cblas_dgemm", &blas.calls.dgemm))
+    if (!find_symbol(lib, "cblas_sgemm", &blas.calls.sgemm) ||
+        !find_symbol(lib, "cblas_dgemm", &blas.calls.dgemm))
         return "has no cblas_sgemm and cblas_dgemm";
 
     if (is_openblas(lib)) {
         if (strstr(blas.name, "USE64BITINT")) return "takes 64-bit sizes, and we pass 32-bit ones";
     } else if (!is_blis(lib) && !is_mkl(lib) && !is_atlas(lib)) {
         if (!named) return "is the reference BLAS, slower than our own product";
-        set_name(file, NULL);
+        set_library_name(file, NULL);
     }
-    set_path(file);
+    set_library_path(file);
     return NULL;
 }
 
-static void found(void)
+static void note_found(void)
 {
     blas.info = (tni_blas_info){ .found = true, .path = blas.path, .name = blas.name };
 }
@@ -181,7 +181,7 @@ static void find_named(const char *file)
 {
     const char *why = try_library(file, true);
     if (!why) {
-        found();
+        note_found();
         return;
     }
     snprintf(blas.detail, sizeof blas.detail, "TN_BLAS names %s, which cannot be used: %s", file,
@@ -195,7 +195,7 @@ static void find_any(void)
     for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++) {
         const char *why = try_library(candidates[i], false);
         if (!why) {
-            found();
+            note_found();
             return;
         }
         if (strcmp(why, "is not installed") != 0 && used < sizeof blas.detail)
@@ -208,7 +208,7 @@ static void find_any(void)
 }
 
 // TN_BLAS decides: "none", a library, or, if it is not set, the first that is found.
-static void find_once(void)
+static void find_blas_once(void)
 {
     const char *named = getenv("TN_BLAS");
     if (named && strcmp(named, "none") == 0)
@@ -223,7 +223,7 @@ static void find_once(void)
 
 tni_blas_info tni_blas_find(void)
 {
-    pthread_once(&once, find_once);
+    pthread_once(&once, find_blas_once);
     return blas.info;
 }
 
@@ -260,7 +260,7 @@ static bool make_ready(int count)
 
 const tni_blas *tni_blas_get(int count)
 {
-    pthread_once(&once, find_once);
+    pthread_once(&once, find_blas_once);
     if (!blas.info.found) return NULL;
     if (count <= atomic_load_explicit(&calls.ready, memory_order_acquire)) return &blas.calls;
     pthread_mutex_lock(&calls.lock);

@@ -14,11 +14,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// A compiler that takes longer hangs, or the machine is so loaded that interpreting is the better choice.
+// A compiler that takes longer hangs, or the machine is so loaded that interpreting is the better
+// choice.
 enum { LIMIT_MS = 60000 };
 
-// Contraction (fused multiply-adds of the compiler's choice) is off, since compiled, interpreted
-// and library code must round alike. -fwrapv gives integers the wrapping that the ops promise. The
+// Contraction (fused multiply-adds of the compiler's choice) is off, since compiled and
+// interpreted kernels must round alike. -fwrapv gives integers the wrapping that the ops promise. The
 // two math flags only give up errno and traps, so that ternaries and rint vectorize; they change no
 // result. -w: warnings about generated text are of no use.
 #define OPTIONS                                                                               \
@@ -35,7 +36,7 @@ enum { LIMIT_MS = 60000 };
 // A compiler may know a chip by its name alone, and take it to have what the system or the machine
 // around it has switched off; and this process may run in an emulator that the compiler does not see.
 // So the compiler's view of the target is compared with what is there: the macros that stand for
-// instructions, and this process's word for each.
+// instructions, and whether this process may use each of them.
 #if defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -125,8 +126,7 @@ static bool chip_text(tni_text *t)
 
 // ---- running -----------------------------------------------------------------------------------
 
-// The command line: the program, TN_CC's words, the options, and what is given. The texts that it
-// points into are the caller's.
+// A command line. argv points into text and into texts of the caller, which must outlive it.
 typedef struct {
     char  text[1024];
     char *argv[TNI_CC_WORDS];
@@ -271,7 +271,6 @@ bool tni_cc_open(tni_cc *c, tni_text *why)
 {
     const char *wanted = getenv("TN_CC"), *search = getenv("PATH");
     memset(c, 0, sizeof *c);
-    // A program with other rights than its caller must not trust the caller's environment.
     if (geteuid() != getuid() || getegid() != getgid()) {
         *why = tni_text_of("this program runs with the rights of another user");
         return false;
@@ -322,8 +321,8 @@ static uint64_t hash_text(const char *s, uint64_t h)
 
 // Asks for all macros that the compiler predefines, which tell its version, its target and the
 // features of the chip that it was told to compile for. Their hash becomes part of the disk cache's
-// key: code is not shared between chips that differ. Returns false if the compiler is no C11
-// compiler, or would use instructions that this process may not execute.
+// key: code is not shared between chips that differ. Returns false if the compiler is not
+// a C11 compiler, or would use instructions that this process may not execute.
 static bool find_target(tni_cc *c, const char *native, tni_text *why)
 {
     command_line l;

@@ -44,7 +44,7 @@ static bool is_excluded(const char *entry)
            starts_with(entry, "SUNPRO_DEPENDENCIES=");
 }
 
-// The first entry is TMPDIR, which start_program replaces; the second fixes the language of
+// The first entry is TMPDIR, which start_in_folder replaces; the second fixes the language of
 // messages, which are searched for "error:".
 bool tni_runner_open(tni_runner *r, int limit_ms)
 {
@@ -172,7 +172,7 @@ bool tni_folder_write(const char *folder, const char *name, const void *data, si
 
 typedef enum { ENDED_WELL, ENDED_BADLY, RUNS } outcome;
 
-static int64_t milliseconds(void)
+static int64_t now_ms(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -194,10 +194,10 @@ static outcome poll_child(pid_t pid, int *status)
 // Waits for a child until it ends, the time is up or stop is set.
 static outcome wait_child(pid_t pid, int64_t limit_ms, const atomic_bool *stop, int *status)
 {
-    int64_t end = milliseconds() + limit_ms;
+    int64_t end = now_ms() + limit_ms;
     for (long us = POLL_FIRST_US;; us = us * 3 / 2 < POLL_LAST_US ? us * 3 / 2 : POLL_LAST_US) {
         outcome o = poll_child(pid, status);
-        if (o != RUNS || milliseconds() >= end || (stop && atomic_load(stop))) return o;
+        if (o != RUNS || now_ms() >= end || (stop && atomic_load(stop))) return o;
         nanosleep(&(struct timespec){ .tv_nsec = us * 1000 }, NULL);
     }
 }
@@ -281,7 +281,7 @@ static int spawn_program(char *const argv[], const char *folder, int in, char **
 
 // The temporary folder becomes TMPDIR, so that whatever the program leaves is removed with it. The
 // runner's own list is not changed: a forked process may be using it.
-static int start_program(const tni_runner *r, char *const argv[], const char *folder, pid_t *pid)
+static int start_in_folder(const tni_runner *r, char *const argv[], const char *folder, pid_t *pid)
 {
     char   temp[TNI_FOLDER + 8];
     size_t n = 0;
@@ -344,7 +344,7 @@ static void end_watcher(watcher w)
 bool tni_command_run(tni_runner *r, char *const argv[], const char *folder, tni_text *why)
 {
     pid_t pid;
-    int   status, e = start_program(r, argv, folder, &pid);
+    int   status, e = start_in_folder(r, argv, folder, &pid);
     if (e) {
         *why = tni_text_of("%s does not start: %s", tni_quoted(argv[0]).s, strerror(e));
         return false;

@@ -21,11 +21,11 @@
 #include <string.h>
 
 enum {
-    ROWS   = 128,      // most queries of a block, so that its operands fit a second-level cache
-    FEWEST = 32,       // fewest, so that packing keys and values pays
-    SCORES = 1 << 17,  // elements of a block of scores, about: 512 KiB of f32
-    SPREAD = 16,       // tasks wanted; a constant, so that the cut depends on sizes alone
-    PANEL  = 240       // rows of a product that are packed at a time, as in gemm_own.c
+    ROWS         = 128,  // most queries of a block, so that its operands fit a second-level cache
+    FEWEST       = 32,   // fewest, so that packing keys and values pays
+    SCORES       = 1 << 17,  // elements of a block of scores, about: 512 KiB of f32
+    WANTED_TASKS = 16,       // tasks wanted; a constant, so that the cut depends on sizes alone
+    PANEL        = 240       // rows of a product that are packed at a time, as in gemm_own.c
 };
 
 // One call. Operands of f16 and bf16 are copied to f32, and results are made in f32 and rounded once.
@@ -76,7 +76,7 @@ static matrix rows_of(const attention_job *w, const tni_arg *x, const query_bloc
     return (matrix){ x->data + at * w->bytes, x->stride[1], x->stride[3] };
 }
 
-static matrix transposed(matrix x)
+static matrix transposed_matrix(matrix x)
 {
     return (matrix){ x.at, x.col, x.row };
 }
@@ -266,17 +266,19 @@ static void run_block(const attention_job *w, const query_block *k, const worker
     matrix               scores = { r->scores, w->ld, 1 }, grads = { r->grads, w->ld, 1 };
     matrix               y = result_rows(&w->call->out, k, k->first);
     if (w->narrow) y = (matrix){ r->result, size, 1 };
-    multiply_rows(w, r, m, n, a->D, q, transposed(keys), scores, false);
+    multiply_rows(w, r, m, n, a->D, q, transposed_matrix(keys), scores, false);
     softmax_block(w, k, r);
     if (a->g) {
         matrix g = rows_of(w, &w->g, k, k->first);
-        multiply_rows(w, r, m, n, a->E, g, transposed(values), grads, false);
+        multiply_rows(w, r, m, n, a->E, g, transposed_matrix(values), grads, false);
         softmax_grad_block(w, k, r);
         multiply_rows(w, r, m, a->D, n, grads, keys, y, false);
         if (wants_grad(w, false))
-            multiply_rows(w, r, n, a->D, m, transposed(grads), q, sums_of(w, k, false), true);
+            multiply_rows(w, r, n, a->D, m, transposed_matrix(grads), q, sums_of(w, k, false),
+                          true);
         if (wants_grad(w, true))
-            multiply_rows(w, r, n, a->E, m, transposed(scores), g, sums_of(w, k, true), true);
+            multiply_rows(w, r, n, a->E, m, transposed_matrix(scores), g, sums_of(w, k, true),
+                          true);
     } else {
         multiply_rows(w, r, m, a->E, n, scores, values, y, false);
     }
@@ -294,10 +296,11 @@ static void cut_attention(attention_job *w)
     // In a causal block half of the scores of its last keys are wasted: fewer queries waste less.
     int64_t most = a->causal ? ROWS / 2 : ROWS;
     w->rows      = SCORES / a->S < FEWEST ? FEWEST : tni_min_i64(SCORES / a->S, most);
-    while (w->rows > FEWEST && heads * tni_ceil_div(a->T, w->rows) < SPREAD) w->rows /= 2;
+    while (w->rows > FEWEST && heads * tni_ceil_div(a->T, w->rows) < WANTED_TASKS) w->rows /= 2;
     w->rows   = tni_min_i64(w->rows, a->T);
     w->blocks = tni_ceil_div(a->T, w->rows);
-    w->chunks = heads < SPREAD ? tni_min_i64(w->blocks, tni_ceil_div(SPREAD, heads)) : 1;
+    w->chunks = heads < WANTED_TASKS ? tni_min_i64(w->blocks, tni_ceil_div(WANTED_TASKS, heads))
+                                     : 1;
     // 16 elements more than the row needs, so that rows are not a power of two apart.
     w->ld = tni_round_up(a->S, 16) + 16;
 }
@@ -400,7 +403,7 @@ static void attend_grad_task(void *arg, int64_t item, int worker)
     }
 }
 
-static void add_rows(tn_dtype dt, void *to, const void *from, int64_t n)
+static void add_chunk_sums(tn_dtype dt, void *to, const void *from, int64_t n)
 {
     float        *f = to;
     const float  *x = from;
@@ -422,7 +425,7 @@ static void sum_chunks_task(void *arg, int64_t item, int worker)
     int64_t              each = a->S * (a->D + a->E);
     (void)worker;
     for (int64_t i = 1; i < w->chunks; i++)
-        add_rows(w->dtype, keys.at, keys.at + i * each * w->bytes, each);
+        add_chunk_sums(w->dtype, keys.at, keys.at + i * each * w->bytes, each);
     for (int values = 0; values < 2; values++) {
         if (!wants_grad(w, values)) continue;
         int64_t size  = values ? a->E : a->D;

@@ -18,9 +18,9 @@
 
 #include <string.h>
 
-// SPREAD: tasks wanted, enough for 16 threads; a constant, so that the cut depends on sizes alone.
+// WANTED_TASKS: tasks wanted, enough for 16 threads; a constant, so that the cut depends on sizes alone.
 // SPLIT_BYTES: most bytes of partial weight gradients; clearing and adding them costs memory traffic.
-enum { SPREAD = 16, SPLIT_BYTES = 1 << 25 };
+enum { WANTED_TASKS = 16, SPLIT_BYTES = 1 << 25 };
 
 // How large a block is: about `bytes` of gathered windows, which should still be in a second-level cache
 // when the product reads them; at least `least` positions, so that packing w pays; but only `fewest` if
@@ -166,7 +166,8 @@ static void cut_input(tni_conv_plan *c)
     c->positions = c->images * c->P;
     c->rows      = tni_clamp(budget / tni_clamp(channel * c->positions, 1, budget), 1, c->CG);
     int64_t good = tni_min_i64(tni_ceil_div(b.least, channel), c->CG);
-    if (c->rows < good && c->blocks * c->G * tni_ceil_div(c->CG, good) >= SPREAD) c->rows = good;
+    if (c->rows < good && c->blocks * c->G * tni_ceil_div(c->CG, good) >= WANTED_TASKS)
+        c->rows = good;
     c->row_blocks   = tni_ceil_div(c->CG, c->rows);
     c->window_bytes = (size_t)(c->rows * channel * c->positions * c->bytes);
 }
@@ -181,22 +182,22 @@ static void cut_positions(tni_conv_plan *c)
     bool       grad = c->call->op == TNI_conv_wgrad;
     c->rows         = c->K;
     while (grad && !c->channels_last && c->rows >= 2 * b.least &&
-           c->G * tni_ceil_div(c->K, c->rows) < SPREAD)
+           c->G * tni_ceil_div(c->K, c->rows) < WANTED_TASKS)
         c->rows /= 2;
     c->row_blocks = tni_ceil_div(c->K, c->rows);
     int64_t width = c->channels_last && c->O > c->K ? c->O : c->rows;
     int64_t most  = tni_clamp(budget / tni_clamp(width, 1, budget), b.least, b.least * 64);
     bool    few   = c->channels_last ? c->spans_images
                                      : !grad;  // halved where that gives all threads work
-    while (few && most > b.fewest && c->N * c->P * c->G < SPREAD * most) most /= 2;
+    while (few && most > b.fewest && c->N * c->P * c->G < WANTED_TASKS * most) most /= 2;
     c->positions    = tni_ceil_div(span, tni_ceil_div(span, tni_min_i64(span, most)));
     c->blocks       = tni_ceil_div(span, c->positions) * (c->spans_images ? 1 : c->N);
     c->window_bytes = c->pointwise ? 0 : (size_t)(c->rows * c->positions * c->bytes);
     c->splits       = 1;
     int64_t limit   = SPLIT_BYTES / tni_clamp(c->O * c->K * c->bytes, 1, SPLIT_BYTES);
-    if (grad && c->G * c->row_blocks < SPREAD)
-        c->splits = tni_clamp(tni_ceil_div(SPREAD, c->G * c->row_blocks), 1,
-                              tni_clamp(tni_min_i64(limit, c->blocks), 1, SPREAD));
+    if (grad && c->G * c->row_blocks < WANTED_TASKS)
+        c->splits = tni_clamp(tni_ceil_div(WANTED_TASKS, c->G * c->row_blocks), 1,
+                              tni_clamp(tni_min_i64(limit, c->blocks), 1, WANTED_TASKS));
 }
 
 // Decides how the work is cut. Channels last, the positions of all images are one line; only
@@ -245,7 +246,7 @@ static size_t product_scratch(const tni_conv_plan *c)
 }
 
 // Takes bytes off the scratch; if scratch is NULL, only counts.
-static char *take_scratch(char *at, size_t *used, size_t bytes)
+static char *take_conv_scratch(char *at, size_t *used, size_t bytes)
 {
     char *p = at ? at + *used : NULL;
     *used += (size_t)tni_align64((int64_t)bytes);
@@ -269,7 +270,7 @@ static char *operand_data(const tni_conv_plan *c, const tni_arg *x, bool is_resu
                           size_t *used)
 {
     if (x->dtype == c->dtype && tni_arg_is_row_major(x)) return x->data;
-    char *p = take_scratch(at, used, (size_t)(tni_arg_count(x) * c->bytes));
+    char *p = take_conv_scratch(at, used, (size_t)(tni_arg_count(x) * c->bytes));
     if (p && !is_result) {
         tni_arg copy = tni_arg_row_major(c->dtype, 4, x->size, p);
         tni_copy_arg(c->call->threads, x, &copy);
@@ -285,7 +286,7 @@ static bool is_pointwise_batch(const tni_conv_plan *c)
 
 // Fills in the whole plan. With scratch NULL nothing is copied and *used counts the bytes needed;
 // the same lines take them, so that the two cannot differ.
-static tni_conv_plan plan_conv(const tni_call *call, char *scratch, size_t *used)
+static tni_conv_plan plan_conv_blocks(const tni_call *call, char *scratch, size_t *used)
 {
     tni_conv_plan c = { .call = call, .dtype = tni_compute_dtype(call->out.dtype) };
     tni_arg       x[3];
@@ -300,15 +301,16 @@ static tni_conv_plan plan_conv(const tni_call *call, char *scratch, size_t *used
         data[i] = operand_data(&c, &x[i], result == i, scratch, used);
     }
     c.x = data[0], c.w = data[1], c.y = data[2];
-    c.result   = data[result];
-    c.out      = x[result];
-    c.epilogue = c.result == c.out.data ? call->tiled_epilogue : NULL;
-    c.partial = c.splits > 1 ? take_scratch(scratch, used, (size_t)(c.splits * c.O * c.K * c.bytes))
-                             : NULL;
+    c.result       = data[result];
+    c.out          = x[result];
+    c.epilogue     = c.result == c.out.data ? call->tiled_epilogue : NULL;
+    c.partial      = c.splits > 1
+                         ? take_conv_scratch(scratch, used, (size_t)(c.splits * c.O * c.K * c.bytes))
+                         : NULL;
     c.worker_bytes = c.empty || is_pointwise_batch(&c)
                          ? 0
                          : c.window_bytes + c.packed_bytes + product_scratch(&c);
-    c.scratch      = take_scratch(scratch, used, c.worker_bytes * (size_t)call->threads);
+    c.scratch      = take_conv_scratch(scratch, used, c.worker_bytes * (size_t)call->threads);
     return c;
 }
 
@@ -327,7 +329,7 @@ static tni_gemm_batch pointwise_product(const tni_conv_plan *c, int64_t g)
 size_t tni_cpu_conv_scratch(const tni_call *call)
 {
     size_t        used;
-    tni_conv_plan c = plan_conv(call, NULL, &used);
+    tni_conv_plan c = plan_conv_blocks(call, NULL, &used);
     if (!is_pointwise_batch(&c)) return used;
     tni_gemm_batch b = pointwise_product(&c, 0);
     return used + tni_gemm_batch_scratch(&b, call->threads);
@@ -503,7 +505,7 @@ static void run_input(tni_conv_plan *c, int threads)
 tn_status tni_cpu_conv(const tni_call *call)
 {
     size_t        used;
-    tni_conv_plan c       = plan_conv(call, call->scratch, &used);
+    tni_conv_plan c       = plan_conv_blocks(call, call->scratch, &used);
     int           threads = tni_threads_for(call->threads, c.N * c.O * c.P * c.K);
     if (c.empty) {
         memset(c.result, 0, (size_t)(tni_arg_count(&c.out) * c.bytes));

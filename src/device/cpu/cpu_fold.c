@@ -16,8 +16,8 @@ typedef struct {
     tn_dtype         dtype;    // of the sums
     tni_arg          x, to;    // the elements and where they are added, of one shape
     int              leading;  // axes that tasks divide
-    int64_t          slices, slice,
-        per_task;  // slices: indices of the leading axes; slice: elements of each
+    // Indices of the leading axes, elements of each, and slices of a task.
+    int64_t slices, slice, per_task;
 } fold_job;
 
 // Returns the places as a view of the base.

@@ -27,8 +27,8 @@
 enum {
     // Kernels of a process, a bound on memory, as entries are never freed: later kernels are interpreted.
     // The hash table has half as many buckets, so that chains stay short.
-    MOST        = 8192,
-    BUCKETS     = 4096,
+    MOST_KERNELS = 8192,
+    BUCKETS      = 4096,
     PER_JOB     = 64,  // kernels compiled as one text: the compiler is started once for all of them
     NOT_ON_DISK = 4096,  // slots for the hashes of kernels that the disk does not have
     KEY_BYTES   = 8 + 2 * TNI_MAX_BUFFERS + (2 + TNI_AXES) * TNI_MAX_ACCESSES + TNI_MAX_NUMBERS +
@@ -68,20 +68,20 @@ static struct {
     pthread_cond_t  idle;  // the thread has ended
     entry          *bucket[BUCKETS];
     int             count;
-    compile_job    *first, **last;
+    compile_job    *first, **last;  // the list of jobs
     tni_cpu_counts  counts;
 
     bool     opened;    // the environment was read
     bool     off;       // compiling is off: there is no compiler, or it does not work
     bool     waits;     // prepare waits
     bool     stopping;  // the library is being unloaded
-    bool     runs;      // the thread
-    bool     joinable;
-    tni_text why;  // why off
+    bool     runs;      // the thread exists and has not ended
+    bool     joinable;  // the thread was started and not joined
+    tni_text why;       // why off
 
     tni_disk recall_disk;  // a copy of disk for tni_cpu_recall, which runs on any thread
-    uint64_t not_on_disk
-        [NOT_ON_DISK];  // [hash % NOT_ON_DISK]: hash of a kernel that was looked for in vain
+    // [hash % NOT_ON_DISK]: the hash of a kernel that was looked for on disk in vain
+    uint64_t not_on_disk[NOT_ON_DISK];
 
     pthread_t thread;
     bool      asked;  // tni_cc_find has succeeded
@@ -126,7 +126,7 @@ static void in_forked_child(void)
 
 // Runs when the library is unloaded or the process exits: ends a running compiler and joins the
 // thread, so that no thread executes code that is gone.
-__attribute__((destructor)) static void stop_thread(void)
+__attribute__((destructor)) static void stop_compile_thread(void)
 {
     pthread_mutex_lock(&table.lock);
     bool joinable  = table.joinable;
@@ -153,7 +153,7 @@ static char *write_source(entry *const *e, int n)
 }
 
 // Finds the functions of n kernels in an object; all of them or none count.
-static bool find_functions(void *object, entry *const *e, tni_cpu_functions *m, int n)
+static bool find_kernel_functions(void *object, entry *const *e, tni_cpu_functions *m, int n)
 {
     bool ok = true;
     for (int i = 0; i < n && ok; i++)
@@ -167,7 +167,7 @@ static bool load_object(const void *data, size_t bytes, entry *const *e, tni_cpu
 {
     pthread_mutex_lock(&table.loader_lock);
     void *object = tni_object_load(&table.cc.runner, data, bytes, why);
-    bool  ok     = object && find_functions(object, e, m, n);
+    bool  ok     = object && find_kernel_functions(object, e, m, n);
     if (object && !ok) {
         *why = tni_text_of("the compiled object lacks a function");
         for (int i = 0; i < n; i++) m[i] = (tni_cpu_functions){ .run = NULL };
@@ -181,8 +181,8 @@ static bool load_object(const void *data, size_t bytes, entry *const *e, tni_cpu
 // compiler and this chip; else by compiling it. Stored bytes that do not load are compiled again.
 // Each kernel also gets its own small file (kernel_cache.h), so that the next process finds it
 // without printing the text.
-static bool compile_text(const char *source, entry *const *e, tni_cpu_functions *m, int n,
-                         tni_text *why)
+static bool compile_source(const char *source, entry *const *e, tni_cpu_functions *m, int n,
+                           tni_text *why)
 {
     tni_disk_key key = {
         .kind     = "so",
@@ -218,7 +218,7 @@ static bool compile_kernels(entry *const *e, tni_cpu_functions *m, int n, tni_te
         *why = tni_text_of("out of memory");
         return false;
     }
-    bool     ok   = compile_text(source, e, m, n, why);
+    bool     ok   = compile_source(source, e, m, n, why);
     tni_heap heap = tni_heap_default();
     tni_free(&heap, source);
     return ok;
@@ -336,7 +336,7 @@ static void *compile_jobs(void *unused)
 }
 
 // Joins a thread that has nothing left to do but return.
-static void join_thread(void)
+static void join_compile_thread(void)
 {
     if (table.runs || !table.joinable) return;
     pthread_join(table.thread, NULL);
@@ -345,10 +345,10 @@ static void join_thread(void)
 
 // Starts the thread if there are jobs and no thread. It blocks all signals, so that the program's
 // signals are delivered to its own threads.
-static void start_thread(void)
+static void start_compile_thread(void)
 {
     if (table.runs || !table.first || table.stopping) return;
-    join_thread();
+    join_compile_thread();
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -359,9 +359,9 @@ static void start_thread(void)
 // Waits until the thread has ended. Under the lock.
 static void wait_idle(void)
 {
-    start_thread();
+    start_compile_thread();
     while (table.runs && !table.stopping) pthread_cond_wait(&table.idle, &table.lock);
-    join_thread();
+    join_compile_thread();
 }
 
 void tni_cpu_kernels_wait(void)
@@ -405,7 +405,7 @@ static tni_kernel *copy_kernel(const tni_kernel *k)
 static entry *add_entry(const tni_kernel *k, uint64_t hash, const char *key, size_t bytes)
 {
     const char *why;
-    entry      *e = table.count < MOST ? malloc(sizeof *e + bytes) : NULL;
+    entry      *e = table.count < MOST_KERNELS ? malloc(sizeof *e + bytes) : NULL;
     if (!e) return NULL;
     *e = (entry){ .hash = hash, .bytes = bytes, .state = FAILED };
     if (tni_can_emit(k, &why)) {
@@ -433,7 +433,7 @@ static entry *find_by_key(uint64_t hash, const char *key, size_t bytes)
 }
 
 // Returns the entry of a kernel; NULL if it has none and none can be added.
-static entry *find_entry(const tni_kernel *k)
+static entry *find_or_add_entry(const tni_kernel *k)
 {
     char   key[KEY_BYTES];
     size_t bytes = tni_kernel_key(k, key, sizeof key);
@@ -498,7 +498,7 @@ static tni_cpu_functions find_on_disk(const tni_kernel *k)
 // Adds a kernel that was found on disk, unless another thread had it compiled meanwhile.
 static entry *add_found(const tni_kernel *k, const tni_cpu_functions *m)
 {
-    entry *e = find_entry(k);
+    entry *e = find_or_add_entry(k);
     if (!e || e->state != COLD) return e;
     table.counts.queued++;
     publish_entry(e, m);
@@ -540,11 +540,11 @@ tn_status tni_cpu_prepare(void *session, int n, const tni_launch *const *first, 
     pthread_mutex_lock(&table.lock);
     open_table();
     for (int i = 0; i < n; i++) {
-        entry *e   = find_entry(first[i]->kernel);
+        entry *e   = find_or_add_entry(first[i]->kernel);
         entries[i] = e ? e : &interpreted;
         if (e) queue_entry(e, &j);
     }
-    start_thread();
+    start_compile_thread();
     if (table.waits) wait_idle();
     pthread_mutex_unlock(&table.lock);
     return TN_OK;

@@ -15,7 +15,7 @@
 
 // Chunks for each thread, of a kernel without tails: enough that a thread which the system delays does not
 // hold up the others for more than an eighth of its work.
-enum { SHARES = 8 };
+enum { CHUNKS_PER_THREAD = 8 };
 
 // The first failed CHECK that a thread met, and its chunk. Threads take chunks in rising order. Aligned to a
 // cache line, as each thread writes its own.
@@ -96,19 +96,19 @@ static void report_first_failure(const running_launch *f, tni_launch *l)
     l->fail[1] = first ? first->fail[1] : 0;
 }
 
-// Makes chunks longer, to SHARES for each thread. Only for kernels without tails, whose bits do not
+// Makes chunks longer, to CHUNKS_PER_THREAD for each thread. Only for kernels without tails, whose bits do not
 // depend on chunks: long chunks continue where the last one ended, which hardware prefetching
 // rewards.
 static void lengthen_chunks(tni_work_split *cut, int threads)
 {
-    int64_t chunk = cut->units / (SHARES * (int64_t)threads);
+    int64_t chunk = cut->units / (CHUNKS_PER_THREAD * (int64_t)threads);
     if (chunk <= cut->chunk) return;
     cut->chunk  = chunk;
     cut->chunks = tni_ceil_div(cut->units, chunk);
 }
 
 // Runs compiled code: chunks on all threads, then the finish function on this one.
-static void run_compiled(const tni_cpu_code *code, tni_c_main *run, tni_launch *l)
+static void run_compiled_launch(const tni_cpu_code *code, tni_c_main *run, tni_launch *l)
 {
     running_launch f = { .run = run, .l = l };
     f.cut            = tni_kernel_split(l);
@@ -134,7 +134,7 @@ tn_status tni_cpu_launch(void *session, void *entry, tni_launch *l, tni_text *wh
     (void)session;
     tni_cpu_code *code = entry;
     tni_c_main   *run  = code ? atomic_load_explicit(&code->run, memory_order_acquire) : NULL;
-    if (run) run_compiled(code, run, l);
+    if (run) run_compiled_launch(code, run, l);
     else tni_interpret(l);
     if (!l->fail[0]) return TN_OK;
     tni_text_add(why, "index %lld is out of range", (long long)l->fail[1]);

@@ -22,7 +22,7 @@ typedef struct {
 } scan_job;
 
 // Takes the scanned axis out of both arguments and merges the others.
-static scan_job plan_scan(const tni_call *call)
+static scan_job plan_scan_lines(const tni_call *call)
 {
     int      axis = call->attr->axis.axis, perm[TN_MAX_RANK], n = 0;
     scan_job j = { .tiles = tni_tiles_get(), .op = call->op, .in = call->in[0], .out = call->out };
@@ -102,7 +102,7 @@ static void scan_strip_task(void *arg, int64_t item, int worker)
 // Strips need contiguous outputs, and 8 lines to be worth their overhead.
 void tni_cpu_scan(const tni_call *call)
 {
-    scan_job j       = plan_scan(call);
+    scan_job j       = plan_scan_lines(call);
     int      threads = tni_threads_for(call->threads, j.lines * j.n), last = j.out.rank - 1;
     if (last >= 0 && j.out.stride[last] == 1 && j.out.size[last] >= 8) {
         int64_t cols = j.out.size[last];

@@ -46,7 +46,7 @@ static void note_bad_index(_Atomic int64_t *bad, int64_t at)
 }
 
 // Returns the axes first .. last-1 of x.
-static tni_arg axes_of(const tni_arg *x, int first, int last)
+static tni_arg scatter_axes(const tni_arg *x, int first, int last)
 {
     tni_arg y = *x;
     y.rank    = last - first;
@@ -63,7 +63,7 @@ static bool is_dense(const tni_arg *x)
     return x->rank == 0 || (x->rank == 1 && x->stride[0] == 1);
 }
 
-static void put_element(size_t bytes, char *y, const char *x)
+static void copy_element(size_t bytes, char *y, const char *x)
 {
     if (bytes == 4) memcpy(y, x, 4);
     else if (bytes == 8) memcpy(y, x, 8);
@@ -98,7 +98,7 @@ static void write_run(const scattering *s, char *y, const char *v, int64_t n,
 {
     tn_dtype dt = s->y.dtype, vt = s->v[0].dtype;
     if (s->call->op == TNI_scatter) {
-        if (n == 1) put_element(tni_dtype_size(dt), y, v);
+        if (n == 1) copy_element(tni_dtype_size(dt), y, v);
         else memcpy(y, v, (size_t)n * tni_dtype_size(dt));
         return;
     }
@@ -182,9 +182,9 @@ static void split_scatter_axes(scattering *s, const tni_arg *index, const tni_ar
     for (int i = 0; i < index->rank; i++) to.size[i] = index->size[i];
     for (int part = 0; part < 2; part++) {
         int first = part == 0 ? 0 : axis + 1, last = part == 0 ? axis : index->rank;
-        s->index[part]  = axes_of(index, first, last);
-        s->v[part]      = axes_of(v, first, last);
-        s->to[part]     = axes_of(&to, first, last);
+        s->index[part]  = scatter_axes(index, first, last);
+        s->v[part]      = scatter_axes(v, first, last);
+        s->to[part]     = scatter_axes(&to, first, last);
         tni_arg *all[3] = { &s->index[part], &s->v[part], &s->to[part] };
         tni_merge_axes(3, all);
     }

@@ -64,7 +64,7 @@ static uint64_t key_d(double x)
     return u >> 63 ? ~u : u | UINT64_C(1) << 63;
 }
 
-static uint64_t key_of(tn_dtype dt, const void *x, int64_t i)
+static uint64_t sort_key(tn_dtype dt, const void *x, int64_t i)
 {
     switch (dt) {
     case TN_F32: return key_f(((const float *)x)[i]);
@@ -75,18 +75,19 @@ static uint64_t key_of(tn_dtype dt, const void *x, int64_t i)
     }
 }
 
-// Makes the entries of a line. `turned` inverts the keys of the width in use to sort downwards,
+// Makes the entries of a line. `inverted` inverts the keys of the width in use to sort downwards,
 // which keeps equals in their order.
 static void make_keys(const sort_job *j, const char *x, entry *e)
 {
-    tn_dtype dt     = tni_compute_dtype(j->in.dtype);
-    uint64_t turned = !j->descending ? 0 : tni_dtype_size(dt) == 4 ? UINT32_MAX : UINT64_MAX;
+    tn_dtype dt       = tni_compute_dtype(j->in.dtype);
+    uint64_t inverted = !j->descending ? 0 : tni_dtype_size(dt) == 4 ? UINT32_MAX : UINT64_MAX;
     tni_tile_scratch scratch;
     for (int64_t at = 0; at < j->n; at += TNI_TILE) {
         int64_t     n = tni_min_i64(TNI_TILE, j->n - at);
         const char *p = x + at * j->step * (int64_t)tni_dtype_size(j->in.dtype);
         const void *v = tni_tile_load_run(j->tiles, p, j->in.dtype, j->step, dt, n, &scratch);
-        for (int64_t i = 0; i < n; i++) e[at + i] = (entry){ key_of(dt, v, i) ^ turned, at + i };
+        for (int64_t i = 0; i < n; i++)
+            e[at + i] = (entry){ sort_key(dt, v, i) ^ inverted, at + i };
     }
 }
 

@@ -143,7 +143,7 @@ static void plan_panels(product_plan *p)
 
 // Returns the bytes of a scratch area, in whole cache lines, so that no two threads write the same
 // line.
-static size_t scratch_bytes(int64_t elements, size_t bytes)
+static size_t area_bytes(int64_t elements, size_t bytes)
 {
     return (size_t)tni_round_up(elements * (int64_t)bytes, ALIGN);
 }
@@ -161,13 +161,13 @@ static void plan_scratch(product_plan *p)
     p->packs_a = !row && p->cols > DIRECT_TILES * unit->nr;
     p->packs_b = !row && (p->rows > DIRECT_TILES * unit->mr || g->b_col != 1);
     if (p->widens) {
-        p->a_wide = scratch_bytes(p->rows * p->depth, p->wide_bytes);
-        p->b_wide = scratch_bytes(p->cols * p->depth, p->wide_bytes);
+        p->a_wide = area_bytes(p->rows * p->depth, p->wide_bytes);
+        p->b_wide = area_bytes(p->cols * p->depth, p->wide_bytes);
     }
     if (p->packs_a)
-        p->a_pack = scratch_bytes(tni_round_up(p->rows, unit->mr) * p->depth, p->wide_bytes);
-    if (!row) p->b_pack = scratch_bytes(unit->nr * p->depth, p->wide_bytes);
-    if (p->staged) p->stage = scratch_bytes(p->rows * p->cols, p->wide_bytes);
+        p->a_pack = area_bytes(tni_round_up(p->rows, unit->mr) * p->depth, p->wide_bytes);
+    if (!row) p->b_pack = area_bytes(unit->nr * p->depth, p->wide_bytes);
+    if (p->staged) p->stage = area_bytes(p->rows * p->cols, p->wide_bytes);
 }
 
 // Returns the plan of a batch; also called just to learn the bytes of scratch.

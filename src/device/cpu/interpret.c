@@ -54,7 +54,9 @@ static int64_t fail_bytes(const tni_program *g)
 
 // If the upper bound of a worker's memory is below this, that much is requested: some KiB too many
 // per thread cost less than building the program once more just to learn the exact size.
-enum { LITTLE = 1 << 17 };  // bytes of a worker that are not worth to find out how many are needed
+enum {
+    SMALL_WORKER = 1 << 17
+};  // bytes of a worker that are not worth to find out how many are needed
 
 // The exact size needs the program, which is built here for a moment. If there is no memory for
 // that, the upper bound, a slot for every step, is requested instead. Without addresses every
@@ -68,7 +70,7 @@ size_t tni_interpret_scratch(const tni_launch *l)
     tni_program *g     = &none;
     memset(copy.buffer, 0, sizeof copy.buffer);
     g->worker_bytes = tni_program_worker_bytes(l, &g->cut);
-    char *mem       = g->worker_bytes > LITTLE ? malloc(bytes) : NULL;
+    char *mem       = g->worker_bytes > SMALL_WORKER ? malloc(bytes) : NULL;
     if (mem) g = tni_program_build(&copy, mem);
     size_t total = bytes + (size_t)(worker_count(g) * worker_stride(g)) +
                    (size_t)(partial_bytes(g) + fail_bytes(g));

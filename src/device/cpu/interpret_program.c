@@ -92,7 +92,7 @@ static int section_count(const tni_kernel *k)
 }
 
 // Takes bytes of mem, rounded up to 64; if mem is NULL, only counts them.
-static void *take_bytes(char *mem, size_t *used, size_t bytes)
+static void *take_program_bytes(char *mem, size_t *used, size_t bytes)
 {
     void *p = mem ? mem + *used : NULL;
     *used += (bytes + 63) / 64 * 64;
@@ -104,17 +104,17 @@ static void *take_bytes(char *mem, size_t *used, size_t bytes)
 static size_t place_arrays(const tni_kernel *k, char *mem, tni_program *g, int32_t **free_list)
 {
     size_t used = 0, most = (size_t)most_steps(k), nins = (size_t)k->nins;
-    take_bytes(mem, &used, sizeof *g);
-    g->step     = take_bytes(mem, &used, most * sizeof *g->step);
-    g->reg      = take_bytes(mem, &used, most * sizeof *g->reg);
-    g->section  = take_bytes(mem, &used, (size_t)section_count(k) * sizeof *g->section);
-    g->loop_reg = take_bytes(mem, &used, nins * k->phases * sizeof *g->loop_reg);
-    g->row_reg  = take_bytes(mem, &used, nins * sizeof *g->row_reg);
-    g->fin_reg  = take_bytes(mem, &used, nins * sizeof *g->fin_reg);
-    g->cost     = take_bytes(mem, &used, nins * sizeof *g->cost);
-    g->needed   = take_bytes(mem, &used, nins * sizeof *g->needed);
-    g->delta    = take_bytes(mem, &used, (size_t)k->naccess * TNI_AXES * sizeof *g->delta);
-    *free_list  = take_bytes(mem, &used, most * sizeof **free_list);
+    take_program_bytes(mem, &used, sizeof *g);
+    g->step     = take_program_bytes(mem, &used, most * sizeof *g->step);
+    g->reg      = take_program_bytes(mem, &used, most * sizeof *g->reg);
+    g->section  = take_program_bytes(mem, &used, (size_t)section_count(k) * sizeof *g->section);
+    g->loop_reg = take_program_bytes(mem, &used, nins * k->phases * sizeof *g->loop_reg);
+    g->row_reg  = take_program_bytes(mem, &used, nins * sizeof *g->row_reg);
+    g->fin_reg  = take_program_bytes(mem, &used, nins * sizeof *g->fin_reg);
+    g->cost     = take_program_bytes(mem, &used, nins * sizeof *g->cost);
+    g->needed   = take_program_bytes(mem, &used, nins * sizeof *g->needed);
+    g->delta    = take_program_bytes(mem, &used, (size_t)k->naccess * TNI_AXES * sizeof *g->delta);
+    *free_list  = take_program_bytes(mem, &used, most * sizeof **free_list);
     return used;
 }
 

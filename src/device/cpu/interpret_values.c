@@ -27,7 +27,7 @@ int tni_new_reg(tni_builder *b, int section, tn_dtype rep, bool tile)
 
 // Notes that a step of a section reads a register: its slot is free after the last such step. A
 // register that is read in another section is fixed.
-static void note_read(tni_builder *b, int section, int step, int reg)
+static void note_reg_read(tni_builder *b, int section, int step, int reg)
 {
     if (reg < 0) return;
     tni_reg *r = &b->g->reg[reg];
@@ -46,9 +46,9 @@ tni_tile_step *tni_new_step(tni_builder *b, int section, tni_tile_step x)
     if (s->tail >= 0) g->step[s->tail].next = at;
     else s->head = at;
     s->tail = at;
-    note_read(b, section, at, x.a);
-    note_read(b, section, at, x.b);
-    note_read(b, section, at, x.c);
+    note_reg_read(b, section, at, x.a);
+    note_reg_read(b, section, at, x.b);
+    note_reg_read(b, section, at, x.c);
     if (x.dst >= 0 && g->reg[x.dst].maker < 0) g->reg[x.dst].maker = at;
     return &g->step[at];
 }
@@ -211,7 +211,7 @@ static int make_random(tni_builder *b, int section, int loop, const tni_ins *x)
 
 // Returns a register with the value wrapped to a narrow integer, or 0 and 1 for bool. Floats are
 // left alone: kernel.h rounds them by CAST and STORE only.
-static int narrowed(tni_builder *b, int section, int reg, tn_dtype dt)
+static int narrow_reg(tni_builder *b, int section, int reg, tn_dtype dt)
 {
     if (tni_compute_dtype(dt) == dt || tni_is_float(dt)) return reg;
     return tni_convert_reg(b, section, reg, dt);
@@ -240,8 +240,8 @@ static int make_map(tni_builder *b, int section, int loop, const tni_ins *x)
     int16_t v[3] = { x->a, x->b, x->c };
     int     r[3] = { -1, -1, -1 }, n = 0;
     bool    tile = false, select = tni_op_table[x->op].class == TNI_TERNARY;
-    int     op    = x->op == TNI_bit_not && x->dtype == TN_BOOL ? TNI_logical_not : x->op;
-    bool    tells = tni_op_table[op].rule == TNI_TO_BOOL;
+    int     op         = x->op == TNI_bit_not && x->dtype == TN_BOOL ? TNI_logical_not : x->op;
+    bool    gives_bool = tni_op_table[op].rule == TNI_TO_BOOL;
     for (; n < 3 && v[n] >= 0; n++) {
         r[n] = tni_value_reg(b, loop, v[n]);
         tile |= tni_reg_is_tile(b, r[n]);
@@ -252,14 +252,14 @@ static int make_map(tni_builder *b, int section, int loop, const tni_ins *x)
     if (is_bools(b, op, r)) ct = TN_BOOL, map = and_bools;
     for (int i = 0; i < n; i++) r[i] = tni_reg_as(b, r[i], select && i == 0 ? TN_BOOL : ct, tile);
 
-    int           dst = tni_new_reg(b, section, tells ? TN_BOOL : ct, tile);
+    int           dst = tni_new_reg(b, section, gives_bool ? TN_BOOL : ct, tile);
     tni_tile_step s   = tni_plain_step(TNI_S_MAP, dst, tile);
     s.a               = r[0];
     s.b               = r[1];
     s.c               = r[2];
     s.f.map           = map;
     tni_new_step(b, section, s);
-    return tells ? dst : narrowed(b, section, dst, (tn_dtype)x->dtype);
+    return gives_bool ? dst : narrow_reg(b, section, dst, (tn_dtype)x->dtype);
 }
 
 // Makes a cast by way of the compute type, since tiles convert only to and from that.

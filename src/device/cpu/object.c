@@ -71,7 +71,7 @@ static void *load_named(const tni_runner *r, const void *data, size_t bytes, tni
 
 // Returns whether the bytes are a whole shared object: the section table, which ends the file, is
 // there. Loading one that was cut short (by a full disk) can crash.
-static bool is_whole(const void *data, size_t bytes)
+static bool is_complete_object(const void *data, size_t bytes)
 {
     Elf64_Ehdr h;
     if (bytes < sizeof h) return false;
@@ -83,7 +83,7 @@ static bool is_whole(const void *data, size_t bytes)
 
 void *tni_object_load(const tni_runner *r, const void *data, size_t bytes, tni_text *why)
 {
-    if (!is_whole(data, bytes)) {
+    if (!is_complete_object(data, bytes)) {
         *why = tni_text_of("it is not a complete shared object");
         return NULL;
     }

@@ -93,7 +93,7 @@ static size_t counter_bytes(void)
     return (size_t)tni_align64(MOST_BANDS * (int64_t)sizeof(atomic_int));
 }
 
-static size_t call_bytes(const tni_call *call)
+static size_t op_scratch_bytes(const tni_call *call)
 {
     return (size_t)tni_align64((int64_t)tni_call_scratch(call));
 }
@@ -103,7 +103,7 @@ static size_t call_bytes(const tni_call *call)
 size_t tni_cpu_scratch_with_epilogue(const tni_call *call, void *entry, const tni_launch *l)
 {
     const tni_cpu_code *code = entry;
-    size_t              both = call_bytes(call), alone = tni_cpu_scratch(call->session, entry, l);
+    size_t both = op_scratch_bytes(call), alone = tni_cpu_scratch(call->session, entry, l);
     if (code) both += counter_bytes() + (size_t)call->threads * kernel_worker_bytes(code, l);
     return both > alone ? both : alone;
 }
@@ -117,7 +117,7 @@ tn_status tni_cpu_run_with_epilogue(const tni_call *call, void *entry, tni_launc
     tni_tiled_epilogue epilogue = { .l = l, .row_elements = 1 };
     epilogue.run = code ? atomic_load_explicit(&code->run, memory_order_acquire) : NULL;
     if (epilogue.run) {
-        char *rest = l->scratch + call_bytes(call);
+        char *rest = l->scratch + op_scratch_bytes(call);
         for (int i = 1; i < l->kernel->np + l->kernel->nr; i++) epilogue.row_elements *= l->size[i];
         epilogue.threads      = tni_cpu_threads(l);
         epilogue.tiles_left   = (atomic_int *)rest;

@@ -5,7 +5,7 @@
 // Where the meaning of each op is written:
 //
 //     maps                 ops.def's expression, by tni_map_f, _i, _u (ops/map_value.c); ref_map.c applies them
-//     cast, copy           tni_ref_convert in ref_number.c; copy_elements in ref_move.c
+//     cast, copy           tni_ref_convert in ref_number.c; copy_cells in ref_move.c
 //     full, scalar, iota, random    ref_source.c
 //     reductions, scans    ref_reduce.c
 //     pad, concat, gather, scatter, fold    ref_move.c

@@ -25,7 +25,7 @@ static tn_array array_of_arg(const tni_arg *x)
 }
 
 // Returns array i of the call, without data: its inputs, then its outputs.
-static tn_array array_of(const tni_call *c, int i)
+static tn_array call_array(const tni_call *c, int i)
 {
     return i < c->nin ? array_of_arg(&c->in[i]) : tni_custom_outputs(c->attr)[i - c->nin];
 }
@@ -34,7 +34,7 @@ size_t tni_ref_custom_scratch(const tni_call *c)
 {
     int64_t bytes = ref_custom_header_bytes(c);
     for (int i = 0; i < c->nin + 1 + c->nmore; i++) {
-        tn_array a = array_of(c, i);
+        tn_array a = call_array(c, i);
         bytes += host_bytes(&a);
     }
     return (size_t)bytes;
@@ -46,7 +46,7 @@ tn_status tni_ref_custom(const tni_call *c)
     tn_array *in = c->scratch, *out = in + c->nin;
     char     *at = (char *)c->scratch + ref_custom_header_bytes(c);
     for (int i = 0; i < c->nin + 1 + c->nmore; at += host_bytes(&in[i]), i++) {
-        in[i]      = array_of(c, i);
+        in[i]      = call_array(c, i);
         in[i].data = at;
         if (i < c->nin) tni_ref_to_host(at, in[i].dtype, c->in[i].data, array_count(&in[i]));
     }

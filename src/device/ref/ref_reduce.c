@@ -53,21 +53,21 @@ static int64_t int_product(const tni_arg *in, const tni_cell *x, tni_ref_walk w)
 }
 
 // Returns whether a is a better extremum than b. NaN is both the largest and the smallest.
-static bool is_better(tn_dtype dt, bool least, tni_cell a, tni_cell b)
+static bool is_better_extremum(tn_dtype dt, bool least, tni_cell a, tni_cell b)
 {
     bool nan = tni_is_float(dt) && (isnan(a.f) || isnan(b.f));
     return least && !nan ? tni_ref_above(dt, b, a) : tni_ref_above(dt, a, b);
 }
 
 // Returns the first extremum, or its number in the order of the walk.
-static tni_cell extremum(int op, const tni_arg *in, const tni_cell *x, tni_ref_walk w)
+static tni_cell find_extremum(int op, const tni_arg *in, const tni_cell *x, tni_ref_walk w)
 {
     bool     least = op == TNI_min || op == TNI_argmin;
     tni_cell best  = *x;
     int64_t  at    = 0;
     for (int64_t k = 0; w.left; tni_ref_walk_next(&w), k++) {
         tni_cell v = x[tni_ref_offset(in, w.at)];
-        if (!is_better(in->dtype, least, v, best)) continue;
+        if (!is_better_extremum(in->dtype, least, v, best)) continue;
         best = v;
         at   = k;
     }
@@ -78,7 +78,7 @@ static tni_cell extremum(int op, const tni_arg *in, const tni_cell *x, tni_ref_w
 // result's dtype.
 static tni_cell reduce_elements(const tni_call *c, const tni_cell *x, tni_ref_walk w)
 {
-    if (c->op != TNI_sum && c->op != TNI_prod) return extremum(c->op, c->in, x, w);
+    if (c->op != TNI_sum && c->op != TNI_prod) return find_extremum(c->op, c->in, x, w);
     if (tni_is_float(c->in->dtype))
         return (tni_cell){ .f = c->op == TNI_sum ? float_sum(c->in, x, w)
                                                  : float_product(c->in, x, w) };

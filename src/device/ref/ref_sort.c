@@ -26,8 +26,8 @@ static bool sorts_before(const line *l, int64_t j, int64_t i)
 
 // Merges the sorted runs from[lo .. mid) and from[mid .. hi) into to. Of equals, the left one goes
 // first: that makes the sort stable.
-static void merge_runs(const line *l, const int64_t *from, int64_t *to, int64_t lo, int64_t mid,
-                       int64_t hi)
+static void merge_index_runs(const line *l, const int64_t *from, int64_t *to, int64_t lo,
+                             int64_t mid, int64_t hi)
 {
     int64_t i = lo, j = mid;
     for (int64_t k = lo; k < hi; k++) {
@@ -42,7 +42,7 @@ static int64_t *sort_line(const line *l, int64_t n, int64_t *a, int64_t *b)
     for (int64_t i = 0; i < n; i++) a[i] = i;
     for (int64_t run = 1; run < n; run *= 2) {
         for (int64_t lo = 0; lo < n; lo += 2 * run)
-            merge_runs(l, a, b, lo, tni_min_i64(lo + run, n), tni_min_i64(lo + 2 * run, n));
+            merge_index_runs(l, a, b, lo, tni_min_i64(lo + run, n), tni_min_i64(lo + 2 * run, n));
         int64_t *sorted = b;
         b               = a;
         a               = sorted;
