@@ -228,6 +228,57 @@ static void every_folder_of_src_has_a_readme(void)
     tree_free(&l);
 }
 
+// Whether a text has a name that no letter, digit or underscore goes on with.
+static bool names(const char *text, const char *name, size_t n)
+{
+    for (const char *at = text; (at = strstr(at, name)) != NULL; at++) {
+        char before = at > text ? at[-1] : ' ', after = at[n];
+        if (!isalnum((unsigned char)before) && before != '_' && !isalnum((unsigned char)after) &&
+            after != '_')
+            return true;
+    }
+    return false;
+}
+
+// So that a reader finds every file, and where its functions are declared.
+static void every_file_of_src_is_in_its_folders_readme(void)
+{
+    tree_list l = { 0 };
+    tree_add(&l, "src", ".c .h .def .inc");
+    for (int i = 0; i < l.count; i++) {
+        char        readme[PATH_ROOM + 16], stem[256];
+        const char *slash = strrchr(l.path[i], '/');
+        snprintf(readme, sizeof readme, "%.*s/README.md", (int)(slash - l.path[i]), l.path[i]);
+        snprintf(stem, sizeof stem, "%.*s", (int)strcspn(slash + 1, "."), slash + 1);
+        char *text = tree_read(readme, NULL);
+        test_that(text && names(text, stem, strlen(stem)), "%s does not name %s", readme,
+                  slash + 1);
+        free(text);
+    }
+    tree_free(&l);
+}
+
+// The order of folders is the same wherever it is told: the names come in that order.
+static void the_pages_tell_the_order_of_folders(void)
+{
+    char *tour  = tree_read("README.md", NULL);
+    char *rules = tree_read("CONTRIBUTING.md", NULL), *design = tree_read("docs/design.md", NULL);
+    char  list[256] = "";
+    for (int i = 0; i < FLOW; i++) {
+        strcat(strcat(list, i ? " " : ""), flow[i]);
+        char link[64];
+        snprintf(link, sizeof link, "[src/%s](", flow[i]);
+        char *at = tour ? strstr(tour, link) : NULL;
+        test_that(at != NULL, "README.md: %s is not in its place of the tour", flow[i]);
+        if (at) memmove(tour, at, strlen(at) + 1);
+    }
+    test_that(rules && strstr(rules, list), "CONTRIBUTING.md has another order than %s", list);
+    test_that(design && strstr(design, list), "docs/design.md has another order than %s", list);
+    free(tour);
+    free(rules);
+    free(design);
+}
+
 static void names_of_files_are_unique(void)
 {
     tree_list l = code_files(".c .h .def .inc");
@@ -321,6 +372,8 @@ const test_case tests_project[] = {
     TEST(no_function_is_past_100_lines),
     TEST(the_code_is_formatted),
     TEST(every_folder_of_src_has_a_readme),
+    TEST(every_file_of_src_is_in_its_folders_readme),
+    TEST(the_pages_tell_the_order_of_folders),
     TEST(names_of_files_are_unique),
     TEST(the_readme_names_demo_and_test),
     TEST(every_file_of_tests_is_listed),
