@@ -510,7 +510,7 @@ static void unstore_walked(tn_ctx *cx)
 
 // Ends a failed step: every store returns to its last computed node. A value that never was computed
 // is gone, or is unstored again if it was recalled. Constants stay pending, since they can always be
-// computed. Objects such as optimizers are told, so that their counts return too.
+// computed. Objects such as optimizers are notified, so that their counts return too.
 void tni_roll_back(tn_ctx *cx)
 {
     for (tni_store *s = cx->pending, *next; s; s = next) {

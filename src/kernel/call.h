@@ -18,7 +18,7 @@ typedef struct {
 
 // One op to run. out is row-major and overlaps no input, except that `copy` takes any strides that
 // do not overlap themselves. Empty results are not run. An op with several outputs writes the first to
-// out and the others, which are row-major too, to more[]; of those, what nobody wants has no data, and
+// out and the others, which are row-major too, to more[]; of those, an output that no node reads has no data, and
 // the device leaves it out. It is run if any of them has an element.
 //
 //   maps      in[] have out's shape (strides 0 where broadcast) and the dtype they are computed in;
@@ -104,7 +104,7 @@ static inline int tni_conv_operands(const tni_call *c, tni_arg x[3])
 enum { TNI_OFFER_ARGS = 8 };  // what is offered has no more
 
 // A call and the kernel that is the first to read its result, point after point, which the planner
-// offers to a device as one step. only_reader: nobody else reads the result, which need not be stored.
+// offers to a device as one step. only_reader: nothing else reads the result, which need not be stored.
 typedef struct {
     const tni_call *call;  // without addresses
     bool            only_reader;

@@ -554,7 +554,7 @@ static void put_finish_cols(tni_c_emitter *w)
 
 // Prints NAME_finish. Its lanes are along the last axis of R wherever those of the main stage are,
 // and nothing is kept. A CHECK here has passed in the main stage already, so that its failure goes
-// to a variable nobody reads.
+// to a variable that is never read.
 static void put_finish_function(tni_c_emitter *w, const char *name)
 {
     tni_set s = tni_needs_finish(w->k, false), cols = tni_needs_finish(w->k, true);

@@ -105,7 +105,7 @@ typedef struct {
     uint8_t           wide;       // places need 64 bits
     uint8_t           phases;     // loops over R: 1 + the largest phase of what varies over R
     uint8_t           tails;      // whether there is a finish stage
-    uint8_t           guarded;    // it does nothing once a CHECK failed whose failure is told later
+    uint8_t           guarded;    // it does nothing once a CHECK failed whose failure is deferred
     int16_t           nins, nbuffer, naccess, nnumber;
     tni_kernel_buffer buffer[TNI_MAX_BUFFERS];
     tni_access        access[TNI_MAX_ACCESSES];
@@ -170,7 +170,7 @@ void tni_kernel_print(const tni_kernel *k, char *dst, size_t room);
 //
 // A unit is a row where the lane axis is in R, else a strip of at most TNI_STRIP lanes of the last P
 // axis (strips of one lane line come one after the other, lane lines in row-major order). A chunk is
-// so many units in order, by sizes alone; chunks run in any order on any thread.
+// a number of units in order, by sizes alone; chunks run in any order on any thread.
 //
 // Lane in R. A main REDUCE folds blocks: for the R axes but the last in row-major order, at most
 //   TNI_STRIP elements at a time along the last. A block is folded by the rule of tni_tile_block

@@ -79,7 +79,7 @@ void tni_simt_put_piece(tni_simt_emitter *c)
 }
 
 // Prints the function that asks for a row: the aligned window around it, whose ends are not the
-// row's own and are not used. The barrier is told how many bytes to expect before any copy can
+// row's own and are not used. The barrier learns how many bytes to expect before any copy can
 // arrive.
 static void put_bring_function(tni_simt_emitter *c)
 {

@@ -39,7 +39,7 @@ typedef struct {
     int64_t               word[TNI_INTERPRETER_WORDS];
 } tni_simt_program;
 
-// Writes the program of a launch for a device of so many multiprocessors. False if it is too large.
+// Writes the program of a launch for a device of `units` multiprocessors. False if it is too large.
 bool tni_simt_program_write(tni_simt_program *p, const tni_launch *l, int units);
 // Makes it that of its finish, which is launched after it with the same buffers.
 void tni_simt_program_finish(tni_simt_program *p);
@@ -69,7 +69,7 @@ enum {
     TNI_W_TILES,     // groups that share the columns of a part
     TNI_W_TILE,      // columns of each
     TNI_W_SEGMENTS,  // of the main stage: row point 0, loop 0, ..., the last row point
-    TNI_W_GUARDED,   // does nothing after a failure that is told later
+    TNI_W_GUARDED,   // does nothing after a deferred failure
     TNI_W_TAILS,     // how many
     TNI_W_TAIL_AT,   // where each table begins
     TNI_W_ACCESS_AT,

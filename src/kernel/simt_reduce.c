@@ -53,7 +53,7 @@ static void put_shuffles(tni_simt_emitter *c, int i, const char *acc, int n)
 
 // Folds within each warp by shuffles; then each warp leaves its result in `red`, and all threads
 // read those of all warps of the team and fold them by shuffles again. Two folds one after the
-// other use two halves of `red` (par), so that one barrier is enough: nobody writes a half again
+// other use two halves of `red` (par), so that one barrier is enough: no thread writes a half again
 // before the barrier of the other.
 static void fold_by_shuffles(tni_simt_emitter *c, const tni_set *set, char letter, int team)
 {

@@ -10,7 +10,7 @@
 //   sum  seed      reads max, which unit 0 computes: joins it; x, sub and exp are shared
 //   mul  seed      reads sum: joins it; stored at every point
 //
-// To join, the axes of the seed's domain must be laid along axes of the unit. join_seed makes up to
+// To join, the axes of the seed's domain must be mapped to axes of the unit. join_seed makes up to
 // six tries, the most natural first; join_on(allowed, extend, permuted) is one of them:
 //
 //   allowed         extend  permuted
@@ -221,8 +221,8 @@ static uint32_t free_run(const tni_unit *u, int from, int64_t size, uint32_t all
     return 0;
 }
 
-// Lays the n sizes of a domain along allowed axes of the unit: in order, or (permuted) from the last
-// one on in any order, as a transposed value needs. One size may be laid along several axes if it is
+// Maps the n sizes of a domain to allowed axes of the unit: in order, or (permuted) from the last
+// one on in any order, as a transposed value needs. One size may be mapped to several axes if it is
 // their product: a flattened read of a value that others read in parts. A size that fits nowhere
 // becomes a new axis if extend is set. on[j]: the axes of size j.
 static bool align_domain(tni_unit *u, int n, const int64_t *size, uint32_t allowed, bool extend,

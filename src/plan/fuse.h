@@ -156,8 +156,8 @@ int32_t tni_shared_item(const tni_fusion *f, int32_t item);
 bool tni_delinearize(const tni_node *n, int64_t offset, const int64_t *stride, int naxes,
                      const int64_t *from, const int64_t *to, int64_t via_size, tni_coords *c);
 
-// Writes seed i into a unit. align[j]: the axes of the unit, as bits, that axis j of the seed's domain is laid
-// along, several if it is their product, outermost first; 0 if it has size 1. On failure the unit is as before.
+// Writes seed i into a unit. align[j]: the axes of the unit, as bits, that axis j of the seed's domain is mapped
+// to, several if it is their product, outermost first; 0 if it has size 1. On failure the unit is as before.
 bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const uint32_t *align);
 
 // Records that a unit reads the results of another; false when memory is out. The other function removes the

@@ -804,7 +804,7 @@ const tni_node *tni_seed_domain(const tni_fusion *f, int32_t i)
     return folds(f, i) ? n->src[0] : n;
 }
 
-// Fills in the steps of a coordinate that is laid along domain axes: their product, innermost fastest.
+// Fills in the steps of a coordinate that is mapped to domain axes: their product, innermost fastest.
 static void step_along(const tni_unit *u, uint32_t axes, int32_t *step)
 {
     int64_t inner = 1;
@@ -815,7 +815,7 @@ static void step_along(const tni_unit *u, uint32_t axes, int32_t *step)
     }
 }
 
-// Returns the coordinates of a shape whose axes are laid along domain axes.
+// Returns the coordinates of a shape whose axes are mapped to domain axes.
 static tni_coords coords_on(const tni_unit *u, const tni_node *n, const uint32_t *align)
 {
     tni_coords c = { .via = TNI_NO_VALUE };

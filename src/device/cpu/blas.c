@@ -1,7 +1,7 @@
 // Finds a BLAS on this machine, once, and keeps it until the process ends: libraries with threads
 // of their own do not survive being unloaded.
 //
-// Its routines are called from our thread pool, so the library is told to use one thread while they
+// Its routines are called from our thread pool, so the library has to use one thread while they
 // run: two pools competing for the same cores would cost more. That is a setting of the whole
 // process: a program that calls the same BLAS from another thread meanwhile gets one thread there,
 // too; afterwards it has its own number again.

@@ -127,7 +127,7 @@ int64_t tni_cl_set_buffer(tni_cl_launch *l, const void *address)
     return p.offset;
 }
 
-// Launches between two flushes. A driver may keep commands in the queue until it is told to begin;
+// Launches between two flushes. A driver may keep commands in the queue until a flush begins them;
 // flushing each launch would cost a system call each on GPU drivers, and never flushing would leave
 // the device idle until the host waits.
 enum { FLUSH_EVERY = 16 };
