@@ -158,6 +158,7 @@ static bool no_cycle(tni_fusion *f, const tni_unit *u, size_t from, int32_t exce
 
 // ---- joining -----------------------------------------------------------------------------------
 
+// How much a unit held before a try.
 typedef struct {
     size_t   values, sources, numbers, seeds, deps;
     int      naxes;
@@ -167,8 +168,8 @@ typedef struct {
 // Remembers how much a unit holds. Lowering only appends, so that going back is cutting the lists.
 static checkpoint checkpoint_of(const tni_unit *u)
 {
-    return (
-        checkpoint){ u->values, u->sources, u->numbers, u->seeds, u->deps, u->naxes, u->reduced };
+    checkpoint m = { u->values, u->sources, u->numbers, u->seeds, u->deps, u->naxes, u->reduced };
+    return m;
 }
 
 static void restore_unit(tni_fusion *f, tni_unit *u, const checkpoint *m)
@@ -273,8 +274,8 @@ static bool fits_limits(const tni_fusion *f, const tni_unit *u)
            u->values + 2 * u->seeds <= TNI_MAX_INS;
 }
 
-// Whether two units together have few enough buffers. A value that both load is counted once, by
-// neither.
+// Whether two units together may have few enough buffers. A value that both load is counted for neither:
+// join_on counts exactly, and this only saves hopeless tries.
 static bool fit_buffers(const tni_fusion *f, const tni_unit *u, const tni_unit *v)
 {
     size_t count = u->seeds + v->seeds + own_loads(f, u, v) + own_loads(f, v, u);

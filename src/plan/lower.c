@@ -60,7 +60,8 @@ static uint32_t operand_axes(const lowering *l, int x)
     return x >= 0 ? l->u->value[x].axes : 0;
 }
 
-// The same instruction over the same operands, which gives the same value.
+// Returns the value with the same instruction over the same operands, which is the same value; FAILED if
+// there is none.
 static int find_same(const tni_unit *u, const tni_ins *x)
 {
     for (size_t k = 0; k < u->values; k++) {
@@ -72,7 +73,8 @@ static int find_same(const tni_unit *u, const tni_ins *x)
     return FAILED;
 }
 
-// Appends an instruction as a value of item i at coordinates c, or of no item (i -1, c NULL).
+// Appends an instruction as a value of item i at coordinates c, or of no item (i -1, c NULL). Leaves room
+// for one store per buffer.
 static int add_value(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tni_ins ins)
 {
     tni_unit *u = l->u;
@@ -119,6 +121,7 @@ static int put_ins(lowering *l, int32_t i, int32_t origin, const tni_coords *c, 
     return same == FAILED ? add_value(l, i, origin, c, x) : same;
 }
 
+// Returns a MAP over values, any of which may be FAILED; likewise cast_of.
 static int map_of(lowering *l, int32_t i, int32_t origin, const tni_coords *c, int op, tn_dtype dt,
                   int a, int b, int third)
 {
@@ -188,6 +191,7 @@ static uint32_t source_axes(const lowering *l, const tni_access_binding *s)
     return axes;
 }
 
+// Appends an access; room is left for the accesses of stores.
 static int add_source(lowering *l, const tni_access_binding *s)
 {
     tni_unit *u = l->u;
@@ -367,6 +371,7 @@ static bool compares_values(const lowering *l, const tni_node *n, const int *x)
     return l->u->value[x[0]].ins.code != TNI_I_NUMBER && l->u->value[x[1]].ins.code != TNI_I_NUMBER;
 }
 
+// Writes a map: its operands at its own coordinates. Operands of a comparison are rounded first.
 static int lower_map(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n    = item_node(l, i);
