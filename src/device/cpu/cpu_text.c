@@ -1,6 +1,7 @@
 // The kernels of this process for people to look at: how many were compiled, and their text.
 #include "device/cpu/cpu_kernels.h"
 
+// Kernels loaded from disk are counted apart from those that this process compiled.
 void tni_cpu_compile_counts(int64_t *compiled, int64_t *found)
 {
     tni_cpu_counts c = tni_cpu_kernels_counts();

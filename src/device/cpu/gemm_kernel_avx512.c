@@ -1,4 +1,5 @@
-// The kernels for AVX-512 (F, VL, DQ, BW): 32 registers of 64 bytes.
+// The kernels for AVX-512 (F, VL, DQ, BW): 32 registers of 64 bytes, of which a tile uses 12 * 2
+// for its sums, 2 for b and 1 for a.
 #define ISA          avx512
 #define VECTOR_BYTES 64
 #define MR           12

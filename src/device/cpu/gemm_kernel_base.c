@@ -1,4 +1,6 @@
-// The kernels for what every machine of this architecture has: NEON on ARM, SSE2 on x86-64.
+// The kernels for what every machine of this architecture has: NEON on ARM, with 32 registers of 16
+// bytes, of which a tile uses 8 * 3 for its sums, 3 for b and 2 for a, whose lanes multiply-adds
+// take directly; SSE2 on x86-64, with 16 registers of 16 bytes, of which a tile uses 6 * 2 + 2 + 1.
 #define ISA          base
 #define VECTOR_BYTES 16
 #if defined(__aarch64__)

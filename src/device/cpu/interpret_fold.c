@@ -20,9 +20,9 @@ static load_and_fold sole_fold(const tni_program *g, int section, int kind)
     int                  head = g->section[section].head;
     const tni_tile_step *load = head >= 0 ? &g->step[head] : NULL;
     const tni_tile_step *fold = load && load->next >= 0 ? &g->step[load->next] : NULL;
-    bool sole = fold && fold->next < 0 && load->kind == TNI_S_IN_PLACE && fold->kind == kind &&
+    bool only = fold && fold->next < 0 && load->kind == TNI_S_IN_PLACE && fold->kind == kind &&
                 fold->a == load->dst;
-    return sole ? (load_and_fold){ load, fold } : (load_and_fold){ NULL, NULL };
+    return only ? (load_and_fold){ load, fold } : (load_and_fold){ NULL, NULL };
 }
 
 static bool is_empty_section(const tni_program *g, int section)

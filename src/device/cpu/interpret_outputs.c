@@ -167,7 +167,7 @@ static void make_broadcast_store(tni_builder *b, int section, int reg, int acces
 }
 
 // Makes a store in the section where its value is known: the loop of its phase, a row section, or
-// the finish stage. The cases are, from cheapest to dearest: nothing at all (the value is computed
+// the finish stage. The cases are, from cheapest to most expensive: nothing at all (the value is computed
 // in the buffer), a contiguous copy or conversion, elements a stride apart.
 static void make_store(tni_builder *b, int v)
 {

@@ -1,5 +1,6 @@
 // Chooses the instruction set, for all code that is compiled once for each: the most capable one
-// that this chip and its system support.
+// that this chip and its system support. Tiles give the same bits in every set; products of floats
+// need not, since only some sets fuse multiply and add.
 #include "device/cpu/gemm_kernel.h"
 #include "device/cpu/tiles.h"
 

@@ -1,4 +1,9 @@
 // The way from a kernel to the compiled object that has it, on disk and in this process.
+//
+// What is loaded runs with the program's rights, so it must be what this user's compiler wrote:
+// disk.c uses no folder that another user owns or can write to, and verifies a second hash of the
+// key and a checksum of the content; object.c loads the very bytes that were verified. A compiler,
+// chip or library that changed has another identity, and finds nothing.
 #include "device/cpu/kernel_cache.h"
 
 #include "device/cpu/object.h"

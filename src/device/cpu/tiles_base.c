@@ -1,3 +1,3 @@
-// The tile functions for what every machine of this architecture has.
+// The tile functions for the instructions that every machine of this architecture has.
 #define ISA base
 #include "device/cpu/tiles.inc"
