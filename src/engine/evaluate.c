@@ -5,7 +5,7 @@
 // 2. tni_graph_open: what to compute, what to store (plan/graph.c)
 // 3. tni_plan_for: the plan, found by its key or built
 // 4. tni_prepare: kernels compiled or being compiled, calls prepared (prepare.c)
-// 5. take_memory: every buffer of the run, before its first step; then the address of each item
+// 5. take_run_memory: every buffer of the run, before its first step; then the address of each item
 // 6. run_steps: each step is a kernel launch or a call, in order; or the replay of a captured graph
 // 7. finish_items: nodes get their buffers; nodes that only the graph held are freed; what is not
 //    stored keeps its recipe
@@ -366,7 +366,7 @@ static tni_buffer *donor_buffer(const run *r, const tni_place *p)
 
 // Takes all memory of a run and finds every address. False, reported, when there is not enough:
 // nothing has run then, so there is nothing to undo.
-static bool take_memory(run *r)
+static bool take_run_memory(run *r)
 {
     if (!take_run_lists(r)) return false;
     // Buffers before the arena: if memory is short, an unused arena can be released for them.
@@ -680,7 +680,7 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     bool   ok   = tni_prepare(g, &plan, kept);
     size_t item = SIZE_MAX;
     r.plan      = plan;
-    ok          = ok && take_memory(&r);
+    ok          = ok && take_run_memory(&r);
     if (ok && r.e->kernels->ready && plan->runs == 0) compile_calls_ahead(&r);
     if (ok) ok = run_steps(&r, &item) && (plan->runs > 0 || confirm_first_run(&r));
     tn_status s = ok ? TN_OK : tni_failed();

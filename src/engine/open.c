@@ -151,7 +151,7 @@ static bool find_limit(int64_t asked, int64_t *limit)
 }
 
 // Opens the device for a context. On failure, which is reported, the context is freed.
-static bool open_session(tn_ctx *cx, const tni_device_open_args *args)
+static bool open_device_session(tn_ctx *cx, const tni_device_open_args *args)
 {
     tni_text    why = { "" };
     tn_status   s   = TN_EDEVICE;
@@ -232,7 +232,7 @@ static tn_ctx *open_on(tn_open_opts o)
     cx->scope       = &cx->root;
     tni_engine_use(cx, dev);
     open_slabs(cx);
-    if (!open_session(cx, &args)) return NULL;
+    if (!open_device_session(cx, &args)) return NULL;
     tni_memory memory = { .alloc       = dev->memory->alloc,
                           .free        = dev->memory->free,
                           .arena       = dev->memory->arena,

@@ -46,7 +46,7 @@ static void recall_kernels(tn_ctx *cx, tni_plan *p)
 
 // Gives the kernels of a plan to the device, all at once so that it can compile them in parallel; with
 // wait, returns only when they are compiled. False, reported, on failure.
-static bool prepare_kernels(tn_ctx *cx, tni_plan *p, bool wait)
+static bool prepare_plan_kernels(tn_ctx *cx, tni_plan *p, bool wait)
 {
     tni_text why = { "" };
     if ((p->prepared && !wait) || !p->kernels) return true;
@@ -108,10 +108,11 @@ static bool prepare_plan(tn_ctx *cx, tni_plan *p)
     if (waits && p->runs == 0) {
         const tni_plans *all = &e->plans;
         for (int i = 0; i < all->count; i++)
-            if (all->plan[i]->ops_hash == p->ops_hash && !prepare_kernels(cx, all->plan[i], false))
+            if (all->plan[i]->ops_hash == p->ops_hash &&
+                !prepare_plan_kernels(cx, all->plan[i], false))
                 return false;
     }
-    return prepare_kernels(cx, p, tni_waits_for_compiler(e) && !p->ready);
+    return prepare_plan_kernels(cx, p, tni_waits_for_compiler(e) && !p->ready);
 }
 
 // ---- registers ---------------------------------------------------------------------------------
@@ -147,7 +148,7 @@ static tni_plan *plan_again(tni_graph *g)
     tni_limits limits = tni_limits_of(cx->engine);
     tni_plan  *p      = tni_plan_build(g, &limits);
     if (p && keep_partition(g, p) && tni_deferred_errors_register(g, p) &&
-        prepare_kernels(cx, p, true))
+        prepare_plan_kernels(cx, p, true))
         return p;
     tni_plan_free(&cx->heap, p);
     return NULL;

@@ -11,7 +11,7 @@ static bool has_key(const tni_plan *p, const char *key, size_t bytes)
     return p->key_bytes == bytes && !memcmp(p->key, key, bytes);
 }
 
-static tni_plan *find_plan(const tni_plans *c, uint64_t hash, const char *key, size_t bytes)
+static tni_plan *find_by_key(const tni_plans *c, uint64_t hash, const char *key, size_t bytes)
 {
     for (int i = 0; i < c->count; i++) {
         if (c->hash[i] != hash) continue;
@@ -66,7 +66,7 @@ tni_plan *tni_plans_get(tni_plans *c, tni_graph *g, const tni_limits *limits, bo
     if (!key) return NULL;
     tni_plan *p    = c->last && has_key(c->last, key, bytes) ? c->last : NULL;
     uint64_t  hash = p ? p->hash : tni_hash(key, bytes);
-    if (!p) p = find_plan(c, hash, key, bytes);
+    if (!p) p = find_by_key(c, hash, key, bytes);
     if (p) {
         g->cx->stats.hits++;
         tni_free(h, key);
@@ -94,7 +94,7 @@ bool tni_plans_recall(const tni_plans *c, tni_graph *g)
     if (g->count > TNI_PLAN_NODES) return true;
     char *key = tni_key_write(g, &bytes);
     if (!key) return false;
-    const tni_plan *p = find_plan(c, tni_hash(key, bytes), key, bytes);
+    const tni_plan *p = find_by_key(c, tni_hash(key, bytes), key, bytes);
     for (size_t i = 0; p && p->partition && i < g->count; i++)
         g->item[i].partition = p->partition[i];
     tni_free(&g->cx->heap, key);

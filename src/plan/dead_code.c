@@ -62,7 +62,7 @@ static int16_t renumbered(const int16_t *to, int at)
 
 // Moves value k to its new place and renumbers its operands. Places only move down, and in order, so
 // nothing is overwritten before it has moved.
-static void move_value(tni_unit *u, size_t k, const liveness *c)
+static void move_live_value(tni_unit *u, size_t k, const liveness *c)
 {
     tni_lowered *v = &u->value[c->to_value[k]];
     memmove(v, &u->value[k], sizeof *v);
@@ -86,7 +86,7 @@ static void drop_dead(tni_unit *u, size_t values, size_t sources, size_t numbers
     size_t places = number_live(c->source, sources, u->sources, c->to_source);
     size_t bound  = number_live(c->number, numbers, u->numbers, c->to_number);
     for (size_t k = values; k < u->values; k++)
-        if (c->value[k]) move_value(u, k, c);
+        if (c->value[k]) move_live_value(u, k, c);
     for (size_t k = sources; k < u->sources; k++)
         if (c->source[k]) memmove(&u->source[c->to_source[k]], &u->source[k], sizeof *u->source);
     for (size_t k = numbers; k < u->numbers; k++)

@@ -90,7 +90,7 @@ static bool join_seed(tni_fusion *f, tni_unit *u, int32_t i);
 
 // Whether a kernel can be written for an op that runs alone. Values that a concat joins are copied by
 // a call.
-static bool has_kernel(const tni_node *n)
+static bool has_own_kernel(const tni_node *n)
 {
     if (tni_node_count(n) == 0 || tni_op_table[n->op].fuse == TNI_FUSE_CONCAT) return false;
     return tni_can_inline(n) || tni_op_table[n->op].fuse == TNI_FUSE_FOLD;
@@ -98,7 +98,7 @@ static bool has_kernel(const tni_node *n)
 
 // Makes a unit for an item that runs alone: a kernel if one can be written, else a call. No other item
 // joins it, except that the other outputs of an op belong to its unit.
-static void run_alone(tni_fusion *f, int32_t i)
+static void place_alone(tni_fusion *f, int32_t i)
 {
     tni_node *n     = f->g->item[i].n;
     int32_t   level = f->decision[i].level;
@@ -119,7 +119,7 @@ static void run_alone(tni_fusion *f, int32_t i)
         if (at >= 0) at = tni_shared_item(f, at);
         if (at >= 0) tni_unit_add_dep(f, u, unit_of(f, at));
     }
-    if (f->limits->kernels && has_kernel(n)) join_seed(f, u, i);
+    if (f->limits->kernels && has_own_kernel(n)) join_seed(f, u, i);
 }
 
 // Whether unit `late` depends on unit `early`. Searched backwards from late, only through units that
@@ -539,7 +539,7 @@ static void store_after_all(tni_fusion *f, int32_t i)
     if (f->decision[i].kind != TNI_AS_INLINED) return;
     bool source         = tni_op_table[f->g->item[i].n->op].class == TNI_SOURCE;
     f->decision[i].kind = source ? TNI_AS_ALONE : TNI_AS_SEED;
-    if (source) run_alone(f, i);
+    if (source) place_alone(f, i);
     else place_seed(f, i);
 }
 
@@ -554,7 +554,7 @@ static void leave_alone(tni_fusion *f, int32_t i)
         if (at >= 0) at = tni_shared_item(f, at);
         if (at >= 0) store_after_all(f, at);
     }
-    run_alone(f, i);
+    place_alone(f, i);
 }
 
 // Puts seed i into a unit: a candidate of its level, or a new one; then merges the candidates over the
@@ -607,7 +607,7 @@ bool tni_fuse(tni_fusion *f)
     f->scalar_unit = -1;
     tni_decide_items(f);
     for (size_t i = 0; i < g->count && !f->failed; i++) {
-        if (f->decision[i].kind == TNI_AS_ALONE) run_alone(f, (int32_t)i);
+        if (f->decision[i].kind == TNI_AS_ALONE) place_alone(f, (int32_t)i);
         else if (f->decision[i].kind == TNI_AS_SEED) place_seed(f, (int32_t)i);
     }
     return !f->failed;

@@ -42,26 +42,26 @@ static bool reserve_words(key_writer *w, size_t words)
     return true;
 }
 
-static inline void put_word(key_writer *w, int64_t v)
+static inline void put_key_word(key_writer *w, int64_t v)
 {
     w->word[w->count++] = v;
 }
 
-static inline void put_words(key_writer *w, const int64_t *v, int n)
+static inline void put_key_words(key_writer *w, const int64_t *v, int n)
 {
-    for (int i = 0; i < n; i++) put_word(w, v[i]);
+    for (int i = 0; i < n; i++) put_key_word(w, v[i]);
 }
 
 // Returns the words that a number of bytes takes.
-static size_t words_of(size_t bytes)
+static size_t key_words(size_t bytes)
 {
     return (bytes + sizeof(int64_t) - 1) / sizeof(int64_t);
 }
 
 // Appends bytes, padded to whole words with zeros: equal bytes must give equal words.
-static void put_bytes(key_writer *w, const void *p, size_t bytes)
+static void put_key_bytes(key_writer *w, const void *p, size_t bytes)
 {
-    size_t words = words_of(bytes);
+    size_t words = key_words(bytes);
     if (!words) return;
     w->word[w->count + words - 1] = 0;
     memcpy(w->word + w->count, p, bytes);
@@ -90,11 +90,11 @@ static void put_attr(key_writer *w, const tni_node *n)
     (void)a;      \
     break;        \
     }
-#define PUT_KEY(x)  put_bytes(w, &x, sizeof x);
-#define PUT_AXES(x) put_words(w, x, n->op == TNI_view ? n->rank : n->src[n->nsrc - 1]->rank);
+#define PUT_KEY(x)  put_key_bytes(w, &x, sizeof x);
+#define PUT_AXES(x) put_key_words(w, x, n->op == TNI_view ? n->rank : n->src[n->nsrc - 1]->rank);
 #define PUT_PLACE(x) \
-    if (begins_in_pending(n)) put_word(w, x);
-#define PUT_BYTES(x) put_bytes(w, x, a->count);
+    if (begins_in_pending(n)) put_key_word(w, x);
+#define PUT_BYTES(x) put_key_bytes(w, x, a->count);
 #define PUT_RUN(x)
 #define PUT_GRAD(x)
 #include "tensor/attr.def"
@@ -124,16 +124,16 @@ _Static_assert(TNI_OPS <= 256, "an op is a byte of the key");
 static void put_source(key_writer *w, tni_node *src)
 {
     if (src->state == TNI_PENDING) {
-        put_word(w, (int64_t)src->mark - 1);
+        put_key_word(w, (int64_t)src->mark - 1);
         return;
     }
     int64_t   offset;
     tni_node *base = tni_node_base(src, &offset);
-    put_word(w, ~((int64_t)base->mark - 1));
+    put_key_word(w, ~((int64_t)base->mark - 1));
     if (src != base && !src->mark) src->mark = ++w->views;
-    put_word(w, src->rank | (src != base ? (int64_t)src->mark << 8 : 0));
-    put_words(w, src->size, src->rank);
-    if (src != base) put_words(w, src->attr.view.stride, src->rank);
+    put_key_word(w, src->rank | (src != base ? (int64_t)src->mark << 8 : 0));
+    put_key_words(w, src->size, src->rank);
+    if (src != base) put_key_words(w, src->attr.view.stride, src->rank);
 }
 
 // Appends an input: the first input in the same buffer, whether it dies, whether it may be updated in
@@ -144,8 +144,8 @@ static void put_input(key_writer *w, const tni_graph *g, size_t i)
     size_t          first = i;
     for (size_t k = 0; k < i && first == i && n->buf->refs > 1; k++)
         if (g->input[k].n->buf == n->buf) first = k;
-    put_word(w, (int64_t)first * 4 + g->input[i].dies * 2 + tni_input_is_free(&g->input[i]));
-    put_word(w, n->dtype);
+    put_key_word(w, (int64_t)first * 4 + g->input[i].dies * 2 + tni_input_is_free(&g->input[i]));
+    put_key_word(w, n->dtype);
 }
 
 static bool is_computed_view(const tni_node *src)
@@ -164,8 +164,8 @@ static void forget_views(const tni_graph *g)
 // Returns the most words that an item takes in the key, so that its room is reserved once.
 static size_t most_words(const tni_node *n)
 {
-    size_t source = 2 + 2 * TN_MAX_RANK, attr = words_of(sizeof n->attr);
-    if (n->op == TNI_custom) attr += words_of(n->attr.custom.count);
+    size_t source = 2 + 2 * TN_MAX_RANK, attr = key_words(sizeof n->attr);
+    if (n->op == TNI_custom) attr += key_words(n->attr.custom.count);
     return 1 + TN_MAX_RANK + n->nsrc * source + attr;
 }
 
@@ -175,9 +175,9 @@ static bool put_item(key_writer *w, const tni_item *it)
 {
     const tni_node *n = it->n;
     if (!reserve_words(w, most_words(n))) return false;
-    put_word(w, n->op | n->dtype << 8 | n->rank << 16 | (int64_t)(it->why != 0) << 24 |
-                    (int64_t)it->keeps_sources << 25 | (int64_t)n->nsrc << 32);
-    put_words(w, n->size, n->rank);
+    put_key_word(w, n->op | n->dtype << 8 | n->rank << 16 | (int64_t)(it->why != 0) << 24 |
+                        (int64_t)it->keeps_sources << 25 | (int64_t)n->nsrc << 32);
+    put_key_words(w, n->size, n->rank);
     for (uint32_t s = 0; s < n->nsrc; s++) put_source(w, n->src[s]);
     put_attr(w, n);
     return true;
@@ -187,7 +187,7 @@ char *tni_key_write(const tni_graph *g, size_t *bytes)
 {
     key_writer w  = { .cx = g->cx };
     bool       ok = reserve_words(&w, 1 + 12 * g->count + 2 * g->inputs);
-    if (ok) put_word(&w, g->mode);
+    if (ok) put_key_word(&w, g->mode);
     for (size_t i = 0; ok && i < g->count; i++) ok = put_item(&w, &g->item[i]);
     ok = ok && reserve_words(&w, 2 * g->inputs);
     for (size_t i = 0; ok && i < g->inputs; i++) put_input(&w, g, i);

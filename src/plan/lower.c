@@ -95,7 +95,7 @@ static int add_value(lowering *l, int32_t i, int32_t origin, const tni_coords *c
 
 static const tni_ins blank = { .a = -1, .b = -1, .c = -1, .access = -1, .number = -1 };
 
-static int number_value(lowering *l, int32_t i, int which, tn_dtype dt, int64_t literal);
+static int bound_number(lowering *l, int32_t i, int which, tn_dtype dt, int64_t literal);
 
 // Looks through a cast that changes nothing. name_value adds those to give a seed a value of its own;
 // reading the original instead lets more instructions be found equal.
@@ -108,7 +108,7 @@ static int16_t skip_name(const tni_unit *u, int v)
 }
 
 // Adds a MAP or CAST after simplification, unless the unit has an equal one.
-static int put_ins(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tni_ins x)
+static int put_simplified(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tni_ins x)
 {
     x.a       = skip_name(l->u, x.a);
     x.b       = skip_name(l->u, x.b);
@@ -116,7 +116,7 @@ static int put_ins(lowering *l, int32_t i, int32_t origin, const tni_coords *c, 
     int known = tni_simplify(l->u, &x, &l->drops_reads);
     if (known >= 0) return known;
     if (known == TNI_IS_NO || known == TNI_IS_YES)
-        return number_value(l, -1, TNI_NUMBER_LITERAL, TN_BOOL, known == TNI_IS_YES);
+        return bound_number(l, -1, TNI_NUMBER_LITERAL, TN_BOOL, known == TNI_IS_YES);
     int same = find_same(l->u, &x);
     return same == FAILED ? add_value(l, i, origin, c, x) : same;
 }
@@ -132,7 +132,8 @@ static int map_of(lowering *l, int32_t i, int32_t origin, const tni_coords *c, i
     x.a       = (int16_t)a;
     x.b       = (int16_t)b;
     x.c       = (int16_t)third;
-    return a == FAILED || b == FAILED || third == FAILED ? FAILED : put_ins(l, i, origin, c, x);
+    return a == FAILED || b == FAILED || third == FAILED ? FAILED
+                                                         : put_simplified(l, i, origin, c, x);
 }
 
 static int cast_of(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tn_dtype dt, int a)
@@ -141,7 +142,7 @@ static int cast_of(lowering *l, int32_t i, int32_t origin, const tni_coords *c, 
     x.code    = TNI_I_CAST;
     x.dtype   = (uint8_t)dt;
     x.a       = (int16_t)a;
-    return a == FAILED ? FAILED : put_ins(l, i, origin, c, x);
+    return a == FAILED ? FAILED : put_simplified(l, i, origin, c, x);
 }
 
 // Binds a number to the kernel, once for equal bindings. The key and counter of a random op are never
@@ -163,7 +164,7 @@ static int bind_number(lowering *l, tni_number_binding b)
 }
 
 // Returns the value of a number of item i, or of a literal.
-static int number_value(lowering *l, int32_t i, int which, tn_dtype dt, int64_t literal)
+static int bound_number(lowering *l, int32_t i, int which, tn_dtype dt, int64_t literal)
 {
     tni_ins x = blank;
     int     n = bind_number(l, (tni_number_binding){ (uint8_t)which, (uint8_t)dt, i, literal });
@@ -180,7 +181,7 @@ static int number_value(lowering *l, int32_t i, int which, tn_dtype dt, int64_t 
 // Returns the value of a number that the plan fixes.
 static int literal_of(lowering *l, tn_dtype dt, int64_t v)
 {
-    return number_value(l, -1, TNI_NUMBER_LITERAL, dt, tni_word_of(dt, (double)v, v).l);
+    return bound_number(l, -1, TNI_NUMBER_LITERAL, dt, tni_word_of(dt, (double)v, v).l);
 }
 
 // Returns the axes along which an access moves, as bits.
@@ -323,7 +324,7 @@ static int lower_source(lowering *l, int32_t i, int s, const tni_coords *c)
     int     via    = a.stride[TNI_AXES] ? c->via : TNI_NO_VALUE;
     int32_t shared = base >= 0 ? tni_shared_item(l->f, base) : base;
     if (shared >= 0 && tni_is_number(item_node(l, shared)->op))
-        return number_value(l, shared, TNI_NUMBER_VALUE, (tn_dtype)src->dtype, 0);
+        return bound_number(l, shared, TNI_NUMBER_VALUE, (tn_dtype)src->dtype, 0);
     if (shared >= 0 && is_inside(l, shared)) {
         // Assignments that share memory are looked through: each adds the offset of its source.
         int64_t    offset = a.offset + tni_offset_of(src);
@@ -396,9 +397,9 @@ static int lower_iota(lowering *l, int32_t i, const tni_coords *c)
     int at = place_by(l, c, n->rank, row, i);
     if (at == FAILED) return FAILED;
     at = cast_of(l, -1, i, NULL, as, at);
-    at = map_of(l, -1, i, NULL, TNI_mul, as, at, number_value(l, i, TNI_NUMBER_STEP, as, 0), -1);
+    at = map_of(l, -1, i, NULL, TNI_mul, as, at, bound_number(l, i, TNI_NUMBER_STEP, as, 0), -1);
     if (at == FAILED) return FAILED;
-    at = map_of(l, -1, i, NULL, TNI_add, as, at, number_value(l, i, TNI_NUMBER_START, as, 0), -1);
+    at = map_of(l, -1, i, NULL, TNI_add, as, at, bound_number(l, i, TNI_NUMBER_START, as, 0), -1);
     return cast_of(l, i, i, c, (tn_dtype)n->dtype, at);
 }
 
@@ -591,7 +592,7 @@ static int lower_pad(lowering *l, int32_t i, const tni_coords *c)
     tni_coords      x  = *c;
     int             in = TNI_NO_VALUE;
     if (tni_node_count(n->src[0]) == 0)
-        return number_value(l, i, TNI_NUMBER_FILL, (tn_dtype)n->dtype, 0);
+        return bound_number(l, i, TNI_NUMBER_FILL, (tn_dtype)n->dtype, 0);
     for (int j = 0; j < n->rank; j++) {
         int64_t before = n->attr.pad.before[j], end = before + n->src[0]->size[j];
         in = and_guards(l, i, in, guard_within(l, i, c, j, before, end));
@@ -601,7 +602,7 @@ static int lower_pad(lowering *l, int32_t i, const tni_coords *c)
     int at = lower_part(l, i, 0, &x, in);
     if (in < 0 || at == FAILED) return at;
     return map_of(l, i, i, c, TNI_where, (tn_dtype)n->dtype, in, at,
-                  number_value(l, i, TNI_NUMBER_FILL, (tn_dtype)n->dtype, 0));
+                  bound_number(l, i, TNI_NUMBER_FILL, (tn_dtype)n->dtype, 0));
 }
 
 // Writes a concat as a chain of where(): each source where the coordinate along the axis falls into
@@ -698,7 +699,7 @@ static int lower_closed_form_sum(lowering *l, int32_t i, const tni_coords *c)
     return negative ? map_of(l, i, i, c, TNI_neg, dt, sum, -1, -1) : sum;
 }
 
-// How many elements of its source a reduction folds for each of its result.
+// Counts the elements of its source that a reduction folds for each element of its result.
 static int64_t folded_count(const tni_node *n)
 {
     int64_t count = 1;
@@ -758,7 +759,7 @@ static int lower_op(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n = item_node(l, i);
     switch (tni_op_table[n->op].fuse) {
-    case TNI_FUSE_NUMBER: return number_value(l, i, TNI_NUMBER_VALUE, (tn_dtype)n->dtype, 0);
+    case TNI_FUSE_NUMBER: return bound_number(l, i, TNI_NUMBER_VALUE, (tn_dtype)n->dtype, 0);
     case TNI_FUSE_IOTA: return lower_iota(l, i, c);
     case TNI_FUSE_RANDOM: return lower_random(l, i, c);
     case TNI_FUSE_MAP: return lower_map(l, i, c);
@@ -796,7 +797,7 @@ static int lower_item(lowering *l, int32_t i, const tni_coords *c)
 // ---- seeds -------------------------------------------------------------------------------------
 
 // Whether an item is computed by a loop.
-static bool folds(const tni_fusion *f, int32_t i)
+static bool folds_in_loop(const tni_fusion *f, int32_t i)
 {
     const tni_node *n = f->g->item[i].n;
     return tni_op_table[n->op].class == TNI_REDUCE && !f->decision[i].closed_form &&
@@ -806,7 +807,7 @@ static bool folds(const tni_fusion *f, int32_t i)
 const tni_node *tni_seed_domain(const tni_fusion *f, int32_t i)
 {
     const tni_node *n = f->g->item[i].n;
-    return folds(f, i) ? n->src[0] : n;
+    return folds_in_loop(f, i) ? n->src[0] : n;
 }
 
 // Fills in the steps of a coordinate that is mapped to domain axes: their product, innermost fastest.
@@ -904,7 +905,7 @@ bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const uint32_t *align
     size_t          values = u->values, sources = u->sources, numbers = u->numbers, deps = u->deps;
     int             at;
     for (int k = 0; k < u->naxes; k++) l.high[k] = u->size[k] - 1;
-    if (folds(f, i)) {
+    if (folds_in_loop(f, i)) {
         at = lower_reduce(&l, i, align);
         if (at >= 0 && u->value[at].item != i) {
             uint32_t   to[TN_MAX_RANK];

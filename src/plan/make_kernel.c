@@ -23,7 +23,7 @@ typedef struct {
     int                 axis[TNI_AXES], naxes, np;
 } kernel_builder;
 
-static int64_t magnitude(int64_t stride)
+static int64_t abs_stride(int64_t stride)
 {
     return stride < 0 ? -stride : stride;
 }
@@ -60,8 +60,8 @@ static void sort_axes(kernel_builder *m)
             if ((int)(m->u->reduced >> k & 1) != role) continue;
             int at = n++;
             for (; lead && at > first; at--) {
-                int64_t a = magnitude(lead->stride[m->axis[at - 1]]),
-                        b = magnitude(lead->stride[k]);
+                int64_t a = abs_stride(lead->stride[m->axis[at - 1]]),
+                        b = abs_stride(lead->stride[k]);
                 if (!b || !(a && a < b)) break;
                 m->axis[at] = m->axis[at - 1];
             }
@@ -133,8 +133,8 @@ static bool lane_in_r(const kernel_builder *m)
         const tni_access_binding *s = &m->source[i];
         int64_t                   v = 1;
         for (int k = 0; k < m->naxes; k++) v *= s->stride[k] ? size[k] : 1;
-        if (magnitude(s->stride[r]) == 1) along_r += v;
-        if (magnitude(s->stride[p]) == 1) along_p += v;
+        if (abs_stride(s->stride[r]) == 1) along_r += v;
+        if (abs_stride(s->stride[p]) == 1) along_p += v;
     }
     return along_r >= along_p;
 }
@@ -250,12 +250,12 @@ static void classify_strides(kernel_builder *m)
     k->naccess    = (int16_t)m->sources;
     for (int i = 0; i < m->sources; i++) {
         const tni_access_binding *s   = &m->source[i];
-        int64_t                   far = magnitude(s->offset);
+        int64_t                   far = abs_stride(s->offset);
         for (int a = 0; a < m->naxes; a++) {
             int64_t d              = s->stride[a];
             k->access[i].stride[a] = d == 0 ? TNI_STRIDE_0 : d == 1 ? TNI_STRIDE_1 : TNI_STRIDE_N;
             l->stride[i][a]        = d;
-            far += magnitude(d) * (l->size[a] - 1);
+            far += abs_stride(d) * (l->size[a] - 1);
         }
         l->stride[i][TNI_AXES] = s->stride[TNI_AXES];
         // The offset of a view and an index are known only in a run, but stay inside the value.

@@ -18,7 +18,7 @@
 // reads it; sharing a place joins lifetimes. A step that can fail keeps the inputs it might have to
 // return to: no input is overwritten before the last step that can fail (`fallible`).
 //
-// engine/evaluate.c takes the memory (take_memory) when the plan runs.
+// engine/evaluate.c takes the memory (take_run_memory) when the plan runs.
 #include "plan/arena.h"
 #include "plan/fuse.h"
 
@@ -41,7 +41,7 @@ typedef struct {
 } placer;
 
 // Returns the place that a source's elements are stored in: a root item, or count + input.
-static uint32_t place_of(const placer *b, const tni_node *src)
+static uint32_t place_of_source(const placer *b, const tni_node *src)
 {
     const tni_graph *g = b->g;
     if (src->state == TNI_PENDING) {
@@ -66,7 +66,7 @@ static void read_place(placer *b, uint32_t at, size_t step)
 static void read_sources(placer *b, size_t i, size_t step)
 {
     tni_node *n = b->g->item[i].n;
-    for (uint32_t s = 0; s < n->nsrc; s++) read_place(b, place_of(b, n->src[s]), step);
+    for (uint32_t s = 0; s < n->nsrc; s++) read_place(b, place_of_source(b, n->src[s]), step);
 }
 
 // Extends the lifetimes of everything that a kernel, or the call that runs with it, reads, and notes
@@ -94,7 +94,7 @@ static void begin_lifetime(placer *b, int32_t item, size_t step)
 
 // Finds for each item the step that makes it and for each place the last step that reads it. Every
 // item begins with a place of its own; items that no step stores have none.
-static void find_lifetimes(placer *b)
+static void find_place_lifetimes(placer *b)
 {
     tni_graph *g = b->g;
     for (size_t i = 0; i < g->count; i++) b->plan->place[i].root = (uint32_t)i;
@@ -195,7 +195,7 @@ static void fill_concat(placer *b, size_t i)
 }
 
 // Whether a value is one run of memory, so that an assignment can share it.
-static bool is_one_run(const tni_node *n)
+static bool is_contiguous_node(const tni_node *n)
 {
     tni_view v = tni_node_layout(n);
     return tni_view_contiguous(&v);
@@ -211,7 +211,8 @@ static void share_places(placer *b)
         b->outlives[i] |= it->why != 0;
         // Inputs that a stored view or a later gradient reads must not be overwritten.
         for (uint32_t k = 0; it->keeps_sources && k < it->n->nsrc; k++)
-            if (it->n->src[k]->state != TNI_PENDING) b->outlives[place_of(b, it->n->src[k])] = true;
+            if (it->n->src[k]->state != TNI_PENDING)
+                b->outlives[place_of_source(b, it->n->src[k])] = true;
     }
     // Concats first: see above.
     for (size_t t = 0; t < b->plan->steps; t++) {
@@ -221,12 +222,12 @@ static void share_places(placer *b)
     for (size_t i = 0; i < g->count; i++) {
         tni_node  *n = g->item[i].n;
         tni_place *p = &b->plan->place[i];
-        if (n->op == TNI_assign && is_one_run(n->src[0])) {
+        if (n->op == TNI_assign && is_contiguous_node(n->src[0])) {
             p->alias = true;
-            share_place(b, i, place_of(b, n->src[0]));
+            share_place(b, i, place_of_source(b, n->src[0]));
         } else if (n->op == TNI_update) {
-            uint32_t base = place_of(b, n->src[0]);
-            p->in_place   = can_update_in_place(b, i, base, place_of(b, n->src[1]));
+            uint32_t base = place_of_source(b, n->src[0]);
+            p->in_place   = can_update_in_place(b, i, base, place_of_source(b, n->src[1]));
             if (p->in_place) share_place(b, i, base);
         }
     }
@@ -340,7 +341,7 @@ static bool call_reads(const placer *b, const tni_planned_kernel *k, int32_t at)
 {
     const tni_node *n = k->call_item >= 0 ? b->g->item[k->call_item].n : NULL;
     for (uint32_t s = 0; n && s < n->nsrc; s++)
-        if (place_of(b, n->src[s]) == (uint32_t)at) return true;
+        if (place_of_source(b, n->src[s]) == (uint32_t)at) return true;
     return false;
 }
 
@@ -372,7 +373,7 @@ static int64_t find_dying_value(const placer *b, const tni_planned_kernel *k, in
 }
 
 // Returns the input that buffer i of a kernel is stored in; -1 if it is in none.
-static int64_t input_of(const placer *b, const tni_planned_kernel *k, int i)
+static int64_t input_of_buffer(const placer *b, const tni_planned_kernel *k, int i)
 {
     int32_t at = k->buffer[i];
     if (at < 0) return ~at;
@@ -393,7 +394,7 @@ static bool is_last_reader(const placer *b, const tni_planned_kernel *k, int i, 
         if (b->last_read[base + j] > step - (j != (size_t)input)) return false;
     }
     for (int j = 0; j < k->kernel->nbuffer; j++) {
-        int64_t other = j == i ? -1 : input_of(b, k, j);
+        int64_t other = j == i ? -1 : input_of_buffer(b, k, j);
         if (other >= 0 && g->input[other].n->buf == buf) return false;
     }
     return true;
@@ -414,7 +415,7 @@ static int find_donor(const placer *b, const tni_planned_kernel *k, int32_t seed
     int               access = store_of(k, seed);
     if (x->nr || x->tails || access < 0 || b->fallible > step || step == 0) return -1;
     for (int i = 0; i < x->nbuffer; i++) {
-        int64_t input = x->buffer[i].written ? -1 : input_of(b, k, i);
+        int64_t input = x->buffer[i].written ? -1 : input_of_buffer(b, k, i);
         if (input < 0 || !b->g->input[input].dies) continue;
         if (x->buffer[i].dtype != x->buffer[x->access[access].buffer].dtype) continue;
         if (elements_at(b, k->buffer[i]) != elements_at(b, seed)) continue;
@@ -431,7 +432,7 @@ static int find_donor(const placer *b, const tni_planned_kernel *k, int32_t seed
 static void use_donor(placer *b, const tni_planned_kernel *k, int32_t seed, int i)
 {
     tni_place        *p   = &b->plan->place[seed];
-    const tni_buffer *buf = b->g->input[input_of(b, k, i)].n->buf;
+    const tni_buffer *buf = b->g->input[input_of_buffer(b, k, i)].n->buf;
     p->where              = TNI_OWN;
     p->bytes              = bytes_of(b, (size_t)seed);
     p->donated            = true;
@@ -508,7 +509,7 @@ bool tni_place_values(tni_graph *g, const tni_limits *limits, tni_plan *p)
     placer    b  = { .g = g, .limits = limits, .plan = p };
     bool      ok = take_place_lists(&b);
     if (ok) {
-        find_lifetimes(&b);
+        find_place_lifetimes(&b);
         share_places(&b);
         ok = assign_arena(&b);
     }
