@@ -369,6 +369,8 @@ static bool read_file(tni_csv_reading *r, const tni_content *m)
            describe_items(r);
 }
 
+// Checks the options before it opens the file, so that a wrong option costs no read; then reads it whole.
+// On failure the partly read table is freed here, since no dataset owns it yet.
 tn_data *tn_csv(tn_ctx *cx, const char *path, tn_csv_opts o)
 {
     if (!tni_ctx_ok(cx, "csv")) return NULL;

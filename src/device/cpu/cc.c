@@ -41,6 +41,8 @@ enum { LIMIT_MS = 60000 };
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 
+// Returns whether the operating system lets this process use every feature of the table that the compiler
+// would use.
 static bool fits_chip(const char *macros)
 {
     static const struct {
