@@ -74,16 +74,16 @@ static char *find_data(const run *r, size_t i)
 // errors.
 static void bind_call(const run *r, size_t i, tni_call *c, tni_arg *arg, tni_text *why)
 {
-    tni_node *n = r->g->item[i].n;
-    c->device   = r->e->device;
-    c->session  = r->e->session;
-    c->attr     = &n->attr;
-    c->threads  = r->e->threads;
-    c->scratch  = r->scratch ? r->scratch->data : NULL;
-    c->ticket   = r->plan->errors ? tni_deferred_error_ticket(r->plan, i) : 0;
-    c->waits    = tni_waits_for_compiler(r->e);
-    c->why      = why;
-    c->out.data = r->data[i];
+    tni_node *n          = r->g->item[i].n;
+    c->device            = r->e->device;
+    c->session           = r->e->session;
+    c->attr              = &n->attr;
+    c->threads           = r->e->threads;
+    c->scratch           = r->scratch ? r->scratch->data : NULL;
+    c->ticket            = r->plan->errors ? tni_deferred_error_ticket(r->plan, i) : 0;
+    c->wait_for_compiler = tni_waits_for_compiler(r->e);
+    c->why               = why;
+    c->out.data          = r->data[i];
     for (uint32_t s = 0; s < n->nsrc; s++) arg[s].data = source_data(r, n->src[s]);
     for (const tni_node *o = tni_outputs(n); o; o = o->output)
         arg[n->nsrc + o->attr.output.index - 1].data = r->data[o->mark - 1];
@@ -206,9 +206,9 @@ static void bind_kernel(const run *r, tni_planned_kernel *k)
     }
     for (int i = 0; i < k->kernel->nnumber; i++)
         k->launch.number[i] = number_word(r, &k->number[i]);
-    k->launch.threads = r->e->threads;
-    k->launch.waits   = tni_waits_for_compiler(r->e);
-    k->launch.fail[0] = 0;
+    k->launch.threads           = r->e->threads;
+    k->launch.wait_for_compiler = tni_waits_for_compiler(r->e);
+    k->launch.fail[0]           = 0;
 }
 
 // Reports an index out of range in a kernel with the same words as the op run by a call; *item is the

@@ -1,69 +1,75 @@
-// Private to the C skeleton (emit_c.c, c_lane_loop.c, c_strip_maps.c, c_blocks.c): a kernel while
-// it is written, and facts about its instructions. Names in the text, for instruction or access i:
+// The C emitter: the state of one kernel while its C text is written, the functions that emit_c.c
+// and the c_*.c files share, and facts about instructions. Nothing outside src/kernel includes
+// this. Names in the text, for instruction or access i:
 //
 //   v  a value          p  pointer of an access at the block's first element
 //   t  tile for a fold  a  accumulator in the value's own type   q  total   e  partial results
 //   h  a row kept for later loops   w  a strip kept for later blocks   r, f  random words
 //   c  coordinates      s  strides  o  places   d  distances in lanes
-//   x  a value of all lanes, y  a map of it that a function computes for all of them at once
+//   x  a value of all lanes, y  a map of it that a strip function computes for all of them
+//
+// A block is the text of one row point or of the inside of one loop over R: first what does not
+// vary along the lanes, then a lane loop over at most TNI_STRIP neighbours.
 #ifndef TNI_KERNEL_C_EMITTER_H
 #define TNI_KERNEL_C_EMITTER_H
 
 #include "kernel/emit_c.h"
 
-// A kernel while it is written.
+// One kernel while it is written. Invariant: eval is the block being written, and `tiled` is empty
+// between blocks.
 typedef struct {
     tni_emitter       s;
     tni_out          *o;
     const tni_kernel *k;
-    uint8_t           axes[TNI_MAX_INS];
-    int               lane;        // the axis of the lanes; -1: there is none, all is one by one
-    bool              finish;      // the stage being written
-    bool              inside;      // within a lane loop
-    tni_set           kept;        // elem values in rows of the room
-    tni_set           strip;       // row values kept in a strip, where the lane is in P
-    tni_set           eval;        // what the block computes
-    tni_set           strip_maps;  // maps of a strip by one call, where they are on the lane
-    tni_set           tiled;       // values of the block that an earlier lane loop left in tiles
+    uint8_t           axes[TNI_MAX_INS];  // along which each value varies, as bits
+    int               lane;    // the axis of the lanes; -1: no axis, everything is one by one
+    bool              finish;  // the finish stage is being written
+    bool              inside;  // within a lane loop
+    tni_set           kept;    // values of a row's elements that are kept in rows of scratch
+    tni_set           strip;   // row values kept in a strip, where the lane is in P
+    tni_set           eval;    // what the block computes
+    tni_set strip_maps;  // maps that one call computes for a strip, where they vary along the lanes
+    tni_set tiled;       // values of the block that an earlier lane loop left in tiles
 } tni_c_emitter;
 
 // ---- c_blocks.c: what is computed in which block, and what is kept between them -------------------
 
-// Begins a kernel: its facts, and what it keeps.
+// Begins a kernel: finds its facts and what it keeps.
 void tni_c_open(tni_c_emitter *w, tni_out *o, const tni_dialect *d, const tni_kernel *k);
 // What the block at row point q computes, without what is computed once for all rows.
 tni_set tni_c_row_set(const tni_c_emitter *w, int q);
 // What loop q computes, given what earlier ones left; adds to that what this one leaves.
 tni_set tni_c_loop_set(const tni_c_emitter *w, int q, tni_set *have);
-// Makes a set the block to be written: with what it loads again, without what nothing in it reads.
+// Makes a set the current block: adds what is loaded again, removes what nothing in it reads.
 void tni_c_begin_block(tni_c_emitter *w, tni_set s);
 
 // ---- c_lane_loop.c: the text of a block ------------------------------------------------------------
 
-// The callbacks of w->s.
+// Sets the callbacks of w->s.
 void tni_c_callbacks(tni_c_emitter *w);
-// Values of the block that do not vary along the lanes.
+// Prints the values of the block that do not vary along the lanes.
 void tni_c_put_singles(tni_c_emitter *w);
-// The lane loop and what goes around it; values that do not vary along it stand already.
+// Prints the lane loop and what goes around it, after the values that do not vary along it.
 void tni_c_put_block(tni_c_emitter *w);
+// Whether the block has a lane loop, or folds loads in memory.
 bool tni_c_has_lanes(const tni_c_emitter *w);
-// `into = fold(into, what)` for REDUCE i, in the type of totals or its own.
+// Prints `into = fold(into, what)` for REDUCE i, in the type of totals (wide) or its own.
 void tni_c_put_fold(tni_c_emitter *w, int i, const char *into, const char *what, bool wide);
-// The number of elements of R.
+// Prints the number of elements of R.
 void tni_c_put_cols(tni_c_emitter *w);
-// Where the arguments of an access begin.
+// The index in `arg` at which the arguments of an access begin.
 int tni_c_arg_index(const tni_c_emitter *w, int access);
 
-// One lane loop over what the block has for it. Values of `tiles` go into tiles x, those in w->tiled
-// come from there.
+// Prints one lane loop over the part of the block that varies along the lanes. Values of `tiles`
+// are copied to tiles x, those in w->tiled are read from there.
 void tni_c_put_lane_loop(tni_c_emitter *w, const tni_set *tiles);
 
 // ---- c_strip_maps.c: maps that a function computes for all lanes at once ----------------------------
 
-// Chooses those of a kernel.
+// Chooses the strip maps of a kernel.
 void tni_c_choose_strip_maps(tni_c_emitter *w);
-// Writes those of the block, each after a lane loop for what it is a map of. Gives what is left of the
-// block for the last lane loop, which is all of it where there are none.
+// Prints the strip maps of the block, each after a lane loop for its operand. Returns what is left
+// of the block for the last lane loop: all of it if the block has none.
 tni_set tni_c_put_strip_maps(tni_c_emitter *w);
 
 // ---- facts -------------------------------------------------------------------------------------
@@ -117,7 +123,7 @@ static inline bool is_plain_load(const tni_c_emitter *w, const tni_ins *x)
            !w->k->buffer[w->k->access[x->access].buffer].written;
 }
 
-// Whether the block folds the operand of REDUCE i where it lies in memory.
+// Whether the block folds the operand of REDUCE i directly in memory, without a tile.
 static inline bool folds_in_place(const tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins(w, i), *a;

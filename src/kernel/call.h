@@ -1,6 +1,6 @@
-// A call: an op of the table over arguments that say where their elements lie; what the op means is
-// in ops.def and below. The planner describes the calls of a plan by shapes and strides alone, and
-// a run adds the addresses.
+// A call: an op of the table over arguments with shapes, strides and addresses; ops.def and the
+// list below say what each op means. The planner describes the calls of a plan without addresses,
+// and a run adds them.
 #ifndef TNI_KERNEL_CALL_H
 #define TNI_KERNEL_CALL_H
 
@@ -17,16 +17,16 @@ typedef struct {
 } tni_arg;
 
 // One op to run. out is row-major and overlaps no input, except that `copy` takes any strides that
-// do not overlap themselves. Empty results are not run. An op with several outputs writes the first to
-// out and the others, which are row-major too, to more[]; of those, an output that no node reads has no data, and
-// the device leaves it out. It is run if any of them has an element.
+// do not overlap themselves. Empty results are not run. An op with several outputs writes the first
+// to out and the others, which are row-major too, to more[]. An output that is not needed has no
+// data, and the device does not compute it. The call is run if any output has an element.
 //
 //   maps      in[] have out's shape (strides 0 where broadcast) and the dtype they are computed in;
 //             cast and copy convert from in[0]'s dtype to out's
 //   full, scalar, iota, random: out alone; iota and random count in row-major order
 //   reduce    out has in[0]'s rank, size 1 at the reduced axes (attr->reduce.axes)
 //   scan      along attr->axis.axis
-//   concat    an input that lies where it belongs in out already is not copied
+//   concat    an input that is already in its place in out is not copied
 //   pad, gather (x, index), scatter and scatter_add (x, index, v), fold (out: the base)
 //   matmul    a (..., m, k), b (..., k, n), out (..., m, n), leading sizes equal
 //   conv      x (N, C, H, W), w (O, C / groups, KH, KW); conv_dgrad (gy, w) -> x; conv_wgrad
@@ -50,19 +50,19 @@ typedef struct {
     const tni_arg    *more;
     const tni_attr   *attr;
     int               threads;
-    void             *scratch;  // as many bytes as the device asked for, aligned to 64
-    tni_text         *why;      // what went wrong, where run returns an error
-    int               ticket;   // as that of a kernel
-    bool
-        compile_only;  // of run: it only begins to compile what the call will need; where ready is there
-    bool waits;  // by what is compiled, which is waited for; else by anything that gives the same
+    void             *scratch;       // as many bytes as the device asked for, aligned to 64
+    tni_text         *why;           // what went wrong, where run returns an error
+    int               ticket;        // as tni_launch.ticket
+    bool              compile_only;  // of run: only begins to compile what the call will need
+    bool wait_for_compiler;        // for compiled kernels; else any path with the same bits will do
     const tni_epilogue *epilogue;  // of run_with_epilogue: what the kernel does to the result
-    void               *entry;  // what the device prepared for calls of these shapes, if anything
+    void               *entry;     // what the device prepared for calls of these shapes, or NULL
     struct tni_tiled_epilogue
-        *tiled_epilogue;  // the device's own: what follows each part of the result
+        *tiled_epilogue;  // of the cpu device: what follows each part of the result
 } tni_call;
 
-// A call of another op that does part of a call's work. What was prepared for the call is not for it.
+// Returns a call of another op that does part of a call's work; entry and epilogue are not for that
+// part.
 static inline tni_call tni_call_within(const tni_call *c, int op)
 {
     tni_call part = *c;
@@ -89,8 +89,8 @@ static inline tni_arg tni_channels_first(const tni_arg *x)
     return y;
 }
 
-// x, w and y of a convolution or of one of its gradients, x and y as (N, C, H, W) however they lie.
-// The number of the one that is the result is returned.
+// x, w and y of a convolution or of one of its gradients, x and y as (N, C, H, W) whatever their
+// layout. The number of the one that is the result is returned.
 static inline int tni_conv_operands(const tni_call *c, tni_arg x[3])
 {
     int result             = c->op == TNI_conv ? 2 : c->op == TNI_conv_dgrad ? 0 : 1;
@@ -101,10 +101,11 @@ static inline int tni_conv_operands(const tni_call *c, tni_arg x[3])
     return result;
 }
 
-enum { TNI_OFFER_ARGS = 8 };  // what is offered has no more
+// Arguments of an offered call, at most: LIBRARY ops have up to seven (attention_grad).
+enum { TNI_OFFER_ARGS = 8 };
 
 // A call and the kernel that is the first to read its result, point after point, which the planner
-// offers to a device as one step. only_reader: nothing else reads the result, which need not be stored.
+// offers to a device as one step. only_reader: nothing else reads the result, so it need not be stored.
 typedef struct {
     const tni_call *call;  // without addresses
     bool            only_reader;

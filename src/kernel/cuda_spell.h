@@ -1,5 +1,5 @@
-// Rows of the prelude that CUDA has instructions for, as texts that stand in their place. The random
-// generator uses none of them.
+// Rows of the prelude that CUDA has instructions for, as texts that replace them in CUDA programs.
+// The random generator uses none of them: its bits are equal on every device.
 #ifndef TNI_KERNEL_CUDA_SPELL_H
 #define TNI_KERNEL_CUDA_SPELL_H
 
@@ -42,9 +42,8 @@
 
 // For the op exp alone: rows of the prelude that use m_exp_f count on its error. e^x = 2^t 2^-l: t is
 // x / ln 2 rounded, -l what rounding left of it, and 2^-l is 1 - l ln 2. The instruction is off by
-// 2^-22.5; the whole by at most 3 ULP. What is very small is cut off first: there t is infinite before
-// x is. What is very large gives infinity times a number above 0.
-// A NaN passes.
+// 2^-22.5; the whole by at most 3 ULP. Very small x are clamped first: there t is infinite before
+// x is. Very large x give infinity times a positive number. NaN stays NaN.
 #define TNI_CUDA_EXP                                                             \
     "M_FN float m_fast_exp_f(float x) {\n"                                       \
     "    float c = m_max_f(x, -104.0f), t = c * 1.44269502f, y;\n"               \
@@ -155,8 +154,8 @@
         "    return y;\n"                                            \
         "}\n"
 
-// a / b for many a: the reciprocal of b is the same for all of them, and one step corrects the
-// product. Where that step has no number (infinities, zero), the product is right.
+// a / b for many a: the reciprocal of b is the same for all of them, and one Newton step corrects the
+// product. Where that step gives NaN (infinities, zero), the product is right.
 #define TNI_CUDA_DIV_BY                                 \
     "M_FN float m_div_by_f(float a, float b) {\n"       \
     "    float r = 1.0f / b;\n"                         \
@@ -166,13 +165,13 @@
     "    return y == y ? y : q;\n"                      \
     "}\n"
 
-// A number as a column, -1 if it is none.
+// A number as a column; -1, which no column equals, if it is out of range.
 #define TNI_CUDA_COLUMN                                      \
     "M_FN m_int m_column(m_long i) {\n"                      \
     "    return i >= 0 && i < 0x7fffffff ? (m_int)i : -1;\n" \
     "}\n"
 
-// Stores of vectors as one instruction, whatever stands beside them.
+// Stores of vectors as one instruction, whatever other stores are near them.
 #define TNI_CUDA_PUT                                                                        \
     "M_FN void m_put_uint4(void *p, uint4 g) {\n"                                           \
     "    asm volatile(\"st.global.v4.u32 [%0], {%1, %2, %3, %4};\" :: "                     \
@@ -211,8 +210,8 @@
         "    } while (!done);\n"                                                                    \
         "}\n"
 
-// All threads of a cluster get here; and a word for the shared memory of a group of it, which a
-// barrier there counts.
+// A barrier of all threads of a cluster; and the store of a word into the shared memory of another
+// group of it, whose bytes a barrier there counts.
 #define TNI_CUDA_CLUSTER                                                                             \
     "M_FN void m_cluster_barrier() {\n"                                                              \
     "    asm volatile(\"barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\" ::: "        \
@@ -229,9 +228,10 @@
         "[%2];\" :: \"r\"(m_far(p, rank)), \"l\"(v), \"r\"(m_far(b, rank)) : \"memory\");\n"         \
         "}\n"
 
-// Begins every kernel. What comes after it in the stream may take its place on the chip while this
-// still runs, and this waits, before it touches memory, until all that is ahead of it is done and
-// seen; so that the next kernel is there when the last group of this one ends.
+// Begins every kernel (programmatic dependent launch). The next kernel of the stream may be
+// scheduled while this one still runs; this one waits, before it touches memory, until all work
+// before it is done and visible. So the next kernel is resident when the last group of this one
+// ends.
 #define TNI_CUDA_BEGIN                                                          \
     "M_FN void m_begin() {\n"                                                   \
     "#if __CUDA_ARCH__ >= 900\n"                                                \

@@ -5,9 +5,9 @@
 
 #include "kernel/kernel.h"
 
-// What kernels for GPUs may use, as bits: what a dialect can say, and what a device's limits allow
-// of it. OpenCL C 1.2 has none of them. A text that goes by a bit is spelled as CUDA and HIP both
-// have it, or by an entry of the dialect.
+// Features of GPUs that kernels may use, as bits: those that a dialect can express, and of these
+// the ones that a device's limits allow. OpenCL C 1.2 has none. Text that depends on a bit is
+// spelled as in CUDA and HIP, or by an entry of the dialect.
 enum {
     TNI_GPU_STRUCT = 1 << 0,  // a kernel takes one struct by value, in which buffers are addresses
     TNI_GPU_SHUFFLES  = 1 << 1,  // the TNI_WARP threads of a warp read each other's registers
@@ -18,35 +18,35 @@ enum {
     TNI_GPU_REGISTERS = 1 << 6,  // a bound on the registers of a thread: __launch_bounds__
     TNI_GPU_ALL       = (1 << 7) - 1
 };
+// Threads of a warp. CDNA GPUs would have 64: it is a constant as long as CUDA alone has shuffles.
 enum { TNI_WARP = 32 };
 
-// The spellings of one dialect. All texts are constants; none is NULL ("" where there is nothing
-// to say). Words that qualify something end with a space.
+// The spellings of one dialect. All texts are constants; none is NULL, "" if the dialect needs no word.
+// Qualifiers end with a space.
 typedef struct {
     const char        *name;  // "c", "opencl", "cuda"
     const char *const *shim;  // begins every program: types, M_FN, bit casts (prelude_text.h)
-    const char *const
-        *functions;  // functions of its own, each begun with M_FN, taken when used; one
-                     // named as a row of the prelude stands in its place
-    const char *const
-        *folds;          // functions for each fold and type: f_NAME_@op_@s; in the text @op is the
-                         // fold (sum, prod, max, min), @s the suffix, @t the compute type, @w
-                         // the type of totals
-    const char *kernel;  // before the name of a kernel
-    const char *global;  // before the type of what a pointer to a buffer points to
-    const char *shared;  // before a declaration of memory of a work group
-    const char *no_alias;  // `restrict`
-    const char *barrier;   // statement: all of a work group get here
-    const char *local_id, *group_id, *local_size, *groups;  // m_int expressions, axis x
-    const char *unroll;    // before a `for` that ends by a constant
-    const char *unroll_8;  // before one that does not
-    const char *local;     // before the type of what a pointer into a work group's memory points to
+    // Functions of its own, each beginning with M_FN, taken when used; one that is named as a row of the
+    // prelude replaces that row.
+    const char *const *functions;
+    // Functions for each fold and type, f_NAME_@op_@s: @op becomes the fold (sum, prod, max, min),
+    // @s the suffix, @t the compute type, @w the type of totals.
+    const char *const *folds;
+    const char        *kernel;    // before the name of a kernel
+    const char        *global;    // before the type of what a pointer to a buffer points to
+    const char        *shared;    // before a declaration of memory of a work group
+    const char        *no_alias;  // `restrict`
+    const char        *barrier;   // statement: waits until all threads of a work group are here
+    const char        *local_id, *group_id, *local_size, *groups;  // m_int expressions, axis x
+    const char        *unroll;    // before a `for` that ends by a constant
+    const char        *unroll_8;  // before one that does not: eight turns at a time
+    const char *local;  // before the type of what a pointer into a work group's memory points to
     const char *no_inline;         // before a function that is not to be inlined
     const char *sized_kernel;      // KERNEL(n): before the name of a kernel for groups of n
-    const char *struct_qualifier;  // before a struct that a kernel takes and does not change
-    const char *second_axis;       // threads before a group's along the grid's second axis
-    const char *shuffle;           // %s of the thread whose number differs by the bits of d
-    unsigned    features;          // TNI_GPU_ bits
+    const char *struct_qualifier;  // before a struct parameter that the kernel does not change
+    const char *second_axis;       // what the grid's second axis adds to a thread's number
+    const char *shuffle;   // the value %s of the thread whose number differs by the bits of d
+    unsigned    features;  // TNI_GPU_ bits
 } tni_dialect;
 
 extern const tni_dialect tni_dialect_c, tni_dialect_opencl, tni_dialect_cuda;

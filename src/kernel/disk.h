@@ -1,12 +1,12 @@
 // The disk cache of compiled code, one folder for all devices and processes of a user.
 //
 // The folder is $TN_CACHE_DIR, else $XDG_CACHE_HOME/tenon, else ~/.cache/tenon; TN_CACHE_DIR empty
-// or "none" turns the cache off. A folder that others can write to, or that is not ours, is not
-// used. Nothing here is ever an error: without the cache everything is compiled again. Files and
-// folder can be deleted at any time.
+// or "none" turns the cache off. A folder that others can write to, or that belongs to another
+// user, is not used. Nothing here is ever an error: without the cache everything is compiled again.
+// Files and folder can be deleted at any time.
 //
-// A file's name is a hash of its key; inside stand a second hash of the key and a checksum of the
-// payload, both verified before it is handed out. Files appear whole, by a rename. Their sum is
+// A file's name is a hash of its key; it contains a second hash of the key and a checksum of the
+// payload, both verified before it is handed out. Files appear complete, by a rename. Their sum is
 // bounded: the ones not used for longest go first.
 #ifndef TNI_KERNEL_DISK_H
 #define TNI_KERNEL_DISK_H
@@ -15,16 +15,16 @@
 
 enum { TNI_DISK_PATH = 1024 };
 
-// Where the folder is. Holds nothing open; the caller owns it, and uses it from one thread at a
-// time.
+// The location of the folder. Nothing stays open; the caller owns it, and uses it from one thread
+// at a time.
 typedef struct {
     char     path[TNI_DISK_PATH];  // "": off
     tni_text why;                  // why it is off
     int      kept;                 // files written through it
 } tni_disk;
 
-// All that a compiled kernel depends on, besides the version of this library. Every text that is not
-// there is "".
+// The cache key of compiled code: all that it depends on, besides the version of this library.
+// Absent texts are "".
 typedef struct {
     const char *kind;  // what the payload is: "so", "cl", "cubin"; also the end of the file's name
     const char *source;    // the text that was compiled
@@ -33,23 +33,23 @@ typedef struct {
     const char *chip;      // for what
 } tni_disk_key;
 
-// What is left of a key when its texts are gone: enough to find the payload, and to know it again.
+// The two hashes of a key: enough to find the payload and to recognize it, without keeping the texts.
 typedef struct {
     uint64_t name[2], key[2];
 } tni_disk_hash;
 
-// Reads the environment, nothing else.
+// Finds the folder from the environment; touches no file.
 void tni_disk_open(tni_disk *d);
 
-// The payload of a key, to be freed by free(); NULL where there is none that can be trusted.
+// Returns the payload of a key, to be freed by free(); NULL if there is none that can be trusted.
 void *tni_disk_find(const tni_disk *d, const tni_disk_key *key, size_t *bytes);
-// The same by the ticket of a key, and its kind.
+// The same by the hashes of a key, and its kind.
 tni_disk_hash tni_disk_hash_of(const tni_disk_key *key);
 void *tni_disk_find_hash(const tni_disk *d, tni_disk_hash t, const char *kind, size_t *bytes);
-// Keeps a payload under a key, replacing what was there.
+// Stores a payload under a key, replacing an earlier one.
 void tni_disk_keep(tni_disk *d, const tni_disk_key *key, const void *payload, size_t bytes);
 
-// Whether the folder can be used, making it if need be; else the reason, for people.
+// Whether the folder can be used; makes it if it is missing. Else why has the reason, for people.
 bool tni_disk_usable(const tni_disk *d, tni_text *why);
 
 #endif

@@ -19,8 +19,8 @@
 
 // ---- text that grows ---------------------------------------------------------------------------
 
-// A text being written; owned by who opened it. Once memory is out nothing more is added, and
-// tni_out_take says so.
+// A text being written, owned by its opener. Invariant: once `failed` (out of memory), nothing more
+// is added, and tni_out_take returns NULL: writers need no checks of their own.
 typedef struct {
     tni_heap *heap;
     char     *s;  // ends with 0 once there is anything
@@ -31,18 +31,19 @@ typedef struct {
 
 void tni_out_open(tni_out *o, tni_heap *h);
 void tni_out_close(tni_out *o);  // frees the text unless it was taken
-// The text, which the caller frees by tni_free; NULL where memory was out.
+// Returns the text, which the caller frees by tni_free; NULL if memory ran out.
 char *tni_out_take(tni_out *o);
 // Adds what printf would print.
 void tni_out_print(tni_out *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// The same as a line of its own: indented, with its end. A line that ends with `{` indents those
-// after it, one that begins with `}` goes back first.
+// Adds a line: indented, with its newline. A line that ends with `{` indents those after it, one
+// that begins with `}` is indented less itself.
 void tni_out_line(tni_out *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// Takes characters from .. to-1 out again.
+// Removes characters from .. to-1.
 void tni_out_remove(tni_out *o, size_t from, size_t to);
 
 // ---- sets of instructions ----------------------------------------------------------------------
 
+// A set of instructions of a kernel, by number.
 typedef struct {
     uint64_t bit[(TNI_MAX_INS + 63) / 64];
 } tni_set;
@@ -72,8 +73,8 @@ tni_set tni_needs_main(const tni_kernel *k);
 tni_set tni_needs_row(const tni_kernel *k, int q);
 
 // In loop q, in order: what varies over R and has to be computed, STOREs of phase q, and those
-// REDUCEs of phase q (over R, and tails) whose operand varies over R. Operands in `kept` are there
-// from an earlier loop and not in the result, nor is what only they need. kept may be NULL.
+// REDUCEs of phase q (over R, and tails) whose operand varies over R. Operands in `kept` were
+// kept by an earlier loop and are not in the result, nor is what only they need. kept may be NULL.
 tni_set tni_needs_loop(const tni_kernel *k, int q, const tni_set *kept);
 
 // In the finish stage, in order: once (col false), or for each r (col true). Tails are in it.
@@ -84,8 +85,8 @@ void tni_varying_axes(const tni_kernel *k, uint8_t axes[TNI_MAX_INS]);
 
 // The cost (in additions) of an instruction itself.
 int tni_ins_cost(const tni_ins *x);
-// The cost (in additions) of computing value i again from the values that are there: loads,
-// reductions, numbers and what is in `kept`.
+// The cost (in additions) of computing value i again from values that exist: loads, reductions,
+// numbers and those in `kept`.
 int tni_recompute_cost(const tni_kernel *k, int i, const tni_set *kept);
 
 // False, with a reason for people, if the skeletons do not take the kernel: its finish stage needs
@@ -94,7 +95,7 @@ bool tni_can_emit(const tni_kernel *k, const char **why);
 
 // ---- the text of one instruction ---------------------------------------------------------------
 
-// Who writes a kernel's body: what the text of an instruction needs from the skeleton. Each
+// The writer of a kernel's body: what the text of an instruction needs from the skeleton. Each
 // callback adds an expression to `out`; precedence is that of a name or a call, so callbacks put
 // brackets around anything else.
 typedef struct tni_emitter tni_emitter;
@@ -127,16 +128,16 @@ void tni_emit_fold(tni_out *o, int op, tn_dtype dt, const char *acc, const char 
 // it is -0.0, of max minus infinity. A constant expression of the compute type of dt.
 const char *tni_fold_start(int op, tn_dtype dt);
 
-// What goes around an expression in the compute type of `from` to have it in another dtype.
+// A conversion of an expression: what goes before it and after it.
 typedef struct {
     char before[80], after[8];
 } tni_cast_text;
 
-// As it is kept in memory: of f16 and bf16 their bits.
+// From the compute type of `from` to the storage type of `to`: f16 and bf16 as their bits.
 tni_cast_text tni_text_to_storage(tn_dtype from, tn_dtype to);
-// From memory to the compute type of dt.
+// From the storage type to the compute type of dt.
 tni_cast_text tni_text_from_storage(tn_dtype dt);
-// Rounded or cut to the dtype `to`, in its compute type.
+// Rounded or clipped to the dtype `to`, in its compute type.
 tni_cast_text tni_text_cast(tn_dtype from, tn_dtype to);
 
 // ---- programs ----------------------------------------------------------------------------------
@@ -152,9 +153,9 @@ typedef struct {
 // The skeleton of a dialect: writes one kernel (its functions; nothing they call).
 typedef void tni_skeleton(tni_out *o, const tni_dialect *d, const tni_emit_item *item);
 
-// A program of n kernels: the shim, the rows of the prelude and the op functions that the kernels
-// use, once each, and the kernels. no_double: the device has none; no row with the word is taken.
-// The caller frees the text; NULL where memory was out.
+// Returns a program of n kernels: the shim, the rows of the prelude and the op functions that the
+// kernels use, once each, and the kernels. no_double: the device has no f64, and no row with the
+// word is taken. The caller frees the text; NULL if memory ran out.
 char *tni_emit_program(tni_heap *h, const tni_dialect *d, tni_skeleton *skeleton, int n,
                        const tni_emit_item *item, bool no_double);
 

@@ -264,7 +264,7 @@ static void put_partials_pointer(tni_c_emitter *w, int i, const char *chunk)
     tni_out_print(w->o, "))");
 }
 
-// Prints a pointer to a row of this thread's scratch (the parameter is called room in the text),
+// Prints a pointer to a row of this thread's scratch (a parameter that the text names `room`),
 // and steps over it. `restrict` tells the compiler that the row aliases nothing, so that it can
 // overlap the turns of a loop.
 static void put_row_pointer(tni_c_emitter *w, char name, int i)
@@ -554,7 +554,7 @@ static void put_finish_cols(tni_c_emitter *w)
 
 // Prints NAME_finish. Its lanes are along the last axis of R wherever those of the main stage are,
 // and nothing is kept. A CHECK here has passed in the main stage already, so that its failure goes
-// to a variable that is never read.
+// to a variable that is not read.
 static void put_finish_function(tni_c_emitter *w, const char *name)
 {
     tni_set s = tni_needs_finish(w->k, false), cols = tni_needs_finish(w->k, true);

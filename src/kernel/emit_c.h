@@ -8,25 +8,26 @@
 
 #include "kernel/emit.h"
 
-// buffer, number: of the launch. arg: see tni_emit_c_args. partials: of all chunks, eight bytes
-// times tni_work_split.partials each. room: tni_emit_c_scratch bytes of this thread's own, aligned
-// to 64. fail: as in the launch; a failing CHECK writes it, without care for other threads, unless
-// fail[0] is set.
+// The functions of a compiled kernel. buffer, number: of the launch. arg: see tni_emit_c_args.
+// partials: of all chunks, eight bytes times tni_work_split.partials for each chunk. scratch:
+// tni_emit_c_scratch bytes of this thread's own, aligned to 64. fail: as in the launch; a failing
+// CHECK writes it unless fail[0] is set, without synchronization with other threads: any one of the
+// failures may be reported.
 typedef void tni_c_main(char *const *buffer, const int64_t *arg, const uint64_t *number,
-                        int64_t first, int64_t last, int64_t chunk, char *partials, char *room,
+                        int64_t first, int64_t last, int64_t chunk, char *partials, char *scratch,
                         int64_t *fail);
 typedef void tni_c_finish(char *const *buffer, const int64_t *arg, const uint64_t *number,
-                          int64_t chunks, char *partials, char *room);
+                          int64_t chunks, char *partials, char *scratch);
 
 enum { TNI_C_MAX_ARGS = TNI_AXES + TNI_MAX_ACCESSES * (TNI_AXES + 2) };
 
 // Writes the sizes of all axes and then, for each access, its offset, its stride along each axis
-// and that of its index: the number of them.
+// and that of its index; returns the number of words.
 int tni_emit_c_args(const tni_launch *l, int64_t *arg);
 
-// How many values the kernel keeps for each element of a row: of 4 bytes and of 8.
+// Finds how many values the kernel keeps for each element of a row: of 4 bytes, and of 8.
 void tni_emit_c_rows(const tni_kernel *k, int rows[2]);
-// Bytes of room a thread needs. The second, for a device that remembers the rows.
+// Returns the bytes of scratch that a thread needs; the second, for a device that remembers the rows.
 size_t tni_emit_c_scratch(const tni_launch *l);
 size_t tni_c_scratch_bytes(const int rows[2], int64_t cols);
 

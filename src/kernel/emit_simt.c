@@ -263,7 +263,7 @@ void tni_simt_close_vector(tni_simt_emitter *c)
 // Prints the fetches of a pass, except of loads that registers hold already. A load that shared
 // memory is to hold is fetched by the first loop that reads it, and copied there after all fetches
 // were issued. No barrier is needed: a thread reads back what it wrote itself, and in a window,
-// where it may not, a fold of the group lies between.
+// where it may not, a fold of the group comes between.
 static void put_vector_fetches(tni_simt_emitter *c, const tni_set *set)
 {
     tni_set loads = { 0 }, stash = { 0 };

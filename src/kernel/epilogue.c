@@ -81,7 +81,7 @@ static bool find_stores(const tni_launch *l, int dtype, int64_t width, store_set
 
 // Goes back over relu or gelu from what one store keeps to the operand of the activation. A second
 // store must keep that operand (z, which the gradient will read). Returns the value to go on from,
-// TNI_NO_VALUE if two stores are there and neither is an activation of the other.
+// TNI_NO_VALUE if there are two stores and neither is an activation of the other.
 static int before_activation(const tni_kernel *k, int dtype, const int store[2], tni_epilogue *e)
 {
     for (int i = 0; i < 2 && store[i] >= 0; i++) {

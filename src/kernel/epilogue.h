@@ -4,11 +4,11 @@
 
 #include "kernel/kernel.h"
 
-// y = activation(scale x + residual + bias), each part optional, x being the result of the call,
+// y = activation(scale x + residual + bias), each part optional, x is the result of the call,
 // and z, what the activation was given, stored as well where the gradient will want it; or, of an
 // activation's gradient, y = (scale x + residual + bias) slope(z) with z read; and the column sum
 // of y, over all axes but the last. All are accesses of the kernel that does the same: x, y, z and
-// residual go element after element, bias and sum along the last axis of x. -1: there is none.
+// residual go element after element, bias and sum along the last axis of x. -1: absent.
 typedef struct {
     bool fits;        // the kernel does this and nothing else
     int  activation;  // an op of the table: relu, gelu_tanh; gelu_slope: z is read; TNI_leaf: none
@@ -22,8 +22,8 @@ static inline bool tni_is_activation(int op)
     return op == TNI_relu || op == TNI_gelu_tanh;
 }
 
-// The epilogue that a kernel is to what it reads from buffer `product`, whose last axis has `width`
-// elements; one that does not fit if it is none.
+// Returns the epilogue that a kernel is for what it reads from buffer `product`, whose last axis
+// has `width` elements; `fits` is false if the kernel is no epilogue.
 tni_epilogue tni_epilogue_of(const tni_launch *l, int product, int64_t width);
 
 #endif

@@ -105,7 +105,7 @@ typedef struct {
     uint8_t           wide;       // places need 64 bits
     uint8_t           phases;     // loops over R: 1 + the largest phase of what varies over R
     uint8_t           tails;      // whether there is a finish stage
-    uint8_t           guarded;    // it does nothing once a CHECK failed whose failure is deferred
+    uint8_t           guarded;    // it does nothing after a CHECK failed whose error is deferred
     int16_t           nins, nbuffer, naccess, nnumber;
     tni_kernel_buffer buffer[TNI_MAX_BUFFERS];
     tni_access        access[TNI_MAX_ACCESSES];
@@ -113,7 +113,7 @@ typedef struct {
     tni_ins           ins[TNI_MAX_INS];
 } tni_kernel;
 
-// A number as its compute type has it.
+// A number of a launch, in the member of its compute type.
 typedef union {
     float    f;
     double   d;
@@ -122,12 +122,13 @@ typedef union {
     uint64_t u;
 } tni_word;
 
-// A number rounded to a dtype, as that is computed with: f of floats, l of integers.
+// Returns a number rounded to a dtype, in its compute type: from f if the dtype is a float, else
+// from l.
 tni_word tni_word_of(tn_dtype dt, double f, int64_t l);
 
 // What a kernel needs to run. Buffers are addresses on the device, aligned to 64 bytes unless the
-// memory is the user's. A buffer that is written shares memory with one that is read only as a kernel
-// may read what it writes, and then at each point with the same element.
+// memory is the user's. Invariant: a written buffer aliases a read one only in kernels that may
+// read what they write (see tni_kernel), and then each point reads and writes the same element.
 typedef struct {
     const tni_kernel *kernel;
     int64_t           size[TNI_AXES];
@@ -138,11 +139,12 @@ typedef struct {
     int               threads;
     char             *scratch;  // as many bytes as the device asked for, aligned to 64
     int64_t           fail[2];  // after a CHECK failed: 1 + its instruction, and the index
-    int               ticket;   // by which a CHECK that fails later is known; 0: fail is waited for
-    bool              waits;    // for its compiler, where a device could do without
+    int  ticket;             // identifies the deferred error of a CHECK; 0: the launch waits for it
+    bool wait_for_compiler;  // even if the device could interpret the kernel meanwhile
 } tni_launch;
 
-// Finds per, phase, finish, phases and tails. False if the list breaks the rules.
+// Finds per, phase, finish, phases and tails of a finished list. False if the list breaks the rules
+// above.
 bool tni_kernel_seal(tni_kernel *k);
 
 // Whether an instruction is a tail: a reduction over P, finished in the finish stage.
@@ -160,17 +162,18 @@ static inline bool tni_is_row_reduce(const tni_ins *x)
 // POINT, ROW, COL or FULL: for people. ROW: it has a reduction over R; COL, FULL: only tails.
 const char *tni_kernel_kind(const tni_kernel *k);
 
-// The kernel as bytes: equal bytes, equal text. At most room are written; the number needed.
-size_t tni_kernel_key(const tni_kernel *k, char *dst, size_t room);
+// Writes the kernel as bytes, at most size of them: kernels of equal bytes have equal text. Returns the
+// number of bytes needed.
+size_t tni_kernel_key(const tni_kernel *k, char *dst, size_t size);
 
-// The kernel as lines of text for people, as in the sample above. Cut at room.
-void tni_kernel_print(const tni_kernel *k, char *dst, size_t room);
+// Writes the kernel as lines of text for people, as in the sample above. Truncated to size.
+void tni_kernel_print(const tni_kernel *k, char *dst, size_t size);
 
-// ---- how a host device cuts the work, which also fixes the order of every sum ------------------
+// ---- how a host device splits the work, which also fixes the order of every sum ----------------
 //
 // A unit is a row where the lane axis is in R, else a strip of at most TNI_STRIP lanes of the last P
 // axis (strips of one lane line come one after the other, lane lines in row-major order). A chunk is
-// a number of units in order, by sizes alone; chunks run in any order on any thread.
+// a number of consecutive units that depends on sizes alone; chunks run in any order on any thread.
 //
 // Lane in R. A main REDUCE folds blocks: for the R axes but the last in row-major order, at most
 //   TNI_STRIP elements at a time along the last. A block is folded by the rule of tni_tile_block
@@ -194,7 +197,7 @@ typedef struct {
 } tni_work_split;
 
 tni_work_split tni_kernel_split(const tni_launch *l);
-// Where in a chunk's partials those of the tail `ins` begin.
+// The index in a chunk's partial results at which those of the tail `ins` begin.
 int64_t tni_kernel_tail_partials(const tni_kernel *k, const tni_work_split *cut, int ins);
 
 #endif

@@ -1,4 +1,4 @@
-// Ops as text: what a generated kernel contains of the table.
+// Rows of the op table as text: the functions o_NAME_TYPE of a generated kernel.
 #ifndef TNI_KERNEL_OP_TEXT_H
 #define TNI_KERNEL_OP_TEXT_H
 

@@ -489,7 +489,7 @@ static bool can_prefetch_row(const launch_facts *f, const tni_simt_class *c)
     return n * c->unroll <= (c->low_occupancy ? REGISTERS_LOW_OCCUPANCY : LIMIT);
 }
 
-// Whether a thread may have twice as many vectors in flight, of the given number of registers each. Half of the
+// Whether a thread may have twice as many vectors in flight, each of `registers`. Half of the
 // registers is the limit: the other half is for what is computed.
 static bool can_double_unroll(const launch_facts *f, const tni_simt_class *c, int registers)
 {

@@ -169,7 +169,7 @@ void tni_simt_put_row_partials(tni_simt_emitter *c);
 
 // Prints the struct NAME_args that a CUDA kernel takes.
 void tni_simt_put_args(tni_simt_emitter *c);
-// Opens kernel NAME plus suffix, for groups of the given number of threads, with `red` words to exchange;
+// Opens kernel NAME plus suffix, for groups of `threads` threads, with `red` words to exchange;
 // closes it.
 void tni_simt_open_kernel(tni_simt_emitter *c, const char *suffix, int threads, int red);
 void tni_simt_close_kernel(tni_simt_emitter *c);

@@ -158,6 +158,7 @@ static void code_reduce(program_writer *w, const tni_ins *x, int i)
              column ? w->tail[i] : 0);
 }
 
+// Appends the instruction or instructions of value i, and raises the level to one that has its dtype.
 static void code_ins(program_writer *w, int i)
 {
     const tni_ins *x = &w->k->ins[i];

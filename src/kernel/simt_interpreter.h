@@ -1,5 +1,5 @@
 // Kernels as data: a program that one compiled kernel, the interpreter, runs on a device with work
-// groups. A kernel that is not compiled yet, or runs only once, runs so without waiting for a compiler.
+// groups. So a kernel that is not compiled yet, or runs only once, need not wait for a compiler.
 //
 // The interpreter has a switch with a case for each instruction in each type; the words of a program
 // say which cases, on which registers. Its arithmetic is the text of the op table, as in generated
@@ -39,9 +39,9 @@ typedef struct {
     int64_t               word[TNI_INTERPRETER_WORDS];
 } tni_simt_program;
 
-// Writes the program of a launch for a device of `units` multiprocessors. False if it is too large.
+// Writes the program of a launch, for a device with `units` multiprocessors. False if it is too large.
 bool tni_simt_program_write(tni_simt_program *p, const tni_launch *l, int units);
-// Makes it that of its finish, which is launched after it with the same buffers.
+// Turns it into the program of its finish stage, which is launched after it with the same buffers.
 void tni_simt_program_finish(tni_simt_program *p);
 
 // The text of the interpreter of a level: a skeleton for tni_emit_program, whose opts is a
@@ -69,7 +69,7 @@ enum {
     TNI_W_TILES,     // groups that share the columns of a part
     TNI_W_TILE,      // columns of each
     TNI_W_SEGMENTS,  // of the main stage: row point 0, loop 0, ..., the last row point
-    TNI_W_GUARDED,   // does nothing after a deferred failure
+    TNI_W_GUARDED,   // does nothing after a failure whose error is deferred
     TNI_W_TAILS,     // how many
     TNI_W_TAIL_AT,   // where each table begins
     TNI_W_ACCESS_AT,

@@ -449,6 +449,8 @@ static void put_fold_function(const interpreter_text *p)
     tni_out_line(p->o, "}");
 }
 
+// Prints the cases of the switch, in the order of the selectors. Only what the level has is printed:
+// the number of cases is what compiling the interpreter costs.
 static void put_cases(const interpreter_text *p)
 {
     put_loads(p);

@@ -28,7 +28,7 @@ static bool may_cross_edge(const tni_simt_emitter *c)
     return c->m->window && !c->interior;
 }
 
-// Returns the type that moves `bytes` bytes in one instruction.
+// The type that moves `bytes` bytes in one instruction.
 static const char *bits_type(int bytes)
 {
     return bytes == 1   ? "unsigned char"

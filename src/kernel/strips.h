@@ -1,6 +1,6 @@
-// Maps that the prelude has as functions of a strip too (m_strip_sin_f of strips.def), since most
-// strips do with much less than any element may need. The cpu device calls them, interpreted and
-// compiled.
+// Strip maps: maps that the prelude also has as functions of a strip (m_strip_sin_f of strips.def),
+// since most strips need much less work than the worst element. The cpu device calls them,
+// interpreted and compiled.
 #ifndef TNI_KERNEL_STRIPS_H
 #define TNI_KERNEL_STRIPS_H
 

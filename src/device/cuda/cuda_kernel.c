@@ -222,7 +222,7 @@ tn_status tni_cuda_launch(void *session, void *entry, tni_launch *l, tni_text *w
     tni_compiled *t = c->gpu->compiled;
     tni_simt      m;
     tn_status     s;
-    bool          waits = l->waits || c->compiles_first;
+    bool          waits = l->wait_for_compiler || c->compiles_first;
     tni_cuda_enter(c);
     const tni_variant *v = tni_compiled_variant(t, entry, l, false, waits, &m, &s, why);
     if (!v && !waits) {

@@ -236,7 +236,7 @@ bool tni_product_of(const tni_call *c, tni_product *p)
 // Only addresses change between runs of a planned call, and whether it may wait for the compiler.
 void tni_product_bind(tni_product *p, const tni_call *c, char *out)
 {
-    p->waits             = c->waits;
+    p->waits             = c->wait_for_compiler;
     p->at[role_of(p, A)] = c->in[0].data;
     p->at[role_of(p, B)] = c->in[1].data;
     p->at[D]             = out;

@@ -40,7 +40,8 @@ static const char *const to_double_text[] = {
     CL(KERNEL(64) to_double(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL ulong *y, GIVEN shape sy,
                             long count) {
            long g = ITEM;
-           if (g < count) y[place(&sy, g)] = CAT(bits_, X_IN)(x_get(x[place(&sx, g)]));
+           if (g < count) y[element_offset(&sy, g)] =
+               CAT(bits_, X_IN)(x_get(x[element_offset(&sx, g)]));
        }),
     NULL,
 };

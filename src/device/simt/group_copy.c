@@ -71,7 +71,7 @@ tn_status tni_groups_copy(const tni_call *c)
 {
     const tni_device_kernels *d     = c->device->kernels;
     tni_kernel                k     = { 0 };
-    tni_launch                l     = { .waits = c->waits };
+    tni_launch                l     = { .wait_for_compiler = c->wait_for_compiler };
     const tni_launch         *first = &l;
     void                     *entry = NULL;
     if (!write_copy(&k, &l, c)) {
@@ -79,7 +79,7 @@ tn_status tni_groups_copy(const tni_call *c)
                      c->device->name);
         return TN_EDEVICE;
     }
-    tn_status s = d->prepare(c->session, 1, &first, &entry, c->waits, c->why);
+    tn_status s = d->prepare(c->session, 1, &first, &entry, c->wait_for_compiler, c->why);
     return s == TN_OK && !c->compile_only ? d->launch(c->session, entry, &l, c->why) : s;
 }
 
