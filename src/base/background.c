@@ -1,4 +1,11 @@
-// Threads that take tasks from a queue.
+// Background threads that take tasks from one queue, for work that nobody waits for, such as
+// compiling.
+//
+// One mutex guards everything; tasks run without it. Threads are started on demand, never joined
+// and live as long as the process, so what has to be right is the end: a library that a task is
+// inside of (a compiler, the CUDA driver) must not be torn down under it. Two mechanisms:
+// tni_background_need(false), called by the last cuda session that closes, waits for running tasks;
+// otherwise an atexit handler does.
 #include "base/background.h"
 
 #include "base/pool.h"
@@ -7,9 +14,12 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-// Threads at most: as many as cores, and no more than compilers profit from.
+// At most as many threads as cores, and no more than 16: each compile keeps a core busy, and on a
+// machine with many cores more of them at once compete for memory and disk rather than finish
+// sooner.
 enum { MOST_THREADS = 16 };
 
+// A queued call of work(arg).
 typedef struct task task;
 struct task {
     void (*work)(void *arg);
@@ -17,7 +27,8 @@ struct task {
     task *next;
 };
 
-// Guarded by the lock. idle: threads that wait for a task; busy: those that have one.
+// Guarded by the lock. idle: threads waiting for a task; busy: threads running one; needs: users
+// that asked for tasks to run (tni_background_need); paused: none is left.
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t  came, went;
@@ -30,6 +41,7 @@ static struct {
            .came = PTHREAD_COND_INITIALIZER,
            .went = PTHREAD_COND_INITIALIZER };
 
+// Takes the first task off the queue; NULL if it is empty. The lock is held.
 static task *next_task(void)
 {
     task *t = self.first;
@@ -38,8 +50,8 @@ static task *next_task(void)
     return t;
 }
 
-// For ever: a thread that has nothing to do costs nothing.
-static void *serve(void *unused)
+// The thread's loop. It never ends: an idle thread costs a stack.
+static void *serve_tasks(void *unused)
 {
     (void)unused;
     pthread_mutex_lock(&self.lock);
@@ -62,6 +74,8 @@ static void *serve(void *unused)
     return NULL;
 }
 
+// A count of users. The last one that leaves pauses the queue and waits for running tasks, so that
+// no background thread is inside a library when the process ends; tasks not begun stay queued.
 void tni_background_need(bool on)
 {
     pthread_mutex_lock(&self.lock);
@@ -72,7 +86,7 @@ void tni_background_need(bool on)
     pthread_mutex_unlock(&self.lock);
 }
 
-// A library that a task is in must not be taken down under it.
+// Runs at exit: no new task begins, and those that run are waited for.
 static void wait_at_exit(void)
 {
     pthread_mutex_lock(&self.lock);
@@ -81,15 +95,18 @@ static void wait_at_exit(void)
     pthread_mutex_unlock(&self.lock);
 }
 
-// Has the end of the process wait before it takes down what was set up until now. Libraries have soon
-// set up all they need.
+// Registers wait_at_exit once more. Handlers run in reverse order of registration, and a library
+// that a task calls registers its own on first use; so a handler registered after that runs before
+// the library's. ENOUGH: by then libraries have set up everything, and each registration costs
+// memory.
 static bool guard_exit(void)
 {
     enum { ENOUGH = 1000 };
     return atomic_fetch_add(&self.asked, 1) >= ENOUGH || !atexit(wait_at_exit);
 }
 
-// The child of a fork has none of the threads, and what they were at stays the parent's.
+// The fork handler of the child: it has none of the threads, and the queued tasks belong to the
+// parent.
 static void forget_threads(void)
 {
     pthread_mutex_init(&self.lock, NULL);
@@ -101,7 +118,8 @@ static void forget_threads(void)
     self.asked                                        = 0;
 }
 
-// One more thread, if all are busy. The lock is held.
+// Starts one more thread unless one is idle. The lock is held. Failure is no error: other threads
+// may serve the queue.
 static void add_thread(void)
 {
     pthread_t      thread;
@@ -110,11 +128,12 @@ static void add_thread(void)
     if (self.idle || self.threads >= MOST_THREADS || self.threads >= cores) return;
     if (pthread_attr_init(&attr)) return;
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    if (!pthread_create(&thread, &attr, serve, NULL)) self.threads++;
+    if (!pthread_create(&thread, &attr, serve_tasks, NULL)) self.threads++;
     pthread_attr_destroy(&attr);
 }
 
-static void append(task *t, bool first)
+// `first` puts a task that somebody may soon wait for before all others. The lock is held.
+static void push_task(task *t, bool first)
 {
     t->next = first ? self.first : NULL;
     if (first) self.first = t;
@@ -128,6 +147,8 @@ void tni_background_guard(void)
     if (!self.stops) guard_exit();
 }
 
+// False only if no thread at all could be started, or memory is out: the caller then does the work
+// itself.
 bool tni_background(void (*work)(void *arg), void *arg, bool first)
 {
     task *t = malloc(sizeof *t);
@@ -138,7 +159,7 @@ bool tni_background(void (*work)(void *arg), void *arg, bool first)
     bool ok = self.registered && guard_exit();
     if (ok) add_thread();
     ok = ok && self.threads;
-    if (ok) append(t, first);
+    if (ok) push_task(t, first);
     else free(t);
     pthread_cond_signal(&self.came);
     pthread_mutex_unlock(&self.lock);

@@ -1,4 +1,4 @@
-// Keeping the first error, and what this thread is doing.
+// Keeping the first error of a context or thread, and sites as text.
 #include "base/fault.h"
 #include "base/text.h"
 
@@ -11,28 +11,33 @@ __thread tni_thread tni_self = { .site = { .file = "" } };
 
 // ---- a thread's own fault: made when it is first needed, freed when the thread ends -------------
 
+// A thread's own fault: allocated when it is first needed, freed by the key's destructor when the
+// thread ends. `spare` serves all threads for which there is no memory: a text of another thread
+// may show, but a report never fails.
 static const tni_fault none = { .site = { .file = "" } };
 static tni_fault       spare;  // for all threads, when there is no memory for one of their own
 static pthread_key_t   key;
 static pthread_once_t  once = PTHREAD_ONCE_INIT;
 static bool            has_key;
 
-static void make_key(void)
+static void make_thread_key(void)
 {
     has_key = pthread_key_create(&key, free) == 0;
 }
 
-__attribute__((destructor)) static void drop_key(void)
+// As the library is unloaded: the key's destructor would be code that is gone.
+__attribute__((destructor)) static void delete_thread_key(void)
 {
     if (has_key) pthread_key_delete(key);
     free(tni_self.fault == &spare ? NULL : tni_self.fault);
     tni_self.fault = NULL;
 }
 
+// The calling thread's fault, made if need be; never NULL.
 static tni_fault *own_fault(void)
 {
     if (tni_self.fault) return tni_self.fault;
-    pthread_once(&once, make_key);
+    pthread_once(&once, make_thread_key);
     tni_fault *f = calloc(1, sizeof *f);
     if (f && (!has_key || pthread_setspecific(key, f))) {
         free(f);
@@ -51,7 +56,8 @@ void tni_thread_clear(void)
     if (tni_self.fault) tni_fault_clear(tni_self.fault);
 }
 
-// Text that leaves no room for the layer is cut: which layer it was must be told.
+// " (in layer3.2.conv1)" at the end. A text that leaves no space for it is cut: the layer says more
+// than the tail of a message.
 static void add_layer(tni_fault *f)
 {
     tni_text layer = tni_layer_text(&f->site);
@@ -60,6 +66,9 @@ static void add_layer(tni_fault *f)
     snprintf(f->text + n, sizeof f->text - n, " (%s)", layer.s + 1);
 }
 
+// Only the first error is kept, because later ones follow from it. Every message passes here, with
+// names, paths and reasons from outside in it: all of it is escaped, so that a terminal shows what
+// it is.
 bool tni_fault_set(tni_fault *f, int code, const char *fmt, va_list args)
 {
     if (f->code) return false;
@@ -82,6 +91,7 @@ void tni_fault_clear(tni_fault *f)
     f->text[0]  = 0;
 }
 
+// Unlike a context's, a thread's fault is replaced: nobody may have cleared the old one.
 void tni_thread_fail(int code, const char *fmt, ...)
 {
     va_list args;
@@ -94,7 +104,8 @@ void tni_thread_fail(int code, const char *fmt, ...)
 
 // ---- sites as text -----------------------------------------------------------------------------
 
-// A layer of a sequence has but a number for its name. Long paths are cut, so that a line stays one.
+// A layer of a sequence has only a number for its name: "layer 3". Long paths are cut, to keep one
+// line.
 tni_text tni_layer_text(const tni_site *s)
 {
     char name[120];

@@ -1,21 +1,21 @@
-// Errors and call sites. A fault is the first error of a context, or of a thread where no context
-// could take it; its text lives in the fault itself, so that reporting never allocates, and is one line
-// that can be printed whatever names are in it. The call site is that of the innermost call in the
-// user's own code: ops composed of others inherit it, and a function of the user's that a public call
-// runs has the lines of its own calls.
+// Errors and call sites. A fault is the first error of a context, or of a thread if no context
+// could take it. Its text is in the fault itself, so that reporting never allocates, and is one
+// printable line whatever names are in it. The call site is that of the innermost call in the
+// user's own code: ops composed of others inherit it, and user code that a public call runs has the
+// lines of its own calls.
 #ifndef TNI_BASE_FAULT_H
 #define TNI_BASE_FAULT_H
 
 #include "base/text.h"
 
-// Where a layer stands in its tree, "layer3.2.conv1". One of each text in a context, which owns it:
-// what was recorded may outlive the layer.
+// The path of a layer in its tree, "layer3.2.conv1". A context owns one of each text, since what
+// was recorded may outlive the layer.
 typedef struct {
     const void *owner;  // the context
     char        text[];
 } tni_path;
 
-// A call in the user's code, the layer that was running, and the call of the user's that all of it
+// A call in the user's code, the layer that was running, and the outermost call of the user that it
 // is part of.
 typedef struct {
     const char     *file;   // a string literal of the caller; never NULL, "" when unknown
@@ -32,10 +32,11 @@ typedef struct {
     char     text[600];
 } tni_fault;
 
-// What a thread is doing. depth counts public calls in progress; frame numbers the outermost
-// ones; cx is the context the current frame made tensors in; failed is a context whose fault
-// waits to be told at the end of the frame. While a function of the user's runs inside a public call,
-// lines is the depth at which it began, and around the site of the call that runs it.
+// The state of a thread inside public calls. depth counts public calls in progress; frame numbers
+// the outermost ones; cx is the context in which the current frame made tensors; failed is a
+// context whose fault is to be reported at the end of the frame. While user code runs inside a
+// public call, site_floor is the depth at which it began, and outer_site the site of the call that
+// runs it. Invariant: frame_floor <= site_floor <= depth.
 typedef struct {
     tni_site site;
     int      latest;  // code of the newest error of any kind: what a failing call returns
@@ -43,16 +44,16 @@ typedef struct {
     int      frame_floor;  // the depth at which a user's code with frames of its own began, else 0
     int      site_floor;   // the depth at which a user's code began, else 0
     const tni_site *outer_site;
-    uint64_t        frame, frames;  // the current one; so many were begun
+    uint64_t        frame, frames;  // the current one; the number begun so far
     void           *cx, *failed;
     tni_fault      *fault;  // see tni_thread_fault; NULL until there is one
 } tni_thread;
 
-// Small and in the static TLS block, since every call looks at it; the block has little room for
-// libraries that are loaded late, so nothing large goes there.
+// In the static TLS block, since every call looks at it. The loader reserves little of that block
+// for libraries loaded late, so nothing large goes there.
 extern __thread __attribute__((tls_model("initial-exec"))) tni_thread tni_self;
 
-// The calling thread's own fault: of no context.
+// The calling thread's own fault, for errors that belong to no context; never NULL.
 const tni_fault *tni_thread_fault(void);
 void             tni_thread_clear(void);
 

@@ -1,4 +1,4 @@
-// Whole reads and writes of file descriptors. False where the system gives up or the file ends
+// Whole reads and writes of file descriptors. False if the system reports an error or the file ends
 // first; a signal in between is no reason.
 #ifndef TNI_BASE_FD_H
 #define TNI_BASE_FD_H

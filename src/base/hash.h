@@ -1,5 +1,5 @@
 // A 64-bit hash of bytes, for tables in memory. It is never stored, so that it may change. Not for
-// adversaries: whoever looks up by it compares the bytes too.
+// adversaries: a lookup by it compares the bytes too.
 #ifndef TNI_BASE_HASH_H
 #define TNI_BASE_HASH_H
 

@@ -10,9 +10,10 @@
 
 enum { TNI_HEAP_SIZES = 64, TNI_HEAP_KEPT = 8 };
 
-// Where memory comes from. alloc: old NULL allocates, n 0 frees, else resizes; see tn_open_opts. A heap
-// that `keeps` gives small blocks out again when they were freed, a few of each size, so that what
-// happens over and over asks nobody for memory; it has one user thread, and is closed in the end.
+// Where memory comes from. alloc: old NULL allocates, n 0 frees, else resizes; see tn_open_opts. A
+// heap that `keeps` hands freed small blocks out again, a few of each size, so that a steady loop
+// asks the allocator for nothing; it is used by one thread, and must be closed. Invariant: count[i]
+// is the length of kept[i].
 typedef struct {
     void *(*alloc)(void *user, void *old, size_t n);
     void   *user;
@@ -33,19 +34,19 @@ void  tni_free(tni_heap *h, void *p);
 // The same, at a multiple of 64.
 void *tni_alloc64(tni_heap *h, size_t n);
 void  tni_free64(tni_heap *h, void *p);
-// The same for blocks that may be large and are kept by whoever takes them: of the C library's allocator
-// those of 1 MiB and more are mappings of their own, which go back to the system when they are freed.
+// The same for blocks that may be large and live long: with the C library's allocator, blocks of 1
+// MiB and more are mappings of their own, which return to the system when they are freed.
 void *tni_alloc_block(tni_heap *h, size_t n);
 void  tni_free_block(tni_heap *h, void *p);
 char *tni_strdup(tni_heap *h, const char *s);
 
-// Makes room for `need` items of `size` bytes in *array (capacity *cap), doubling. False, with
+// Grows *array to a capacity (*cap) of at least `need` items of `size` bytes, doubling. False, with
 // the array as it was, when memory is out.
 bool tni_grow(tni_heap *h, void **array, size_t *cap, size_t need, size_t size);
 
 // Items of one size, carved from blocks and kept in a free list. Blocks go back to the heap when
 // the slab closes. With TN_DEBUG freed items are never handed out again, so that a stale handle
-// can be told from a live one.
+// is distinguished from a live one.
 typedef struct {
     tni_heap *heap;
     size_t    size;    // of an item

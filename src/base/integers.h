@@ -1,4 +1,4 @@
-// Counting in pieces: how work and memory are cut.
+// Integer helpers: minimum, maximum, division rounding up.
 #ifndef TNI_BASE_INTEGERS_H
 #define TNI_BASE_INTEGERS_H
 
@@ -14,7 +14,7 @@ static inline int64_t tni_max_i64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-// How many pieces make up the total, the last of which may be smaller.
+// How many pieces of that size make up the total; the last may be smaller.
 static inline int64_t tni_ceil_div(int64_t total, int64_t piece)
 {
     return (total + piece - 1) / piece;

@@ -1,5 +1,6 @@
-// JSON. Its reader: one pass, in place. The state is the current token, the kind of every open
-// bracket (a bit each) and whether a value stands before; so it needs neither memory nor recursion.
+// JSON. The reader: one pass, in place. Its state is the current token, the kind of every open
+// bracket (one bit each) and whether a value was just read; so it needs neither memory nor
+// recursion, and a hostile file can exhaust neither.
 #include "base/json.h"
 #include "base/text.h"
 
@@ -11,19 +12,20 @@ void tni_json_open(tni_json *j, const char *text, size_t bytes)
     *j = (tni_json){ .start = text, .at = text, .end = text + bytes };
 }
 
-static tni_json_kind fail(tni_json *j, const char *why)
+// `why` is a phrase for a message; `at` stays at the place of the error.
+static tni_json_kind fail_json(tni_json *j, const char *why)
 {
     j->why         = why;
     return j->kind = TNI_JSON_ERROR;
 }
 
-static void skip_space(tni_json *j)
+static void skip_json_space(tni_json *j)
 {
     while (j->at < j->end && (*j->at == ' ' || *j->at == '\n' || *j->at == '\r' || *j->at == '\t'))
         j->at++;
 }
 
-static int hex(char c)
+static int hex_digit(char c)
 {
     if (tni_is_digit(c)) return c - '0';
     if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -32,18 +34,20 @@ static int hex(char c)
 
 // ---- tokens ------------------------------------------------------------------------------------
 
-// How many characters the escape at s has, 0 if it is none.
+// The number of characters of the escape at s; 0 if it is not one.
 static size_t escape_length(const char *s, const char *end)
 {
     if (end - s < 2) return 0;
     if (s[1] != 'u') return memchr("\"\\/bfnrt", s[1], 8) ? 2 : 0;
     if (end - s < 6) return 0;
     for (int i = 2; i < 6; i++)
-        if (hex(s[i]) < 0) return 0;
+        if (hex_digit(s[i]) < 0) return 0;
     return 6;
 }
 
-static tni_json_kind string(tni_json *j, tni_json_kind kind)
+// Checks escapes and UTF-8 while it looks for the end, so that whoever reads the text later need
+// not.
+static tni_json_kind scan_string(tni_json *j, tni_json_kind kind)
 {
     const char *s = j->at + 1;
     j->text       = s;
@@ -51,57 +55,60 @@ static tni_json_kind string(tni_json *j, tni_json_kind kind)
         bool   escape = *s == '\\';
         size_t n      = escape ? escape_length(s, j->end) : tni_utf8(s, (size_t)(j->end - s));
         j->at         = s;
-        if (!n) return fail(j, escape ? "an escape is wrong" : "a character is not UTF-8");
-        if ((unsigned char)*s < ' ') return fail(j, "a string holds a control character");
+        if (!n) return fail_json(j, escape ? "an escape is wrong" : "a character is not UTF-8");
+        if ((unsigned char)*s < ' ') return fail_json(j, "a string holds a control character");
         s += n;
     }
     j->at = s;
-    if (s == j->end) return fail(j, "a string has no end");
+    if (s == j->end) return fail_json(j, "a string has no end");
     j->length      = (size_t)(s - j->text);
     j->at          = s + 1;
     return j->kind = kind;
 }
 
 // Steps over digits; false if there is none.
-static bool digits(tni_json *j)
+static bool skip_digits(tni_json *j)
 {
     const char *from = j->at;
     while (j->at < j->end && tni_is_digit(*j->at)) j->at++;
     return j->at > from;
 }
 
-static tni_json_kind number(tni_json *j)
+// The grammar of RFC 8259: no leading zeros, no plus, digits on both sides of a point.
+static tni_json_kind scan_number(tni_json *j)
 {
     j->text = j->at;
     if (*j->at == '-') j->at++;
     const char *first = j->at;
-    if (!digits(j)) return fail(j, "a number has no digits");
-    if (*first == '0' && j->at - first > 1) return fail(j, "a number begins with 0");
+    if (!skip_digits(j)) return fail_json(j, "a number has no digits");
+    if (*first == '0' && j->at - first > 1) return fail_json(j, "a number begins with 0");
     if (j->at < j->end && *j->at == '.') {
         j->at++;
-        if (!digits(j)) return fail(j, "a number has no digits after its point");
+        if (!skip_digits(j)) return fail_json(j, "a number has no digits after its point");
     }
     if (j->at < j->end && (*j->at == 'e' || *j->at == 'E')) {
         j->at++;
         if (j->at < j->end && (*j->at == '+' || *j->at == '-')) j->at++;
-        if (!digits(j)) return fail(j, "a number has no digits in its exponent");
+        if (!skip_digits(j)) return fail_json(j, "a number has no digits in its exponent");
     }
     j->length      = (size_t)(j->at - j->text);
     return j->kind = TNI_JSON_NUMBER;
 }
 
-static tni_json_kind word(tni_json *j, const char *text, tni_json_kind kind)
+// true, false or null.
+static tni_json_kind scan_word(tni_json *j, const char *text, tni_json_kind kind)
 {
     size_t n = strlen(text);
     if ((size_t)(j->end - j->at) < n || memcmp(j->at, text, n) != 0)
-        return fail(j, "a value is expected");
+        return fail_json(j, "a value is expected");
     j->at += n;
     return j->kind = kind;
 }
 
+// The kind of each open bracket is a bit, hence the limit of 64 levels.
 static tni_json_kind open_bracket(tni_json *j, bool object)
 {
-    if (j->depth == TNI_JSON_DEPTH) return fail(j, "too many nested brackets");
+    if (j->depth == TNI_JSON_DEPTH) return fail_json(j, "too many nested brackets");
     uint64_t bit = (uint64_t)1 << j->depth;
     j->in_object = object ? j->in_object | bit : j->in_object & ~bit;
     j->depth++;
@@ -118,56 +125,60 @@ static tni_json_kind close_bracket(tni_json *j, bool object)
     return j->kind = object ? TNI_JSON_OBJECT_END : TNI_JSON_ARRAY_END;
 }
 
-static tni_json_kind value(tni_json *j)
+// The first token of a value; the caller made sure that there is a character.
+static tni_json_kind scan_value(tni_json *j)
 {
     j->comma = true;
     switch (*j->at) {
     case '{': return open_bracket(j, true);
     case '[': return open_bracket(j, false);
-    case '"': return string(j, TNI_JSON_STRING);
-    case 't': return word(j, "true", TNI_JSON_TRUE);
-    case 'f': return word(j, "false", TNI_JSON_FALSE);
-    case 'n': return word(j, "null", TNI_JSON_NULL);
+    case '"': return scan_string(j, TNI_JSON_STRING);
+    case 't': return scan_word(j, "true", TNI_JSON_TRUE);
+    case 'f': return scan_word(j, "false", TNI_JSON_FALSE);
+    case 'n': return scan_word(j, "null", TNI_JSON_NULL);
     default:
-        if (*j->at == '-' || tni_is_digit(*j->at)) return number(j);
-        return fail(j, "a value is expected");
+        if (*j->at == '-' || tni_is_digit(*j->at)) return scan_number(j);
+        return fail_json(j, "a value is expected");
     }
 }
 
-// A key and its colon, so that what comes next is the value.
-static tni_json_kind key(tni_json *j)
+// A key and its colon, so that the value comes next.
+static tni_json_kind scan_key(tni_json *j)
 {
-    if (*j->at != '"') return fail(j, "a key is expected");
-    if (string(j, TNI_JSON_KEY) == TNI_JSON_ERROR) return TNI_JSON_ERROR;
-    skip_space(j);
-    if (j->at == j->end || *j->at != ':') return fail(j, "a colon is expected after a key");
+    if (*j->at != '"') return fail_json(j, "a key is expected");
+    if (scan_string(j, TNI_JSON_KEY) == TNI_JSON_ERROR) return TNI_JSON_ERROR;
+    skip_json_space(j);
+    if (j->at == j->end || *j->at != ':') return fail_json(j, "a colon is expected after a key");
     j->at++;
     return TNI_JSON_KEY;
 }
 
+// Which tokens may follow is decided by three things: after a key comes its value; at depth 0 one
+// value and the end; inside a bracket a comma or the closing one, if a value was before.
 tni_json_kind tni_json_next(tni_json *j)
 {
     bool has_key = j->kind == TNI_JSON_KEY;
     if (j->kind == TNI_JSON_ERROR) return TNI_JSON_ERROR;
-    skip_space(j);
+    skip_json_space(j);
     if (j->depth == 0 && j->comma) {
-        if (j->at < j->end) return fail(j, "something follows the value");
+        if (j->at < j->end) return fail_json(j, "something follows the value");
         return j->kind = TNI_JSON_END;
     }
-    if (j->at == j->end) return fail(j, "the text ends too early");
-    if (has_key || j->depth == 0) return value(j);
+    if (j->at == j->end) return fail_json(j, "the text ends too early");
+    if (has_key || j->depth == 0) return scan_value(j);
 
     bool object = j->in_object >> (j->depth - 1) & 1;
     if (*j->at == (object ? '}' : ']')) return close_bracket(j, object);
     if (j->comma) {
-        if (*j->at != ',') return fail(j, "a comma or a closing bracket is expected");
+        if (*j->at != ',') return fail_json(j, "a comma or a closing bracket is expected");
         j->at++;
-        skip_space(j);
-        if (j->at == j->end) return fail(j, "the text ends too early");
+        skip_json_space(j);
+        if (j->at == j->end) return fail_json(j, "the text ends too early");
     }
-    return object ? key(j) : value(j);
+    return object ? scan_key(j) : scan_value(j);
 }
 
+// Reads until the bracket that was opened is closed; a value without brackets is over already.
 bool tni_json_skip(tni_json *j)
 {
     if (j->kind == TNI_JSON_OBJECT || j->kind == TNI_JSON_ARRAY)
@@ -178,14 +189,17 @@ bool tni_json_skip(tni_json *j)
 
 // ---- their values ------------------------------------------------------------------------------
 
-static unsigned unit(const char *s)
+// The four hex digits of \uXXXX.
+static unsigned utf16_unit(const char *s)
 {
-    return (unsigned)(hex(s[2]) << 12 | hex(s[3]) << 8 | hex(s[4]) << 4 | hex(s[5]));
+    return (unsigned)(hex_digit(s[2]) << 12 | hex_digit(s[3]) << 8 | hex_digit(s[4]) << 4 |
+                      hex_digit(s[5]));
 }
 
-// The character that begins at *s, which moves behind it, as UTF-8: its length, or 0 for a lone
-// surrogate. The string was checked when it was read.
-static size_t character(const char **s, const char *end, char utf8[4])
+// The character at *s, which moves behind it, as UTF-8: its length, or 0 for a lone surrogate.
+// Characters beyond the first plane are escaped as two surrogates. Other errors were found when the
+// string was scanned.
+static size_t decode_character(const char **s, const char *end, char utf8[4])
 {
     static const char letters[] = "bfnrt", meanings[] = "\b\f\n\r\t";
     if (**s != '\\') {
@@ -198,11 +212,11 @@ static size_t character(const char **s, const char *end, char utf8[4])
         *s += 2;
         return 1;
     }
-    unsigned c = unit(*s);
+    unsigned c = utf16_unit(*s);
     *s += 6;
     if (c >= 0xd800 && c < 0xe000) {
         if (c >= 0xdc00 || end - *s < 6 || (*s)[0] != '\\' || (*s)[1] != 'u') return 0;
-        unsigned low = unit(*s);
+        unsigned low = utf16_unit(*s);
         if (low < 0xdc00 || low >= 0xe000) return 0;
         c = 0x10000 + ((c - 0xd800) << 10 | (low - 0xdc00));
         *s += 6;
@@ -210,13 +224,14 @@ static size_t character(const char **s, const char *end, char utf8[4])
     return tni_utf8_put(utf8, c);
 }
 
+// Counts on when dst is full, so that a caller can ask for the length first.
 int64_t tni_json_string(const tni_json *j, char *dst, size_t capacity)
 {
     size_t      length = 0;
     char        utf8[4];
     const char *end = j->text + j->length;
     for (const char *s = j->text; s < end;) {
-        size_t n = character(&s, end, utf8);
+        size_t n = decode_character(&s, end, utf8);
         if (!n) return -1;
         for (size_t i = 0; i < n; i++, length++)
             if (length + 1 < capacity) dst[length] = utf8[i];
@@ -225,13 +240,14 @@ int64_t tni_json_string(const tni_json *j, char *dst, size_t capacity)
     return (int64_t)length;
 }
 
+// Compares without a copy; an escaped and a plain spelling of a key are equal.
 bool tni_json_is(const tni_json *j, const char *text)
 {
     char        utf8[4];
     size_t      left = strlen(text);
     const char *end  = j->text + j->length;
     for (const char *s = j->text; s < end;) {
-        size_t n = character(&s, end, utf8);
+        size_t n = decode_character(&s, end, utf8);
         if (!n || n > left || memcmp(text, utf8, n) != 0) return false;
         text += n;
         left -= n;
@@ -239,6 +255,7 @@ bool tni_json_is(const tni_json *j, const char *text)
     return left == 0;
 }
 
+// Exact: through a double, integers above 2^53 would lose digits.
 bool tni_json_int(const tni_json *j, int64_t *v)
 {
     bool     minus = j->text[0] == '-';
@@ -260,7 +277,8 @@ bool tni_json_double(const tni_json *j, double *v)
 
 // ---- writing -----------------------------------------------------------------------------------
 
-static void put(tni_json_writer *w, const char *s, size_t n)
+// Once memory is out, `full` is set and stays, so that only the end of the writing checks it.
+static void append_bytes(tni_json_writer *w, const char *s, size_t n)
 {
     w->full |= !tni_grow(w->heap, (void **)&w->text, &w->capacity, w->bytes + n + 1, 1);
     if (w->full) return;
@@ -271,19 +289,20 @@ static void put(tni_json_writer *w, const char *s, size_t n)
 
 void tni_json_put(tni_json_writer *w, const char *s)
 {
-    put(w, s, strlen(s));
+    append_bytes(w, s, strlen(s));
 }
 
+// Escapes quotes, backslashes and control characters; the rest is UTF-8 and passes as it is.
 void tni_json_quote(tni_json_writer *w, const char *s)
 {
-    put(w, "\"", 1);
+    append_bytes(w, "\"", 1);
     for (; *s; s++) {
         char escaped[8] = { '\\', *s };
         if ((unsigned char)*s < ' ') snprintf(escaped, sizeof escaped, "\\u%04x", (unsigned)*s);
         bool plain = *s != '"' && *s != '\\' && (unsigned char)*s >= ' ';
-        put(w, plain ? s : escaped, plain ? 1 : strlen(escaped));
+        append_bytes(w, plain ? s : escaped, plain ? 1 : strlen(escaped));
     }
-    put(w, "\"", 1);
+    append_bytes(w, "\"", 1);
 }
 
 void tni_json_put_int(tni_json_writer *w, int64_t v)

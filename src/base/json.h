@@ -36,7 +36,7 @@ typedef struct {
     size_t        length;
     const char   *why;  // of an error, a phrase
     int           depth;
-    bool          comma;      // a value stands before: a comma or an end must follow
+    bool          comma;      // a value was just read: a comma or an end must follow
     uint64_t      in_object;  // bit i: the bracket at depth i is an object
 } tni_json;
 

@@ -1,9 +1,13 @@
-// The pool's protocol. All of a job's life is in one atomic word: the job's number, whether it
-// still takes helpers, how many joined it and how many of those are still at work. A worker joins
-// with a compare-and-swap on that word, so it can never join a job that has ended, and reads the
-// job's fields only after joining. The caller takes items like everybody else, then closes the
-// job and waits for the helpers that are still inside an item; helpers that slept through it are
-// never waited for.
+// The thread pool's protocol.
+//
+// All of a job's life is in one atomic word: the job's number, whether it still takes helpers, how
+// many joined it and how many of those are still working. A worker joins with a compare-and-swap on
+// that word, so it can never join a job that has ended, and reads the job's fields only after
+// joining. The caller takes items like every helper, then closes the job and waits for the helpers
+// that are still inside an item; helpers that slept through the job are never waited for.
+//
+// So a small job costs its caller a few atomic operations and no lock if no worker is asleep, which
+// is what makes it worth splitting kernels of a few microseconds.
 #include "base/pool.h"
 
 #include <pthread.h>
@@ -15,17 +19,23 @@
 #include <time.h>
 #include <unistd.h>
 
-// The word: number of the job (high 32 bits), OPEN, helpers joined (15 bits), helpers at work (16).
+// The word: number of the job (high 32 bits), OPEN, helpers joined (15 bits), helpers working (16
+// bits). TNI_MAX_THREADS is far below 2^15, so neither count can overflow into its neighbour.
 #define JOB     (UINT64_C(1) << 32)
 #define OPEN    (UINT64_C(1) << 31)
 #define JOINED  (UINT64_C(1) << 16)
 #define WORKING (UINT64_C(1))
 
+// CACHE_LINE: two lines of 64 bytes, since x86 prefetches lines in pairs. SPIN_NANOSECONDS: how
+// long a thread spins before it sleeps, about the time that a sleep and a wake-up take: spinning
+// longer could cost more than it saves. PAUSES_PER_LOOK: looks at the word between two readings of
+// the clock.
 enum { CACHE_LINE = 128, SPIN_NANOSECONDS = 15000, PAUSES_PER_LOOK = 16 };
 
-// The one pool. Whoever sets busy owns the job's plain fields and the list of workers until it
-// clears busy; helpers read the job's fields only between joining and leaving. lock guards the two
-// conditions alone. Invariant: while busy is clear, no job is open and no helper is at work.
+// The one pool of the process. Whoever sets `busy` owns the job's plain fields and the list of
+// workers until it clears it; helpers read the job's fields only between joining and leaving.
+// `lock` guards the two conditions alone. Invariant: while busy is clear, no job is open and no
+// helper is working.
 static struct {
     atomic_bool busy;
     atomic_bool stop;  // set once, when the library is unloaded
@@ -48,7 +58,7 @@ static struct {
     pthread_cond_t  done;  // the last helper left a closed job
 
     _Alignas(CACHE_LINE) _Atomic uint64_t word;
-    _Alignas(CACHE_LINE) _Atomic int64_t next;  // the first item nobody has taken
+    _Alignas(CACHE_LINE) _Atomic int64_t next;  // the first item not taken yet
 } pool = {
     .limit = TNI_MAX_THREADS - 1,
     .lock  = PTHREAD_MUTEX_INITIALIZER,
@@ -56,19 +66,21 @@ static struct {
     .done  = PTHREAD_COND_INITIALIZER,
 };
 
+// Set in workers, and in a caller while its job runs: a job started inside a task runs serially,
+// since its threads are all taken.
 static _Thread_local bool in_task;
 
-static uint64_t job_of(uint64_t word)
+static uint64_t job_number(uint64_t word)
 {
     return word / JOB;
 }
 
-static int joined_of(uint64_t word)
+static int joined_count(uint64_t word)
 {
     return (int)(word / JOINED % (OPEN / JOINED));
 }
 
-static int working_of(uint64_t word)
+static int working_count(uint64_t word)
 {
     return (int)(word % JOINED);
 }
@@ -91,6 +103,7 @@ static void pause_briefly(void)
 }
 #endif
 
+// The monotonic clock: the wall clock may jump.
 static int64_t nanoseconds(void)
 {
     struct timespec t;
@@ -107,7 +120,7 @@ static long cores_allowed(void)
 }
 
 // The one this thread runs on.
-static int core(void)
+static int current_core(void)
 {
     return sched_getcpu();
 }
@@ -117,14 +130,16 @@ static long cores_allowed(void)
     return sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-// Not known: never twice the same.
-static int core(void)
+// Unknown on this system: a different number each time, so no worker believes it shares the
+// caller's core.
+static int current_core(void)
 {
     static atomic_int next;
     return atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
 }
 #endif
 
+// The affinity mask counts, not the machine: a container or taskset may allow fewer cores.
 int tni_threads_default(void)
 {
     const char *text = getenv("TN_NUM_THREADS");
@@ -134,7 +149,8 @@ int tni_threads_default(void)
     return n < TNI_MAX_THREADS ? (int)n : TNI_MAX_THREADS;
 }
 
-// Takes items until none is left.
+// Takes items until none is left. Relaxed order suffices: joining and leaving the job order
+// everything else.
 static void take_items(tni_task *task, void *arg, int64_t items, int worker)
 {
     for (;;) {
@@ -144,7 +160,9 @@ static void take_items(tni_task *task, void *arg, int64_t items, int worker)
     }
 }
 
-static void run_alone(int64_t items, tni_task *task, void *arg)
+// All items on this thread, as worker 0. in_task is restored, since run_serial may run inside a
+// task.
+static void run_serial(int64_t items, tni_task *task, void *arg)
 {
     bool nested = in_task;
     in_task     = true;
@@ -152,19 +170,21 @@ static void run_alone(int64_t items, tni_task *task, void *arg)
     in_task = nested;
 }
 
+// Conditions to spin for: another job than the one seen; no helper inside the job.
 static bool is_new_job(uint64_t word, uint64_t seen)
 {
-    return job_of(word) != seen;
+    return job_number(word) != seen;
 }
 
-static bool is_idle(uint64_t word, uint64_t unused)
+static bool has_no_helper(uint64_t word, uint64_t unused)
 {
     (void)unused;
-    return working_of(word) == 0;
+    return working_count(word) == 0;
 }
 
-// Looks at the word for a short while, and says whether it came to be as wanted.
-static bool spin(bool wanted(uint64_t word, uint64_t seen), uint64_t seen)
+// Spins for a short while; returns whether the condition came true. Not where threads share cores:
+// there it would take time from the thread it waits for.
+static bool spin_until(bool wanted(uint64_t word, uint64_t seen), uint64_t seen)
 {
     if (!atomic_load_explicit(&pool.spins, memory_order_relaxed)) return false;
     int64_t end = nanoseconds() + SPIN_NANOSECONDS;
@@ -182,13 +202,14 @@ static void wait_for_job(uint64_t seen)
 {
     // Where other programs have taken the other cores, a worker is woken on its caller's core:
     // it must not spin there while the caller waits for it to go away.
-    if (core() != atomic_load_explicit(&pool.core, memory_order_relaxed) && spin(is_new_job, seen))
+    if (current_core() != atomic_load_explicit(&pool.core, memory_order_relaxed) &&
+        spin_until(is_new_job, seen))
         return;
     // Sleepers is raised before the word is read again, and the caller writes the word before it
     // reads sleepers, all in one total order: one of the two always sees the other.
     pthread_mutex_lock(&pool.lock);
     atomic_fetch_add(&pool.sleepers, 1);
-    while (job_of(atomic_load(&pool.word)) == seen && !atomic_load(&pool.stop))
+    while (job_number(atomic_load(&pool.word)) == seen && !atomic_load(&pool.stop))
         pthread_cond_wait(&pool.wake, &pool.lock);
     atomic_fetch_sub(&pool.sleepers, 1);
     pthread_mutex_unlock(&pool.lock);
@@ -200,22 +221,26 @@ static int join_job(uint64_t *seen)
 {
     uint64_t word = atomic_load(&pool.word);
     for (;;) {
-        *seen = job_of(word);
+        *seen = job_number(word);
         if (!(word & OPEN)) return 0;
         if (atomic_compare_exchange_weak(&pool.word, &word, word + JOINED + WORKING))
-            return joined_of(word) + 1;
+            return joined_count(word) + 1;
     }
 }
 
+// The last helper of a closed job wakes the caller. While the job is open the caller is taking
+// items itself.
 static void leave_job(void)
 {
     uint64_t word = atomic_fetch_sub(&pool.word, WORKING) - WORKING;
-    if ((word & OPEN) || working_of(word) > 0) return;
+    if ((word & OPEN) || working_count(word) > 0) return;
     pthread_mutex_lock(&pool.lock);
     pthread_cond_signal(&pool.done);
     pthread_mutex_unlock(&pool.lock);
 }
 
+// A worker's life: join the open job, take items, leave, wait for the next. It ends when the
+// library is unloaded.
 static void *worker_main(void *unused)
 {
     uint64_t seen = 0;
@@ -234,7 +259,9 @@ static void *worker_main(void *unused)
     return unused;
 }
 
-// In the child of a fork there are no workers; whatever the pool was doing stays the parent's.
+// The fork handler of the child: a fork copies only the calling thread, so the child has no
+// workers, and a job in progress belongs to the parent. Locks are set up anew, as another thread
+// may have held them.
 static void forget_workers(void)
 {
     pool.lock    = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -247,8 +274,8 @@ static void forget_workers(void)
     atomic_store(&pool.busy, false);
 }
 
-// Starts workers until there are `wanted`, or as many as the system gives. The signals of the
-// program are for its own threads: workers are born with all of them blocked.
+// Starts workers until there are `wanted`, or as many as the system allows. Workers start with all
+// signals blocked: the program's signals are for its own threads.
 static void start_workers(int wanted)
 {
     if (wanted > pool.limit) wanted = pool.limit;
@@ -269,7 +296,8 @@ static void start_workers(int wanted)
     atomic_store(&pool.spins, pool.workers < cores_allowed());
 }
 
-// Wakes as many sleepers as the job wants beyond the workers that are awake anyway.
+// Wakes as many sleepers as the job wants beyond the workers that are awake: waking is the
+// expensive part of a small job.
 static void wake_workers(int helpers)
 {
     int asleep = atomic_load(&pool.sleepers);
@@ -285,34 +313,38 @@ static void wake_workers(int helpers)
     pthread_mutex_unlock(&pool.lock);
 }
 
+// The fields are written before the word, and the word is what lets helpers in: the store to it
+// publishes them.
 static void open_job(int helpers, int64_t items, tni_task *task, void *arg)
 {
     pool.task    = task;
     pool.arg     = arg;
     pool.items   = items;
     pool.helpers = helpers;
-    atomic_store_explicit(&pool.core, core(), memory_order_relaxed);
+    atomic_store_explicit(&pool.core, current_core(), memory_order_relaxed);
     atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
-    atomic_store(&pool.word, (job_of(atomic_load(&pool.word)) + 1) * JOB | OPEN);
+    atomic_store(&pool.word, (job_number(atomic_load(&pool.word)) + 1) * JOB | OPEN);
     wake_workers(helpers);
 }
 
-// Lets no more helpers in and waits for those inside: briefly awake, then asleep.
+// Lets no more helpers in and waits for those inside, first spinning, then asleep.
 static void close_job(void)
 {
     uint64_t word = atomic_fetch_and(&pool.word, ~OPEN) & ~OPEN;
-    if (working_of(word) == 0 || spin(is_idle, 0)) return;
+    if (working_count(word) == 0 || spin_until(has_no_helper, 0)) return;
     pthread_mutex_lock(&pool.lock);
-    while (working_of(atomic_load(&pool.word)) > 0) pthread_cond_wait(&pool.done, &pool.lock);
+    while (working_count(atomic_load(&pool.word)) > 0) pthread_cond_wait(&pool.done, &pool.lock);
     pthread_mutex_unlock(&pool.lock);
 }
 
+// Runs serially when a split cannot pay or cannot happen: one thread, inside a task, or while
+// another context's job has the pool. No result depends on which of these it was.
 void tni_parallel(int threads, int64_t items, tni_task *task, void *arg)
 {
     if (threads > TNI_MAX_THREADS) threads = TNI_MAX_THREADS;
     if (threads > items) threads = (int)items;
     if (threads <= 1 || in_task || atomic_exchange(&pool.busy, true)) {
-        run_alone(items, task, arg);
+        run_serial(items, task, arg);
         return;
     }
     in_task = true;
@@ -324,8 +356,9 @@ void tni_parallel(int threads, int64_t items, tni_task *task, void *arg)
     atomic_store(&pool.busy, false);
 }
 
-// Joins the workers, so that their stacks are returned and the library's code can go. A process
-// that exits from inside a task leaves them alone: one of them would be waiting for itself.
+// Joins the workers as the library is unloaded, so that their stacks are freed and its code can go.
+// A process that exits from inside a task leaves them alone: one of them would be waiting for
+// itself.
 __attribute__((destructor)) static void stop_workers(void)
 {
     if (in_task || atomic_exchange(&pool.busy, true)) return;

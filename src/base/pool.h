@@ -18,6 +18,8 @@ void tni_parallel(int threads, int64_t items, tni_task *task, void *arg);
 // use (its affinity mask), at least 1 and at most TNI_MAX_THREADS.
 int tni_threads_default(void);
 
+// An upper bound for the arrays of per-thread scratch; more threads than that gain nothing on one
+// process.
 enum { TNI_MAX_THREADS = 256 };
 
 #endif

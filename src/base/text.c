@@ -1,4 +1,4 @@
-// Short texts for messages, UTF-8, numbers, patterns.
+// Short texts for messages, escaping, UTF-8, numbers and patterns of names.
 #include "base/text.h"
 
 #include <locale.h>
@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+// vsnprintf cuts what does not fit: a message may be shortened, never overflow.
 void tni_text_add(tni_text *t, const char *fmt, ...)
 {
     size_t  n = strlen(t->s);
@@ -34,6 +35,7 @@ tni_text tni_shape_text(int rank, const int64_t *size)
     return t;
 }
 
+// Binary units, as memory is counted.
 tni_text tni_size_text(int64_t bytes)
 {
     static const char *const unit[] = { "KiB", "MiB", "GiB", "TiB" };
@@ -58,7 +60,8 @@ static bool is_unseen(uint32_t c)
     return false;
 }
 
-// The first character of n bytes as it is printed, at most 10 bytes; the bytes that it takes.
+// Writes the first character of n bytes as it may be printed, at most 10 bytes. Returns how many
+// bytes of s it took.
 static size_t escape_one(char piece[16], const char *s, size_t n)
 {
     size_t        length = tni_utf8(s, n);
@@ -73,6 +76,7 @@ static size_t escape_one(char piece[16], const char *s, size_t n)
     return length;
 }
 
+// Stops before a character that does not fit whole, so that a cut text is still valid.
 size_t tni_escape(char *to, size_t capacity, const char *s, size_t n)
 {
     size_t taken = 0, at = 0;
@@ -95,6 +99,7 @@ tni_text tni_escaped(const char *s)
     return t;
 }
 
+// At most 80 characters: a message with two names still fits a line of a terminal or two.
 tni_text tni_quoted(const char *name)
 {
     enum { MOST = 80 };
@@ -103,6 +108,7 @@ tni_text tni_quoted(const char *name)
     return tni_text_of("\"%s%s\"", text, taken < n ? "..." : "");
 }
 
+// Accepts what RFC 3629 does: shortest forms up to U+10FFFF, no surrogates.
 size_t tni_utf8(const char *s, size_t n)
 {
     const unsigned char *u = (const unsigned char *)s;
@@ -143,6 +149,8 @@ uint32_t tni_code_point(const char *s, size_t n)
     return c;
 }
 
+// strtod expects a 0 at the end and the decimal point of the program's locale. 512 bytes hold the
+// longest decimal expansion that matters to a double by far.
 bool tni_parse_double(const char *s, size_t n, double *v)
 {
     // strtod wants a 0 at the end and the point that the program's locale has.
@@ -158,9 +166,11 @@ bool tni_parse_double(const char *s, size_t n, double *v)
     return isfinite(*v);
 }
 
-// One pattern, from p to end. Where a star fits too little, it is tried again one character on. found,
-// unless NULL, has room for every star.
-static bool fits(const char *p, const char *end, const char *name, tni_star *found)
+// Matches one pattern, from p to end. A star first stands for nothing; when the rest does not
+// match, it takes one character more and the rest is tried again. Only the last star needs to be
+// retried, so this is linear in practice and quadratic at worst. found, unless NULL, has space for
+// every star.
+static bool matches_pattern(const char *p, const char *end, const char *name, tni_star *found)
 {
     const char *star = NULL, *back = NULL;
     while (*name) {
@@ -186,14 +196,15 @@ static bool fits(const char *p, const char *end, const char *name, tni_star *fou
 
 bool tni_glob_stars(const char *pattern, const char *name, tni_star star[TNI_STARS])
 {
-    return fits(pattern, pattern + strlen(pattern), name, star);
+    return matches_pattern(pattern, pattern + strlen(pattern), name, star);
 }
 
+// Tries the patterns between commas one by one.
 bool tni_glob(const char *pattern, const char *name)
 {
     for (const char *p = pattern;; p++) {
         const char *end = p + strcspn(p, ",");
-        if (fits(p, end, name, NULL)) return true;
+        if (matches_pattern(p, end, name, NULL)) return true;
         if (!*end) return false;
         p = end;
     }

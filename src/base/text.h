@@ -21,17 +21,18 @@ tni_text tni_size_text(int64_t bytes);
 // Appends to a text, cutting what does not fit.
 void tni_text_add(tni_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// Texts from outside (names in files, paths, variables) may hold anything, also what would move the
-// cursor of a terminal, rename its window or turn the order of letters round. Writes n bytes so that they can be
-// printed: control characters and what is not UTF-8 as \xNN, characters that are not seen or change
-// the order of others as \u{NNNN}, all others as they are. What does not fit into room, with a 0 at the
-// end, is left out, never half a character. Returns how many of the n bytes it took.
+// Texts from outside (names in files, paths, variables) may hold anything, including sequences that
+// move the cursor of a terminal, rename its window or reverse the order of letters. Writes n bytes
+// so that they can be printed: control characters and bytes that are not UTF-8 as \xNN, characters
+// that are invisible or change the order of others as \u{NNNN}, all others as they are. Leaves out
+// what does not fit into `capacity` with a 0 at the end, never half a character. Returns how many
+// of the n bytes were written.
 size_t tni_escape(char *to, size_t capacity, const char *s, size_t n);
 // The same, cut to fit; and for a message: in quotes, cut.
 tni_text tni_escaped(const char *s);
 tni_text tni_quoted(const char *name);
 
-// Bytes of the UTF-8 character that begins at s, of which n > 0 bytes are there; 0 if it is none.
+// The length of the UTF-8 character at s, where n > 0 bytes follow; 0 if it is not valid.
 size_t tni_utf8(const char *s, size_t n);
 // Whether a text of n bytes is UTF-8 throughout.
 bool tni_utf8_ok(const char *s, size_t n);
@@ -50,13 +51,13 @@ bool tni_parse_double(const char *s, size_t n, double *v);
 
 // Whether a name fits a pattern: '*' is any run, '?' any character; several patterns with commas.
 bool tni_glob(const char *pattern, const char *name);
-// What a star of a pattern stands for in a name.
+// The part of a name that a star of a pattern matches.
 enum { TNI_STARS = 8 };
 typedef struct {
     const char *from, *to;
 } tni_star;
 // The same for one pattern, in which a comma is a comma and which has at most TNI_STARS stars; and what
-// each of them stands for: as little as will do, from the left, and the last one all the rest.
+// each of them matches: as little as possible, from the left, and the last one all the rest.
 bool tni_glob_stars(const char *pattern, const char *name, tni_star star[TNI_STARS]);
 
 #endif

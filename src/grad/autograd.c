@@ -1,4 +1,5 @@
-// The public interface of autograd.
+// The public interface of autograd: gradient mode, leaves, gradients of leaves, tn_backward and
+// tn_grad. The walk itself is walk.c.
 #include "grad/grad.h"
 
 #include <string.h>
@@ -18,6 +19,7 @@ bool tn_needs_grad(const tn_tensor *t)
     return t->leaf || (!t->detached && n->needs_grad && tni_is_float((tn_dtype)n->dtype));
 }
 
+// requires_grad(t, false). A value computed from leaves cannot stop: its history is in its node.
 static tn_tensor *stop_being_leaf(tn_tensor *t)
 {
     if (!tni_is_leaf(t)) {
@@ -26,6 +28,7 @@ static tn_tensor *stop_being_leaf(tn_tensor *t)
                         "requires_grad: t %s is not a leaf; tn_detach gives its value alone",
                         tni_shape_of(t).s);
     }
+    // Rebinding the store to its own node drops the cached views.
     // Through the store, so that no view of the leaf keeps a node that is marked.
     tni_node *n = tni_node_ref(t->store->node);
     tni_leaf *l = t->leaf;
@@ -36,6 +39,9 @@ static tn_tensor *stop_being_leaf(tn_tensor *t)
     return t;
 }
 
+// A leaf is a mark on the handle, not on the node: each use puts a marked view in front of the
+// store's node (mark_leaf in tensor.c). Overlapping views are refused, since a gradient could not
+// be written to them.
 tn_tensor *tn_requires_grad(tn_tensor *t, bool on)
 {
     tn_ctx *cx = tni_arg1("requires_grad", t, "t");
@@ -63,6 +69,7 @@ tn_tensor *tn_requires_grad(tn_tensor *t, bool on)
 
 // ---- gradients of leaves -----------------------------------------------------------------------
 
+// Made on demand and owned by the leaf. Zeros until something is deposited.
 tn_tensor *tn_grad_of(tn_tensor *x)
 {
     tn_ctx *cx = tni_arg1("grad_of", x, "x");
@@ -83,13 +90,15 @@ tn_tensor *tn_grad_of(tn_tensor *x)
     return g;
 }
 
+// A gradient that the user wrote into counts as one.
 bool tn_has_grad(const tn_tensor *x)
 {
     if (!tni_tensor_alive(x, "has_grad") || !tni_is_leaf(x)) return false;
     return x->leaf->has_grad || (x->leaf->grad && x->leaf->grad->store->written);
 }
 
-// The zeros of a leaf's gradient. NULL, reported, on failure.
+// The zeros of a leaf's gradient, one node for all clears until it is computed: clearing every step
+// records nothing new. NULL, reported, on failure.
 static tni_node *zeros_of(tn_ctx *cx, tn_tensor *x)
 {
     tni_leaf *l = x->leaf;
@@ -124,6 +133,8 @@ void tn_zero_grad(tn_tensor *x)
 
 // ---- walks -------------------------------------------------------------------------------------
 
+// Runs in a scope of its own with gradient mode off: what the walk makes dies with the scope, and
+// gradients live on in their leaves.
 tn_status tn_backward(tn_tensor *y, tn_tensor *gy)
 {
     static const char *const names[] = { "y", "gy" };
@@ -142,6 +153,8 @@ tn_status tn_backward(tn_tensor *y, tn_tensor *gy)
     return status;
 }
 
+// Keeps gradient mode as it is, so that the results can be differentiated, and spends nothing: y's
+// history stays. The results move to the scope of the caller.
 tn_status tn_grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x, tn_tensor *const *gy,
                   tn_tensor **gx)
 {

@@ -1,23 +1,25 @@
-// The reverse walk and what it asks of the gradient rules.
+// The reverse walk and what it asks of the gradient rules: the one header of this folder. The rules
+// themselves, tni_grad_f, are declared in ops/op_functions.h.
 #ifndef TNI_GRAD_GRAD_H
 #define TNI_GRAD_GRAD_H
 
 #include "ops/op_functions.h"
 
-// False, reported, when the op has no gradient or the rule failed.
+// Runs the rule of r->n. False, reported, if the op has no gradient or the rule failed.
 bool tni_grad_rule(tni_grad_args *r);
 
-// The adjoint of a view: g, of the view's shape, goes back to where its elements lie in a row-major
-// tensor of base's shape.
+// The adjoint of a view: g, of the view's shape, is put back where the view read its elements, in a
+// row-major tensor of base's shape.
 tn_tensor *tni_unview(tn_ctx *cx, tn_tensor *g, tni_view v, const tni_view *base);
 // Records an update or a fold at the places of v in a tensor of a shape.
 tn_tensor *tni_record_at_view(tn_ctx *cx, int op, int rank, const int64_t *size, int n,
                               tn_tensor *const *x, const tni_view *v);
-// The sum of two gradients of one value, in the shape they were computed in where that is one.
+// The sum of two gradients of one value, computed in the shape that both were computed in if that
+// is one.
 tn_tensor *tni_add_gradients(tn_ctx *cx, tn_tensor *a, tn_tensor *b);
 
-// What a walk is for: the leaves it deposits in (accepts: NULL takes all), or the nodes whose
-// gradients are collected.
+// What a walk is for: the leaves it deposits in (accepts; NULL takes all), or the tensors x whose
+// gradients are collected into gx.
 typedef struct {
     const char       *op;  // for messages
     int               ny;
@@ -29,8 +31,8 @@ typedef struct {
     tn_tensor       **gx;
 } tni_walk_args;
 
-// Walks from the outputs down. The gradients are recorded in the gradient mode of the context, in
-// the innermost scope. mark_spent: the nodes walked are spent when they are next evaluated.
+// Walks from the outputs down to the leaves. Gradients are recorded in the context's gradient mode,
+// in the innermost scope. mark_spent: the nodes walked become spent when they are next evaluated.
 tn_status tni_grad_walk(tn_ctx *cx, const tni_walk_args *w, bool mark_spent);
 
 #endif

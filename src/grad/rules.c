@@ -1,4 +1,18 @@
-// The gradient rules: the gradient column of ops.def compiled, and the rules that want a function.
+// The gradient rules. Most are one expression in the gradient column of ops.def, compiled here:
+// `OP(exp, ..., GRAD1(mul(g, Y)), ...)` becomes the function
+//
+//     static void rule_exp(tni_grad_args *r)
+//     {
+//         tn_tensor *g = r->g;
+//         if (r->need[0]) r->gx[0] = tn_mul(g, tni_wrap_node(r->cx, r->n));
+//     }
+//
+// by the macros before the table at the end of this file: g is the gradient of the result,
+// A, B, C the inputs, Y the result, and the lower-case words are ops. A rule that is more than an
+// expression is GRAD_BY(f), the function tni_grad_f, mostly in this file.
+//
+// Only primitive ops have rules. A composite op, such as softmax or layer norm (ops/norm.c), is a C
+// function over primitives: its gradient is that of the primitives it recorded, one node at a time.
 #include "grad/grad.h"
 #include "ops/composite.h"
 #include "ops/expr_op.h"
@@ -8,19 +22,20 @@
 
 // ---- the vocabulary of the table ---------------------------------------------------------------
 
-static tn_tensor *input(tni_grad_args *r, int i)
+// Source i of the node as a tensor.
+static tn_tensor *rule_input(tni_grad_args *r, int i)
 {
     return tni_wrap_node(r->cx, r->n->src[i]);
 }
 
-// Nothing where the other was chosen, half of g where there is a tie, else g: as in PyTorch also where
-// either is NaN, which both have made the result.
+// For maximum and minimum: nothing where the other was chosen, half of g at a tie, else g; as in
+// PyTorch also where either is NaN, which both have made the result.
 static tn_tensor *unless_less(tn_tensor *g, tn_tensor *lost, tn_tensor *tie)
 {
     return tn_where(lost, tn_zeros_like(g), tn_where(tie, tn_mul_s(g, 0.5), g));
 }
 
-// g where y is above 0 or NaN. By the result, so that what it was made from need not be kept.
+// g where y is above 0 or NaN: relu. By the result, so that its input need not be kept.
 static tn_tensor *where_above(tn_tensor *g, tn_tensor *y)
 {
     tn_tensor *zero = y ? tni_number(y->cx, tni_dtype(y), tni_num_i64(0)) : NULL;
@@ -32,39 +47,42 @@ static tn_tensor *cast_like(tn_tensor *g, tn_tensor *x)
     return x ? tn_cast(g, tn_dtype_of(x)) : NULL;
 }
 
-// g in another shape, itself where it has that.
-static tn_tensor *shaped(tn_tensor *g, int rank, const int64_t *size)
+// g in another shape; itself if it has that.
+static tn_tensor *reshape_to(tn_tensor *g, int rank, const int64_t *size)
 {
     bool same = g && tni_shape_equal(tn_rank(g), tni_sizes(g), rank, size);
     return same ? g : tn_reshape(g, rank, size);
 }
 
-// A reduction's value or gradient with its axes back, size 1 each.
-static tn_tensor *kept(tni_grad_args *r, tn_tensor *g)
+// A reduction's value or gradient with the reduced axes back, at size 1 each.
+static tn_tensor *keep_axes(tni_grad_args *r, tn_tensor *g)
 {
     const tni_node *x = r->n->src[0];
     int64_t         size[TN_MAX_RANK];
     for (int i = 0; i < x->rank; i++) size[i] = r->n->attr.reduce.axes >> i & 1 ? 1 : x->size[i];
-    return shaped(g, x->rank, size);
+    return reshape_to(g, x->rank, size);
 }
 
-static tn_tensor *spread(tni_grad_args *r, tn_tensor *g)
+// The gradient of a sum: g for every element that was added.
+static tn_tensor *spread_gradient(tni_grad_args *r, tn_tensor *g)
 {
     const tni_node *x = r->n->src[0];
-    g                 = kept(r, g);
+    g                 = keep_axes(r, g);
     return g ? tni_expand_to(g, x->rank, x->size) : NULL;
 }
 
 // ---- views and writes --------------------------------------------------------------------------
 
-// The first source is the value, and gets nothing; the others are the inputs of the user's op.
+// A view of several sources is a user's op with a grad_expr (ops/expr_op.h): the first source is
+// the value and gets nothing; the others are the inputs of the op, whose gradients the user's
+// expression gives.
 static void grad_by_user(tni_grad_args *r)
 {
     const tni_expr_op *e = r->n->attr.view.rule;
     tn_tensor         *x[TNI_EXPR_INPUTS];
     tn_tensor         *y = tni_wrap_node(r->cx, r->n);
     for (int i = 0; i < e->nin; i++)
-        if (!(x[i] = input(r, 1 + i))) return;
+        if (!(x[i] = rule_input(r, 1 + i))) return;
     for (int i = 0; i < e->nin && y; i++)
         if (r->need[1 + i]) r->gx[1 + i] = tni_expr_op_grad(e, i, x, y, r->g);
 }
@@ -78,8 +96,9 @@ void tni_grad_view(tni_grad_args *r)
     }
 }
 
-// The places of the node's view in a tensor of its shape.
-static tn_tensor *places(tni_grad_args *r, tn_tensor *x, const tni_node *shape)
+// Reads x, of the base's shape, at the places of the node's view: the gradient of what was written
+// there.
+static tn_tensor *read_at_view(tni_grad_args *r, tn_tensor *x, const tni_node *shape)
 {
     tni_view v = { .rank = shape->rank, .offset = r->n->attr.view.offset };
     memcpy(v.size, shape->size, sizeof v.size);
@@ -88,15 +107,18 @@ static tn_tensor *places(tni_grad_args *r, tn_tensor *x, const tni_node *shape)
     return x ? tni_wrap_view(x, &v, NULL, NULL) : NULL;
 }
 
+// A fold is the adjoint of a view, so its own gradient is that view.
 void tni_grad_fold(tni_grad_args *r)
 {
-    r->gx[0] = places(r, r->g, r->n->src[0]);
+    r->gx[0] = read_at_view(r, r->g, r->n->src[0]);
 }
 
+// The written value gets the gradient at the places of the view; the base gets the rest, with zeros
+// there.
 void tni_grad_update(tni_grad_args *r)
 {
     const tni_node *value = r->n->src[1];
-    if (r->need[1]) r->gx[1] = places(r, r->g, value);
+    if (r->need[1]) r->gx[1] = read_at_view(r, r->g, value);
     if (!r->need[0]) return;
     tni_view v = { .rank = value->rank, .offset = r->n->attr.view.offset };
     memcpy(v.stride, r->n->attr.view.stride, sizeof v.stride);
@@ -108,11 +130,12 @@ void tni_grad_update(tni_grad_args *r)
 // ---- maps and folds ----------------------------------------------------------------------------
 
 // As in PyTorch nothing flows to the base where b is 0, nor to the exponent where a is 0 and b is
-// not negative. f16 and bf16 are rounded at the end alone: a power on the way can be past them where the
-// gradient is not.
+// not negative. f16 and bf16 are rounded only at the end: a power on the way can overflow them
+// where the gradient does not.
 void tni_grad_pow(tni_grad_args *r)
 {
-    tn_tensor *a = tni_widen(input(r, 0)), *b = tni_widen(input(r, 1)), *g = tni_widen(r->g);
+    tn_tensor *a = tni_widen(rule_input(r, 0)), *b = tni_widen(rule_input(r, 1)),
+              *g    = tni_widen(r->g);
     tn_tensor *zero = tn_zeros_like(g);
     if (r->need[0]) {
         // The branch not taken stays finite at a = 0, so that its own gradient does. A number stays one,
@@ -135,7 +158,7 @@ void tni_grad_pow(tni_grad_args *r)
 void tni_grad_gelu_slope(tni_grad_args *r)
 {
     const double c = 0.79788456080286535588, k = 0.044715;  // c: sqrt(2 / pi)
-    tn_tensor   *x = tn_clamp(tni_widen(input(r, 0)), -16, 16), *xx = tn_mul(x, x);
+    tn_tensor   *x = tn_clamp(tni_widen(rule_input(r, 0)), -16, 16), *xx = tn_mul(x, x);
     tn_tensor   *t     = tn_tanh(tn_mul(x, tn_add_s(tn_mul_s(xx, c * k), c)));
     tn_tensor   *slope = tn_add_s(tn_mul_s(xx, 3 * c * k), c);
     tn_tensor   *bend  = tn_mul(tn_mul(x, t), tn_mul(slope, slope));
@@ -143,15 +166,15 @@ void tni_grad_gelu_slope(tni_grad_args *r)
     r->gx[0]           = tn_mul(tni_widen(r->g), tn_mul(tn_rsub_s(tn_mul(t, t), 1), rest));
 }
 
-// Axes in the order in which the elements of x lie in memory, so that windows are walked as the
-// tensor they look at.
-static void memory_order(const tni_node *x, int *order)
+// Axes in memory order, so that windows are walked as the tensor they look at.
+static void axes_by_stride(const tni_node *x, int *order)
 {
     tni_view v = tni_node_layout(x);
     tni_view_sort(&v, order);
 }
 
-static void undo(int rank, const int *order, int *back)
+// The inverse permutation.
+static void invert_order(int rank, const int *order, int *back)
 {
     for (int i = 0; i < rank; i++) back[order[i]] = i;
 }
@@ -162,24 +185,26 @@ typedef struct {
     int        order[TN_MAX_RANK], back[TN_MAX_RANK];
     uint32_t   axes;
     tn_tensor *x, *y, *g;
-} lined_up;
+} sorted_reduction;
 
-static lined_up line_up(tni_grad_args *r)
+// The reduction with its axes in memory order: then its gradient is in the order of the tensor that
+// the windows look at, and folds over it read memory forward.
+static sorted_reduction sort_reduction(tni_grad_args *r)
 {
-    lined_up l    = { 0 };
-    int      rank = r->n->src[0]->rank;
-    memory_order(r->n->src[0], l.order);
-    undo(rank, l.order, l.back);
+    sorted_reduction l    = { 0 };
+    int              rank = r->n->src[0]->rank;
+    axes_by_stride(r->n->src[0], l.order);
+    invert_order(rank, l.order, l.back);
     for (int i = 0; i < rank; i++) l.axes |= (r->n->attr.reduce.axes >> l.order[i] & 1) << i;
-    l.x = tn_permute(input(r, 0), rank, l.order);
-    l.y = tn_permute(kept(r, tni_wrap_node(r->cx, r->n)), rank, l.order);
-    l.g = tn_permute(kept(r, r->g), rank, l.order);
+    l.x = tn_permute(rule_input(r, 0), rank, l.order);
+    l.y = tn_permute(keep_axes(r, tni_wrap_node(r->cx, r->n)), rank, l.order);
+    l.g = tn_permute(keep_axes(r, r->g), rank, l.order);
     return l;
 }
 
-// Those that equal the result share its gradient; of a NaN, those that are NaN, as in PyTorch's max of
-// all.
-static tn_tensor *shared_gradient(tni_grad_args *r, const lined_up *l)
+// Elements equal to the result share its gradient; of a NaN, those that are NaN, as in PyTorch's
+// max of all elements.
+static tn_tensor *shared_gradient(tni_grad_args *r, const sorted_reduction *l)
 {
     tn_tensor *hit = tn_logical_or(tn_eq(l->x, l->y), tn_isnan(l->x));
     tn_tensor *n   = hit ? tni_reduce(TNI_sum, "sum", hit, l->axes, true) : NULL;
@@ -187,10 +212,10 @@ static tn_tensor *shared_gradient(tni_grad_args *r, const lined_up *l)
     return g ? tn_where(hit, g, tni_number(r->cx, tn_dtype_of(g), tni_num_i64(0))) : NULL;
 }
 
-// The place of each element among those that are reduced to one, row-major, as a tensor with the other
-// axes at size 1; and how many they are. In bytes where those do, since the place of the first is
-// kept from the forward pass on.
-static tn_tensor *places_in(tni_grad_args *r, int64_t *count)
+// The row-major index of each element among those that are reduced to one, as a tensor with the
+// other axes at size 1; *count is their number. In bytes if they fit, since the index is kept from
+// the forward pass on.
+static tn_tensor *reduced_places(tni_grad_args *r, int64_t *count)
 {
     const tni_node *x = r->n->src[0];
     int64_t         size[TN_MAX_RANK];
@@ -203,7 +228,7 @@ static tn_tensor *places_in(tni_grad_args *r, int64_t *count)
     return tn_reshape(i, x->rank, size);
 }
 
-// The axis of a row-major base along which a window with this stride goes.
+// The axis of a row-major base along which a window with this stride runs.
 static int axis_along(const tni_node *base, int64_t stride)
 {
     tni_view v = tni_node_layout(base);
@@ -213,9 +238,9 @@ static int axis_along(const tni_node *base, int64_t stride)
     return a;
 }
 
-// Of each window of a padded tensor the first element along one axis that is no padding: window axis j
-// begins `before` - i step places inside for window i. As many elements as there are windows, on their
-// axis.
+// For each window of a padded tensor, its first element along one axis that is no padding: window i
+// begins `before` - i step places inside the padding. As many elements as there are windows, on
+// their axis.
 static tn_tensor *first_along(tni_grad_args *r, int j)
 {
     const tni_node *w = r->n->src[0], *pad = w->src[0];
@@ -231,8 +256,8 @@ static tn_tensor *first_along(tni_grad_args *r, int j)
     return tn_reshape(tn_relu(i), v.rank, size);
 }
 
-// The place of each window's first element that is no padding; NULL where there is none. Padding
-// holds what nothing is below, so it equals the result only if all of the window does.
+// The index of each window's first element that is no padding; NULL if there is no padding. Padding
+// has the lowest value, so it equals the result only if all of the window does.
 static tn_tensor *first_inside(tni_grad_args *r)
 {
     const tni_node *w     = r->n->src[0];
@@ -249,15 +274,16 @@ static tn_tensor *first_inside(tni_grad_args *r)
     return place;
 }
 
-// The first that equals the result gets all of its gradient, of NaN the last, as PyTorch's pools do.
-// Each element gets a key, its place if it equals the result, and the least key wins: one
-// reduction, as for sharing, over the elements as the maximum read them, so that both can be one kernel.
-static tn_tensor *first_gradient(tni_grad_args *r, const lined_up *l)
+// The first element equal to the result gets all of its gradient, of NaN the last, as in PyTorch's
+// pools. Each element gets a key, its index if it equals the result, and the smallest key wins: one
+// reduction, as for sharing, over the elements as the maximum read them, so that both can be one
+// kernel.
+static tn_tensor *first_gradient(tni_grad_args *r, const sorted_reduction *l)
 {
     int64_t    count;
     int        rank = r->n->src[0]->rank;
-    tn_tensor *x = input(r, 0), *y = kept(r, tni_wrap_node(r->cx, r->n));
-    tn_tensor *place = places_in(r, &count), *inside = first_inside(r);
+    tn_tensor *x = rule_input(r, 0), *y = keep_axes(r, tni_wrap_node(r->cx, r->n));
+    tn_tensor *place = reduced_places(r, &count), *inside = first_inside(r);
     tn_tensor *none  = place ? tni_number(r->cx, tn_dtype_of(place), tni_num_i64(count)) : NULL;
     tn_tensor *key   = tn_where(tn_isnan(x), tn_neg(place), none);
     key              = tn_where(tn_eq(x, y), place, key);
@@ -268,11 +294,12 @@ static tn_tensor *first_gradient(tni_grad_args *r, const lined_up *l)
                        : NULL;
 }
 
+// max and min. tn_max shares the gradient among equal elements, pools give it to the first.
 void tni_grad_extremum(tni_grad_args *r)
 {
-    lined_up   l = line_up(r);
-    tn_tensor *g = r->n->attr.reduce.first ? first_gradient(r, &l) : shared_gradient(r, &l);
-    r->gx[0]     = tn_permute(g, r->n->src[0]->rank, l.back);
+    sorted_reduction l = sort_reduction(r);
+    tn_tensor       *g = r->n->attr.reduce.first ? first_gradient(r, &l) : shared_gradient(r, &l);
+    r->gx[0]           = tn_permute(g, r->n->src[0]->rank, l.back);
 }
 
 // The running product of everything before each element of the last axis.
@@ -283,15 +310,15 @@ static tn_tensor *product_before(tn_tensor *x)
     return tn_concat(2, (tn_tensor *const[]){ one, rest }, -1);
 }
 
-// Each element's gradient is the product of all the others: those before times those after, so
-// that zeros need no special case.
+// Each element's gradient is the product of all the others: those before times those after. A
+// division of the whole product by the element would fail at zeros.
 void tni_grad_prod(tni_grad_args *r)
 {
     tni_node *x = r->n->src[0];
     int       order[TN_MAX_RANK], back[TN_MAX_RANK], n = 0;
     int64_t   size[TN_MAX_RANK], rows = 1;
     if (tni_node_count(x) == 0) {
-        r->gx[0] = tn_zeros_like(input(r, 0));
+        r->gx[0] = tn_zeros_like(rule_input(r, 0));
         return;
     }
     for (int pass = 0; pass < 2; pass++)
@@ -302,10 +329,10 @@ void tni_grad_prod(tni_grad_args *r)
         size[i]        = x->size[order[i]];
         if (!(r->n->attr.reduce.axes >> order[i] & 1)) rows *= size[i];
     }
-    tn_tensor *flat   = tn_reshape(tn_permute(input(r, 0), n, order), TN_SHAPE(rows, -1));
+    tn_tensor *flat   = tn_reshape(tn_permute(rule_input(r, 0), n, order), TN_SHAPE(rows, -1));
     tn_tensor *others = tn_mul(product_before(flat),
                                tn_flip(product_before(tn_flip(flat, -1)), -1));
-    r->gx[0]          = tn_mul(tn_permute(tn_reshape(others, n, size), n, back), spread(r, r->g));
+    r->gx[0] = tn_mul(tn_permute(tn_reshape(others, n, size), n, back), spread_gradient(r, r->g));
 }
 
 // The sum of everything from each element to the end of the axis.
@@ -319,9 +346,10 @@ void tni_grad_cumsum(tni_grad_args *r)
     r->gx[0] = sum_from(r->g, r->n->attr.axis.axis);
 }
 
-// The same without a division, which holds at zeros for the gradient of the gradient too: element
-// k's is the sum over j >= k of g_j times the product of all up to j but k. It takes a square of
-// the axis, so only a gradient that may be differentiated is computed so.
+// The gradient of cumprod without a division, which also holds at zeros for the gradient of the
+// gradient: element k's is the sum over j >= k of g_j times the product of all up to j but k. It
+// takes the square of the axis in memory, so only a gradient that may be differentiated is computed
+// so.
 static tn_tensor *cumprod_twice(tni_grad_args *r, tn_tensor *x, int axis)
 {
     int64_t    n = tn_size(x, axis);
@@ -333,12 +361,12 @@ static tn_tensor *cumprod_twice(tni_grad_args *r, tn_tensor *x, int axis)
     return tn_transpose(tn_sum(tn_where(tn_ge(j, k), term, tn_zeros_like(g)), -1), axis, -1);
 }
 
-// Before the first zero of a row: the sum of g y from there on, over x. At the first zero: the same
-// sum with that zero taken as 1, up to the second. After it nothing flows.
+// Before the first zero of a row: the sum of g y from there on, divided by x. At the first zero:
+// the same sum with that zero taken as 1, up to the second zero. Behind it nothing flows.
 void tni_grad_cumprod(tni_grad_args *r)
 {
     int        axis = r->n->attr.axis.axis;
-    tn_tensor *x    = input(r, 0);
+    tn_tensor *x    = rule_input(r, 0);
     if (r->cx->grad_mode && tn_rank(x) < TN_MAX_RANK) {
         r->gx[0] = cumprod_twice(r, x, axis);
         return;
@@ -356,6 +384,8 @@ void tni_grad_cumprod(tni_grad_args *r)
 
 // ---- movement ----------------------------------------------------------------------------------
 
+// A pad by the negative amounts: it cuts off what was added, and adds zeros where something was cut
+// off.
 void tni_grad_pad(tni_grad_args *r)
 {
     const tni_node *x = r->n->src[0];
@@ -378,81 +408,88 @@ void tni_grad_concat(tni_grad_args *r)
     }
 }
 
+// Indices may repeat, so the elements are added up.
 void tni_grad_gather(tni_grad_args *r)
 {
-    r->gx[0] = tn_scatter_add(tn_zeros_like(input(r, 0)), r->n->attr.axis.axis, input(r, 1), r->g);
+    r->gx[0] = tn_scatter_add(tn_zeros_like(rule_input(r, 0)), r->n->attr.axis.axis,
+                              rule_input(r, 1), r->g);
 }
 
+// What was overwritten gets zero, what was written gets the gradient at its place.
 void tni_grad_scatter(tni_grad_args *r)
 {
     int        axis  = r->n->attr.axis.axis;
-    tn_tensor *index = input(r, 1);
-    if (r->need[0]) r->gx[0] = tn_scatter(r->g, axis, index, tn_zeros_like(input(r, 2)));
+    tn_tensor *index = rule_input(r, 1);
+    if (r->need[0]) r->gx[0] = tn_scatter(r->g, axis, index, tn_zeros_like(rule_input(r, 2)));
     if (r->need[2]) r->gx[2] = tn_gather(r->g, axis, index);
 }
 
 void tni_grad_scatter_add(tni_grad_args *r)
 {
     if (r->need[0]) r->gx[0] = r->g;
-    if (r->need[2]) r->gx[2] = tn_gather(r->g, r->n->attr.axis.axis, input(r, 1));
+    if (r->need[2]) r->gx[2] = tn_gather(r->g, r->n->attr.axis.axis, rule_input(r, 1));
 }
 
 // ---- products ----------------------------------------------------------------------------------
 
+// Whether a matrix is stored by columns, as a transposed one is.
 static bool columns_lead(const tni_node *n)
 {
     tni_view v = tni_node_layout(n);
     return v.stride[v.rank - 2] == 1 && v.stride[v.rank - 1] > 1;
 }
 
+// g b' and a' g. The product of a vector has an axis less than the op's: g gets it back first.
 void tni_grad_matmul(tni_grad_args *r)
 {
     tni_node *a = r->n->src[0], *b = r->n->src[1];
     int64_t   size[TN_MAX_RANK];
     memcpy(size, a->size, sizeof size);
     size[a->rank - 1] = b->size[b->rank - 1];
-    tn_tensor *g      = shaped(r->g, a->rank, size);
-    if (r->need[0]) r->gx[0] = tn_matmul(g, tn_transpose(input(r, 1), -1, -2));
+    tn_tensor *g      = reshape_to(r->g, a->rank, size);
+    if (r->need[0]) r->gx[0] = tn_matmul(g, tn_transpose(rule_input(r, 1), -1, -2));
     if (!r->need[1]) return;
     // A transposed operand, such as a linear layer's weight, gets its gradient transposed too, so
-    // that it lies as the weight does.
+    // that both have one memory order.
     if (columns_lead(b))
-        r->gx[1] = tn_transpose(tn_matmul(tn_transpose(g, -1, -2), input(r, 0)), -1, -2);
-    else r->gx[1] = tn_matmul(tn_transpose(input(r, 0), -1, -2), g);
+        r->gx[1] = tn_transpose(tn_matmul(tn_transpose(g, -1, -2), rule_input(r, 0)), -1, -2);
+    else r->gx[1] = tn_matmul(tn_transpose(rule_input(r, 0), -1, -2), g);
 }
 
 void tni_grad_conv(tni_grad_args *r)
 {
     tni_node *x = r->n->src[0], *w = r->n->src[1];
-    if (r->need[0]) r->gx[0] = tni_conv_dgrad(r->g, input(r, 1), x->size, &r->n->attr);
-    if (r->need[1]) r->gx[1] = tni_conv_wgrad(r->g, input(r, 0), w->size, &r->n->attr);
+    if (r->need[0]) r->gx[0] = tni_conv_dgrad(r->g, rule_input(r, 1), x->size, &r->n->attr);
+    if (r->need[1]) r->gx[1] = tni_conv_wgrad(r->g, rule_input(r, 0), w->size, &r->n->attr);
 }
 
-// dgrad(gy, w) is linear in both: g stands where x stood.
+// dgrad(gy, w) is linear in both: in its gradients g takes the place of x.
 void tni_grad_conv_dgrad(tni_grad_args *r)
 {
-    if (r->need[0]) r->gx[0] = tni_conv(r->g, input(r, 1), &r->n->attr);
-    if (r->need[1]) r->gx[1] = tni_conv_wgrad(input(r, 0), r->g, r->n->src[1]->size, &r->n->attr);
+    if (r->need[0]) r->gx[0] = tni_conv(r->g, rule_input(r, 1), &r->n->attr);
+    if (r->need[1])
+        r->gx[1] = tni_conv_wgrad(rule_input(r, 0), r->g, r->n->src[1]->size, &r->n->attr);
 }
 
-// And wgrad(gy, x): g stands where w stood.
+// And wgrad(gy, x): g takes the place of w.
 void tni_grad_conv_wgrad(tni_grad_args *r)
 {
-    if (r->need[0]) r->gx[0] = tni_conv(input(r, 1), r->g, &r->n->attr);
-    if (r->need[1]) r->gx[1] = tni_conv_dgrad(input(r, 0), r->g, r->n->src[1]->size, &r->n->attr);
+    if (r->need[0]) r->gx[0] = tni_conv(rule_input(r, 1), r->g, &r->n->attr);
+    if (r->need[1])
+        r->gx[1] = tni_conv_dgrad(rule_input(r, 0), r->g, r->n->src[1]->size, &r->n->attr);
 }
 
-// The elements go back to where the indices, which are the op's own value, took them from.
+// The sorted elements (output 1) go back to where the indices, the op's own value, took them from.
 void tni_grad_argsort(tni_grad_args *r)
 {
     if (r->need[0] && r->out_g[1])
-        r->gx[0] = tn_scatter(tn_zeros_like(input(r, 0)), r->n->attr.axis.axis,
+        r->gx[0] = tn_scatter(tn_zeros_like(rule_input(r, 0)), r->n->attr.axis.axis,
                               tni_wrap_node(r->cx, r->n), r->out_g[1]);
 }
 
 // ---- users' ops --------------------------------------------------------------------------------
 
-// A user's gradient belongs to the context and has its input's shape.
+// A user's gradient must belong to the context and have its input's shape; else it is reported.
 static void check_user_grad(tni_grad_args *r, size_t i)
 {
     tn_tensor      *gx = r->gx[i];
@@ -465,6 +502,9 @@ static void check_user_grad(tni_grad_args *r, size_t i)
              (int)i, tni_shape_of(gx).s, (int)i, tni_shape_text(x->rank, x->size).s);
 }
 
+// Calls the user's grad function with inputs, outputs and the gradients of the outputs, zeros for
+// those that nothing arrived at. It records ops like any other code; its calls have lines of their
+// own in messages.
 void tni_grad_custom(tni_grad_args *r)
 {
     const tn_op_def *op = r->n->attr.custom.def;
@@ -477,7 +517,7 @@ void tni_grad_custom(tni_grad_args *r)
     if (x && op->grad) {
         tn_tensor **y = x + nx, **gy = y + ny;
         bool        ok = true;
-        for (size_t i = 0; i < nx; i++) ok &= (x[i] = input(r, (int)i)) != NULL;
+        for (size_t i = 0; i < nx; i++) ok &= (x[i] = rule_input(r, (int)i)) != NULL;
         for (size_t i = 0; i < ny; i++) {
             y[i]  = i ? tni_output(r->cx, &n, (int64_t)i, &out[i]) : tni_wrap_node(r->cx, n);
             gy[i] = r->out_g[i] ? r->out_g[i] : tn_zeros_like(y[i]);
@@ -495,7 +535,7 @@ void tni_grad_custom(tni_grad_args *r)
     tni_free(&r->cx->heap, x);
 }
 
-// The walk hands the gradients of outputs to their primary, all at once.
+// Nothing: apply_rule hands the gradients of all outputs to the rule of their primary.
 void tni_grad_output(tni_grad_args *r)
 {
     (void)r;
@@ -504,9 +544,11 @@ void tni_grad_output(tni_grad_args *r)
 // ---- the table ---------------------------------------------------------------------------------
 
 // clang-format off
-#define A                 input(r, 0)
-#define B                 input(r, 1)
-#define C                 input(r, 2)
+// The words of the gradient column. They stand for functions only from here on, since most are
+// names of C's math library as well.
+#define A                 rule_input(r, 0)
+#define B                 rule_input(r, 1)
+#define C                 rule_input(r, 2)
 #define Y                 tni_wrap_node(r->cx, r->n)
 #define NOTHING           NULL
 #define LN2               0.69314718055994530942
@@ -527,7 +569,7 @@ void tni_grad_output(tni_grad_args *r)
 #define where(c, x, y)    tn_where(c, x, y)
 #define zeros(x)          tn_zeros_like(x)
 #define floor_divide(x, y) tn_floor_divide(x, y)
-#define spread(x)         (spread)(r, x)
+#define spread(x)         spread_gradient(r, x)
 
 #define WHERE_NEEDED(i, x)                                                                         \
     if (r->need[i]) r->gx[i] = (x);
@@ -554,15 +596,17 @@ static void (*const rules[TNI_OPS])(tni_grad_args *) = {
 #undef OP
 };
 
-// A map's source may be one element that was repeated: its gradient is the sum. And it has the
-// source's dtype.
-static tn_tensor *settle(tn_tensor *gx, const tni_node *x)
+// A map repeats a source of one element, so its gradient is summed; and it is cast to the source's
+// dtype.
+static tn_tensor *fit_to_source(tn_tensor *gx, const tni_node *x)
 {
     if (gx && x->rank == 0 && tn_rank(gx) > 0) gx = tn_sum_all(gx);
     if (gx && tn_dtype_of(gx) != (tn_dtype)x->dtype) gx = tn_cast(gx, (tn_dtype)x->dtype);
     return gx;
 }
 
+// A rule may leave gx[i] NULL where nothing flows; a failure inside it is known by the count of
+// errors.
 bool tni_grad_rule(tni_grad_args *r)
 {
     if (!tni_op_table[r->n->op].has_grad)
@@ -571,6 +615,6 @@ bool tni_grad_rule(tni_grad_args *r)
     rules[r->n->op](r);
     if (r->cx->failures != failures) return false;
     for (uint32_t i = 0; i < r->n->nsrc; i++)
-        if (r->need[i]) r->gx[i] = settle(r->gx[i], r->n->src[i]);
+        if (r->need[i]) r->gx[i] = fit_to_source(r->gx[i], r->n->src[i]);
     return r->cx->failures == failures;
 }

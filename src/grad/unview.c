@@ -1,4 +1,8 @@
-// Views undone: the gradient of what a view reads, as the gradient of what it looks at.
+// The adjoint of a view: the gradient of what a view reads, as the gradient of the tensor it looks
+// at. Used for the op `view` and wherever a view is undone. And the sum of two gradients.
+//
+// A general scatter would do for all of them, but is slow and fuses with nothing; so most views are
+// turned into a reshape, a permutation or a pad, which are computed where they are read.
 #include "grad/grad.h"
 
 #include <string.h>
@@ -25,11 +29,13 @@ static bool permutation_of(const tni_view *v, const tni_view *base, int *order)
     return tni_view_contiguous(&sorted);
 }
 
+// A permutation and a shape, for put_in_order.
 typedef struct {
     const int      *order;
     const tni_view *shape;
 } reorder;
 
+// A tni_view_fn: permutes, then reshapes. False if strides cannot express the shape.
 static bool put_in_order(tni_view *v, const void *how)
 {
     const reorder *r = how;
@@ -38,7 +44,7 @@ static bool put_in_order(tni_view *v, const void *how)
     return tni_view_reshape(&y, r->shape->rank, r->shape->size, v);
 }
 
-// g, its axes put in order, in the shape of base.
+// g with its axes put in order, in the shape of base: a view if possible, else a copy.
 static tn_tensor *reordered(tn_tensor *g, const int *order, const tni_view *base)
 {
     tni_view v   = tni_layout(g);
@@ -49,6 +55,8 @@ static tn_tensor *reordered(tn_tensor *g, const int *order, const tni_view *base
 
 // ---- views that are boxes ----------------------------------------------------------------------
 
+// A box is how a slice or a strided view reads: a contiguous range of each axis of some shape of
+// its base.
 // A shape of the base in which a view covers count[j] places of axis j from start[j] on, and nothing
 // else.
 typedef struct {
@@ -56,7 +64,9 @@ typedef struct {
     int64_t size[TN_MAX_RANK], start[TN_MAX_RANK], count[TN_MAX_RANK];
 } box;
 
-static bool add_axis(box *b, int64_t *outer, int64_t *rest, int64_t step, int64_t count)
+// Splits off an axis of places `step` apart: `outer` is the span of what is left, `rest` the offset
+// into it. False if the sizes do not divide, or the range leaves the axis.
+static bool add_box_axis(box *b, int64_t *outer, int64_t *rest, int64_t step, int64_t count)
 {
     if (b->rank == TN_MAX_RANK || *outer % step) return false;
     int j       = b->rank++;
@@ -68,9 +78,9 @@ static bool add_axis(box *b, int64_t *outer, int64_t *rest, int64_t step, int64_
     return b->start[j] + count <= b->size[j];
 }
 
-// The box whose axes end where those of v and those of `grid` do; v has its axes in memory order, no
-// stride below 1 and no size of 1, grid is a row-major shape of the base. An axis that v does not
-// have covers one place.
+// Finds the box whose axes end where those of v and those of `grid` do. v has its axes in memory
+// order, no stride below 1 and no size of 1; grid is a row-major shape of the base. An axis that v
+// does not have covers one place.
 static bool find_box(const tni_view *v, const tni_view *grid, int64_t total, box *b)
 {
     int64_t outer = total, rest = v->offset;
@@ -81,7 +91,8 @@ static bool find_box(const tni_view *v, const tni_view *grid, int64_t total, box
                 theirs = k < grid->rank ? grid->stride[k] : 1;
         int64_t step   = mine > theirs ? mine : theirs;
         bool    moves  = i < v->rank && mine == step;
-        if ((moves || step < outer) && !add_axis(b, &outer, &rest, step, moves ? v->size[i] : 1))
+        if ((moves || step < outer) &&
+            !add_box_axis(b, &outer, &rest, step, moves ? v->size[i] : 1))
             return false;
         i += moves;
         k += k < grid->rank && theirs == step;
@@ -89,7 +100,7 @@ static bool find_box(const tni_view *v, const tni_view *grid, int64_t total, box
     return true;
 }
 
-// Leaves out axes of size 1 and, if wanted, makes axes that are one run of places one axis.
+// Removes axes of size 1 and, with `runs`, merges axes that are one run of places.
 static void pack_axes(tni_view *v, bool runs)
 {
     int n = 0;
@@ -103,8 +114,9 @@ static void pack_axes(tni_view *v, bool runs)
     v->rank = n;
 }
 
-// The box of a view, and the view's axes in the order in which the box has them. The finest comes
-// first: it has the base's axes, which others read it along, and no gradient is copied for it.
+// The box of a view, and the view's axes in the order in which the box has them. Flips are undone
+// first. The finest box is tried first: it has the base's axes, which readers of the gradient loop
+// over, so that no gradient is copied for it.
 static bool box_of(tni_view v, const tni_view *base, int *order, box *b)
 {
     tni_view grid = tni_view_whole(base->rank, base->size), none = { .rank = 0 };
@@ -125,8 +137,8 @@ static bool box_of(tni_view v, const tni_view *base, int *order, box *b)
 }
 
 // g among zeros: a pad, which is computed where it is read.
-static tn_tensor *pad_to(tn_tensor *g, const tni_view *v, const tni_view *base, const int *order,
-                         const box *b)
+static tn_tensor *pad_box(tn_tensor *g, const tni_view *v, const tni_view *base, const int *order,
+                          const box *b)
 {
     int64_t after[TN_MAX_RANK];
     for (int j = 0; j < b->rank; j++) after[j] = b->size[j] - b->start[j] - b->count[j];
@@ -138,8 +150,9 @@ static tn_tensor *pad_to(tn_tensor *g, const tni_view *v, const tni_view *base, 
 
 // ------------------------------------------------------------------------------------------------
 
-// Broadcast axes are summed first; a mere reordering is undone; what reads each place once stands
-// among zeros; windows that overlap are folded.
+// By kind, cheapest first: broadcast axes are summed; a mere reordering is undone; a box is padded
+// with zeros; overlapping windows are folded (elements added up where they were read); and any
+// other view that reads each place once is written into zeros.
 tn_tensor *tni_unview(tn_ctx *cx, tn_tensor *g, tni_view v, const tni_view *base)
 {
     int      order[TN_MAX_RANK];
@@ -155,7 +168,7 @@ tn_tensor *tni_unview(tn_ctx *cx, tn_tensor *g, tni_view v, const tni_view *base
     if (permutation_of(&v, base, order)) return reordered(g, order, base);
     if (!tni_view_injective(&v))
         return tni_record_at_view(cx, TNI_fold, base->rank, base->size, 1, &g, &v);
-    if (box_of(v, base, order, &b)) return pad_to(g, &v, base, order, &b);
+    if (box_of(v, base, order, &b)) return pad_box(g, &v, base, order, &b);
     tn_tensor *zeros = tn_zeros(cx, tni_dtype(g), base->rank, base->size);
     return tni_record_at_view(cx, TNI_update, base->rank, base->size, 2,
                               (tn_tensor *const[]){ zeros, g }, &v);
@@ -174,6 +187,8 @@ static tni_node *reshaped(tn_tensor *g)
     return all && tni_shape_count(v.rank, v.size) == tni_node_count(base) ? base : NULL;
 }
 
+// Two gradients that are reshaped wholes of values of one shape are added in that shape: the sum
+// then fuses with what computed them, and one reshape follows.
 tn_tensor *tni_add_gradients(tn_ctx *cx, tn_tensor *a, tn_tensor *b)
 {
     tni_node *x = reshaped(a), *y = reshaped(b);

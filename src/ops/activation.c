@@ -11,6 +11,8 @@ tn_tensor *tn_leaky_relu(tn_tensor *x, double slope)
     return tn_where(tn_gt_s(x, 0), x, tn_mul_s(x, slope));
 }
 
+// expm1 keeps the digits near 0; above 0 it gets 0, so that it does not overflow in the branch not
+// taken.
 tn_tensor *tn_elu(tn_tensor *x, double alpha)
 {
     if (!tni_arg1("elu", x, "x")) return NULL;
@@ -25,7 +27,7 @@ static tn_tensor *minus_abs(tn_tensor *x, tn_tensor *from_zero)
     return tn_where(from_zero, tn_neg(x), x);
 }
 
-// 1 / (1 + exp(-x)), by exp(-|x|), which does not overflow.
+// 1 / (1 + exp(-x)), by exp(-|x|), which does not overflow: for negative x it is e / (1 + e).
 static tn_tensor *sigmoid(tn_tensor *x)
 {
     tn_tensor *from_zero = tn_ge_s(x, 0);
@@ -47,6 +49,7 @@ tn_tensor *tn_silu(tn_tensor *x)
     return tni_narrow(tn_mul(w, sigmoid(w)), tn_dtype_of(x));
 }
 
+// x times the normal distribution function, by erf; 0.7071... is 1 / sqrt(2).
 tn_tensor *tn_gelu(tn_tensor *x)
 {
     if (!tni_arg1("gelu", x, "x") || !tni_want_float(x, "gelu")) return NULL;
@@ -54,7 +57,8 @@ tn_tensor *tn_gelu(tn_tensor *x)
     return tni_narrow(tn_mul(tn_mul_s(w, 0.5), gate), tn_dtype_of(x));
 }
 
-// log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)).
+// log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)): neither part overflows, and log1p keeps small
+// ones.
 tn_tensor *tn_softplus(tn_tensor *x)
 {
     if (!tni_arg1("softplus", x, "x") || !tni_want_float(x, "softplus")) return NULL;
@@ -76,6 +80,8 @@ tn_tensor *tn_hardswish(tn_tensor *x)
     return tni_narrow(y, tn_dtype_of(x));
 }
 
+// What stays is scaled by 1 / (1 - p), so that the expected value is x's. p = 1 keeps NaN, as
+// PyTorch does.
 tn_tensor *tn_dropout(tn_tensor *x, double p, bool training)
 {
     tn_ctx *cx = tni_arg1("dropout", x, "x");
@@ -89,7 +95,7 @@ tn_tensor *tn_dropout(tn_tensor *x, double p, bool training)
     return tn_where(tn_ge_s(u, p), tn_mul_s(x, 1 / (1 - p)), tni_number_like(x, 0));
 }
 
-// Of bools an i64, as in PyTorch, where it is the power of 2.
+// x times x, cheaper than a power. Bools become i64, as in PyTorch.
 tn_tensor *tn_square(tn_tensor *x)
 {
     if (!tni_arg1("square", x, "x")) return NULL;
@@ -97,12 +103,13 @@ tn_tensor *tn_square(tn_tensor *x)
     return tn_mul(x, x);
 }
 
+// Integers exactly: as doubles two large ones may be equal.
 static bool is_above(tni_num a, tni_num b)
 {
     return tni_num_is_i64(a) && tni_num_is_i64(b) ? a.i > b.i : a.f > b.f;
 }
 
-// A bound past all that an integer dtype holds bounds nothing.
+// A bound beyond what an integer dtype holds bounds nothing.
 static void drop_bounds(tn_dtype dt, tni_num *lo, tni_num *hi)
 {
     const tni_dtype_facts *f     = &tni_dtype_table[dt];
@@ -112,8 +119,9 @@ static void drop_bounds(tn_dtype dt, tni_num *lo, tni_num *hi)
     if (!is_above(most, *hi)) *hi = tni_num_of(INFINITY);
 }
 
-// A bound with a fraction makes an integer tensor f32; bools become i64, as in PyTorch.
-static tn_tensor *clamp(const char *op, tn_tensor *x, tni_num lo, tni_num hi)
+// By comparisons and where, so that the gradient is 1 inside and at the bounds, as in PyTorch, and
+// NaN stays NaN. A bound with a fraction makes an integer tensor f32; bools become i64.
+static tn_tensor *clamp_to(const char *op, tn_tensor *x, tni_num lo, tni_num hi)
 {
     tn_ctx *cx = tni_arg1(op, x, "x");
     if (!cx) return NULL;
@@ -135,14 +143,15 @@ static tn_tensor *clamp(const char *op, tn_tensor *x, tni_num lo, tni_num hi)
 
 tn_tensor *tn_clamp(tn_tensor *x, double lo, double hi)
 {
-    return clamp("clamp", x, tni_num_of(lo), tni_num_of(hi));
+    return clamp_to("clamp", x, tni_num_of(lo), tni_num_of(hi));
 }
 
 tn_tensor *tn_clamp_i64(tn_tensor *x, int64_t lo, int64_t hi)
 {
-    return clamp("clamp_i64", x, tni_num_i64(lo), tni_num_i64(hi));
+    return clamp_to("clamp_i64", x, tni_num_i64(lo), tni_num_i64(hi));
 }
 
+// v where mask is true. By where: v takes x's dtype, and infinities of x under the mask vanish.
 static tn_tensor *masked_fill(const char *op, tn_tensor *x, tn_tensor *mask, tni_num v)
 {
     static const char *const names[] = { "x", "mask" };

@@ -1,14 +1,15 @@
-// Joining, cutting, repeating and choosing elements, out of the primitives of movement.
+// Composite ops of movement: joining, splitting, repeating and choosing elements.
 #include "ops/composite.h"
 
 // 0 .. n-1, i64.
-static tn_tensor *count_up(tn_ctx *cx, int64_t n)
+static tn_tensor *index_range(tn_ctx *cx, int64_t n)
 {
     return tn_arange(cx, TN_I64, 0, (double)n, 1);
 }
 
 // ---- joining and cutting -----------------------------------------------------------------------
 
+// stack joins along a new axis, so all shapes must be equal, not only the others' sizes.
 static bool same_shapes(tn_ctx *cx, int n, tn_tensor *const *x)
 {
     tni_view a = tni_layout(x[0]);
@@ -22,6 +23,7 @@ static bool same_shapes(tn_ctx *cx, int n, tn_tensor *const *x)
     return true;
 }
 
+// Each tensor gets the new axis as a view; the concatenation is the only copy.
 tn_tensor *tn_stack(int n, tn_tensor *const *x, int axis)
 {
     if (n < 1 || !x) {
@@ -29,6 +31,7 @@ tn_tensor *tn_stack(int n, tn_tensor *const *x, int axis)
         return NULL;
     }
     tn_ctx *cx = tni_args("stack", n, x, NULL);
+    // Without names: messages say "an argument" for one of many.
     if (!cx || !same_shapes(cx, n, x)) return NULL;
     int i = tni_axis(cx, "stack", tn_rank(x[0]) + 1, axis);
     if (i < 0) return NULL;
@@ -40,10 +43,10 @@ tn_tensor *tn_stack(int n, tn_tensor *const *x, int axis)
     return y;
 }
 
-// The axis to cut, from 0; -1, reported, for arguments that say no way to. `by` is the argument
-// called by_name, of which there must be at least one.
-static int cut_axis(const char *op, tn_tensor *x, int axis, const char *by_name, int64_t by,
-                    tn_tensor **y)
+// The axis to split, from 0; -1, reported, on wrong arguments. `by` is the argument called by_name,
+// which must be positive.
+static int checked_axis(const char *op, tn_tensor *x, int axis, const char *by_name, int64_t by,
+                        tn_tensor **y)
 {
     tn_ctx *cx = tni_arg1(op, x, "x");
     int     i  = cx ? tni_axis(cx, op, tn_rank(x), axis) : -1;
@@ -56,8 +59,9 @@ static int cut_axis(const char *op, tn_tensor *x, int axis, const char *by_name,
     return -1;
 }
 
-// Cuts axis i of x into pieces of `size`, into y[n]; an empty axis is one piece.
-static int cut(const char *op, tn_tensor *x, int i, int64_t size, int n, tn_tensor **y)
+// Splits axis i of x into pieces of `size`, into y[n]; an empty axis is one piece. Returns their
+// number, or -1. The pieces are views: nothing is copied.
+static int split_axis(const char *op, tn_tensor *x, int i, int64_t size, int n, tn_tensor **y)
 {
     int64_t length = tn_size(x, i), pieces = length > 0 ? (length - 1) / size + 1 : 1;
     if (pieces > n) {
@@ -76,17 +80,18 @@ static int cut(const char *op, tn_tensor *x, int i, int64_t size, int n, tn_tens
 int tn_split(tn_tensor *x, int64_t size, int axis, int n, tn_tensor **y)
 {
     for (int k = 0; y && k < n; k++) y[k] = NULL;
-    int i = cut_axis("split", x, axis, "size", size, y);
-    return i < 0 ? -1 : cut("split", x, i, size, n, y);
+    int i = checked_axis("split", x, axis, "size", size, y);
+    return i < 0 ? -1 : split_axis("split", x, i, size, n, y);
 }
 
+// Pieces of equal size, rounded up, so there may be fewer than `chunks`, as in PyTorch.
 int tn_chunk(tn_tensor *x, int chunks, int axis, tn_tensor **y)
 {
     for (int k = 0; y && k < chunks; k++) y[k] = NULL;
-    int i = cut_axis("chunk", x, axis, "chunks", chunks, y);
+    int i = checked_axis("chunk", x, axis, "chunks", chunks, y);
     if (i < 0) return -1;
     int64_t length = tn_size(x, i);
-    return cut("chunk", x, i, length > chunks ? (length - 1) / chunks + 1 : 1, chunks, y);
+    return split_axis("chunk", x, i, length > chunks ? (length - 1) / chunks + 1 : 1, chunks, y);
 }
 
 // A 0-d x becomes (1).
@@ -99,6 +104,7 @@ tn_tensor *tn_flatten(tn_tensor *x, int first, int last)
     int      b = a < 0 ? -1 : tni_axis(cx, "flatten", rank, last);
     if (b < 0) return NULL;
     if (a > b) return tni_fail(cx, TN_EARG, "flatten: axis %d comes after axis %d", first, last);
+    // Axes a .. b are multiplied into one.
     int64_t size[TN_MAX_RANK] = { 1 };
     int     n                 = 0;
     for (int i = 0; i < s.rank; i++) {
@@ -110,7 +116,7 @@ tn_tensor *tn_flatten(tn_tensor *x, int first, int last)
 
 // ---- repeating ---------------------------------------------------------------------------------
 
-// y of shape s with axis i there `times` times: a broadcast axis before it, then merged with it.
+// y of shape s with axis i repeated `times` times: a broadcast axis before it, then merged with it.
 static tn_tensor *repeat_axis(tn_tensor *y, tni_view *s, int i, int64_t times)
 {
     int64_t size = s->size[i], before = 1, after = 1;
@@ -124,6 +130,7 @@ static tn_tensor *repeat_axis(tn_tensor *y, tni_view *s, int i, int64_t times)
     return tn_reshape(y, s->rank, s->size);
 }
 
+// Axis by axis; the result is a value of its own, never a view of x.
 tn_tensor *tn_repeat(tn_tensor *x, int rank, const int64_t *times)
 {
     tn_ctx *cx = tni_arg1("repeat", x, "x");
@@ -133,6 +140,7 @@ tn_tensor *tn_repeat(tn_tensor *x, int rank, const int64_t *times)
         return tni_fail(cx, TN_ESHAPE, "repeat: %d times given for x %s", rank, tni_shape_of(x).s);
     for (int i = rank - 1, own = s.rank - 1; i >= 0; i--, own--)
         s.size[i] = own >= 0 ? s.size[own] : 1;
+    // Leading axes of size 1 are added, as broadcasting does.
     s.rank       = rank;
     tn_tensor *y = tn_reshape(x, rank, s.size);
     for (int i = rank - 1; y && i >= 0; i--)
@@ -140,6 +148,7 @@ tn_tensor *tn_repeat(tn_tensor *x, int rank, const int64_t *times)
     return y && tn_is_view(y) ? tni_share(y, "repeat") : y;
 }
 
+// The two parts of the axis, exchanged. A shift of a multiple of its size moves nothing.
 tn_tensor *tn_roll(tn_tensor *x, int64_t shift, int axis)
 {
     tn_ctx *cx = tni_arg1("roll", x, "x");
@@ -148,19 +157,22 @@ tn_tensor *tn_roll(tn_tensor *x, int64_t shift, int axis)
     int64_t n = tn_size(x, i), by = n > 0 ? shift % n : 0;
     if (by < 0) by += n;
     if (by == 0) return tni_share(x, "roll");
+    // What is shifted past the end comes in at the start.
     tn_tensor *part[] = { tn_slice(x, i, n - by, n, 1), tn_slice(x, i, 0, n - by, 1) };
     return tn_concat(2, part, i);
 }
 
 // ---- triangles ---------------------------------------------------------------------------------
 
-// Column minus row of each place of a matrix, (rows, cols).
+// Column minus row of each place of a matrix, (rows, cols): 0 on the main diagonal, positive above
+// it.
 static tn_tensor *diagonals(tn_ctx *cx, int64_t rows, int64_t cols)
 {
-    return tn_sub(count_up(cx, cols), tn_unsqueeze(count_up(cx, rows), 1));
+    return tn_sub(index_range(cx, cols), tn_unsqueeze(index_range(cx, rows), 1));
 }
 
-// x where its diagonal compares with `diagonal`, else 0.
+// x where its diagonal compares with `diagonal`, else 0. By where, not by a product, so that
+// infinities outside the triangle vanish.
 static tn_tensor *triangle(const char *op, tn_tensor *x, int64_t diagonal,
                            tn_tensor *(*compare)(tn_tensor *, int64_t))
 {
@@ -182,6 +194,7 @@ tn_tensor *tn_triu(tn_tensor *x, int64_t diagonal)
     return triangle("triu", x, diagonal, tn_ge_i64);
 }
 
+// Where the diagonal is 0; not stored before it is read.
 tn_tensor *tn_eye(tn_ctx *cx, tn_dtype dt, int64_t rows, int64_t cols)
 {
     if (!tni_can_make(cx, "eye", dt, TN_SHAPE(rows, cols))) return NULL;
@@ -193,7 +206,7 @@ tn_tensor *tn_linspace(tn_ctx *cx, tn_dtype dt, double a, double b, int64_t n)
 {
     if (!tni_can_make(cx, "linspace", dt, TN_SHAPE(n))) return NULL;
     double     step = n > 1 ? (b - a) / (double)(n - 1) : 0;
-    tn_tensor *i = tn_cast(count_up(cx, n), TN_F64), *left = tn_rsub_s(i, (double)(n - 1));
+    tn_tensor *i = tn_cast(index_range(cx, n), TN_F64), *left = tn_rsub_s(i, (double)(n - 1));
     tn_tensor *up = tn_add_s(tn_mul_s(i, step), a), *down = tn_rsub_s(tn_mul_s(left, step), b);
     // Of one number, the first end.
     return tn_cast(n > 1 ? tn_where(tn_lt_s(i, (double)(n / 2)), up, down) : up, dt);
@@ -201,6 +214,7 @@ tn_tensor *tn_linspace(tn_ctx *cx, tn_dtype dt, double a, double b, int64_t n)
 
 // ---- by indices --------------------------------------------------------------------------------
 
+// The checks of ops that take an index tensor.
 static tn_ctx *index_args(const char *op, tn_tensor *x, const char *x_name, tn_tensor *index)
 {
     const char *names[] = { x_name, "index" };
@@ -211,7 +225,7 @@ static tn_ctx *index_args(const char *op, tn_tensor *x, const char *x_name, tn_t
     return tni_fail(cx, TN_EDTYPE, "%s: index is %s, not i64 or i32", op, tn_dtype_name(dt));
 }
 
-// Both are stretched to each other, but for the axis.
+// x and index are broadcast to each other, except along the axis.
 tn_tensor *tn_take_along_axis(tn_tensor *x, tn_tensor *index, int axis)
 {
     const char *op = "take_along_axis";
@@ -231,7 +245,8 @@ tn_tensor *tn_take_along_axis(tn_tensor *x, tn_tensor *index, int axis)
     return tn_gather(tn_expand(x, v.rank, v.size), i, tn_expand(index, w.rank, w.size));
 }
 
-// The index repeats along the other axes.
+// Gathers along one axis with an index that is the same for all other axes: the index is expanded
+// by strides.
 static tn_tensor *select_rows(tn_tensor *x, int axis, tn_tensor *index)
 {
     tni_view s = tni_layout(x);
@@ -241,6 +256,7 @@ static tn_tensor *select_rows(tn_tensor *x, int axis, tn_tensor *index)
     return tn_gather(x, axis, tn_expand(tn_reshape(index, s.rank, flat), s.rank, s.size));
 }
 
+// The index is 1-d, or a single number.
 tn_tensor *tn_index_select(tn_tensor *x, int axis, tn_tensor *index)
 {
     tn_ctx *cx = index_args("index_select", x, "x", index);
@@ -251,6 +267,7 @@ tn_tensor *tn_index_select(tn_tensor *x, int axis, tn_tensor *index)
     return select_rows(x, i, index);
 }
 
+// Rows of a table by index. Its gradient, a scatter_add into zeros, comes from gather's rule.
 tn_tensor *tn_embed(tn_tensor *index, tn_tensor *weight)
 {
     tn_ctx *cx = index_args("embed", weight, "weight", index);
@@ -265,7 +282,8 @@ tn_tensor *tn_embed(tn_tensor *index, tn_tensor *weight)
     return y ? tni_share(y, "embed") : NULL;
 }
 
-// By scatter, which refuses an index out of range.
+// By scatter, which refuses an index out of range; a comparison with a range would give zeros
+// silently.
 tn_tensor *tn_one_hot(tn_tensor *index, int64_t classes)
 {
     tn_ctx *cx = index_args("one_hot", index, "index", index);
@@ -284,6 +302,8 @@ tn_tensor *tn_one_hot(tn_tensor *index, int64_t classes)
 
 // ---- sorting, drawing --------------------------------------------------------------------------
 
+// By a full sort: simple, and an op that every device has; for a small k a selection would be
+// cheaper.
 tn_pair tn_topk(tn_tensor *x, int64_t k, int axis, bool largest)
 {
     tn_pair none = { NULL, NULL };
@@ -297,13 +317,16 @@ tn_pair tn_topk(tn_tensor *x, int64_t k, int axis, bool largest)
     }
     tn_tensor *order = tn_argsort(x, i, largest), *first = tn_slice(order, i, 0, k, 1);
     tn_tensor *index = tn_contiguous(first), *y = tn_gather(x, i, index);
+    // These are results of public calls made here, not temporaries of one call: they are freed at
+    // once.
     tn_drop(first);
     tn_drop(order);
     return y ? (tn_pair){ y, index } : none;
 }
 
 // A draw u below the total falls into the first class whose running sum is above it: the number of
-// those that are not. A class of weight 0 is never drawn.
+// classes whose sum is not. A class of weight 0 is never drawn. The minimum guards against u
+// rounding up to the total.
 tn_tensor *tn_multinomial(tn_tensor *weights, int64_t n)
 {
     tn_ctx *cx = tni_arg1("multinomial", weights, "weights");

@@ -1,6 +1,8 @@
-// What the composed ops share: shapes that must broadcast, and reductions given as a body.
+// What composite ops share: reductions given as a body, mean and squares about it, checks of
+// shapes.
 #include "ops/composite.h"
 
+// Checks x and the axis once for all reductions, and hands the body a mask of axes.
 tn_tensor *tni_reduce_axis(tni_reduction_body *f, const char *op, tn_tensor *x, int axis, bool keep)
 {
     uint32_t mask;
@@ -16,10 +18,10 @@ tn_tensor *tni_reduce_axes(tni_reduction_body *f, const char *op, tn_tensor *x, 
     return f(op, x, mask, keep);
 }
 
-// The mean of f32 around 10^6 is off by some hundredths, and with it every distance from it; but each
-// distance has all its digits, so their own mean says how far off it is. The squares are mended by
-// that instead of measured anew, which keeps both sums in one pass over x. Where all of x is equal
-// rounding may leave less than 0, which is taken off; the gradient passes by.
+// The mean of f32 values around 10^6 is off by some hundredths, and with it every distance from it;
+// but each distance has all its digits, so their own mean tells how far off it is. The squares are
+// corrected by that instead of measured again, which keeps both sums in one pass over x. Rounding
+// may leave less than 0 where all of x is equal: that is clamped, and the gradient passes by.
 tni_moments tni_moments_over(tn_tensor *x, const char *op, uint32_t mask, bool keep)
 {
     if (!x) return (tni_moments){ 0 };
@@ -33,6 +35,7 @@ tni_moments tni_moments_over(tn_tensor *x, const char *op, uint32_t mask, bool k
     return m.squares ? m : (tni_moments){ 0 };
 }
 
+// Reports both shapes by the names of their arguments.
 static bool refuse_shapes(const char *op, tn_tensor *x, const char *x_name, tn_tensor *y,
                           const char *y_name)
 {

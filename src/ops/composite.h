@@ -1,5 +1,5 @@
-// Small help for the composed ops: functions of a few lines over the public ones, which have no
-// row in ops.def.
+// Helpers of the composite ops: functions of a few lines over the public ones, which have no row in
+// ops.def and no gradient rule. Their gradients are those of the primitives that they record.
 #ifndef TNI_OPS_COMPOSITE_H
 #define TNI_OPS_COMPOSITE_H
 
@@ -17,8 +17,8 @@ static inline bool tni_want_float(tn_tensor *x, const char *op)
     return tni_is_float(dt);
 }
 
-// Ops of several steps compute f16 and bf16 in f32 and round once, at the end: the first gives x
-// in f32, the second brings a result back. Other dtypes pass as they are.
+// Ops of several steps compute f16 and bf16 in f32 and round once, at the end: tni_widen gives x in
+// f32, tni_narrow brings a result back. Other dtypes pass unchanged.
 static inline tn_tensor *tni_widen(tn_tensor *x)
 {
     tn_dtype dt = tn_dtype_of(x);
@@ -30,7 +30,7 @@ static inline tn_tensor *tni_narrow(tn_tensor *y, tn_dtype dt)
     return y && tni_is_rounded(dt) && tn_dtype_of(y) != dt ? tn_cast(y, dt) : y;
 }
 
-// A number of an options struct: 0 means the fallback, TN_ZERO a real zero.
+// A number of an options struct: 0 means the fallback, TN_ZERO (-0.0) a real zero.
 static inline double tni_or_default(double v, double fallback)
 {
     return v != 0 ? v : signbit(v) ? 0 : fallback;
@@ -48,27 +48,28 @@ static inline tn_tensor *tni_sum_over(tn_tensor *x, const char *op, uint32_t mas
     return x ? tni_reduce(TNI_sum, op, x, mask, keep) : NULL;
 }
 
-// How x, in f32 at least, lies about its mean over the axes in a mask. `mid` is the mean as far as
-// its type can say, with the axes at size 1; d is x - mid and `sum` the sum of d, whose mean is what is
-// left of the mean of x; `squares` is the sum of the squares about the mean. Nothing flows through mid,
-// since none of these depends on it together with the rest. All NULL after a failure.
+// The moments of x, which is in f32 at least, over the axes in a mask. `mid` is the mean as rounded
+// to its dtype, with the axes at size 1; d is x - mid; `sum` is the sum of d, whose mean is the
+// rounding error of mid; `squares` is the sum of the squares about the exact mean. No gradient
+// flows through mid, since no result depends on it once the rest is counted. All NULL after a
+// failure.
 typedef struct {
     tn_tensor *mid, *d, *sum, *squares;
 } tni_moments;
 
 tni_moments tni_moments_over(tn_tensor *x, const char *op, uint32_t mask, bool keep);
 
-// Whether x broadcasts to the shape of `to`; reports both by their names if not.
+// Whether x broadcasts to the shape of `to`; else reports both by their names.
 bool tni_broadcasts(const char *op, tn_tensor *x, const char *x_name, tn_tensor *to,
                     const char *to_name);
 // Whether x and y broadcast with each other.
 bool tni_broadcast_pair(const char *op, tn_tensor *x, const char *x_name, tn_tensor *y,
                         const char *y_name);
 
-// A reduction's body: x is checked, the mask is that of its axes.
+// The body of a reduction: x is checked, the mask is that of its axes.
 typedef tn_tensor *tni_reduction_body(const char *op, tn_tensor *x, uint32_t mask, bool keep);
 
-// The body over one axis, and over n (none: all).
+// Runs the body over one axis; over n axes (n 0: all).
 tn_tensor *tni_reduce_axis(tni_reduction_body *f, const char *op, tn_tensor *x, int axis,
                            bool keep);
 tn_tensor *tni_reduce_axes(tni_reduction_body *f, const char *op, tn_tensor *x, int n,

@@ -1,4 +1,4 @@
-// Formulas: one expression of a user's op as text, read into a list of ops of the table.
+// Expressions: the text of a user's op, parsed into a list of ops of the table.
 //
 // The language is that of the expression column of ops.def, with the precedence of C: names,
 // numbers, + - * / % unary - ! ~, comparisons, && || & | ^, ?:, parentheses and the functions of
@@ -16,7 +16,7 @@ enum {
     TNI_EXPR_DEPTH  = 64  // of nesting
 };
 
-// Besides the ops of the table.
+// Steps that are no op of the table.
 enum { TNI_EXPR_NAME = -1, TNI_EXPR_NUMBER = -2 };
 
 // One step: an op over earlier steps, a name (x[0] says which) or a number.
@@ -26,16 +26,17 @@ typedef struct {
     double  number;
 } tni_expr_step;
 
-// A text that was read: its steps, each after those it uses; the last is the value. No steps: the
-// text was empty. Ops of numbers alone are computed while reading, in double. Whoever reads it
-// into the formula frees the steps.
+// A parsed expression: its steps, each after those it uses; the last is the value. No steps: the
+// text was empty. Ops of numbers alone are computed while parsing, in double. The caller of
+// tni_expr_parse frees the steps.
 typedef struct {
     tni_expr_step *step;
     size_t         count, cap;
     uint32_t       names;  // bit i: it uses name i
 } tni_expr;
 
-// Where a formula is read from, and how errors call it. Several stand in one text, with semicolons.
+// The text to parse and how errors call it. Several expressions stand in one text, separated by
+// semicolons.
 typedef struct {
     tn_ctx     *cx;
     const char *op, *field;  // "leaky", "expr"
@@ -45,11 +46,12 @@ typedef struct {
     bool        grad;  // whether g and y have
 } tni_expr_source;
 
-// Reads the next formula of a text; at is then at its semicolon or at the end. False, reported with
-// the column, if it is none.
+// Parses the next expression of a text; `at` is then at its semicolon or at the end. False,
+// reported with the column, on a syntax error.
 bool tni_expr_parse(tni_expr_source *t, tni_expr *f);
 
-// Records the formula over values of its names, and gives its value. NULL, reported, on failure.
+// Records the expression over tensors for its names and returns its value. NULL, reported, on
+// failure.
 tn_tensor *tni_expr_record(const tni_expr *f, tn_ctx *cx, const char *op, tn_tensor *const *name);
 
 #endif

@@ -1,4 +1,5 @@
-// Users' ops given as an expression: reading them once, recording them, their gradients.
+// Users' ops given as an expression: parsed once a context, recorded as ops of the table, and their
+// gradients. expr_op.h explains how grad_expr takes the place of the recorded ops' own gradients.
 #include "ops/expr_op.h"
 
 #include "ops/composite.h"
@@ -7,6 +8,7 @@
 
 // ---- reading -----------------------------------------------------------------------------------
 
+// Runs when the context closes, or after a failed parse.
 static void free_expression(tni_owned *t)
 {
     tni_expr_op *e = (tni_expr_op *)t;
@@ -19,18 +21,21 @@ static void free_expression(tni_owned *t)
     tni_free(h, e);
 }
 
+// A copy, since the definition's texts may be gone when a gradient is recorded.
 static bool copy_text(tn_ctx *cx, const char *from, char **to)
 {
     if (from && !(*to = tni_strdup(&cx->heap, from))) return tni_no_memory(cx, "custom");
     return true;
 }
 
-static bool read_value(tn_ctx *cx, tni_expr_op *e)
+// The value's expression; one that uses no input is refused, as it would have no shape.
+static bool parse_expr(tn_ctx *cx, tni_expr_op *e)
 {
     tni_expr_source t = {
         .cx = cx, .op = e->name, .field = "expr", .text = e->expr, .nin = e->nin
     };
     if (!tni_expr_parse(&t, &e->value)) return false;
+    // A semicolon ended the expression, but only grad_expr has several.
     if (e->expr[t.at])
         return tni_refuse(cx, TN_EARG, "%s: expr: column %zu: an operator expected", e->name,
                           t.at + 1);
@@ -38,8 +43,8 @@ static bool read_value(tn_ctx *cx, tni_expr_op *e)
     return true;
 }
 
-// One gradient for each input; where the text is empty nothing flows.
-static bool read_gradients(tn_ctx *cx, tni_expr_op *e)
+// One gradient for each input, separated by semicolons; where the text is empty nothing flows.
+static bool parse_grad_expr(tn_ctx *cx, tni_expr_op *e)
 {
     tni_expr_source t     = { .cx    = cx,
                               .op    = e->name,
@@ -62,6 +67,7 @@ static bool read_gradients(tn_ctx *cx, tni_expr_op *e)
     return true;
 }
 
+// An input that neither text uses is more likely a mistake in nin.
 static bool uses_all(tn_ctx *cx, const tni_expr_op *e)
 {
     uint32_t names = e->value.names;
@@ -74,7 +80,8 @@ static bool uses_all(tn_ctx *cx, const tni_expr_op *e)
     return true;
 }
 
-static bool def_ok(tn_ctx *cx, const tn_op_def *op)
+// Checks that only ops given as an expression need; op_def_ok in custom.c has the others.
+static bool expr_def_ok(tn_ctx *cx, const tn_op_def *op)
 {
     if (op->nin > TNI_EXPR_INPUTS)
         return tni_refuse(cx, TN_EARG, "%s: expr: nin is %d, and %d inputs have names", op->name,
@@ -85,42 +92,49 @@ static bool def_ok(tn_ctx *cx, const tn_op_def *op)
     return true;
 }
 
-static const tni_expr_op *read_expression(tn_ctx *cx, const tn_op_def *op)
+// Parses all texts of an op and keeps them with the context. NULL, reported, with nothing kept, on
+// an error.
+static const tni_expr_op *parse_expression(tn_ctx *cx, const tn_op_def *op)
 {
-    if (!def_ok(cx, op)) return NULL;
+    if (!expr_def_ok(cx, op)) return NULL;
     tni_expr_op *e = tni_zalloc(&cx->heap, sizeof *e);
     if (!e) return tni_fail_memory(cx, op->name);
     e->nin = op->nin;
+    // First, so that free_expression finds its context whatever fails next.
     tni_owned_add(cx, &e->owned, TNI_EXPR_OP, free_expression);
     if (copy_text(cx, op->name, &e->name) && copy_text(cx, op->expr, &e->expr) &&
-        copy_text(cx, op->grad_expr, &e->grad_expr) && read_value(cx, e) && read_gradients(cx, e) &&
-        uses_all(cx, e))
+        copy_text(cx, op->grad_expr, &e->grad_expr) && parse_expr(cx, e) &&
+        parse_grad_expr(cx, e) && uses_all(cx, e))
         return e;
     tni_owned_remove(&e->owned);
     free_expression(&e->owned);
     return NULL;
 }
 
+// NULL equals NULL only.
 static bool same_text(const char *a, const char *b)
 {
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
+// By the texts, not by the address of the definition: a program may build its table of ops on the
+// stack.
 static const tni_expr_op *find_expression(tn_ctx *cx, const tn_op_def *op)
 {
+    // A linear search: programs have a handful of such ops.
     for (tni_owned *t = cx->objects; t; t = t->next) {
         const tni_expr_op *e = (const tni_expr_op *)t;
         if (t->kind == TNI_EXPR_OP && e->nin == op->nin && same_text(e->expr, op->expr) &&
             same_text(e->grad_expr, op->grad_expr) && same_text(e->name, op->name) && op->nout <= 1)
             return e;
     }
-    return read_expression(cx, op);
+    return parse_expression(cx, op);
 }
 
 // ---- recording ---------------------------------------------------------------------------------
 
 // The dtype that all inputs promote to.
-static tn_dtype promoted(int n, tn_tensor *const *x)
+static tn_dtype promoted_inputs(int n, tn_tensor *const *x)
 {
     tni_operand kinds[TNI_EXPR_INPUTS];
     for (int i = 0; i < n; i++) {
@@ -130,8 +144,9 @@ static tn_dtype promoted(int n, tn_tensor *const *x)
     return tni_promote_all(n, kinds);
 }
 
-static bool common_shape(tn_ctx *cx, const tni_expr_op *e, tn_tensor *const *x, int *rank,
-                         int64_t *size)
+// The shape that the inputs broadcast to, which is that of the result.
+static bool broadcast_inputs(tn_ctx *cx, const tni_expr_op *e, tn_tensor *const *x, int *rank,
+                             int64_t *size)
 {
     *rank = 0;
     for (int i = 0; i < e->nin; i++) {
@@ -144,8 +159,9 @@ static bool common_shape(tn_ctx *cx, const tni_expr_op *e, tn_tensor *const *x, 
     return tni_shape_ok(cx, e->name, *rank, size);
 }
 
-// The value as a node of its own: neither an input as it is nor of fewer axes than all inputs.
-static tn_tensor *own_value(tn_tensor *y, tn_tensor *const *x, int n, int rank, const int64_t *size)
+// The value as a node of its own: not an input itself, and of the common shape. An expression such
+// as "a" records nothing, so a copy is.
+static tn_tensor *own_node(tn_tensor *y, tn_tensor *const *x, int n, int rank, const int64_t *size)
 {
     bool        input = false;
     const char *op    = "custom";
@@ -157,6 +173,7 @@ static tn_tensor *own_value(tn_tensor *y, tn_tensor *const *x, int n, int rank, 
     return tni_record(y->cx, TNI_copy, (tn_dtype)node->dtype, rank, size, 1, &node, NULL);
 }
 
+// Records the value over widened inputs, and rounds once at the end, as composite ops do.
 static tn_tensor *record_value(tn_ctx *cx, const tni_expr_op *e, tn_tensor *const *x, int rank,
                                const int64_t *size)
 {
@@ -164,19 +181,20 @@ static tn_tensor *record_value(tn_ctx *cx, const tni_expr_op *e, tn_tensor *cons
     for (int i = 0; i < e->nin; i++)
         if (!(name[i] = tni_widen(x[i]))) return NULL;
     tn_tensor *y = tni_expr_record(&e->value, cx, e->name, name);
-    if (y && tn_dtype_of(y) == TN_F32) y = tni_narrow(y, promoted(e->nin, x));
-    return y ? own_value(y, x, e->nin, rank, size) : NULL;
+    if (y && tn_dtype_of(y) == TN_F32) y = tni_narrow(y, promoted_inputs(e->nin, x));
+    return y ? own_node(y, x, e->nin, rank, size) : NULL;
 }
 
-// What was recorded, as it lies in memory: a row-major node, and the order of axes that it lies in,
+// What was recorded: a row-major node, and the order of axes in which the user sees it,
 // unless that is row-major too.
 typedef struct {
     tni_node *n;
     int       axes[TN_MAX_RANK], *order;
 } recorded;
 
-static tni_node *resolve_as(const tni_expr_op *e, tn_tensor *x, int rank, const int64_t *size,
-                            const int *order)
+// An input as a source of the gradient's view: expanded, and in the value's order of axes.
+static tni_node *resolve_input(const tni_expr_op *e, tn_tensor *x, int rank, const int64_t *size,
+                               const int *order)
 {
     if (tn_rank(x)) x = tni_expand_to(x, rank, size);
     if (x && tn_rank(x) && order) x = tni_permuted_view(x, order);
@@ -191,7 +209,7 @@ static tni_node *with_gradient(tn_ctx *cx, const tni_expr_op *e, tn_tensor *cons
     tni_node *src[1 + TNI_EXPR_INPUTS] = { y->n };
     tni_view  whole                    = tni_view_whole(rank, y->n->size);
     for (int i = 0; i < e->nin; i++)
-        if (!(src[1 + i] = resolve_as(e, x[i], rank, size, y->order))) return NULL;
+        if (!(src[1 + i] = resolve_input(e, x[i], rank, size, y->order))) return NULL;
     tni_node *n = tni_node_new(cx, TNI_view, (tn_dtype)y->n->dtype, rank, whole.size, 1 + e->nin,
                                src);
     if (!n) return NULL;
@@ -202,17 +220,21 @@ static tni_node *with_gradient(tn_ctx *cx, const tni_expr_op *e, tn_tensor *cons
     return n;
 }
 
+// With a grad_expr that is needed, the value is recorded without gradients and gets its view
+// afterwards.
 static bool record_op(tn_ctx *cx, const tni_expr_op *e, tn_tensor *const *x, recorded *out)
 {
     int     rank;
     int64_t size[TN_MAX_RANK];
     bool    mode = cx->grad_mode, needed = false;
-    if (!common_shape(cx, e, x, &rank, size)) return false;
+    if (!broadcast_inputs(cx, e, x, &rank, size)) return false;
     for (int i = 0; i < e->nin; i++) needed |= tn_needs_grad(x[i]);
+    // Without a gradient to take, the plain ops are enough.
     bool by_user  = mode && needed && e->grad_expr;
     cx->grad_mode = mode && !by_user;
     tn_tensor *y  = record_value(cx, e, x, rank, size);
     out->order    = y && y->view && tni_view_order(y->view, out->axes) ? out->axes : NULL;
+    // A view that is no permutation, such as an expanded one, cannot be a store's node.
     if (y && y->view && !out->order) y = tn_contiguous(y);
     cx->grad_mode = mode;
     if (!y) return false;
@@ -222,7 +244,8 @@ static bool record_op(tn_ctx *cx, const tni_expr_op *e, tn_tensor *const *x, rec
     return out->n != NULL;
 }
 
-// What recording makes on the way dies with a scope of its own.
+// Intermediate handles die with a scope of their own; only the node of the result is taken out of
+// it.
 tn_tensor *tni_expr_op_record(tn_ctx *cx, const tn_op_def *op, tn_tensor *const *x)
 {
     const tni_expr_op *e = find_expression(cx, op);
@@ -236,6 +259,8 @@ tn_tensor *tni_expr_op_record(tn_ctx *cx, const tn_op_def *op, tn_tensor *const 
     return y.order ? tni_show_permuted(t, y.order) : t;
 }
 
+// The expression sees x, y and g in f32 at least. Its value is expanded, as it may use fewer
+// inputs.
 tn_tensor *tni_expr_op_grad(const tni_expr_op *e, int i, tn_tensor *const *x, tn_tensor *y,
                             tn_tensor *g)
 {

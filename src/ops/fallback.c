@@ -1,6 +1,7 @@
-// LIBRARY ops out of other rows of the table, for devices that do not run them. Recorded in their place,
-// so planning, gradients and devices need not know. f16 and bf16 are computed in f32 and rounded once,
-// as every device does.
+// LIBRARY ops out of other rows of the table, for devices that do not run them. They are recorded
+// in the op's place, so planning, gradients and devices need not know. f16 and bf16 are computed in
+// f32 and rounded once, as every device does. Correct, not fast: a device that matters runs the op
+// itself.
 //
 // N images, G groups, C input channels, O output channels (both of one group), H x W places of the
 // input, OH x OW of the result, KH x KW of a weight, K = C KH KW
@@ -11,7 +12,7 @@
 
 // ---- products ----------------------------------------------------------------------------------
 
-// The sum of products, over (..., m, k, n). One axis of batches where there is no axis left for k.
+// The sum of products, over (..., m, k, n). Batches become one axis if k has no axis left.
 tn_tensor *tni_fallback_matmul(const tni_fallback_args *r)
 {
     tn_tensor *a = r->x[0], *b = r->x[1];
@@ -25,18 +26,20 @@ tn_tensor *tni_fallback_matmul(const tni_fallback_args *r)
 
 // ---- convolutions ------------------------------------------------------------------------------
 
-static tn_tensor *first(const tni_fallback_args *r, tn_tensor *x)
+// To (N, C, H, W), in which the functions below work; given_format undoes it.
+static tn_tensor *channels_first(const tni_fallback_args *r, tn_tensor *x)
 {
     return r->attr->conv.channels_last ? tn_permute(x, TN_AXES(0, 3, 1, 2)) : x;
 }
 
-static tn_tensor *last(const tni_fallback_args *r, tn_tensor *y)
+static tn_tensor *given_format(const tni_fallback_args *r, tn_tensor *y)
 {
     return r->attr->conv.channels_last ? tn_permute(y, TN_AXES(0, 2, 3, 1)) : y;
 }
 
-// x (N, G C, H, W) as the windows that a convolution looks at: (N, G, OH OW, K).
-static tn_tensor *windows(const tni_fallback_args *r, tn_tensor *x, int64_t KH, int64_t KW)
+// x (N, G C, H, W) as the windows that a convolution looks at: (N, G, OH OW, K). This is im2col, as
+// views.
+static tn_tensor *conv_windows(const tni_fallback_args *r, tn_tensor *x, int64_t KH, int64_t KW)
 {
     int64_t        G = r->attr->conv.groups;
     const int64_t *P = r->attr->conv.padding, *S = r->attr->conv.stride;
@@ -50,7 +53,7 @@ static tn_tensor *windows(const tni_fallback_args *r, tn_tensor *x, int64_t KH, 
 }
 
 // y (N, G O, OH, OW) as (N, G, O, OH OW), w (G O, C, KH, KW) as (G, O, K).
-static tn_tensor *places(const tni_fallback_args *r, tn_tensor *y)
+static tn_tensor *conv_places(const tni_fallback_args *r, tn_tensor *y)
 {
     int64_t G = r->attr->conv.groups;
     if (!y) return NULL;
@@ -58,7 +61,7 @@ static tn_tensor *places(const tni_fallback_args *r, tn_tensor *y)
                       TN_SHAPE(tn_size(y, 0), G, tn_size(y, 1) / G, tn_size(y, 2) * tn_size(y, 3)));
 }
 
-static tn_tensor *weights(const tni_fallback_args *r, tn_tensor *w)
+static tn_tensor *conv_weights(const tni_fallback_args *r, tn_tensor *w)
 {
     int64_t G = r->attr->conv.groups, K = tn_size(w, 1) * tn_size(w, 2) * tn_size(w, 3);
     return tn_reshape(w, TN_SHAPE(G, tn_size(w, 0) / G, K));
@@ -67,20 +70,21 @@ static tn_tensor *weights(const tni_fallback_args *r, tn_tensor *w)
 // Windows times weights.
 tn_tensor *tni_fallback_conv(const tni_fallback_args *r)
 {
-    tn_tensor     *x = first(r, r->x[0]), *w = r->x[1];
+    tn_tensor     *x = channels_first(r, r->x[0]), *w = r->x[1];
     const int64_t *y      = r->size;
     int64_t        size[] = { y[0], y[1], y[2], y[3] };
-    tn_tensor     *rows   = windows(r, x, tn_size(w, 2), tn_size(w, 3));
-    tn_tensor     *out    = tn_matmul(weights(r, w), tn_transpose(rows, 2, 3));
+    tn_tensor     *rows   = conv_windows(r, x, tn_size(w, 2), tn_size(w, 3));
+    tn_tensor     *out    = tn_matmul(conv_weights(r, w), tn_transpose(rows, 2, 3));
     if (r->attr->conv.channels_last) size[1] = y[3], size[2] = y[1], size[3] = y[2];
-    return last(r, tn_reshape(out, 4, size));
+    return given_format(r, tn_reshape(out, 4, size));
 }
 
-// Weights times the gradient: what each window gets, added up where the windows lie.
+// Weights times the gradient gives what each window gets; a fold adds it up where the windows read.
+// The stride array is the view of the padded x that the windows are.
 tn_tensor *tni_fallback_conv_dgrad(const tni_fallback_args *r)
 {
     const struct tni_attr_conv *a  = &r->attr->conv;
-    tn_tensor                  *gy = first(r, r->x[0]), *w = r->x[1];
+    tn_tensor                  *gy = channels_first(r, r->x[0]), *w = r->x[1];
     const int64_t *x = r->size, *P = a->padding, OH = tn_size(gy, 2), OW = tn_size(gy, 3);
     int64_t        N = x[0], C = a->channels_last ? x[3] : x[1];
     int64_t        H = a->channels_last ? x[1] : x[2], W = a->channels_last ? x[2] : x[3];
@@ -88,33 +92,34 @@ tn_tensor *tni_fallback_conv_dgrad(const tni_fallback_args *r)
     tni_attr       at     = { .view = { .stride = { C * size[2] * size[3], size[2] * size[3],
                                                     a->dilation[0] * size[3], a->dilation[1],
                                                     a->stride[0] * size[3], a->stride[1] } } };
-    tn_tensor     *cols   = tn_matmul(tn_transpose(weights(r, w), 1, 2), places(r, gy));
+    tn_tensor     *cols   = tn_matmul(tn_transpose(conv_weights(r, w), 1, 2), conv_places(r, gy));
     cols                  = tn_reshape(cols, TN_SHAPE(N, C, tn_size(w, 2), tn_size(w, 3), OH, OW));
     tni_node *n           = cols ? tni_resolve(cols, "conv_dgrad") : NULL;
     if (!n) return NULL;
     tn_tensor *gx = tni_record(r->cx, TNI_fold, (tn_dtype)n->dtype, 4, size, 1, &n, &at);
-    return last(r, tn_slice(tn_slice(gx, 2, P[0], P[0] + H, 1), 3, P[1], P[1] + W, 1));
+    return given_format(r, tn_slice(tn_slice(gx, 2, P[0], P[0] + H, 1), 3, P[1], P[1] + W, 1));
 }
 
-// The gradient times windows, of each image.
+// The gradient times windows, of each image, summed over images.
 tn_tensor *tni_fallback_conv_wgrad(const tni_fallback_args *r)
 {
-    tn_tensor *gy = places(r, first(r, r->x[0])), *x = first(r, r->x[1]);
-    return tn_sum(tn_matmul(gy, windows(r, x, r->size[2], r->size[3])), 0);
+    tn_tensor *gy = conv_places(r, channels_first(r, r->x[0])), *x = channels_first(r, r->x[1]);
+    return tn_sum(tn_matmul(gy, conv_windows(r, x, r->size[2], r->size[3])), 0);
 }
 
 // ---- sorting -----------------------------------------------------------------------------------
 
-// NaN is above all.
-static tn_tensor *above(tn_tensor *a, tn_tensor *b)
+// NaN sorts above everything, as in NumPy and PyTorch.
+static tn_tensor *sorts_above(tn_tensor *a, tn_tensor *b)
 {
     tn_tensor *y = tn_gt(a, b);
     if (!tni_is_float(tn_dtype_of(a))) return y;
     return tn_logical_or(y, tn_logical_and(tn_isnan(a), tn_logical_not(tn_isnan(b))));
 }
 
-// The place of an element is the number of those that go before it, (lines, n, n) comparisons; then every
-// place is told whose it is.
+// The place of an element is the number of elements that go before it, found by (lines, n, n)
+// comparisons; equal elements go by index, which makes it stable. A scatter then inverts places
+// into indices.
 tn_tensor *tni_fallback_argsort(const tni_fallback_args *r)
 {
     int     axis = r->attr->axis.axis;
@@ -128,8 +133,8 @@ tn_tensor *tni_fallback_argsort(const tni_fallback_args *r)
     tni_view v   = tni_layout(x);
     x            = tn_reshape(x, TN_SHAPE(-1, n));
     tn_tensor *i = tn_unsqueeze(x, 2), *j = tn_unsqueeze(x, 1);
-    tn_tensor *at = tn_arange(r->cx, TN_I64, 0, (double)n, 1), *up = above(i, j),
-              *down    = above(j, i);
+    tn_tensor *at = tn_arange(r->cx, TN_I64, 0, (double)n, 1), *up = sorts_above(i, j),
+              *down    = sorts_above(j, i);
     tn_tensor *earlier = tn_lt(at, tn_unsqueeze(at, 1));
     tn_tensor *before = r->attr->axis.descending ? down : up, *behind = before == up ? down : up;
     before           = tn_logical_or(before, tn_logical_and(tn_logical_not(behind), earlier));
@@ -144,32 +149,34 @@ tn_tensor *tni_fallback_argsort(const tni_fallback_args *r)
 // ---- attention ---------------------------------------------------------------------------------
 
 // (B, T, H, D) as (B, H, T, D), or back.
-static tn_tensor *turn(tn_tensor *x)
+static tn_tensor *swap_heads(tn_tensor *x)
 {
     return tn_transpose(x, 1, 2);
 }
 
-static tn_tensor *down_times(tn_tensor *a, tn_tensor *b)
+static tn_tensor *transposed_times(tn_tensor *a, tn_tensor *b)
 {
     return tn_matmul(tn_transpose(a, -1, -2), b);
 }
 
-// With the weights p and what g says of them, dp = g v', the scores get p (dp - sum(p dp)).
+// With the weights p and their gradient dp = g v', the scores get p (dp - sum(p dp)): the gradient
+// of a softmax.
 tn_tensor *tni_fallback_attention_grad(const tni_fallback_args *r)
 {
     double     s = r->attr->attention.scale;
-    tn_tensor *q = turn(r->x[0]), *k = turn(r->x[1]), *v = turn(r->x[2]);
-    tn_tensor *g = turn(r->x[r->nin - 1]), *mask = r->nin == 7 ? r->x[3] : NULL;
+    tn_tensor *q = swap_heads(r->x[0]), *k = swap_heads(r->x[1]), *v = swap_heads(r->x[2]);
+    tn_tensor *g = swap_heads(r->x[r->nin - 1]), *mask = r->nin == 7 ? r->x[3] : NULL;
     tn_tensor *p  = tni_attention_weights(q, k, mask, s, r->attr->attention.causal);
     tn_tensor *dp = tn_matmul(g, tn_transpose(v, -1, -2));
     tn_tensor *ds = tn_mul_s(tn_mul(p, tn_sub(dp, tn_sum_keep(tn_mul(p, dp), -1))), s);
-    r->more[0]    = turn(down_times(ds, q));
-    r->more[1]    = turn(down_times(p, g));
-    return turn(tn_matmul(ds, k));
+    r->more[0]    = swap_heads(transposed_times(ds, q));
+    r->more[1]    = swap_heads(transposed_times(p, g));
+    return swap_heads(tn_matmul(ds, k));
 }
 
 // ---- which -------------------------------------------------------------------------------------
 
+// One function a LIBRARY row, by the name in its CALLS.
 // Attention has none: tn_attention looks before it records it, since the ops in its place also take what it
 // does not. Nor has a user's function: see tn_custom_n.
 #define tni_fallback_none NULL
@@ -183,8 +190,8 @@ static tn_tensor *(*const fallbacks[TNI_OPS])(const tni_fallback_args *) = {
     // clang-format on
 };
 
-// y as an output was asked for: its dtype, its shape, row-major.
-static tn_tensor *fit(tn_tensor *y, const tn_array *out)
+// y as the output was asked for: dtype, shape, row-major.
+static tn_tensor *fit_output(tn_tensor *y, const tn_array *out)
 {
     if (y && tn_dtype_of(y) != out->dtype) y = tn_cast(y, out->dtype);
     if (y && !tni_shape_equal(tn_rank(y), tni_sizes(y), out->rank, out->size))
@@ -192,6 +199,7 @@ static tn_tensor *fit(tn_tensor *y, const tn_array *out)
     return y ? tn_contiguous(y) : NULL;
 }
 
+// Sources are widened to f32 here and results narrowed here, so that no fallback above has to.
 bool tni_fallback(tn_ctx *cx, int op, int nout, const tn_array *out, int nsrc, tni_node *const *src,
                   const tni_attr *attr, tn_tensor **y)
 {
@@ -206,6 +214,6 @@ bool tni_fallback(tn_ctx *cx, int op, int nout, const tn_array *out, int nsrc, t
     for (int i = 0; i < nsrc; i++)
         if (!(r.x[i] = tni_widen(tni_wrap_node(cx, src[i])))) return false;
     y[0] = fallbacks[op](&r);
-    for (int i = 0; i < nout && ok; i++) ok = (y[i] = fit(y[i], &out[i])) != NULL;
+    for (int i = 0; i < nout && ok; i++) ok = (y[i] = fit_output(y[i], &out[i])) != NULL;
     return ok;
 }

@@ -1,4 +1,4 @@
-// How much arithmetic an op is.
+// How much arithmetic an op is, for profiles and the roofline.
 #include "ops/ops.h"
 
 // A convolution and its gradients multiply every element of y by every weight that it came from.
@@ -9,6 +9,7 @@ static double conv_flops(const tni_node *n)
     return 2 * (double)tni_node_count(y) * (double)(w->size[1] * w->size[2] * w->size[3]);
 }
 
+// A multiplication and an addition for each element of the result and each of the inner size.
 static double matmul_flops(const tni_node *n)
 {
     const tni_node *a = n->src[0];
@@ -25,6 +26,7 @@ static double attention_flops(const tni_node *n)
     return places * width * (n->attr.attention.causal ? 1 : 2);
 }
 
+// Which way to count is in the op's row.
 double tni_node_flops(const tni_node *n)
 {
     switch (tni_op_table[n->op].flops) {

@@ -1,13 +1,14 @@
 // Losses, with the meaning of torch.nn.functional. Each first computes the loss of every element,
-// then reduces; f16 and bf16 are computed in f32.
+// then reduces; f16 and bf16 are computed in f32 and rounded once at the end. They are composite
+// ops: their gradients come from the ops they record.
 //
 // N batch, C classes
 #include "ops/composite.h"
 
 // ---- of classes --------------------------------------------------------------------------------
 
-// What a loss of classes works on. x is the log-probabilities; weight and target may have been
-// cast. Ignored targets are 0 in index and false in counts, which is NULL where all of them count.
+// The state of a classification loss. x is the log-probabilities; weight and target may have been
+// cast. Ignored targets are 0 in index and false in counts, which is NULL if all of them count.
 typedef struct {
     const char *op;
     int         axis;     // of the classes
@@ -15,6 +16,7 @@ typedef struct {
     tn_tensor  *x, *index, *counts, *weight;
 } classes;
 
+// One weight a class.
 static bool check_weight(const classes *c, tn_tensor *x, tn_tensor *w)
 {
     if (!w) return true;
@@ -34,7 +36,8 @@ static bool reduce_ok(const char *op, tn_tensor *x, tn_reduction reduce)
     return false;
 }
 
-// Fills in all but index and counts.
+// Checks the arguments and fills in all fields but index and counts. The classes are axis 1, as in
+// PyTorch, or axis 0 of a single sample.
 static bool open_classes(classes *c, tn_tensor *x, tn_tensor *target, const tn_class_opts *o)
 {
     static const char *const names[] = { "x", "target" };
@@ -67,9 +70,9 @@ static bool check_target(const classes *c, tn_tensor *x, tn_tensor *target)
     return fit && tni_is_int(tn_dtype_of(target));
 }
 
-// Ignored targets become 0, so that gather never sees them; other negative ones become C, since
-// gather would count them from the end.
-static bool read_target(classes *c, tn_tensor *x, tn_tensor *target, const tn_class_opts *o)
+// Ignored targets become 0, so that gather never sees them; other negative ones become C, which is
+// out of range and fails at evaluation, since gather would count them from the end.
+static bool prepare_target(classes *c, tn_tensor *x, tn_tensor *target, const tn_class_opts *o)
 {
     if (!check_target(c, x, target)) return false;
     int64_t    ignore = o->use_ignore ? o->ignore : -100;
@@ -83,40 +86,41 @@ static bool read_target(classes *c, tn_tensor *x, tn_tensor *target, const tn_cl
 }
 
 // y where the target counts, else 0.
-static tn_tensor *that_counts(const classes *c, tn_tensor *y)
+static tn_tensor *zero_ignored(const classes *c, tn_tensor *y)
 {
     return c->counts ? tn_where(c->counts, y, tni_number_like(y, 0)) : y;
 }
 
-// The weight of each target, 0 for ignored ones. Without weights, whether it counts; NULL if all do.
+// The weight of each target, 0 for ignored ones. Without class weights, whether it counts; NULL if
+// all do.
 static tn_tensor *target_weights(const classes *c)
 {
     if (!c->weight) return c->counts;
     tni_view   s = tni_layout(c->index);
     tn_tensor *w = tn_gather(c->weight, 0, tn_reshape(c->index, TN_SHAPE(tn_count(c->index))));
-    return that_counts(c, tn_reshape(w, s.rank, s.size));
+    return zero_ignored(c, tn_reshape(w, s.rank, s.size));
 }
 
-// Minus the log-probability of each target, weighed.
+// Minus the log-probability of each target, weighted.
 static tn_tensor *target_losses(const classes *c, tn_tensor *w)
 {
     tn_tensor *y = tn_gather(c->x, c->axis, tn_unsqueeze(c->index, c->axis));
     y            = tn_neg(tn_squeeze(y, c->axis));
-    y            = that_counts(c, y);
+    y            = zero_ignored(c, y);
     return c->weight ? tn_mul(y, w) : y;
 }
 
-// Minus the log-probabilities of all classes, weighed, added up.
+// Minus the log-probabilities of all classes, weighted, summed: what label smoothing adds.
 static tn_tensor *class_losses(const classes *c)
 {
     tn_tensor *y = c->x, *w = c->weight;
     int64_t    size[TN_MAX_RANK];
     for (int i = 0; i < tn_rank(y); i++) size[i] = i == c->axis ? c->classes : 1;
     if (w) y = tn_mul(y, tn_reshape(w, tn_rank(y), size));
-    return that_counts(c, tn_neg(tn_sum(y, c->axis)));
+    return zero_ignored(c, tn_neg(tn_sum(y, c->axis)));
 }
 
-// The mean is over the weights of the targets that count; of none it is NaN.
+// The mean divides by the weights of the targets that count; if none does it is NaN, as in PyTorch.
 static tn_tensor *reduce_classes(tn_tensor *y, tn_tensor *w, tn_reduction reduce)
 {
     if (reduce == TN_REDUCTION_NONE) return y;
@@ -125,9 +129,11 @@ static tn_tensor *reduce_classes(tn_tensor *y, tn_tensor *w, tn_reduction reduce
     return reduce == TN_REDUCTION_SUM ? sum : tn_div(sum, tn_sum_all(w));
 }
 
-static tn_tensor *by_index(classes *c, tn_tensor *x, tn_tensor *target, const tn_class_opts *o)
+// Targets are class indices. Label smoothing s mixes (1 - s) of the target's loss with s / C of all
+// classes'.
+static tn_tensor *index_loss(classes *c, tn_tensor *x, tn_tensor *target, const tn_class_opts *o)
 {
-    if (!read_target(c, x, target, o)) return NULL;
+    if (!prepare_target(c, x, target, o)) return NULL;
     double     smooth = o->label_smoothing;
     tn_tensor *w      = target_weights(c);
     tn_tensor *y      = target_losses(c, w);
@@ -136,9 +142,10 @@ static tn_tensor *by_index(classes *c, tn_tensor *x, tn_tensor *target, const tn
     return tni_narrow(reduce_classes(y, w, o->reduce), tn_dtype_of(x));
 }
 
-// The mean is over all that is not the classes.
-static tn_tensor *by_probability(classes *c, tn_tensor *x, tn_tensor *target,
-                                 const tn_class_opts *o)
+// Targets are probabilities of all classes. The mean divides by the number of samples, not of
+// elements.
+static tn_tensor *probability_loss(classes *c, tn_tensor *x, tn_tensor *target,
+                                   const tn_class_opts *o)
 {
     double     smooth = o->label_smoothing, C = (double)c->classes;
     tn_tensor *t = tni_widen(target);
@@ -153,6 +160,8 @@ static tn_tensor *by_probability(classes *c, tn_tensor *x, tn_tensor *target,
     return tni_narrow(y, tn_dtype_of(x));
 }
 
+// log_softmax, then the negative log-likelihood: by the logarithm of the sum, never the logarithm
+// of a softmax that underflowed to 0. A target of x's own shape is probabilities.
 tn_tensor *tn_cross_entropy_with(tn_tensor *x, tn_tensor *target, tn_class_opts o)
 {
     classes c = { .op = "cross_entropy" };
@@ -163,8 +172,8 @@ tn_tensor *tn_cross_entropy_with(tn_tensor *x, tn_tensor *target, tn_class_opts 
     c.x        = tn_log_softmax(c.x, c.axis);
     tni_view s = tni_layout(x), t = tni_layout(target);
     if (!c.x) return NULL;
-    if (tni_shape_equal(s.rank, s.size, t.rank, t.size)) return by_probability(&c, x, target, &o);
-    return by_index(&c, x, target, &o);
+    if (tni_shape_equal(s.rank, s.size, t.rank, t.size)) return probability_loss(&c, x, target, &o);
+    return index_loss(&c, x, target, &o);
 }
 
 tn_tensor *tn_cross_entropy(tn_tensor *x, tn_tensor *target)
@@ -172,13 +181,14 @@ tn_tensor *tn_cross_entropy(tn_tensor *x, tn_tensor *target)
     return tn_cross_entropy_with(x, target, (tn_class_opts){ 0 });
 }
 
+// x is log-probabilities already.
 tn_tensor *tn_nll_with(tn_tensor *x, tn_tensor *target, tn_class_opts o)
 {
     classes c = { .op = "nll" };
     if (!open_classes(&c, x, target, &o)) return NULL;
     if (o.label_smoothing != 0)
         return tni_fail(x->cx, TN_EARG, "nll: label_smoothing is for cross_entropy");
-    return by_index(&c, x, target, &o);
+    return index_loss(&c, x, target, &o);
 }
 
 tn_tensor *tn_nll(tn_tensor *x, tn_tensor *target)
@@ -188,7 +198,8 @@ tn_tensor *tn_nll(tn_tensor *x, tn_tensor *target)
 
 // ---- of elements -------------------------------------------------------------------------------
 
-// (N, 1) and (N) make N x N differences, each prediction with each target, which trains to the mean.
+// (N, 1) and (N) broadcast to N x N differences, each prediction with each target: a mistake that
+// trains to the mean without an error, hence a warning.
 static void warn_of_stretching(const char *op, tn_tensor *x, tn_tensor *target)
 {
     tni_view a = tni_layout(x), b = tni_layout(target), y = a;
@@ -199,6 +210,7 @@ static void warn_of_stretching(const char *op, tn_tensor *x, tn_tensor *target)
                  op, tni_shape_of(x).s, tni_shape_of(target).s, tni_shape_text(y.rank, y.size).s);
 }
 
+// The checks of losses over elements; target broadcasts with x.
 static bool check_pair(const char *op, tn_tensor *x, tn_tensor *target)
 {
     static const char *const names[] = { "x", "target" };
@@ -209,8 +221,8 @@ static bool check_pair(const char *op, tn_tensor *x, tn_tensor *target)
     return true;
 }
 
-// The weight stretched to the loss y, in its dtype.
-static tn_tensor *stretch(const char *op, tn_tensor *w, tn_tensor *y)
+// The weight expanded to the loss y, in its dtype.
+static tn_tensor *expand_weight(const char *op, tn_tensor *w, tn_tensor *y)
 {
     static const char *const names[] = { "loss", "weight" };
     if (!tni_args(op, 2, (tn_tensor *const[]){ y, w }, names)) return NULL;
@@ -220,12 +232,12 @@ static tn_tensor *stretch(const char *op, tn_tensor *w, tn_tensor *y)
     return w ? tni_expand_to(w, s.rank, s.size) : NULL;
 }
 
-// Weighs and reduces the losses y. The mean divides by the sum of the weights (mse, l1) or by the
-// number of elements, as PyTorch does.
-static tn_tensor *finish(const char *op, tn_tensor *y, tn_tensor *x, const tn_loss_opts *o,
-                         bool by_weight)
+// Weights and reduces the losses y. The mean divides by the sum of the weights (mse, l1) or by the
+// number of elements (the others), as PyTorch does.
+static tn_tensor *weigh_and_reduce(const char *op, tn_tensor *y, tn_tensor *x,
+                                   const tn_loss_opts *o, bool by_weight)
 {
-    tn_tensor *w = o->weight ? stretch(op, o->weight, y) : NULL;
+    tn_tensor *w = o->weight ? expand_weight(op, o->weight, y) : NULL;
     if (!y || (o->weight && !w) || !reduce_ok(op, x, o->reduce)) return NULL;
     if (w) y = tn_mul(y, w);
     if (o->reduce == TN_REDUCTION_SUM) y = tn_sum_all(y);
@@ -242,7 +254,7 @@ static tn_tensor *difference(tn_tensor *x, tn_tensor *target)
 tn_tensor *tn_mse_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
 {
     if (!check_pair("mse", x, target)) return NULL;
-    return finish("mse", tn_square(difference(x, target)), x, &o, true);
+    return weigh_and_reduce("mse", tn_square(difference(x, target)), x, &o, true);
 }
 
 tn_tensor *tn_mse(tn_tensor *x, tn_tensor *target)
@@ -253,7 +265,7 @@ tn_tensor *tn_mse(tn_tensor *x, tn_tensor *target)
 tn_tensor *tn_l1_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
 {
     if (!check_pair("l1", x, target)) return NULL;
-    return finish("l1", tn_abs(difference(x, target)), x, &o, true);
+    return weigh_and_reduce("l1", tn_abs(difference(x, target)), x, &o, true);
 }
 
 tn_tensor *tn_l1(tn_tensor *x, tn_tensor *target)
@@ -261,15 +273,16 @@ tn_tensor *tn_l1(tn_tensor *x, tn_tensor *target)
     return tn_l1_with(x, target, (tn_loss_opts){ 0 });
 }
 
-// With m the difference d cut at delta and -delta, m (d - m / 2) is half its square within and delta
-// (|d| - delta / 2) outside. There is no magnitude in it, which has no second gradient at 0.
+// With m the difference d clamped to [-delta, delta], m (d - m / 2) is half its square inside and
+// delta (|d| - delta / 2) outside. It has no absolute value in it, whose second gradient at 0 is
+// missing.
 tn_tensor *tn_huber_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
 {
     double delta = tni_or_default(o.delta, 1);
     if (!check_pair("huber", x, target)) return NULL;
     if (!(delta > 0)) return tni_fail(x->cx, TN_EARG, "huber: delta %g is not above 0", delta);
     tn_tensor *d = difference(x, target), *m = tn_clamp(d, -delta, delta);
-    return finish("huber", tn_mul(m, tn_sub(d, tn_mul_s(m, 0.5))), x, &o, false);
+    return weigh_and_reduce("huber", tn_mul(m, tn_sub(d, tn_mul_s(m, 0.5))), x, &o, false);
 }
 
 tn_tensor *tn_huber(tn_tensor *x, tn_tensor *target)
@@ -277,8 +290,10 @@ tn_tensor *tn_huber(tn_tensor *x, tn_tensor *target)
     return tn_huber_with(x, target, (tn_loss_opts){ 0 });
 }
 
-// The logarithm of u, not below -100, whose gradient is 1 / u but at most 1e12. value is the
-// logarithm itself, as exact as can be; the two agree where nothing is bounded.
+// The logarithm of u, at least -100, whose gradient is 1 / u but at most 1e12; both bounds are
+// PyTorch's, and keep a probability of exactly 0 from making the loss infinite. value is the
+// logarithm itself, as exact as can be; it replaces log(u) in value only, by the detached
+// difference.
 static tn_tensor *bounded_log(tn_tensor *u, tn_tensor *value)
 {
     tn_tensor *short_of = tn_maximum_s(tn_rsub_s(tn_detach(u), 1e-12), 0);
@@ -287,13 +302,14 @@ static tn_tensor *bounded_log(tn_tensor *u, tn_tensor *value)
     return tn_add(log, tn_sub(bounded, tn_detach(log)));
 }
 
+// -(t log p + (1 - t) log(1 - p)); log1p keeps the digits of a small p.
 tn_tensor *tn_bce_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
 {
     if (!check_pair("bce", x, target)) return NULL;
     tn_tensor *p = tni_widen(x), *t = tni_widen(target);
     tn_tensor *yes = tn_mul(t, bounded_log(p, tn_log(p)));
     tn_tensor *no  = tn_mul(tn_rsub_s(t, 1), bounded_log(tn_rsub_s(p, 1), tn_log1p(tn_neg(p))));
-    return finish("bce", tn_neg(tn_add(yes, no)), x, &o, false);
+    return weigh_and_reduce("bce", tn_neg(tn_add(yes, no)), x, &o, false);
 }
 
 tn_tensor *tn_bce(tn_tensor *x, tn_tensor *target)
@@ -301,7 +317,8 @@ tn_tensor *tn_bce(tn_tensor *x, tn_tensor *target)
     return tn_bce_with(x, target, (tn_loss_opts){ 0 });
 }
 
-// (1 - t) x + (1 + (pos_weight - 1) t) softplus(-x): no overflow at either end.
+// (1 - t) x + (1 + (pos_weight - 1) t) softplus(-x): exact, and without overflow at either end,
+// where a sigmoid followed by a logarithm would lose all digits.
 tn_tensor *tn_bce_logits_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
 {
     const char *op = "bce_logits";
@@ -315,7 +332,7 @@ tn_tensor *tn_bce_logits_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
         tn_tensor *more = tn_sub_s(tni_widen(o.pos_weight), 1);
         rest            = tn_mul(tn_add_s(tn_mul(more, t), 1), rest);
     }
-    return finish(op, tn_add(tn_mul(tn_rsub_s(t, 1), w), rest), x, &o, false);
+    return weigh_and_reduce(op, tn_add(tn_mul(tn_rsub_s(t, 1), w), rest), x, &o, false);
 }
 
 tn_tensor *tn_bce_logits(tn_tensor *x, tn_tensor *target)
@@ -323,7 +340,8 @@ tn_tensor *tn_bce_logits(tn_tensor *x, tn_tensor *target)
     return tn_bce_logits_with(x, target, (tn_loss_opts){ 0 });
 }
 
-// t (log t - x), where 0 log 0 is 0.
+// t (log t - x), where 0 log 0 is 0: the logarithm is taken of 1 there, so that the gradient is
+// finite too.
 static tn_tensor *divergence(tn_tensor *x, tn_tensor *t, bool log_target)
 {
     if (log_target) return tn_mul(tn_exp(t), tn_sub(t, x));
@@ -331,13 +349,15 @@ static tn_tensor *divergence(tn_tensor *x, tn_tensor *t, bool log_target)
     return tn_sub(tn_mul(t, log), tn_mul(t, x));
 }
 
+// batch_mean divides the sum by the batch size, the mathematical definition; the mean is over
+// elements.
 tn_tensor *tn_kl_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
 {
     if (!check_pair("kl", x, target)) return NULL;
     if (o.batch_mean && tn_rank(x) == 0) return tni_fail(x->cx, TN_ESHAPE, "kl: x () has no batch");
     if (o.batch_mean) o.reduce = TN_REDUCTION_SUM;
     tn_tensor *y = divergence(tni_widen(x), tni_widen(target), o.log_target);
-    y            = finish("kl", y, y, &o, false);
+    y            = weigh_and_reduce("kl", y, y, &o, false);
     if (o.batch_mean) y = tn_div_s(y, (double)tn_size(x, 0));
     return tni_narrow(y, tn_dtype_of(x));
 }

@@ -1,40 +1,45 @@
-// Maps of single numbers: the expressions of ops.def, compiled once for double, for int64 and for uint64.
-// The functions that they name are the host's, not the math prelude's, which the ref device checks by
-// them.
+// Elementwise ops on single numbers: the expressions of ops.def compiled for the host, once each
+// for double, int64 and uint64. The ref device computes by them, and numbers in users' expressions
+// are folded by them. The functions that they name are the C library's, not those of the math
+// prelude (kernel/math.def), so that the ref device can check the prelude.
 #include "ops/op_table.h"
 
 #include <math.h>
 
 // ---- functions of the expressions, for all types -----------------------------------------------
 
+// 0 for NaN and for both zeros.
 static double sign_f(double a)
 {
     return (a > 0) - (a < 0);
 }
 
+// NaN wins, from either side, as in NumPy's maximum.
 static double max_f(double a, double b)
 {
     return isnan(a) || a > b ? a : b;
 }
 
+// See max_f.
 static double min_f(double a, double b)
 {
     return isnan(a) || a < b ? a : b;
 }
 
-// Whether truncating a / b, of which r is left, went towards 0 from below.
+// Whether a quotient that was truncated, leaving r, was rounded up: floor division rounds down.
 static bool cut_upwards(double r, double b)
 {
     return r != 0 && (r < 0) != (b < 0);
 }
 
+// Python's and PyTorch's remainder, with the sign of b; C's fmod has that of a.
 static double rem_f(double a, double b)
 {
     double r = fmod(a, b);
     return cut_upwards(r, b) ? r + b : r;
 }
 
-// As Python: from the exact remainder, so that a / b rounding up to an integer does no harm.
+// As in Python: from the exact remainder, so that a / b rounding up to an integer does no harm.
 static double fdiv_f(double a, double b)
 {
     if (b == 0) return a / b;
@@ -45,17 +50,21 @@ static double fdiv_f(double a, double b)
     return q - n > 0.5 ? n + 1 : n;
 }
 
+// Two roundings, where the prelude has an instruction: the ref device's bound allows for it.
 static double rsqrt(double a)
 {
     return 1 / sqrt(a);
 }
 
+// By a sigmoid: tanh(u) = 2 sigmoid(2u) - 1, so one exponential does.
 static double gelu_tanh(double a)
 {
     return a / (1 + exp(-1.59576912160573071176 * (a + 0.044715 * a * a * a)));  // sqrt(8 / pi)
 }
 
-// The slope of gelu_tanh; below 0 as a difference from its zero, so that no digits are lost there.
+// The slope of gelu_tanh. Below 0 it is computed as a difference from its zero, so that no digits
+// are lost there. Past 64 the exponential is 0 in any dtype; the last term makes NaN of NaN and
+// infinity.
 static double gelu_slope(double x)
 {
     const double c = 1.59576912160573071176, k = 0.044715, zero = -0.7524614220710163;
@@ -68,11 +77,13 @@ static double gelu_slope(double x)
     return y + 0 * x;
 }
 
+// Rounding an integer changes nothing.
 static int64_t same_i(int64_t a)
 {
     return a;
 }
 
+// Through unsigned, where overflow wraps: -INT64_MIN is itself, as on devices.
 static int64_t neg_i(int64_t a)
 {
     return (int64_t)(0 - (uint64_t)a);
@@ -98,7 +109,8 @@ static int64_t min_i(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-// The hardware traps on INT64_MIN / -1, so -1 goes apart.
+// The hardware traps on INT64_MIN / -1, so -1 is a case of its own. Of 0 the remainder is 0, not a
+// trap.
 static int64_t rem_i(int64_t a, int64_t b)
 {
     if (b == 0 || b == -1) return 0;
@@ -106,6 +118,7 @@ static int64_t rem_i(int64_t a, int64_t b)
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
+// Rounds down, unlike C, which truncates; a division by 0 is 0.
 static int64_t fdiv_i(int64_t a, int64_t b)
 {
     if (b == 0) return 0;
@@ -114,6 +127,7 @@ static int64_t fdiv_i(int64_t a, int64_t b)
     return a / b - (r != 0 && (r < 0) != (b < 0));
 }
 
+// By squaring, wrapping as products do. A negative power of an integer is 0 but for 1 and -1.
 static int64_t pow_i(int64_t a, int64_t b)
 {
     if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
@@ -123,12 +137,14 @@ static int64_t pow_i(int64_t a, int64_t b)
     return (int64_t)y;
 }
 
-// bits is the width that devices shift in: 64 for i64, 32 for everything smaller.
+// bits is the width that devices shift in: 64 for i64, 32 for everything smaller. Shifts past it
+// give what an endless shift would, where C leaves it undefined.
 static int64_t shl_i(int64_t a, int64_t n, int bits)
 {
     return n < 0 || n >= bits ? 0 : (int64_t)((uint64_t)a << n);
 }
 
+// Keeps the sign; a shift past the width leaves only it.
 static int64_t shr_i(int64_t a, int64_t n, int bits)
 {
     return a >> (n < 0 || n >= bits ? 63 : n);
@@ -164,6 +180,7 @@ static uint64_t fdiv_u(uint64_t a, uint64_t b)
     return b ? a / b : 0;
 }
 
+// Every power is defined: the exponent cannot be negative.
 static uint64_t pow_u(uint64_t a, uint64_t b)
 {
     uint64_t y = 1;
@@ -182,6 +199,8 @@ static uint64_t shr_u(uint64_t a, uint64_t n, int bits)
     return n >= (uint64_t)bits ? 0 : a >> n;
 }
 
+// Picks the function by the type of the first operand, so that one expression serves all three
+// types.
 #define CHOOSE(a, f, i, u) _Generic((a), double : (f), int64_t : (i), uint64_t : (u))
 
 #define MATH(f, a)       f(a)
@@ -203,6 +222,7 @@ static uint64_t shr_u(uint64_t a, uint64_t n, int bits)
 
 // ---- the rows ----------------------------------------------------------------------------------
 
+// The table is included three times below; these macros choose the rows and the types.
 // Which classes are maps by expression.
 #define ROW_UNARY(...)   __VA_ARGS__
 #define ROW_INNER(...)   __VA_ARGS__

@@ -1,8 +1,10 @@
-// The order in which elements lie in memory. Every node is row-major; a tensor that lies otherwise is
-// a view of one with its axes in other places. A map takes the order of its largest input (record.c);
-// here are the same values in a new store, in an order that is kept or given.
+// The order of axes in memory (PyTorch's memory format). Every node is row-major; a tensor in
+// another order is a permuted view of a row-major node, shown by tni_show_permuted. A map takes the
+// order of its largest input (find_result_order in record.c); here are copies and shares of a value
+// in an order that is kept or given, tn_contiguous, tn_clone and tn_channels_last.
 #include "ops/ops.h"
 
+// A copy is row-major, whatever its source is.
 static tn_tensor *copy_of(tn_tensor *x, const char *op)
 {
     tni_node *n = tni_resolve(x, op);
@@ -10,7 +12,7 @@ static tn_tensor *copy_of(tn_tensor *x, const char *op)
     return tni_record(x->cx, TNI_copy, (tn_dtype)n->dtype, n->rank, n->size, 1, &n, NULL);
 }
 
-// The same node where its elements are row-major, else a copy that is.
+// The same node if its elements are row-major, else a copy that is.
 static tn_tensor *share_rows(tn_tensor *x, const char *op)
 {
     tni_node *n = tni_resolve(x, op);
@@ -31,6 +33,8 @@ tn_tensor *tni_share(tn_tensor *x, const char *op)
     return tni_share_permuted(x, op, order);
 }
 
+// Permuting first makes "in that order" mean row-major; the result is permuted back for the eye
+// only.
 tn_tensor *tni_share_permuted(tn_tensor *x, const char *op, const int *order)
 {
     x = tni_permuted_view(x, order);
@@ -45,6 +49,7 @@ tn_tensor *tni_permuted_view(tn_tensor *x, const int *order)
     return tni_wrap_view(x, &v, tni_change_view, &how);
 }
 
+// Unlike tni_permuted_view it makes no handle if the permuted view is all of the store.
 tni_node *tni_resolve_permuted(tn_tensor *x, const int *order, const char *op)
 {
     tni_view        v   = tni_layout(x);
@@ -65,6 +70,8 @@ tn_tensor *tn_clone(tn_tensor *x)
 
 const int tni_channels_last_order[4] = { 0, 2, 3, 1 };
 
+// Strides decide. Where a size of 1 makes both orders the same memory, the strides of the single
+// axes tell which was meant, as in PyTorch.
 bool tni_is_channels_last(const tn_tensor *x)
 {
     int order[TN_MAX_RANK];

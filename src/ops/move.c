@@ -1,16 +1,19 @@
-// Movement that needs a copy: padding, joining, gathering, scattering, sorting.
+// Movement that needs a copy: padding, concatenating, gathering, scattering, sorting.
 #include "ops/ops.h"
 
 #include <string.h>
 
-// The number is cast as a tensor would be; only i64 and u64 have room for what a double cuts.
-static tn_tensor *pad(const char *op, tn_tensor *x, const int64_t *before, const int64_t *after,
-                      tni_num v)
+// Negative amounts cut off. The number is cast as a tensor would be; only i64 and u64 have bits
+// beyond those of a double. The bounds of a quarter of int64 keep the sum of three from
+// overflowing.
+static tn_tensor *record_pad(const char *op, tn_tensor *x, const int64_t *before,
+                             const int64_t *after, tni_num v)
 {
     tn_ctx *cx = tni_arg1(op, x, "x");
     if (!cx) return NULL;
-    tn_dtype dt     = tni_dtype(x);
-    tni_view s      = tni_layout(x);
+    tn_dtype dt = tni_dtype(x);
+    tni_view s  = tni_layout(x);
+    // An i64 value of the call is exact; through a double it would lose bits.
     bool     fits64 = dt == TN_I64 || (dt == TN_U64 && v.i >= 0);
     int64_t  i64    = tni_num_is_i64(v) && fits64 ? v.i : tni_clamp_to_dtype(dt, v.f);
     tni_attr a      = { .pad = { .value = v.f, .ivalue = i64 } };
@@ -33,23 +36,22 @@ static tn_tensor *pad(const char *op, tn_tensor *x, const int64_t *before, const
 
 tn_tensor *tn_pad(tn_tensor *x, const int64_t *before, const int64_t *after, double v)
 {
-    return pad("pad", x, before, after, tni_num_of(v));
+    return record_pad("pad", x, before, after, tni_num_of(v));
 }
 
 tn_tensor *tn_pad_i64(tn_tensor *x, const int64_t *before, const int64_t *after, int64_t v)
 {
-    return pad("pad_i64", x, before, after, tni_num_i64(v));
+    return record_pad("pad_i64", x, before, after, tni_num_i64(v));
 }
 
-// Whether x has nothing to join and any axes: of shape (0), with which lists begin to grow. As in
-// PyTorch only its dtype counts.
-static bool is_nothing(const tn_tensor *x)
+// Whether x is of shape (0), with which lists begin to grow. As in PyTorch only its dtype counts.
+static bool is_empty_list(const tn_tensor *x)
 {
     return tni_rank(x) == 1 && tni_sizes(x)[0] == 0;
 }
 
-// Checks that the inputs from the first on, which is one of something, agree but along the axis, and
-// sums up the result's shape.
+// Checks that all inputs agree with the first one that is no empty list, except along the axis, and
+// sums up the result's shape and dtype.
 static bool join_shapes(tn_ctx *cx, int n, tn_tensor *const *x, int first, int axis,
                         tni_view *shape, tn_dtype *dt)
 {
@@ -57,11 +59,12 @@ static bool join_shapes(tn_ctx *cx, int n, tn_tensor *const *x, int first, int a
     *dt    = tn_dtype_of(x[0]);
     for (int k = 0; k < n; k++) {
         tni_view v = tni_layout(x[k]);
+        // Equal storage-only dtypes can be joined: nothing is computed.
         if (*dt != tn_dtype_of(x[k]) && (!tni_want_math_dtype(cx, "concat", *dt) ||
                                          !tni_want_math_dtype(cx, "concat", tn_dtype_of(x[k]))))
             return false;
         *dt = tni_promote(*dt, tn_dtype_of(x[k]));
-        if (k == first || is_nothing(x[k])) continue;
+        if (k == first || is_empty_list(x[k])) continue;
         bool fits = v.rank == shape->rank;
         for (int i = 0; fits && i < v.rank; i++) fits = i == axis || v.size[i] == shape->size[i];
         if (!fits) {
@@ -74,21 +77,23 @@ static bool join_shapes(tn_ctx *cx, int n, tn_tensor *const *x, int first, int a
     return tni_shape_ok(cx, "concat", shape->rank, shape->size);
 }
 
-// The nodes to join, cast to dt, into src; their number, -1 where one cannot be had. What has nothing
-// to join is left out, unless the result (first) is like it.
+// Puts the nodes to concatenate, cast to dt, into src and returns their number; -1 on failure.
+// Empty lists are left out, unless the result (first) is one.
 static int join_sources(int n, tn_tensor *const *x, int first, tn_dtype dt, tni_node **src)
 {
     int count = 0;
     for (int k = 0; k < n; k++) {
-        if (k != first && is_nothing(x[k])) continue;
+        if (k != first && is_empty_list(x[k])) continue;
         tn_tensor *one = tn_dtype_of(x[k]) == dt ? x[k] : tn_cast(x[k], dt);
         if (!one || !(src[count++] = tni_resolve(one, "concat"))) return -1;
     }
     return count;
 }
 
+// One node over all inputs: a chain of pairs would copy the first input n times.
 tn_tensor *tn_concat(int n, tn_tensor *const *x, int axis)
 {
+    // Without a tensor there is no context that could take the error.
     if (n < 1 || !x) {
         tni_thread_fail(TN_EARG, "concat: there are no tensors");
         return NULL;
@@ -98,7 +103,8 @@ tn_tensor *tn_concat(int n, tn_tensor *const *x, int axis)
     tni_view shape;
     tn_dtype dt;
     int      first = 0;
-    while (first < n && is_nothing(x[first])) first++;
+    while (first < n && is_empty_list(x[first])) first++;
+    // All are empty lists: so is the result.
     if (first == n) first = 0;
     int i = tni_axis(cx, "concat", tn_rank(x[first]), axis);
     if (i < 0 || !join_shapes(cx, n, x, first, i, &shape, &dt)) return NULL;
@@ -115,8 +121,9 @@ tn_tensor *tn_concat(int n, tn_tensor *const *x, int axis)
 
 // ---- by indices --------------------------------------------------------------------------------
 
-// The axis for x and index of one rank, with index nowhere larger than x but along it; else -1,
-// reported.
+// The axis for x and index of one rank, with index nowhere larger than x except along it; else -1,
+// reported. Whether the indices themselves are in range is only known when they are computed:
+// devices check it.
 static int index_axis(tn_ctx *cx, const char *op, tn_tensor *x, int axis, tn_tensor *index)
 {
     tni_view v = tni_layout(x), w = tni_layout(index);
@@ -135,6 +142,7 @@ static int index_axis(tn_ctx *cx, const char *op, tn_tensor *x, int axis, tn_ten
     return -1;
 }
 
+// The result has the shape of the index.
 tn_tensor *tn_gather(tn_tensor *x, int axis, tn_tensor *index)
 {
     static const char *const names[] = { "x", "index" };
@@ -147,14 +155,16 @@ tn_tensor *tn_gather(tn_tensor *x, int axis, tn_tensor *index)
                       &(tni_attr){ .axis = { i, false } });
 }
 
-static bool shorten(tni_view *v, const void *how)
+// A tni_view_fn: the first elements of each axis.
+static bool shrink_view(tni_view *v, const void *how)
 {
     memcpy(v->size, ((const tni_view *)how)->size, (size_t)v->rank * sizeof *v->size);
     return true;
 }
 
-// What of v the index reaches, as in PyTorch: v itself, unless it has the rank of index and is larger.
-static tn_tensor *reached(tn_tensor *v, const tni_view *index)
+// The part of v that the index reaches, as in PyTorch: v itself, unless it has the rank of index
+// and is larger.
+static tn_tensor *reached_part(tn_tensor *v, const tni_view *index)
 {
     tni_view s    = tni_layout(v);
     bool     fits = s.rank == index->rank, larger = false;
@@ -163,11 +173,13 @@ static tn_tensor *reached(tn_tensor *v, const tni_view *index)
         larger |= s.size[k] > index->size[k];
     }
     if (!fits || !larger) return v;
-    shorten(&s, index);
-    return tni_wrap_view(v, &s, shorten, index);
+    shrink_view(&s, index);
+    return tni_wrap_view(v, &s, shrink_view, index);
 }
 
-static tn_tensor *scatter(int op, tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v)
+// Checks, casts and expands v, and records scatter or scatter_add. Of several writes to one place
+// the last by index order wins, on every device; additions happen in that order too.
+static tn_tensor *record_scatter(int op, tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v)
 {
     static const char *const names[] = { "x", "index", "v" };
     const char              *name    = tni_op_table[op].name;
@@ -176,7 +188,8 @@ static tn_tensor *scatter(int op, tn_tensor *x, int axis, tn_tensor *index, tn_t
     if (i < 0) return NULL;
     tni_view shape = tni_layout(index);
     if (op == TNI_scatter_add && !tni_want_math_dtype(cx, name, tn_dtype_of(x))) return NULL;
-    if (!(v = reached(v, &shape))) return NULL;
+    // Before broadcasting, since a larger v does not broadcast.
+    if (!(v = reached_part(v, &shape))) return NULL;
     if (!(v = tni_cast_and_expand(v, name, tn_dtype_of(x), shape.rank, shape.size))) return NULL;
     tni_node *src[] = { tni_resolve(x, name), tni_resolve(index, name), tni_resolve(v, name) };
     if (!src[0] || !src[1] || !src[2]) return NULL;
@@ -186,17 +199,17 @@ static tn_tensor *scatter(int op, tn_tensor *x, int axis, tn_tensor *index, tn_t
 
 tn_tensor *tn_scatter(tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v)
 {
-    return scatter(TNI_scatter, x, axis, index, v);
+    return record_scatter(TNI_scatter, x, axis, index, v);
 }
 
 tn_tensor *tn_scatter_add(tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v)
 {
-    return scatter(TNI_scatter_add, x, axis, index, v);
+    return record_scatter(TNI_scatter_add, x, axis, index, v);
 }
 
 // ---- sorting -----------------------------------------------------------------------------------
 
-// What is to be sorted, and along which axis, which a 0-d x has none of. NULL, reported, on a wrong one.
+// The node to sort and its axis, of which a 0-d x has none. NULL, reported, on a wrong one.
 static tni_node *sort_args(const char *op, tn_tensor *x, int axis, int *i)
 {
     tn_ctx *cx = tni_arg1(op, x, "x");
@@ -206,6 +219,7 @@ static tni_node *sort_args(const char *op, tn_tensor *x, int axis, int *i)
     return *i < 0 ? NULL : tni_resolve(x, op);
 }
 
+// Only the indices are asked for: the sorted values, the op's second output, are not computed.
 tn_tensor *tn_argsort(tn_tensor *x, int axis, bool descending)
 {
     int       i;
@@ -216,7 +230,8 @@ tn_tensor *tn_argsort(tn_tensor *x, int axis, bool descending)
                       &(tni_attr){ .axis = { i, descending } });
 }
 
-// The indices are the primary: the gradient of the values needs them.
+// One call computes both outputs. The indices are the primary: the gradient of the values needs
+// them.
 tn_pair tn_sort(tn_tensor *x, int axis, bool descending)
 {
     int        i;

@@ -1,9 +1,11 @@
-// Ops with several outputs: a primary node, and beside it a node for each other output.
+// Ops with several outputs (sort, attention, users' ops): a primary node, and beside it a node for
+// each other output. node.h says how they hold each other.
 #include "ops/ops.h"
 
 #include <string.h>
 
-// A gradient of any of the outputs goes through the primary, also where that is no float itself.
+// A gradient of any output goes through the primary, also if the primary itself is no float (the
+// indices of a sort).
 static tni_node *primary_node(tn_ctx *cx, int op, const tn_array *out, int nsrc,
                               tni_node *const *src)
 {
@@ -13,6 +15,7 @@ static tni_node *primary_node(tn_ctx *cx, int op, const tn_array *out, int nsrc,
     return n;
 }
 
+// If one output cannot be made, those before it stay valid: the caller's frame frees them.
 bool tni_record_outputs(tn_ctx *cx, int op, int nout, const tn_array *out, int nsrc,
                         tni_node *const *src, const tni_attr *attr, tn_tensor **y)
 {
@@ -27,9 +30,10 @@ bool tni_record_outputs(tn_ctx *cx, int op, int nout, const tn_array *out, int n
     return y[nout - 1] != NULL;
 }
 
-// A primary that is computed already, once more over the same sources. NULL, reported, when memory is
-// out.
-static tni_node *again(tn_ctx *cx, const tni_node *n)
+// Records a primary that was computed already once more, over the same sources: an output that was
+// not asked for then is needed now (the log-sums of attention, for its gradient). NULL, reported,
+// when memory is out.
+static tni_node *record_again(tn_ctx *cx, const tni_node *n)
 {
     tn_array out  = { .dtype = (tn_dtype)n->dtype, .rank = n->rank };
     tni_attr attr = n->attr;
@@ -45,6 +49,7 @@ static tni_node *again(tn_ctx *cx, const tni_node *n)
     return new;
 }
 
+// An output that exists is used; a pending primary gets one more; a computed one is recorded again.
 tn_tensor *tni_output(tn_ctx *cx, tni_node **primary, int64_t index, const tn_array *out)
 {
     tni_node  *n = *primary;
@@ -53,7 +58,7 @@ tn_tensor *tni_output(tn_ctx *cx, tni_node **primary, int64_t index, const tn_ar
     for (tni_node *o = tni_outputs(n); o; o = o->output)
         if (o->attr.output.index == index) return tni_wrap_node(cx, o);
     if (n->state != TNI_PENDING) {
-        if (!(n = again(cx, n))) return NULL;
+        if (!(n = record_again(cx, n))) return NULL;
         tni_node_unref(cx, *primary);
         *primary = n;
     }

@@ -1,4 +1,10 @@
-// Normalization over axes, in f32 at least.
+// Normalization: layer norm, RMS norm, group norm and batch norm, in f32 at least.
+//
+// These are composite ops: C functions over primitives (sums, products, rsqrt). The planner makes
+// one kernel of what they record. There is no gradient written for them: the gradient of
+// tn_layer_norm is what the reverse walk (grad/walk.c) makes of the nodes recorded below, each by
+// the rule of its own op in the gradient column of ops.def (grad/rules.c). test_gradients.c checks
+// it by finite differences.
 //
 // N batch, C channels, G groups
 #include "ops/composite.h"
@@ -10,28 +16,30 @@ static tn_tensor *mean_over(tn_tensor *x, const char *op, uint32_t mask)
     return tn_div_s(tni_sum_over(x, op, mask, true), (double)tni_reduced_count(x, mask));
 }
 
-// 1 / sqrt(var + eps).
-static tn_tensor *inverse(const char *op, tn_tensor *var, double eps)
+// 1 / sqrt(var + eps); an eps of 0 means 1e-5, PyTorch's default, which keeps a constant row
+// finite.
+static tn_tensor *inverse_std(const char *op, tn_tensor *var, double eps)
 {
     if (var && !(eps >= 0)) return tni_fail(var->cx, TN_EARG, "%s: eps %g is negative", op, eps);
     return tn_rsqrt(tn_add_s(var, tni_or_default(eps, 1e-5)));
 }
 
 // d / sqrt(var + eps).
-static tn_tensor *divide(const char *op, tn_tensor *d, tn_tensor *var, double eps)
+static tn_tensor *divide_by_std(const char *op, tn_tensor *d, tn_tensor *var, double eps)
 {
-    return tn_mul(d, inverse(op, var, eps));
+    return tn_mul(d, inverse_std(op, var, eps));
 }
 
-// (x - mean) / sqrt(var + eps). What is left of the mean comes off last, one number a row, so that the
-// gradient reads d alone again. Recorded one by one: compilers differ in which argument of a call they
-// evaluate first, and plans should not.
+// (x - mean) / sqrt(var + eps). x - mean is computed in two parts: d = x - mid, where mid is the
+// mean as rounded, and what is left of the mean, one number a row, which comes off last, so that
+// the gradient reads d alone again (tni_moments). Recorded one by one: compilers differ in which
+// argument of a call they evaluate first, and plans should not.
 static tn_tensor *normalize(tn_tensor *x, const char *op, uint32_t mask, double eps)
 {
     if (!x) return NULL;
     double      n = (double)tni_reduced_count(x, mask);
     tni_moments m = tni_moments_over(x, op, mask, true);
-    tn_tensor  *r = inverse(op, tn_div_s(m.squares, n), eps);
+    tn_tensor  *r = inverse_std(op, tn_div_s(m.squares, n), eps);
     tn_tensor  *y = tn_mul(m.d, r);
     return tn_sub(y, tn_mul(tn_div_s(m.sum, n), r));
 }
@@ -60,7 +68,7 @@ static bool fits_last(const char *op, tn_tensor *x, int n, tn_tensor *p, const c
     return false;
 }
 
-// The mask of the last n axes; 0, reported, where there are none such.
+// The mask of the last n axes; 0, reported, if x has fewer.
 static uint32_t last_axes(const char *op, tn_tensor *x, int n)
 {
     int rank = tn_rank(x);
@@ -69,6 +77,8 @@ static uint32_t last_axes(const char *op, tn_tensor *x, int n)
     return 0;
 }
 
+// y = (x - mean) / sqrt(var + eps) w + b over the last n axes. Its gradient: see the top of this
+// file.
 tn_tensor *tn_layer_norm(tn_tensor *x, int n, tn_tensor *w, tn_tensor *b, double eps)
 {
     const char *op = "layer_norm";
@@ -78,6 +88,8 @@ tn_tensor *tn_layer_norm(tn_tensor *x, int n, tn_tensor *w, tn_tensor *b, double
     return affine(normalize(tni_widen(x), op, mask, eps), w, b, x);
 }
 
+// x / sqrt(mean(x^2) + eps) w: without a mean to subtract. An eps of 0 is that of the dtype, as in
+// PyTorch.
 tn_tensor *tn_rms_norm(tn_tensor *x, int n, tn_tensor *w, double eps)
 {
     const char *op = "rms_norm";
@@ -86,7 +98,7 @@ tn_tensor *tn_rms_norm(tn_tensor *x, int n, tn_tensor *w, double eps)
     if (!mask || !fits_last(op, x, n, w, "w")) return NULL;
     tn_tensor *wide = tni_widen(x);
     if (eps == 0 && !signbit(eps)) eps = tni_dtype_epsilon(tn_dtype_of(x));  // as in PyTorch
-    return affine(divide(op, wide, mean_over(tn_square(wide), op, mask), eps), w, NULL, x);
+    return affine(divide_by_std(op, wide, mean_over(tn_square(wide), op, mask), eps), w, NULL, x);
 }
 
 // ---- by channels -------------------------------------------------------------------------------
@@ -103,8 +115,8 @@ static bool fits_channels(const char *op, tn_tensor *x, tn_tensor *p, const char
     return false;
 }
 
-// (C) as (1, C, 1, ...) of x's rank.
-static tn_tensor *channels(tn_tensor *p, tn_tensor *x)
+// (C) as (1, C, 1, ...) of x's rank, to broadcast.
+static tn_tensor *per_channel(tn_tensor *p, tn_tensor *x)
 {
     int64_t size[TN_MAX_RANK];
     for (int i = 0; i < tn_rank(x); i++) size[i] = i == 1 ? tn_size(x, 1) : 1;
@@ -114,11 +126,12 @@ static tn_tensor *channels(tn_tensor *p, tn_tensor *x)
 // y w + b by channels.
 static tn_tensor *affine_channels(tn_tensor *y, tn_tensor *w, tn_tensor *b, tn_tensor *x)
 {
-    tn_tensor *wc = w ? channels(w, x) : NULL, *bc = b ? channels(b, x) : NULL;
+    tn_tensor *wc = w ? per_channel(w, x) : NULL, *bc = b ? per_channel(b, x) : NULL;
     if (!y || (w && !wc) || (b && !bc)) return NULL;
     return affine(y, wc, bc, x);
 }
 
+// Whether x is (N, C, ...) of a float type; else reported.
 static bool has_channels(const char *op, tn_tensor *x)
 {
     if (tn_rank(x) < 2)
@@ -126,6 +139,8 @@ static bool has_channels(const char *op, tn_tensor *x)
     return tn_rank(x) >= 2 && tni_want_float(x, op);
 }
 
+// Each group of channels with all its places is one row: x is reshaped to (N, G, rest), normalized
+// over the last axis, and reshaped back. tni_share keeps the result from being a view for the user.
 tn_tensor *tn_group_norm(tn_tensor *x, int64_t groups, tn_tensor *w, tn_tensor *b, double eps)
 {
     const char *op = "group_norm";
@@ -145,8 +160,9 @@ tn_tensor *tn_group_norm(tn_tensor *x, int64_t groups, tn_tensor *w, tn_tensor *
 
 // ---- batch norm --------------------------------------------------------------------------------
 
-// running = (1 - momentum) running + momentum now, without history.
-static bool update(tn_tensor *running, tn_tensor *now, double momentum)
+// running = (1 - momentum) running + momentum now, without history. It is an in-place write that
+// the next evaluation computes with the rest of the step.
+static bool update_running(tn_tensor *running, tn_tensor *now, double momentum)
 {
     if (!running) return true;
     if (!now) return false;
@@ -163,17 +179,17 @@ typedef struct {
     tn_tensor *d, *rest, *scale;
 } centered;
 
-// The rounded mean and what rounding left of it, which is NaN where a value is infinite: then the mean
-// is that infinity, or NaN if both are there.
+// The rounded mean plus what rounding left of it. That is NaN where a value is infinite: then the
+// mean is that infinity, or NaN if both infinities occur.
 static tn_tensor *exact_mean(tn_tensor *mid, tn_tensor *rest)
 {
     return tn_where(tn_isfinite(rest), tn_add(mid, rest), mid);
 }
 
-// By the batch's own statistics. The variance that divides is over n, the one that is remembered over
-// n - 1. False after a failure.
-static bool by_batch(centered *c, tn_tensor *x, tn_tensor *mean, tn_tensor *var,
-                     tn_batch_norm_opts o)
+// By the batch's own statistics. The variance that divides is over n, the one that is remembered
+// over n - 1, as in PyTorch. False after a failure.
+static bool center_by_batch(centered *c, tn_tensor *x, tn_tensor *mean, tn_tensor *var,
+                            tn_batch_norm_opts o)
 {
     const char *op   = "batch_norm";
     uint32_t    mask = ((1u << tn_rank(x)) - 1) & ~2u;
@@ -189,31 +205,35 @@ static bool by_batch(centered *c, tn_tensor *x, tn_tensor *mean, tn_tensor *var,
     }
     tni_moments m = tni_moments_over(x, op, mask, true);
     tn_tensor  *v = tn_div_s(m.squares, (double)n);
-    *c            = (centered){ m.d, tn_div_s(m.sum, (double)n), inverse(op, v, o.eps) };
+    *c            = (centered){ m.d, tn_div_s(m.sum, (double)n), inverse_std(op, v, o.eps) };
     if (!c->rest || !c->scale) return false;
-    if (mean && !update(mean, exact_mean(m.mid, tn_detach(c->rest)), rate)) return false;
+    if (mean && !update_running(mean, exact_mean(m.mid, tn_detach(c->rest)), rate)) return false;
     tn_tensor *sample = var ? tn_mul_s(tn_detach(v), (double)n / (double)(n - 1)) : NULL;
-    return update(var, sample, rate);
+    return update_running(var, sample, rate);
 }
 
-static bool by_running(centered *c, tn_tensor *x, tn_tensor *mean, tn_tensor *var, double eps)
+// By the remembered statistics, outside training.
+static bool center_by_running(centered *c, tn_tensor *x, tn_tensor *mean, tn_tensor *var,
+                              double eps)
 {
-    c->scale = inverse("batch_norm", tni_widen(channels(var, x)), eps);
-    c->d     = tn_sub(x, tni_widen(channels(mean, x)));
+    c->scale = inverse_std("batch_norm", tni_widen(per_channel(var, x)), eps);
+    c->d     = tn_sub(x, tni_widen(per_channel(mean, x)));
     return c->scale && c->d;
 }
 
-// One factor and one summand a channel, so that only they go over all of x.
+// One factor and one summand a channel, so that only two operations run over all of x.
 static tn_tensor *scale_channels(const centered *c, tn_tensor *w, tn_tensor *b, tn_tensor *x)
 {
-    tn_tensor *scale = w ? tn_mul(c->scale, tni_widen(channels(w, x))) : c->scale;
-    tn_tensor *shift = b ? tni_widen(channels(b, x)) : NULL;
+    tn_tensor *scale = w ? tn_mul(c->scale, tni_widen(per_channel(w, x))) : c->scale;
+    tn_tensor *shift = b ? tni_widen(per_channel(b, x)) : NULL;
     tn_tensor *rest  = c->rest ? tn_mul(c->rest, scale) : NULL;
     if (!scale || (b && !shift) || (c->rest && !rest)) return NULL;
     if (rest) shift = shift ? tn_sub(shift, rest) : tn_neg(rest);
     return affine(tn_mul(c->d, scale), NULL, shift, x);
 }
 
+// In training the statistics come from the batch and running ones are updated; else the running
+// ones are used.
 tn_tensor *tn_batch_norm(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_tensor *w, tn_tensor *b,
                          tn_batch_norm_opts o)
 {
@@ -228,8 +248,8 @@ tn_tensor *tn_batch_norm(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_tenso
                         mean ? "var" : "mean");
     tn_tensor *wide = tni_widen(x);
     centered   c    = { 0 };
-    if (!wide ||
-        !(o.training ? by_batch(&c, wide, mean, var, o) : by_running(&c, wide, mean, var, o.eps)))
+    if (!wide || !(o.training ? center_by_batch(&c, wide, mean, var, o)
+                              : center_by_running(&c, wide, mean, var, o.eps)))
         return NULL;
     return scale_channels(&c, w, b, x);
 }

@@ -1,14 +1,16 @@
-// The functions that rows of ops.def name, wherever in src/ops or src/grad they are written: the gradient
-// of a row with GRAD_BY(f), tni_grad_f, and what a LIBRARY row CALLS(f, g) is recorded as on a device that
-// does not run it, tni_fallback_g. So an op can be one file: how it is recorded, of what else, its gradient.
+// The functions that rows of ops.def name, wherever in src/ops or src/grad they are written: the
+// gradient of a row with GRAD_BY(f) is tni_grad_f, and what a LIBRARY row CALLS(f, g) is recorded
+// as on a device that does not run it is tni_fallback_g. So an op can be one file: how it is
+// recorded, its fallback, its gradient.
 #ifndef TNI_OPS_OP_FUNCTIONS_H
 #define TNI_OPS_OP_FUNCTIONS_H
 
 #include "ops/ops.h"
 
-// One node whose gradients are wanted: g is the gradient of its value. The rule sets gx[i] for
-// each source i that is needed, or leaves it NULL where nothing flows. Of an op with several
-// outputs out_g has the gradient of each, NULL where there is none; g is the first of them.
+// The arguments of a gradient rule, for one node: g is the gradient of its value. The rule sets
+// gx[i] for each source i with need[i], or leaves it NULL if nothing flows. For an op with several
+// outputs out_g has the gradient of each, NULL if none arrived; g is the first of them, and may be
+// NULL then.
 typedef struct {
     tn_ctx           *cx;
     tni_node         *n;
@@ -18,9 +20,9 @@ typedef struct {
     tn_tensor *const *out_g;
 } tni_grad_args;
 
-// A LIBRARY op to be recorded as other ops: the sources, f16 and bf16 as f32; the attributes; the shape of
-// the result, which is returned, of any dtype; and how many outputs are wanted: those after the first are
-// put into more.
+// The arguments of a fallback: the sources, f16 and bf16 already in f32; the attributes; the shape
+// of the result, which is returned in any dtype; and how many outputs are wanted: those after the
+// first go into more.
 typedef struct {
     tn_ctx         *cx;
     tn_tensor      *x[7];

@@ -1,4 +1,4 @@
-// The op table as C sees it: the enum, and one record of facts per op. What stands here knows nothing of
+// The op table as C sees it: the enum, and one record of facts per op. This header knows nothing of
 // nodes and recording, so that kernels and devices can know the table alone.
 #ifndef TNI_OPS_OP_TABLE_H
 #define TNI_OPS_OP_TABLE_H
@@ -27,7 +27,7 @@ typedef enum {
     TNI_INNER = TNI_UNARY
 } tni_class;
 
-// In a table made of the LIBRARY rows alone, by the class of each row.
+// For tables made of the LIBRARY rows alone: expands to nothing for the other classes.
 #define TNI_IF_LIBRARY(...) __VA_ARGS__
 #define TNI_IF_INNER(...)
 #define TNI_IF_UNARY(...)
@@ -40,12 +40,12 @@ typedef enum {
 #define TNI_IF_MOVE(...)
 #define TNI_IF_EFFECT(...)
 
-// Which dtypes an op takes, and what it gives. Inputs are first promoted to one dtype.
+// Which dtypes an op takes, and which it returns. Inputs are first promoted to one dtype.
 typedef enum {
     TNI_ANY,      // all, the same
     TNI_PROMOTE,  // all, the promoted one
     TNI_NUMBER,   // all but bool, the promoted one
-    TNI_REAL,     // all but bool; integers are given back as they are
+    TNI_REAL,     // all but bool; integers are returned unchanged
     TNI_FLOAT,    // integers and bool become f32
     TNI_INTEGER,  // integers
     TNI_BITS,     // integers and bool
@@ -57,43 +57,44 @@ typedef enum {
     TNI_WIDE      // i64
 } tni_dtype_rule;
 
-// How the planner computes an op: as part of which kernels, written by what in plan/lower.c.
+// How the planner computes an op: which kernels it can be part of, and what plan/lower.c writes for
+// it.
 typedef enum {
-    TNI_FUSE_ALONE,    // by a call of its own
-    TNI_FUSE_VIEW,     // it computes nothing
-    TNI_FUSE_OUTPUT,   // by the call of its source
-    TNI_FUSE_NUMBER,   // one number everywhere: read as such, never from memory
-    TNI_FUSE_IOTA,     // a number of each place
-    TNI_FUSE_RANDOM,   // the same, drawn
+    TNI_FUSE_ALONE,    // a call of its own
+    TNI_FUSE_VIEW,     // computes nothing: only strides
+    TNI_FUSE_OUTPUT,   // computed by the call of its source
+    TNI_FUSE_NUMBER,   // one number everywhere: an argument, never read from memory
+    TNI_FUSE_IOTA,     // a function of the element's index
+    TNI_FUSE_RANDOM,   // the same, random
     TNI_FUSE_MAP,      // element by element
     TNI_FUSE_COPY,     // an element of its source
-    TNI_FUSE_GATHER,   // the one that an index says
-    TNI_FUSE_SCATTER,  // where there is one index for each line
-    TNI_FUSE_PAD,      // of its source in one part of its places, of nothing in the others
-    TNI_FUSE_CONCAT,   // of another source in each part, where they are few
+    TNI_FUSE_GATHER,   // the source's element at an index
+    TNI_FUSE_SCATTER,  // fused if there is one index for each line
+    TNI_FUSE_PAD,      // an element of its source, or the fill outside of it
+    TNI_FUSE_CONCAT,   // an element of one of its sources, if these are few
     TNI_FUSE_FOLD,     // many elements become one
-    TNI_FUSE_ASSIGN    // the value of its source, which it shares where that is row-major
+    TNI_FUSE_ASSIGN    // the value of its source, shared if that is row-major
 } tni_fuse_kind;
 
-// How running an op can fail on its values.
+// How an op can fail on its values, when it runs.
 typedef enum {
     TNI_FAILS_NEVER,
     TNI_FAILS_INDEX,  // source 1 is an index along attr.axis, which may be out of range
-    TNI_FAILS_USER    // in a function of the user's
+    TNI_FAILS_USER    // in a user's function
 } tni_failure;
 
-// What becomes of errors of the inputs, and which the op adds: see tni_error_bound.
+// How rounding errors pass through an op, and which it adds: see tni_error_bound.
 typedef enum {
-    TNI_ERROR_MOVES,     // elements are given or moved: errors move with them
-    TNI_ERROR_EXACT,     // a map or fold whose result needs no rounding, for inputs that did not
+    TNI_ERROR_MOVES,     // elements are copied: errors move with them
+    TNI_ERROR_EXACT,     // the result of exact inputs is exact
     TNI_ERROR_ROUNDS,    // a map or source that rounds
-    TNI_ERROR_COMPARES,  // it may go either way where its inputs are near
-    TNI_ERROR_ADDS,      // sums of many, in any order
+    TNI_ERROR_COMPARES,  // may go either way if its inputs are close
+    TNI_ERROR_ADDS,      // sums of many terms, in any order
     TNI_ERROR_ATTENDS,
-    TNI_ERROR_UNKNOWN  // nothing is known as soon as an input has an error
+    TNI_ERROR_UNKNOWN  // no bound once an input has an error
 } tni_error_kind;
 
-// What an op's arithmetic is counted by: see tni_node_flops.
+// How an op's arithmetic is counted: see tni_node_flops.
 typedef enum {
     TNI_FLOPS_NONE,
     TNI_FLOPS_EACH,  // its cost, for each element of the result
@@ -106,17 +107,17 @@ typedef enum {
 // The precision that autocast would compute an op in, after PyTorch's lists.
 typedef enum {
     TNI_AUTOCAST_LOW,   // 16 bits: products, which gain most and add up in f32 anyway
-    TNI_AUTOCAST_KEEP,  // that of its inputs
+    TNI_AUTOCAST_KEEP,  // the precision of its inputs
     TNI_AUTOCAST_WIDE   // f32: long sums, and what overflows or loses all digits in 16 bits
 } tni_autocast;
 
-// One row of ops.def as data, without what is code: the expression as text, and whether there is a
-// gradient.
+// One row of ops.def as data: the expression as text, and whether there is a gradient (its code is
+// in grad/rules.c).
 typedef struct {
     const char *name;
     tni_class class;
     tni_dtype_rule rule;
-    const char    *expr;  // "" where the op is not an expression
+    const char    *expr;  // "" if the op is not an expression
     int            cost;
     tni_attr_kind  attr;
     tni_fuse_kind  fuse;
@@ -142,17 +143,17 @@ static inline bool tni_is_number(int op)
     return tni_op_table[op].fuse == TNI_FUSE_NUMBER;
 }
 
-// The dtype inputs are computed in and the dtype of the result, by an op's rule for operands of a
-// promoted dtype. False if the op does not take it.
+// The dtype that inputs are computed in and the dtype of the result, by an op's rule, for operands
+// of a promoted dtype. False if the op does not take it.
 bool tni_dtype_rule_apply(tni_dtype_rule rule, tn_dtype promoted, tn_dtype *in, tn_dtype *out);
 
-// A map of numbers, in double, in int64 or in uint64, by the host's functions; bits: the width that
-// integers are shifted in.
+// A map of single numbers, in double, int64 or uint64, by the host's functions (map_value.c). bits:
+// the width in which integers are shifted.
 double   tni_map_f(int op, double a, double b, double c);
 int64_t  tni_map_i(int op, int64_t a, int64_t b, int64_t c, int bits);
 uint64_t tni_map_u(int op, uint64_t a, uint64_t b, uint64_t c, int bits);
 
-// (0, 2, 3, 1): the axes of (N, C, H, W) as tn_channels_last lays them.
+// (0, 2, 3, 1): the axes of (N, C, H, W) in the order in which tn_channels_last stores them.
 extern const int tni_channels_last_order[4];
 
 enum { TNI_MOST_OUTPUTS = 16 };  // of a user's op
@@ -167,8 +168,8 @@ static inline int tni_outputs_of(int op, const tni_attr *attr)
 
 // The outputs of a user's op as its shape callback gave them when it was recorded.
 const tn_array *tni_custom_outputs(const tni_attr *attr);
-// Calls the compute function of an op over memory of the host; an error, with a sentence, if there is
-// none or it fails.
+// Calls the compute function of a user's op over host memory. An error, with a sentence in *why, if
+// there is none or it fails.
 tn_status tni_custom_compute(const tni_attr *attr, const tn_array *in, tn_array *out,
                              const char *device, tni_text *why);
 

@@ -1,4 +1,6 @@
-// Recording: the functions that every op goes through.
+// Recording: the functions that every op goes through. This is the one header of the folder for
+// what record.c, memory_format.c, multi_output.c, reduce.c, write.c, create.c, product.c,
+// attention.c, fallback.c, flops.c and custom.c offer to other files.
 #ifndef TNI_OPS_OPS_H
 #define TNI_OPS_OPS_H
 
@@ -10,7 +12,7 @@ double tni_node_flops(const tni_node *n);
 
 // ---- recording by nodes: sources are checked and of fitting shape and dtype ---------------------
 
-// Whether ops compute with a dtype; reported where it only stores numbers.
+// Whether ops compute with a dtype; false, reported, if it only stores numbers.
 bool tni_want_math_dtype(tn_ctx *cx, const char *op, tn_dtype dt);
 
 // Records an op over nodes and wraps it in a handle. attr may be NULL.
@@ -19,41 +21,44 @@ tn_tensor *tni_record(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *
 
 // ---- recording by handles ----------------------------------------------------------------------
 
-// Maps with broadcasting and promotion, by name of op in messages.
+// Maps with broadcasting and promotion; the op's row gives the name in messages.
 tn_tensor *tni_unary(int op, tn_tensor *x);
 tn_tensor *tni_binary(int op, tn_tensor *a, tn_tensor *b);
 // The same with a number on the right, or (swap) on the left.
 tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, tni_num v, bool swap);
 // Reduces the axes in the mask; keep leaves them with size 1.
 tn_tensor *tni_reduce(int op, const char *name, tn_tensor *x, uint32_t axes, bool keep);
-// The largest over axes, whose gradient goes to the first of equal elements, row-major; of NaN to the
-// last. Padded: x shows windows of a padded tensor, and what was put there gets none. NULL in, NULL
-// out.
+// The largest over axes, whose gradient goes to the first of equal elements in row-major order; of
+// NaN to the last. padded: x shows windows of a padded tensor, and padding gets no gradient. NULL
+// in, NULL out.
 tn_tensor *tni_first_max(const char *name, tn_tensor *x, uint32_t axes, bool keep, bool padded);
-// The mask of one axis, of n axes (none: all). False, reported, on a bad one.
+// The mask of one axis, or of n axes (n 0: all). False, reported, on a bad one.
 bool tni_axis_mask(tn_tensor *x, const char *op, int axis, uint32_t *mask);
 bool tni_axes_mask(tn_tensor *x, const char *op, int n, const int *axes, uint32_t *mask);
-// Number of elements that a reduction folds into one.
+// The number of elements that a reduction folds into one.
 int64_t tni_reduced_count(tn_tensor *x, uint32_t axes);
-// x's value in a new store, lying in the order of axes that x's does: the same node where there are
-// no gaps, else a copy. And lying in an order that is given.
+// x's value in a new store, in the order of axes that x has in memory: the same node if it has no
+// gaps, else a copy. tni_share_permuted: in a given order.
 tn_tensor *tni_share(tn_tensor *x, const char *op);
 tn_tensor *tni_share_permuted(tn_tensor *x, const char *op, const int *order);
-// Whether x lies in the order of tni_channels_last_order. Where one channel or one place leaves both
-// orders the same, the strides of the single axes tell.
+// Whether x is stored in the order of tni_channels_last_order. If one channel or one place makes
+// both orders the same memory, the strides of the single axes decide.
 bool tni_is_channels_last(const tn_tensor *x);
-// The view of x with axis order[i] in place i; what is made from it is brought back by tni_show_permuted.
+// The view of x with axis order[i] in place i. A result recorded from it is shown in x's order
+// again by tni_show_permuted.
 tn_tensor *tni_permuted_view(tn_tensor *x, const int *order);
 // The node of that view.
 tni_node *tni_resolve_permuted(tn_tensor *x, const int *order, const char *op);
-// x cast and expanded to a shape; for values that are written or selected.
+// x cast and expanded to a shape, for values that are written or selected. NULL, reported, if it
+// does not broadcast.
 tn_tensor *tni_cast_and_expand(tn_tensor *x, const char *op, tn_dtype dt, int rank,
                                const int64_t *size);
-// Writes a node of x's shape and dtype to all of x, which is no view, without the checks of a user's
-// write. False, reported, on failure.
+// Writes a node of x's shape and dtype to all of x, which is not a view, without the checks of a
+// user's write. False, reported, on failure.
 bool tni_assign_node(tn_tensor *x, tni_node *value);
-// A step of views (tni_view_fn) that stretches axes to size, gives the result the shape to, and puts axis
-// order[i] in place i; NULL leaves a part out.
+// The argument of tni_change_view, a tni_view_fn that does up to three things in this order:
+// expands axes to `size`, reshapes to `to`, permutes so that axis order[i] comes to place i. NULL
+// leaves a part out.
 typedef struct {
     int            rank;
     const int64_t *size;
@@ -62,31 +67,33 @@ typedef struct {
     const int     *order;
 } tni_view_change;
 bool tni_change_view(tni_view *v, const void *how);
-// A view of x with stretched axes, or x itself; no message of its own on failure.
+// A view of x with expanded axes, or x itself; NULL, not reported, if it does not broadcast.
 tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size);
-// Whether a tensor of that dtype and shape can be had in cx; reports it by the op's name.
+// Whether a tensor of that dtype and shape can exist in cx; else reported by the op's name.
 bool tni_can_make(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size);
-// A number given as a double: whole if that is an integer; i is it cut, of u64 the bits, 0 where neither
-// i64 nor u64 holds it. And one given as an integer.
+// A number given as a double: whole if that is an integer; i is its integer part, for u64 the bits,
+// 0 if neither i64 nor u64 holds it. tni_num_i64: one given as an integer.
 tni_num tni_num_of(double v);
 tni_num tni_num_i64(int64_t v);
 // Whether it is an integer that i64 holds.
 bool tni_num_is_i64(tni_num v);
-// A number whose integer is as dt would have it, where the double says more than i holds.
+// The number with its integer as dt would have it, if the double says more than i holds.
 tni_num tni_num_as(tn_dtype dt, tni_num v);
-// A plain number (weak) of dtype dt, 0-d: its value is a run-time argument.
+// A plain number (weak) of dtype dt, 0-d: its value is an argument of each run, not part of the
+// plan.
 tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, tni_num v);
-// Takes the counters for so many random numbers of dt; returns the first.
+// Reserves counters for `count` random numbers of dt; returns the first.
 uint64_t tni_random_reserve(tn_ctx *cx, tn_dtype dt, int64_t count);
 
 // ---- ops with several outputs ------------------------------------------------------------------
 
-// Records an op over nodes and wraps each of its outputs in a handle: y[0] is the primary's own value.
-// False, reported, on failure; the handles made by then are in y.
+// Records an op over nodes and wraps each of its outputs in a handle; y[0] is the primary's own
+// value. False, reported, on failure; the handles made by then are in y.
 bool tni_record_outputs(tn_ctx *cx, int op, int nout, const tn_array *out, int nsrc,
                         tni_node *const *src, const tni_attr *attr, tn_tensor **y);
-// Output index (from 1) of a primary, for a rule of its gradient. What was computed without that output
-// is recorded once more: *primary, a reference of the caller's, is then the new one.
+// Output index (from 1) of a primary, for the rule of its gradient. If the primary was computed
+// without that output, it is recorded once more: *primary, a reference of the caller's, is then the
+// new one.
 tn_tensor *tni_output(tn_ctx *cx, tni_node **primary, int64_t index, const tn_array *out);
 // Gives attr bytes of its own, equal to those that it has. False, reported, when memory is out.
 bool tni_custom_copy(tn_ctx *cx, tni_attr *attr);
@@ -95,7 +102,7 @@ bool tni_custom_copy(tn_ctx *cx, tni_attr *attr);
 
 _Static_assert(TNI_OPS <= 8 * sizeof(((tn_ctx *)0)->lacks), "a bit for every op");
 
-// The device of the context does not run a LIBRARY op; and whether that is so.
+// Marks a LIBRARY op that the context's device does not run; asks for the mark.
 static inline void tni_mark_lacking(tn_ctx *cx, int op)
 {
     cx->lacks[op / 64] |= UINT64_C(1) << op % 64;
@@ -106,19 +113,19 @@ static inline bool tni_lacks(const tn_ctx *cx, int op)
     return cx->lacks[op / 64] >> op % 64 & 1;
 }
 
-// What is recorded in the place of an op that the device lacks: other ops, with the same values and
-// gradients, of the first nout outputs. False, reported, on failure.
+// Records other ops in the place of one that the device lacks, with the same values and gradients,
+// for the first nout outputs. False, reported, on failure.
 bool tni_fallback(tn_ctx *cx, int op, int nout, const tn_array *out, int nsrc, tni_node *const *src,
                   const tni_attr *attr, tn_tensor **y);
 
 // ---- products and attention --------------------------------------------------------------------
 
-// The convolution with its options filled in, without bias; also its two gradients.
+// The convolution with its options filled in, without bias; and its two gradients.
 tn_tensor *tni_conv(tn_tensor *x, tn_tensor *w, const tni_attr *attr);
 tn_tensor *tni_conv_dgrad(tn_tensor *gy, tn_tensor *w, const int64_t *x_size, const tni_attr *attr);
 tn_tensor *tni_conv_wgrad(tn_tensor *gy, tn_tensor *x, const int64_t *w_size, const tni_attr *attr);
 
-// Attention's fallback in parts: the weights of k (..., S, D) for q (..., T, D), (..., T, S).
+// Attention out of other ops: the weights (..., T, S) of k (..., S, D) for q (..., T, D).
 tn_tensor *tni_attention_weights(tn_tensor *q, tn_tensor *k, tn_tensor *mask, double scale,
                                  bool causal);
 // The gradients of queries, keys and values of a node of attention for the gradient g of its result.

@@ -1,6 +1,6 @@
-// Pooling: windows are views, and a pool reduces their last axes. The result lies in x's order of
-// memory. The gradient of a maximum goes to the first of equal elements of a window, row by row, as in
-// PyTorch.
+// Pooling: windows are views, and a pool reduces their last axes; the planner computes both in one
+// kernel. The result has x's memory format. The gradient of a maximum goes to the first of equal
+// elements of a window, in row-major order, as in PyTorch.
 #include "ops/composite.h"
 
 // The windows along the last `axes` axes of x.
@@ -10,14 +10,14 @@ typedef struct {
     int64_t     kernel[2], stride[2], padding[2], dilation[2];
 } pool;
 
-// "(2, 3)".
+// "(2, 3)", for messages.
 static tni_text kernel_text(const pool *p)
 {
     return tni_shape_text(p->axes, p->kernel);
 }
 
-// Fills in the defaults. A second 0 takes the first; a stride of 0 is the kernel.
-static pool make_pool(const char *op, int axes, int64_t k0, int64_t k1, const tn_pool_opts *o)
+// Fills in the defaults. A second size of 0 takes the first; a stride of 0 is the kernel's size.
+static pool fill_pool(const char *op, int axes, int64_t k0, int64_t k1, const tn_pool_opts *o)
 {
     pool p = { .op = op, .axes = axes, .kernel = { k0, k1 } };
     for (int i = 0; i < axes; i++) {
@@ -29,8 +29,9 @@ static pool make_pool(const char *op, int axes, int64_t k0, int64_t k1, const tn
     return p;
 }
 
-// Whether axis i of the windows fits into n elements.
-static bool fits(const pool *p, int i, int64_t n)
+// Whether axis i of the windows fits into n elements. Padding of at most half a kernel, as in
+// PyTorch: every window then has an element of x.
+static bool window_fits(const pool *p, int i, int64_t n)
 {
     int64_t k = p->kernel[i], d = p->dilation[i], pad = p->padding[i];
     if (k < 1 || d < 1 || p->stride[i] < 1 || pad < 0) return false;
@@ -39,6 +40,7 @@ static bool fits(const pool *p, int i, int64_t n)
     return pad <= span / 2 && n >= 1 && n >= span - 2 * pad;
 }
 
+// Ranks with and without a batch axis; the message has all options, since any of them may be wrong.
 static bool check_pool(const pool *p, tn_tensor *x)
 {
     tn_ctx *cx = tni_arg1(p->op, x, "x");
@@ -50,7 +52,7 @@ static bool check_pool(const pool *p, tn_tensor *x)
         return false;
     }
     for (int i = 0; i < p->axes; i++)
-        if (!fits(p, i, tn_size(x, rank - p->axes + i))) {
+        if (!window_fits(p, i, tn_size(x, rank - p->axes + i))) {
             tni_fail(cx, TN_EARG,
                      "%s: kernel %s with stride %lld, padding %lld (at most half of it), dilation "
                      "%lld does not fit axis %d of x %s",
@@ -61,43 +63,50 @@ static bool check_pool(const pool *p, tn_tensor *x)
     return true;
 }
 
-// An x to be folded with its axes as they lie in memory, and where to find them.
+// x with its axes in memory order, and where each of its own axes went.
 typedef struct {
     tn_tensor *x;
     bool       moved;
     int        order[TN_MAX_RANK];
-} lying;
+} memory_axes;
 
-static lying as_it_lies(tn_tensor *x)
+// The windows are made of x in memory order, so that the kernel reads forward, also channels last.
+static memory_axes in_memory_order(tn_tensor *x)
 {
-    lying l = { .x = x };
-    l.moved = x->view && tni_view_order(x->view, l.order);
+    memory_axes l = { .x = x };
+    l.moved       = x->view && tni_view_order(x->view, l.order);
     if (l.moved) l.x = tni_permuted_view(x, l.order);
     return l;
 }
 
-static int place_of(const lying *l, int axis)
+// Where an axis of x is among the permuted ones.
+static int axis_place(const memory_axes *l, int axis)
 {
     int i = 0;
     while (l->moved && l->order[i] != axis) i++;
     return l->moved ? i : axis;
 }
 
-// What was made from it, with the axes back in their places.
-static tn_tensor *shown(const lying *l, tn_tensor *y)
+// The result with its axes back in their places.
+static tn_tensor *show_in_order(const memory_axes *l, tn_tensor *y)
 {
     return l->moved ? tni_show_permuted(y, l->order) : y;
 }
 
 // One axis of the windows: the kernel without the ends that meet padding in every window, and what
-// remains of the padding before and after x. A kernel of 2^33 over one element costs one element.
+// remains of the padding before and after x. So a kernel of 2^33 over one element costs one
+// element.
 typedef struct {
     int64_t kernel, before, after, windows;
 } extent;
 
+// `skip` elements at the kernel's start only ever meet padding, and elements beyond `reach` are
+// past x for every window.
 static extent extent_of(const pool *p, int i, int64_t n)
 {
     int64_t s = p->stride[i], d = p->dilation[i], pad = p->padding[i];
+    // The elements from a window's first to its last; then the number of windows and where the last
+    // begins.
     int64_t span    = (p->kernel[i] - 1) * d + 1;
     int64_t windows = (n + 2 * pad - span) / s + 1, last = (windows - 1) * s;
     int64_t skip = pad > last ? (pad - last) / d : 0, reach = (pad + n - 1) / d + 1;
@@ -109,23 +118,24 @@ static extent extent_of(const pool *p, int i, int64_t n)
     return e;
 }
 
-// x with room around it, and its windows in `axes` more axes at the end.
-static tn_tensor *windows(const pool *p, const lying *l, int first, double fill)
+// x padded with `fill`, and its windows in `axes` more axes at the end.
+static tn_tensor *pool_windows(const pool *p, const memory_axes *l, int first, double fill)
 {
     int64_t    before[TN_MAX_RANK] = { 0 }, after[TN_MAX_RANK] = { 0 };
     extent     e[2];
     bool       any = false;
     tn_tensor *x   = l->x;
     for (int i = 0; i < p->axes; i++) {
-        int axis     = place_of(l, first + i);
+        int axis     = axis_place(l, first + i);
         e[i]         = extent_of(p, i, tn_size(x, axis));
         before[axis] = e[i].before;
         after[axis]  = e[i].after;
         any |= e[i].before || e[i].after;
     }
+    // A pad is a copy only if nothing fuses with it.
     if (any) x = tn_pad(x, before, after, fill);
     for (int i = 0; i < p->axes; i++) {
-        int axis = place_of(l, first + i);
+        int axis = axis_place(l, first + i);
         x        = tn_window_dilated(x, axis, e[i].kernel, p->stride[i], p->dilation[i]);
         // A dilated kernel that lost its end fits more often than the whole one.
         if (x && tn_size(x, axis) > e[i].windows) x = tn_slice(x, axis, 0, e[i].windows, 1);
@@ -133,44 +143,47 @@ static tn_tensor *windows(const pool *p, const lying *l, int first, double fill)
     return x;
 }
 
-// The axes that `windows` added.
+// The axes that pool_windows added.
 static uint32_t window_axes(const pool *p, tn_tensor *w)
 {
     return ((1u << p->axes) - 1) << (tn_rank(w) - p->axes);
 }
 
-// What no element is below.
+// The value that no element is below: padding never wins a maximum.
 static double lowest(tn_dtype dt)
 {
     return tni_is_float(dt) ? -INFINITY : tni_dtype_table[dt].low;
 }
 
+// A maximum over windows of x padded with the lowest value.
 static tn_tensor *max_pool(const pool *p, tn_tensor *x)
 {
     if (!check_pool(p, x)) return NULL;
-    lying      l      = as_it_lies(x);
-    tn_tensor *w      = windows(p, &l, tn_rank(x) - p->axes, lowest(tn_dtype_of(x)));
-    bool       padded = p->padding[0] || p->padding[1];
-    return w ? shown(&l, tni_first_max(p->op, w, window_axes(p, w), false, padded)) : NULL;
+    memory_axes l      = in_memory_order(x);
+    tn_tensor  *w      = pool_windows(p, &l, tn_rank(x) - p->axes, lowest(tn_dtype_of(x)));
+    bool        padded = p->padding[0] || p->padding[1];
+    return w ? show_in_order(&l, tni_first_max(p->op, w, window_axes(p, w), false, padded)) : NULL;
 }
 
-static tn_tensor *sums(const pool *p, tn_tensor *x)
+// The sums of all windows.
+static tn_tensor *window_sums(const pool *p, tn_tensor *x)
 {
     if (!x) return NULL;
-    lying      l = as_it_lies(x);
-    tn_tensor *w = windows(p, &l, tn_rank(x) - p->axes, 0);
-    return w ? shown(&l, tni_sum_over(w, p->op, window_axes(p, w), false)) : NULL;
+    memory_axes l = in_memory_order(x);
+    tn_tensor  *w = pool_windows(p, &l, tn_rank(x) - p->axes, 0);
+    return w ? show_in_order(&l, tni_sum_over(w, p->op, window_axes(p, w), false)) : NULL;
 }
 
+// Without padding in the count, the divisor of each window is the sum of a window of ones.
 static tn_tensor *avg_pool(const pool *p, tn_tensor *x, bool exclude_padding)
 {
     if (!check_pool(p, x) || !tni_want_float(x, p->op)) return NULL;
-    tn_tensor *y = sums(p, tni_widen(x));
+    tn_tensor *y = window_sums(p, tni_widen(x));
     if (!y) return NULL;
     if (exclude_padding) {
         tni_view s   = tni_layout(x);
         int      end = s.rank - p->axes;
-        y            = tn_div(y, sums(p, tn_ones(x->cx, tn_dtype_of(y), p->axes, s.size + end)));
+        y = tn_div(y, window_sums(p, tn_ones(x->cx, tn_dtype_of(y), p->axes, s.size + end)));
     } else {
         y = tn_div_s(y, (double)p->kernel[0] * (double)(p->axes == 2 ? p->kernel[1] : 1));
     }
@@ -179,35 +192,36 @@ static tn_tensor *avg_pool(const pool *p, tn_tensor *x, bool exclude_padding)
 
 tn_tensor *tn_max_pool1d(tn_tensor *x, int64_t kernel, tn_pool_opts o)
 {
-    pool p = make_pool("max_pool1d", 1, kernel, 1, &o);
+    pool p = fill_pool("max_pool1d", 1, kernel, 1, &o);
     return max_pool(&p, x);
 }
 
 tn_tensor *tn_avg_pool1d(tn_tensor *x, int64_t kernel, tn_pool_opts o)
 {
-    pool p = make_pool("avg_pool1d", 1, kernel, 1, &o);
+    pool p = fill_pool("avg_pool1d", 1, kernel, 1, &o);
     return avg_pool(&p, x, o.exclude_padding);
 }
 
 tn_tensor *tn_max_pool2d(tn_tensor *x, int64_t kh, int64_t kw, tn_pool_opts o)
 {
-    pool p = make_pool("max_pool2d", 2, kh, kw, &o);
+    pool p = fill_pool("max_pool2d", 2, kh, kw, &o);
     return max_pool(&p, x);
 }
 
 tn_tensor *tn_avg_pool2d(tn_tensor *x, int64_t kh, int64_t kw, tn_pool_opts o)
 {
-    pool p = make_pool("avg_pool2d", 2, kh, kw, &o);
+    pool p = fill_pool("avg_pool2d", 2, kh, kw, &o);
     return avg_pool(&p, x, o.exclude_padding);
 }
 
 // ---- adaptive: a given number of regions -------------------------------------------------------
 
+// A reduction along one axis: tn_mean, tn_mean_keep or the maxima below.
 typedef tn_tensor *reduction(tn_tensor *x, int axis);
 
-// Region i of n is from floor(i size / n) to ceil((i + 1) size / n): they may overlap and differ
-// in size, so each is a slice of its own.
-static tn_tensor *uneven(tn_tensor *x, const char *op, int axis, int64_t n, reduction *keep)
+// Region i of n is from floor(i size / n) to ceil((i + 1) size / n), as in PyTorch: they may
+// overlap and differ in size, so each is a slice of its own.
+static tn_tensor *uneven_regions(tn_tensor *x, const char *op, int axis, int64_t n, reduction *keep)
 {
     tn_ctx     *cx   = x->cx;
     int64_t     size = tn_size(x, axis);
@@ -222,18 +236,18 @@ static tn_tensor *uneven(tn_tensor *x, const char *op, int axis, int64_t n, redu
     return y;
 }
 
-// Equal regions are windows side by side.
-static tn_tensor *regions(tn_tensor *x, const char *op, int axis, int64_t n, reduction *drop,
-                          reduction *keep)
+// Equal regions are windows side by side, one op; others are reduced one by one.
+static tn_tensor *pool_regions(tn_tensor *x, const char *op, int axis, int64_t n, reduction *drop,
+                               reduction *keep)
 {
     if (!x) return NULL;
     int64_t size = tn_size(x, axis);
-    if (size % n) return uneven(x, op, axis, n, keep);
+    if (size % n) return uneven_regions(x, op, axis, n, keep);
     return drop(tn_window(x, axis, size / n, size / n), -1);
 }
 
-// A region of an image is one of rows by one of columns, so each axis can be reduced by itself: first
-// within rows, so that the first of equal maxima is that of the first row that has one.
+// A region of an image is one of rows by one of columns, so each axis can be reduced by itself:
+// first within rows, so that the first of equal maxima is that of the first row that has one.
 static tn_tensor *adaptive(tn_tensor *x, const char *op, int64_t h, int64_t w, reduction *drop,
                            reduction *keep)
 {
@@ -249,10 +263,10 @@ static tn_tensor *adaptive(tn_tensor *x, const char *op, int64_t h, int64_t w, r
                         (long long)w, tni_shape_of(x).s);
     tn_tensor *y = tni_widen(x);
     if (!y) return NULL;
-    lying l = as_it_lies(y);
-    y       = regions(l.x, op, place_of(&l, rank - 1), w, drop, keep);
-    y       = regions(y, op, place_of(&l, rank - 2), h, drop, keep);
-    return tni_narrow(shown(&l, y), tn_dtype_of(x));
+    memory_axes l = in_memory_order(y);
+    y             = pool_regions(l.x, op, axis_place(&l, rank - 1), w, drop, keep);
+    y             = pool_regions(y, op, axis_place(&l, rank - 2), h, drop, keep);
+    return tni_narrow(show_in_order(&l, y), tn_dtype_of(x));
 }
 
 tn_tensor *tn_adaptive_avg_pool2d(tn_tensor *x, int64_t h, int64_t w)
@@ -262,6 +276,7 @@ tn_tensor *tn_adaptive_avg_pool2d(tn_tensor *x, int64_t h, int64_t w)
     return adaptive(x, op, h, w, tn_mean, tn_mean_keep);
 }
 
+// Maxima whose gradient goes to the first of equal elements, without and with the axis kept.
 static tn_tensor *max_drop(tn_tensor *x, int axis)
 {
     if (!x) return NULL;

@@ -1,13 +1,17 @@
-// Products: matmul with its vector forms, linear, convolution.
+// Products: matmul with its vector forms, linear, and convolution. Each ends in one node of a
+// LIBRARY op, which devices run by a library or by kernels of their own.
+//
+// m rows, n columns of the result, k the inner size
 #include "ops/ops.h"
 
 #include <string.h>
 
 // ---- matmul ------------------------------------------------------------------------------------
 
-// Stretches the leading axes of a and b to one shape and puts the product's shape into *y.
-static bool fit_batches(tn_ctx *cx, tn_tensor *const *given, tn_tensor **a, tn_tensor **b,
-                        tni_view *y)
+// Broadcasts the leading axes of a and b and puts the product's shape into *y. Messages show the
+// operands as they were given, before vectors became matrices.
+static bool broadcast_batches(tn_ctx *cx, tn_tensor *const *given, tn_tensor **a, tn_tensor **b,
+                              tni_view *y)
 {
     tni_view va = tni_layout(*a), vb = tni_layout(*b);
     int64_t  lead[TN_MAX_RANK];
@@ -24,6 +28,7 @@ static bool fit_batches(tn_ctx *cx, tn_tensor *const *given, tn_tensor **a, tn_t
         return false;
     }
     *y = (tni_view){ .rank = rank + 2 };
+    // (lead, m, k), (lead, k, n) and (lead, m, n).
     int64_t size_a[TN_MAX_RANK], size_b[TN_MAX_RANK];
     for (int i = 0; i < rank; i++) size_a[i] = size_b[i] = y->size[i] = lead[i];
     size_a[rank] = y->size[rank] = va.size[va.rank - 2];
@@ -35,7 +40,8 @@ static bool fit_batches(tn_ctx *cx, tn_tensor *const *given, tn_tensor **a, tn_t
     return *a && *b;
 }
 
-static bool take_matrix(tni_view *v, const void *how)
+// The last two axes alone: of a batch that is one matrix repeated, that matrix.
+static bool first_matrix(tni_view *v, const void *how)
 {
     (void)how;
     for (int i = 0; i < 2; i++) {
@@ -46,25 +52,28 @@ static bool take_matrix(tni_view *v, const void *how)
     return true;
 }
 
-// One matrix on the right serves all of a batch on the left: then the batch is just more rows,
-// where strides allow. Products and gradients become one. The matrix is that of right, which b is
-// stretched from; where right was stretched itself, the gradients of its single matrices are not computed.
+// One matrix on the right that serves a whole batch on the left, as a linear layer's weight does:
+// then the batch is just more rows, if strides allow, and product and gradients become single large
+// products. The matrix is that of `right`, from which b was expanded; if right was expanded itself,
+// gradients of its single matrices are not computed (unview_through in grad/walk.c reports it).
 static void fold_batch(tn_tensor **a, tn_tensor **b, tn_tensor *right)
 {
     tni_view va = tni_layout(*a), vb = tni_layout(*b), rows;
     int64_t  batch = 1;
     for (int i = 0; i + 2 < vb.rank; i++) {
+        // An axis of stride 0 repeats one matrix.
         if (vb.size[i] > 1 && vb.stride[i] != 0) return;
         batch *= vb.size[i];
     }
     int64_t m = va.size[va.rank - 2], k = va.size[va.rank - 1];
     if (va.rank == 2 || batch == 0) return;
+    // Rows of different batches must be one run: no copy is made for this.
     if (!tni_view_reshape(&va, 2, (int64_t[]){ batch * m, k }, &rows)) return;
     tni_view_change how   = { .to_rank = 2, .to = rows.size };
     bool            alone = tni_count(right) == k * vb.size[vb.rank - 1];
-    take_matrix(&vb, NULL);
+    first_matrix(&vb, NULL);
     tn_tensor *fa = tni_wrap_view(*a, &rows, tni_change_view, &how);
-    tn_tensor *fb = fa ? tni_wrap_view(right, &vb, alone ? take_matrix : NULL, NULL) : NULL;
+    tn_tensor *fb = fa ? tni_wrap_view(right, &vb, alone ? first_matrix : NULL, NULL) : NULL;
     if (fa && fb) {
         *a = fa;
         *b = fb;
@@ -72,7 +81,8 @@ static void fold_batch(tn_tensor **a, tn_tensor **b, tn_tensor *right)
 }
 
 // a is (..., m, k), b is (..., k, n); leading sizes broadcast. A vector on the left is a row, one
-// on the right a column, and the axis it lacks is missing in the result too.
+// on the right a column, and the axis it lacks is missing in the result too: the node has that
+// shape, since a product is the same memory with or without an axis of size 1.
 tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
 {
     static const char *const names[] = { "a", "b" };
@@ -87,6 +97,7 @@ tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
     if (!tni_want_math_dtype(cx, "matmul", tni_dtype(a)) ||
         !tni_want_math_dtype(cx, "matmul", tni_dtype(b)))
         return NULL;
+    // NumPy takes bool as or of ands; PyTorch refuses it too.
     if (dt == TN_BOOL) return tni_fail(cx, TN_EDTYPE, "matmul: bool is not a supported dtype");
     if (tni_dtype(a) != dt) a = tn_cast(a, dt);
     if (tni_dtype(b) != dt) b = tn_cast(b, dt);
@@ -94,10 +105,11 @@ tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
     if (col) b = tn_unsqueeze(b, 1);
     tni_view   y;
     tn_tensor *right = b;
-    if (!a || !b || !fit_batches(cx, given, &a, &b, &y)) return NULL;
+    if (!a || !b || !broadcast_batches(cx, given, &a, &b, &y)) return NULL;
     fold_batch(&a, &b, right);
     tni_node *src[] = { tni_resolve(a, "matmul"), tni_resolve(b, "matmul") };
     if (!src[0] || !src[1]) return NULL;
+    // The axes that were added to vectors are left out of the result.
     if (col) y.rank--;
     if (row) {
         y.rank--;
@@ -106,6 +118,8 @@ tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
     return tni_record(cx, TNI_matmul, dt, y.rank, y.size, 2, src, NULL);
 }
 
+// x w' + b. The transposed w is a view; devices read it in place. The bias is a separate op that
+// the planner may make an epilogue of the product.
 tn_tensor *tn_linear(tn_tensor *x, tn_tensor *w, tn_tensor *b)
 {
     static const char *const names[] = { "x", "w", "b" };
@@ -124,7 +138,7 @@ tn_tensor *tn_linear(tn_tensor *x, tn_tensor *w, tn_tensor *b)
 
 // ---- convolution -------------------------------------------------------------------------------
 
-// Options with their defaults filled in.
+// Options with their defaults filled in; a second size of 0 takes the first.
 static tni_attr conv_attr(tn_conv_opts o)
 {
     tni_attr a = { .conv = { .groups = o.groups ? o.groups : 1 } };
@@ -136,6 +150,7 @@ static tni_attr conv_attr(tn_conv_opts o)
     return a;
 }
 
+// The bound on padding and dilation keeps the sizes below from overflowing.
 static bool conv_attr_ok(const tni_attr *a)
 {
     for (int i = 0; i < 2; i++)
@@ -145,30 +160,34 @@ static bool conv_attr_ok(const tni_attr *a)
     return a->conv.groups > 0;
 }
 
-// Sizes of the result, or false where x and w do not fit.
+// The sizes of the result, (x + 2 padding - dilation (taps - 1) - 1) / stride + 1; false if x and w
+// do not fit.
 static bool conv_size(const tni_view *x, const tni_view *w, const tni_attr *a, int64_t *y)
 {
     if (x->rank != 4 || w->rank != 4 || !conv_attr_ok(a)) return false;
     if (x->size[1] % a->conv.groups || w->size[0] % a->conv.groups) return false;
+    // A weight has the channels of one group.
     if (x->size[1] / a->conv.groups != w->size[1] || w->size[2] < 1 || w->size[3] < 1) return false;
     y[0] = x->size[0];
     y[1] = w->size[0];
     for (int i = 0; i < 2; i++) {
-        int64_t room = x->size[2 + i] + 2 * a->conv.padding[i] - 1, taps = w->size[2 + i] - 1;
-        if (room < 0 || taps > room / a->conv.dilation[i]) return false;
-        room -= a->conv.dilation[i] * taps;
-        y[2 + i] = room / a->conv.stride[i] + 1;
+        int64_t span = x->size[2 + i] + 2 * a->conv.padding[i] - 1, taps = w->size[2 + i] - 1;
+        if (span < 0 || taps > span / a->conv.dilation[i]) return false;
+        span -= a->conv.dilation[i] * taps;
+        y[2 + i] = span / a->conv.stride[i] + 1;
     }
     return true;
 }
 
-// The result is (N, H, W, C) if x is.
+// The checks and the node; sizes are checked as (N, C, H, W) and recorded as (N, H, W, C) if x is
+// channels last.
 static tn_tensor *conv_named(const char *op, tn_tensor *x, tn_tensor *w, const tni_attr *a)
 {
     if (!x || !w) return NULL;
     tn_ctx  *cx = x->cx;
     tni_view vx = tni_layout(x), vw = tni_layout(w), vy = { .rank = 4 };
     int64_t *size = vy.size;
+    // x is seen as (N, C, H, W) for the checks.
     if (a->conv.channels_last) tni_view_unpermute(&vx, tni_channels_last_order);
     if (!conv_size(&vx, &vw, a, size))
         return tni_fail(cx, TN_ESHAPE,
@@ -196,8 +215,8 @@ tn_tensor *tni_conv(tn_tensor *x, tn_tensor *w, const tni_attr *a)
     return conv_named("conv", x, w, a);
 }
 
-// The result lies as x does.
-static tn_tensor *conv_as_it_lies(const char *op, tn_tensor *x, tn_tensor *w, tni_attr *a)
+// The result has x's memory format. Only the activations do: the weight keeps (O, C, KH, KW).
+static tn_tensor *conv_in_format(const char *op, tn_tensor *x, tn_tensor *w, tni_attr *a)
 {
     a->conv.channels_last = x && tni_is_channels_last(x);
     if (!a->conv.channels_last) return conv_named(op, x, w, a);
@@ -205,8 +224,10 @@ static tn_tensor *conv_as_it_lies(const char *op, tn_tensor *x, tn_tensor *w, tn
     return tni_show_permuted(y, tni_channels_last_order);
 }
 
-static tn_tensor *conv_back(int op, tn_tensor *gy, tn_tensor *other, const int64_t *size,
-                            const tni_attr *a)
+// dgrad and wgrad are ops of their own, as libraries have them; shapes were checked with the
+// convolution.
+static tn_tensor *conv_gradient(int op, tn_tensor *gy, tn_tensor *other, const int64_t *size,
+                                const tni_attr *a)
 {
     const char *name = tni_op_table[op].name;
     if (!gy || !other) return NULL;
@@ -217,14 +238,15 @@ static tn_tensor *conv_back(int op, tn_tensor *gy, tn_tensor *other, const int64
 
 tn_tensor *tni_conv_dgrad(tn_tensor *gy, tn_tensor *w, const int64_t *x_size, const tni_attr *a)
 {
-    return conv_back(TNI_conv_dgrad, gy, w, x_size, a);
+    return conv_gradient(TNI_conv_dgrad, gy, w, x_size, a);
 }
 
 tn_tensor *tni_conv_wgrad(tn_tensor *gy, tn_tensor *x, const int64_t *w_size, const tni_attr *a)
 {
-    return conv_back(TNI_conv_wgrad, gy, x, w_size, a);
+    return conv_gradient(TNI_conv_wgrad, gy, x, w_size, a);
 }
 
+// One number for each output channel.
 static bool bias_ok(tn_ctx *cx, const char *op, tn_tensor *w, tn_tensor *b)
 {
     if (!b || (tni_rank(b) == 1 && tni_rank(w) > 0 && tn_size(b, 0) == tn_size(w, 0))) return true;
@@ -233,17 +255,18 @@ static bool bias_ok(tn_ctx *cx, const char *op, tn_tensor *w, tn_tensor *b)
     return false;
 }
 
+// x (N, C, H, W), w (O, C / groups, KH, KW). The bias, one number a channel, is a broadcast sum.
 tn_tensor *tn_conv2d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o)
 {
     static const char *const names[] = { "x", "w", "b" };
     tn_ctx  *cx = tni_args("conv2d", b ? 3 : 2, (tn_tensor *const[]){ x, w, b }, names);
     tni_attr a  = conv_attr(o);
     if (!cx || !bias_ok(cx, "conv2d", w, b)) return NULL;
-    tn_tensor *y = conv_as_it_lies("conv2d", x, w, &a);
+    tn_tensor *y = conv_in_format("conv2d", x, w, &a);
     return b ? tn_add(y, tn_reshape(b, TN_SHAPE(-1, 1, 1))) : y;
 }
 
-// The height of one, above the length.
+// As a 2-d convolution of height 1. The options of its one axis are those of the width.
 tn_tensor *tn_conv1d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o)
 {
     static const char *const names[] = { "x", "w", "b" };
@@ -252,13 +275,14 @@ tn_tensor *tn_conv1d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o)
     if (tni_rank(x) != 3 || tni_rank(w) != 3)
         return tni_fail(cx, TN_ESHAPE, "conv1d: x %s and w %s are not both of rank 3",
                         tni_shape_of(x).s, tni_shape_of(w).s);
+    // The height keeps the defaults: no padding, stride and dilation 1.
     tni_attr a         = conv_attr((tn_conv_opts){ .groups = o.groups });
     tni_attr line      = conv_attr((tn_conv_opts){
              .stride = { o.stride[0] }, .padding = { o.padding[0] }, .dilation = { o.dilation[0] } });
     a.conv.stride[1]   = line.conv.stride[0];
     a.conv.padding[1]  = line.conv.padding[0];
     a.conv.dilation[1] = line.conv.dilation[0];
-    tn_tensor *y       = conv_as_it_lies("conv1d", tn_unsqueeze(x, 2), tn_unsqueeze(w, 2), &a);
+    tn_tensor *y       = conv_in_format("conv1d", tn_unsqueeze(x, 2), tn_unsqueeze(w, 2), &a);
     y                  = tn_squeeze(y, 2);
     return b ? tn_add(y, tn_reshape(b, TN_SHAPE(-1, 1))) : y ? tni_share(y, "conv1d") : NULL;
 }

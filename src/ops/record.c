@@ -1,4 +1,16 @@
-// The op table in memory, and recording by it: promotion, broadcasting, one node, one handle.
+// The op table in memory, and recording by it.
+//
+// The path of one elementwise op, tn_add(a, b), through this file:
+//   tni_binary           checks the arguments: not NULL, alive, one context
+//   record_promoted      the steps of every map, in this order:
+//     broadcast_shape      the shape that the operands broadcast to, or TN_ESHAPE
+//     tni_promote_all      one dtype for all operands, by NumPy's and PyTorch's rules
+//     tni_dtype_rule_apply the dtype computed in and that of the result, by the op's row
+//     find_result_order    the order of axes in which the result is stored
+//     prepare_source       each operand cast, expanded and resolved to a node
+//   tni_record           one node (tensor/node.c) and one handle for it (tni_wrap)
+// Nothing is computed here. Reductions, movement and products have their own checks, and end in
+// tni_record as well.
 #include "ops/ops.h"
 
 #include <math.h>
@@ -22,6 +34,8 @@
 #define TEXT_LIBRARY(e) ""
 #define TEXT_INNER(e)   #e
 
+// ops.def as data. TEXT_class keeps the expression as text for rows that kernels are written from;
+// GRAD_x says only whether there is a gradient, whose code is in grad/rules.c.
 const tni_op_facts tni_op_table[TNI_OPS] = {
 #define FACTS(attr, fuse, fails, error, flops, autocast, outputs)                              \
     TNI_ATTR_##attr, TNI_FUSE_##fuse, TNI_FAILS_##fails, TNI_ERROR_##error, TNI_FLOPS_##flops, \
@@ -37,6 +51,7 @@ _Static_assert((int)TNI_leaf == (int)TNI_LEAF_OP, "ops.def begins with leaf");
 _Static_assert((int)TNI_view == (int)TNI_VIEW_OP, "and then view");
 _Static_assert((int)TNI_output == (int)TNI_OUTPUT_OP, "and then output");
 
+// The rules are explained at tni_dtype_rule.
 bool tni_dtype_rule_apply(tni_dtype_rule rule, tn_dtype promoted, tn_dtype *in, tn_dtype *out)
 {
     bool real = tni_is_float(promoted), boolean = promoted == TN_BOOL;
@@ -59,6 +74,7 @@ bool tni_dtype_rule_apply(tni_dtype_rule rule, tn_dtype promoted, tn_dtype *in, 
     }
 }
 
+// The 8-bit floats only store numbers: arithmetic in them would lose too many digits.
 bool tni_want_math_dtype(tn_ctx *cx, const char *op, tn_dtype dt)
 {
     if (tni_is_storage_only(dt))
@@ -67,6 +83,8 @@ bool tni_want_math_dtype(tn_ctx *cx, const char *op, tn_dtype dt)
     return !tni_is_storage_only(dt);
 }
 
+// A LIBRARY op that the device does not run is recorded as other ops, so planner and devices never
+// meet it.
 static tn_tensor *record_fallback(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size,
                                   int nsrc, tni_node *const *src, const tni_attr *attr)
 {
@@ -77,6 +95,7 @@ static tn_tensor *record_fallback(tn_ctx *cx, int op, tn_dtype dt, int rank, con
     return y;
 }
 
+// The one place where an op becomes a node; attr is copied.
 tn_tensor *tni_record(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
                       tni_node *const *src, const tni_attr *attr)
 {
@@ -89,7 +108,8 @@ tn_tensor *tni_record(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *
 
 // ---- operands ----------------------------------------------------------------------------------
 
-static tni_operand operand(const tn_tensor *x)
+// How much an operand's dtype counts in a promotion: see tni_operand.
+static tni_operand operand_of(const tn_tensor *x)
 {
     const tni_node *n = x->store->node;
     return (tni_operand){ .dtype    = (tn_dtype)n->dtype,
@@ -98,6 +118,8 @@ static tni_operand operand(const tn_tensor *x)
                                                         : 1 };
 }
 
+// The integer part saturates to 0 outside of u64, where no integer dtype holds the number anyway. A
+// double of 2^53 and more is always whole.
 tni_num tni_num_of(double v)
 {
     double   a = fabs(v);
@@ -116,6 +138,7 @@ bool tni_num_is_i64(tni_num v)
     return v.whole && fabs(v.f) <= 0x1p63 && (v.i < 0) == (v.f < 0);
 }
 
+// v.i is exact already unless the double says more than it holds; then it saturates as a cast does.
 tni_num tni_num_as(tn_dtype dt, tni_num v)
 {
     bool held = dt == TN_U64 ? v.whole && fabs(v.f) < 0x1p64
@@ -124,13 +147,15 @@ tni_num tni_num_as(tn_dtype dt, tni_num v)
     return v;
 }
 
-// A number without a fraction counts as an integer beside a tensor, so that it takes its dtype.
+// A number without a fraction counts as an integer beside a tensor, so that it takes the tensor's
+// dtype.
 static bool is_whole_number(const tn_tensor *x)
 {
     const tni_node *n = x->store->node;
     return n->weak && n->op == TNI_scalar && tni_is_float((tn_dtype)n->dtype) && n->attr.num.whole;
 }
 
+// The value is an argument of the run, not of the plan: x * 0.1 and x * 0.2 share a kernel.
 tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, tni_num v)
 {
     tni_attr   a = { .num = tni_num_as(dt, v) };
@@ -139,6 +164,7 @@ tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, tni_num v)
     return t;
 }
 
+// The three steps in one tni_view_fn, so that a source is prepared by one view and not by three.
 bool tni_change_view(tni_view *v, const void *how)
 {
     const tni_view_change *m = how;
@@ -152,6 +178,7 @@ bool tni_change_view(tni_view *v, const void *how)
     return true;
 }
 
+// x itself if it has that shape already; NULL if it does not broadcast.
 tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size)
 {
     if (tni_shape_equal(rank, size, tni_rank(x), tni_sizes(x))) return x;
@@ -161,7 +188,7 @@ tn_tensor *tni_expand_to(tn_tensor *x, int rank, const int64_t *size)
 }
 
 // Whether a dtype holds a number. As in PyTorch a negative one wraps in an unsigned dtype.
-static bool holds(tn_dtype dt, tni_num v)
+static bool holds_number(tn_dtype dt, tni_num v)
 {
     const tni_dtype_facts *f = &tni_dtype_table[dt];
     if (!tni_is_int(dt)) return true;
@@ -169,28 +196,30 @@ static bool holds(tn_dtype dt, tni_num v)
     return (tni_is_signed(dt) ? v.f >= f->low : v.f > -f->past) && v.f < f->past;
 }
 
-// A number as dt, an error where that does not hold it.
+// A number as dt; an error if the dtype does not hold it, since silently wrapping it would change
+// results.
 static tn_tensor *number_as(tn_ctx *cx, const char *op, tn_dtype dt, tni_num v)
 {
-    if (!holds(dt, v))
+    if (!holds_number(dt, v))
         return tni_fail(cx, TN_EARG, "%s: the number %.17g does not fit %s", op, v.f,
                         tn_dtype_name(dt));
     return tni_number(cx, dt, v);
 }
 
-// The dtype of a number in a map over dt. f16 and bf16 are computed in f32, and there a number has all
-// the digits of f32: it is the result that is rounded. Only what is compared is rounded first, as in
+// The dtype of a number in a map over dt. f16 and bf16 are computed in f32, and there a number
+// keeps all digits of f32: only the result is rounded. What is compared is rounded first, as in
 // PyTorch, so that x equals the number it was made from.
-static tn_dtype beside(int op, tn_dtype dt)
+static tn_dtype number_dtype_in(int op, tn_dtype dt)
 {
     return tni_is_rounded(dt) && tni_op_table[op].rule != TNI_TO_BOOL ? TN_F32 : dt;
 }
 
-// The order of axes in which a map's result lies: that of its largest input, of equals the first, those
-// that only choose last. A broadcast input is smaller than it looks, and a constant takes any order.
-// False where that is row-major.
-static bool find_order(int n, tn_tensor *const *x, int skip, int rank, const int64_t *size,
-                       int *order)
+// The order of axes in which a map's result is stored: that of its largest input, of equals the
+// first; an input that only chooses (the condition of where) comes last. So tensors in
+// channels-last order stay so. A broadcast input is smaller than it looks, and a constant takes any
+// order. False for row-major.
+static bool find_result_order(int n, tn_tensor *const *x, int skip, int rank, const int64_t *size,
+                              int *order)
 {
     bool views = false;
     for (int i = 0; i < n; i++) views |= x[i]->view != NULL;
@@ -198,6 +227,7 @@ static bool find_order(int n, tn_tensor *const *x, int skip, int rank, const int
         tn_tensor *t = x[(i + skip) % n];
         if (t->store->node->constant || tni_rank(t) != rank) continue;
         if (!tni_shape_equal(rank, size, rank, tni_sizes(t))) continue;
+        // The first full-size input that is row-major decides for row-major.
         if (!t->view) return false;
         bool whole = true;
         for (int k = 0; k < rank; k++) whole &= t->view->stride[k] != 0 || size[k] <= 1;
@@ -206,7 +236,7 @@ static bool find_order(int n, tn_tensor *const *x, int skip, int rank, const int
     return false;
 }
 
-// x stretched to a shape, with its axes in the order given.
+// x expanded to a shape, with its axes in the given order.
 static tni_node *resolve_ordered(tn_tensor *x, const char *op, int rank, const int64_t *size,
                                  const int *order)
 {
@@ -215,11 +245,11 @@ static tni_node *resolve_ordered(tn_tensor *x, const char *op, int rank, const i
     return tni_change_view(&v, &how) ? tni_resolve_as(x, &v, tni_change_view, &how, op) : NULL;
 }
 
-// Source i of a map: cast to dt and stretched to the result's shape, its axes in the order given
-// unless that is NULL. Single elements are left as they are, since maps repeat them; numbers just
-// take the dtype.
-static tni_node *prepare(tn_tensor *x, const char *op, tn_dtype dt, int rank, const int64_t *size,
-                         const int *order)
+// Source i of a map: cast to dt and expanded to the result's shape, its axes in the given order
+// unless that is NULL. Single elements stay as they are, since maps repeat them; numbers just take
+// the dtype.
+static tni_node *prepare_source(tn_tensor *x, const char *op, tn_dtype dt, int rank,
+                                const int64_t *size, const int *order)
 {
     if ((tn_dtype)x->store->node->dtype != dt) {
         const tni_node *n      = x->store->node;
@@ -235,14 +265,15 @@ static tni_node *prepare(tn_tensor *x, const char *op, tn_dtype dt, int rank, co
     return tni_resolve(x, op);
 }
 
-// Records a map over prepared sources; with an order, in that, and shown in the order of size.
+// Records a map over prepared sources. With an order it is recorded in that, and shown in the order
+// of size.
 static tn_tensor *record_map(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int n,
                              tni_node *const *src, const int *order)
 {
-    int64_t lies[TN_MAX_RANK];
+    int64_t stored[TN_MAX_RANK];
     if (!order) return tni_record(cx, op, dt, rank, size, n, src, NULL);
-    for (int i = 0; i < rank; i++) lies[i] = size[order[i]];
-    return tni_show_permuted(tni_record(cx, op, dt, rank, lies, n, src, NULL), order);
+    for (int i = 0; i < rank; i++) stored[i] = size[order[i]];
+    return tni_show_permuted(tni_record(cx, op, dt, rank, stored, n, src, NULL), order);
 }
 
 static tn_tensor *refuse_dtype(tn_ctx *cx, const char *op, tn_dtype dt)
@@ -250,9 +281,10 @@ static tn_tensor *refuse_dtype(tn_ctx *cx, const char *op, tn_dtype dt)
     return tni_fail(cx, TN_EDTYPE, "%s: %s is not a supported dtype", op, tn_dtype_name(dt));
 }
 
-// The shape that n operands broadcast to. Mostly that is the first one's, and nothing is to be checked.
-static bool common_shape(tn_ctx *cx, const char *op, int n, tn_tensor *const *x, int *rank,
-                         int64_t *size)
+// The shape that n operands broadcast to. Mostly all have one shape, and then nothing need be
+// checked.
+static bool broadcast_shape(tn_ctx *cx, const char *op, int n, tn_tensor *const *x, int *rank,
+                            int64_t *size)
 {
     bool grown = false;
     *rank      = tni_rank(x[0]);
@@ -270,8 +302,11 @@ static bool common_shape(tn_ctx *cx, const char *op, int n, tn_tensor *const *x,
     return !grown || tni_shape_ok(cx, op, *rank, size);
 }
 
-// A map over n operands of one promoted dtype, the first `skip` of which keep their own.
-static tn_tensor *map(int op, const char *name, tn_ctx *cx, int n, tn_tensor *const *x, int skip)
+// A map over n operands that are promoted to one dtype; the first `skip` keep their own (the
+// condition of where). If all operands are plain numbers, so is the result. floor and its kin are
+// the identity on integers.
+static tn_tensor *record_promoted(int op, const char *name, tn_ctx *cx, int n, tn_tensor *const *x,
+                                  int skip)
 {
     tni_operand kinds[3];
     tni_node   *src[3];
@@ -280,26 +315,29 @@ static tn_tensor *map(int op, const char *name, tn_ctx *cx, int n, tn_tensor *co
     int         rank, axes[TN_MAX_RANK];
     bool        weak = true;
 
-    if (!common_shape(cx, name, n, x, &rank, size)) return NULL;
+    if (!broadcast_shape(cx, name, n, x, &rank, size)) return NULL;
     for (int i = 0; i < n; i++) {
-        kinds[i] = operand(x[i]);
+        kinds[i] = operand_of(x[i]);
         if (!tni_want_math_dtype(cx, name, kinds[i].dtype)) return NULL;
         weak &= kinds[i].strength == 0;
     }
+    // Numbers among themselves keep their dtypes; beside a tensor a whole one counts as an integer.
     for (int i = 0; i < n && !weak; i++)
         if (is_whole_number(x[i])) kinds[i].dtype = TN_I64;
     tn_dtype promoted = tni_promote_all(n - skip, kinds + skip);
     if (!tni_dtype_rule_apply(tni_op_table[op].rule, promoted, &in, &out))
         return refuse_dtype(cx, name, promoted);
+    // floor, ceil, round and trunc of integers.
     if (tni_op_table[op].class == TNI_UNARY && tni_op_table[op].rule == TNI_REAL &&
         !tni_is_float(in))
         return tni_share(x[0], name);
-    const int *order = find_order(n, x, skip, rank, size, axes) ? axes : NULL;
+    const int *order = find_result_order(n, x, skip, rank, size, axes) ? axes : NULL;
     for (int i = 0; i < n; i++) {
         tn_dtype want = i < skip ? kinds[i].dtype : in;
-        // A number of dtype `in` was made so for its user, who computes nothing with it.
-        if (i >= skip && kinds[i].strength == 0 && tni_dtype(x[i]) != in) want = beside(op, in);
-        if (!(src[i] = prepare(x[i], name, want, rank, size, order))) return NULL;
+        // A number that has dtype `in` already was made so on purpose and keeps it.
+        if (i >= skip && kinds[i].strength == 0 && tni_dtype(x[i]) != in)
+            want = number_dtype_in(op, in);
+        if (!(src[i] = prepare_source(x[i], name, want, rank, size, order))) return NULL;
     }
     tn_tensor *y = record_map(cx, op, out, rank, size, n, src, order);
     if (y && weak) y->store->node->weak = true;
@@ -309,7 +347,7 @@ static tn_tensor *map(int op, const char *name, tn_ctx *cx, int n, tn_tensor *co
 tn_tensor *tni_unary(int op, tn_tensor *x)
 {
     tn_ctx *cx = tni_arg1(tni_op_table[op].name, x, "x");
-    return cx ? map(op, tni_op_table[op].name, cx, 1, &x, 0) : NULL;
+    return cx ? record_promoted(op, tni_op_table[op].name, cx, 1, &x, 0) : NULL;
 }
 
 tn_tensor *tni_binary(int op, tn_tensor *a, tn_tensor *b)
@@ -317,16 +355,16 @@ tn_tensor *tni_binary(int op, tn_tensor *a, tn_tensor *b)
     static const char *const names[] = { "a", "b" };
     tn_tensor *const         x[]     = { a, b };
     tn_ctx                  *cx      = tni_args(tni_op_table[op].name, 2, x, names);
-    return cx ? map(op, tni_op_table[op].name, cx, 2, x, 0) : NULL;
+    return cx ? record_promoted(op, tni_op_table[op].name, cx, 2, x, 0) : NULL;
 }
 
-// A number that meets x mostly takes its dtype, and then has it from the start.
+// The dtype for a number that meets x: mostly x's own, so that no cast is recorded.
 static tn_dtype number_dtype(int op, const tn_tensor *x, tni_num v)
 {
     const tni_node *n    = x->store->node;
     tn_dtype        dt   = (tn_dtype)n->dtype;
-    bool            fits = tni_is_float(dt) || (dt != TN_BOOL && v.whole && holds(dt, v));
-    return fits && !n->weak ? beside(op, dt) : TN_F32;
+    bool            fits = tni_is_float(dt) || (dt != TN_BOOL && v.whole && holds_number(dt, v));
+    return fits && !n->weak ? number_dtype_in(op, dt) : TN_F32;
 }
 
 tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, tni_num v, bool swap)
@@ -336,11 +374,13 @@ tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, tni_num v, bool 
     tn_tensor *s = tni_number(cx, number_dtype(op, x, v), v);
     if (!s) return NULL;
     tn_tensor *const pair[] = { swap ? s : x, swap ? x : s };
-    return map(op, name, cx, 2, pair, 0);
+    return record_promoted(op, name, cx, 2, pair, 0);
 }
 
 // ---- the maps of the table, as public functions ------------------------------------------------
 
+// Rows of class UNARY and BINARY are public functions by themselves; those of the other classes are
+// written by hand, below and in other files.
 #define FN_UNARY(name)                   \
     tn_tensor *tn_##name(tn_tensor *x)   \
     {                                    \
@@ -364,6 +404,7 @@ tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, tni_num v, bool 
 #include "ops/ops.def"
 #undef OP
 
+// Each in two forms: with a double, and with an i64, which has digits that a double has not.
 #define FN_NUMBER(name, op, swap)                                             \
     tn_tensor *tn_##name##_s(tn_tensor *x, double v)                          \
     {                                                                         \
@@ -398,9 +439,10 @@ tn_tensor *tn_where(tn_tensor *cond, tn_tensor *a, tn_tensor *b)
     if (tni_dtype(cond) != TN_BOOL)
         return tni_fail(cx, TN_EDTYPE, "where: cond is %s, not bool",
                         tn_dtype_name(tni_dtype(cond)));
-    return map(TNI_where, "where", cx, 3, x, 1);
+    return record_promoted(TNI_where, "where", cx, 3, x, 1);
 }
 
+// In the order of axes that x has in memory, like any map.
 tn_tensor *tn_cast(tn_tensor *x, tn_dtype dt)
 {
     tn_ctx *cx = tni_arg1("cast", x, "x");

@@ -1,6 +1,8 @@
-// Reductions and scans.
+// Reductions and scans. Sums of f16 and bf16 are computed in f32, and long sums are joined in the
+// wider dtype that dtype.def names, whatever the order in which a device adds.
 #include "ops/composite.h"
 
+// Axes are a bit mask from here on: order and repetition no longer matter.
 bool tni_axis_mask(tn_tensor *x, const char *op, int axis, uint32_t *mask)
 {
     // A 0-d tensor counts as one element along axis 0 or -1.
@@ -9,6 +11,7 @@ bool tni_axis_mask(tn_tensor *x, const char *op, int axis, uint32_t *mask)
     return i >= 0;
 }
 
+// No axes at all means all of them. An axis given twice is an error, as in NumPy.
 bool tni_axes_mask(tn_tensor *x, const char *op, int n, const int *axes, uint32_t *mask)
 {
     int rank = tn_rank(x);
@@ -17,6 +20,7 @@ bool tni_axes_mask(tn_tensor *x, const char *op, int n, const int *axes, uint32_
         tni_fail(x->cx, TN_EARG, "%s: %d axes given for x %s", op, n, tni_shape_of(x).s);
         return false;
     }
+    // The shape of a full reduction is ().
     if (n == 0) {
         *mask = rank ? (1u << rank) - 1 : 0;
         return true;
@@ -34,6 +38,7 @@ bool tni_axes_mask(tn_tensor *x, const char *op, int n, const int *axes, uint32_
     return true;
 }
 
+// 1 for no axes, 0 if one of them is empty.
 int64_t tni_reduced_count(tn_tensor *x, uint32_t axes)
 {
     tni_view v = tni_layout(x);
@@ -43,14 +48,16 @@ int64_t tni_reduced_count(tn_tensor *x, uint32_t axes)
     return n;
 }
 
-// Shows y, reduced from x with its axes in that order, as if it had been reduced from x: what is left
-// of them lies in their order of memory.
+// Shows y, reduced from x with its axes permuted by `order`, as if it had been reduced from x: the
+// axes left are in memory in x's order of memory, and in their own places for the user.
 static tn_tensor *show_reduced(tn_tensor *y, int rank, const int *order, uint32_t axes, bool keep)
 {
     int  place[TN_MAX_RANK], n = 0;
     bool moved = false;
     for (int i = 0; i < rank; i++) {
         if (axes >> order[i] & 1 && !keep) continue;
+        // Axis order[i] of x is axis place[n] of the result: it moves up by the removed axes before
+        // it.
         place[n] = 0;
         for (int a = 0; a < order[i]; a++) place[n] += keep || !(axes >> a & 1);
         moved |= n > 0 && place[n] < place[n - 1];
@@ -59,8 +66,9 @@ static tn_tensor *show_reduced(tn_tensor *y, int rank, const int *order, uint32_
     return moved ? tni_show_permuted(y, place) : y;
 }
 
-// Whether the axes of a mask are those of v by falling stride.
-static bool in_order(const tni_view *v, uint32_t axes)
+// Whether the axes of a mask have falling strides, in other words are in memory order among
+// themselves.
+static bool strides_fall(const tni_view *v, uint32_t axes)
 {
     int64_t last = INT64_MAX;
     for (int i = 0; i < v->rank; i++) {
@@ -71,34 +79,40 @@ static bool in_order(const tni_view *v, uint32_t axes)
     return true;
 }
 
-// Whether x is to be read in the order it has in memory, as the maps do that made it or go on from it.
-// Of views with more axes than their store, as windows are, only those whose reduced or remaining axes
-// are out of order among themselves: that the two lie in each other is what windows are for. Where it
-// matters which element comes first, its place in x's own order counts.
-static bool reads_as_it_lies(int op, const tn_tensor *x, uint32_t axes, bool first, int *order)
+// Whether x is reduced with its axes in memory order, as the maps around it are computed, so that
+// all can be one kernel. Windows have more axes than their store: they are permuted only if their
+// reduced or remaining axes are out of order among themselves, since that the two interleave is
+// what windows are. Where it matters which element comes first (argmax), its place in x's own order
+// counts, and nothing is permuted.
+static bool reads_in_memory_order(int op, const tn_tensor *x, uint32_t axes, bool first, int *order)
 {
     const tni_view *v = x->view;
     if (!v || first || op == TNI_argmax || op == TNI_argmin) return false;
-    if (v->rank > x->store->node->rank && in_order(v, axes) && in_order(v, ~axes)) return false;
+    if (v->rank > x->store->node->rank && strides_fall(v, axes) && strides_fall(v, ~axes))
+        return false;
     return tni_view_order(v, order);
 }
 
-static tn_tensor *reduce(int op, const char *name, tn_tensor *x, uint32_t axes, bool keep,
-                         bool first, bool padded)
+// Checks the dtype and that there is something to choose from (sums and products of nothing are 0
+// and 1), permutes x if that helps, and records the op. first, padded: see tni_first_max.
+static tn_tensor *record_reduction(int op, const char *name, tn_tensor *x, uint32_t axes, bool keep,
+                                   bool first, bool padded)
 {
     tn_ctx  *cx = x->cx;
     tn_dtype in, out, dt = tn_dtype_of(x);
     int      order[TN_MAX_RANK];
     uint32_t given = axes;
-    bool     moved = reads_as_it_lies(op, x, axes, first, order);
+    bool     moved = reads_in_memory_order(op, x, axes, first, order);
     if (!tni_want_math_dtype(cx, name, dt)) return NULL;
     if (!tni_dtype_rule_apply(tni_op_table[op].rule, dt, &in, &out))
         return tni_fail(cx, TN_EDTYPE, "%s: %s is not a supported dtype", name, tn_dtype_name(dt));
+    // max, min, argmax and argmin have no value for an empty set.
     bool needs_one = op != TNI_sum && op != TNI_prod;
     if (needs_one && tni_reduced_count(x, axes) == 0)
         return tni_fail(cx, TN_ESHAPE, "%s: there is nothing to choose from in x %s", name,
                         tni_shape_of(x).s);
     if (moved) {
+        // The mask of the permuted axes.
         axes = 0;
         for (int i = 0; i < tn_rank(x); i++) axes |= (given >> order[i] & 1) << i;
     }
@@ -116,16 +130,18 @@ static tn_tensor *reduce(int op, const char *name, tn_tensor *x, uint32_t axes, 
     return moved ? show_reduced(y, n->rank, order, given, keep) : y;
 }
 
+// The general entry: axes as a mask, already checked.
 tn_tensor *tni_reduce(int op, const char *name, tn_tensor *x, uint32_t axes, bool keep)
 {
-    return reduce(op, name, x, axes, keep, false, false);
+    return record_reduction(op, name, x, axes, keep, false, false);
 }
 
 tn_tensor *tni_first_max(const char *name, tn_tensor *x, uint32_t axes, bool keep, bool padded)
 {
-    return x ? reduce(TNI_max, name, x, axes, keep, true, padded) : NULL;
+    return x ? record_reduction(TNI_max, name, x, axes, keep, true, padded) : NULL;
 }
 
+// The public forms (over one axis, all, several) of each primitive reduction come from its body.
 #define PRIMITIVE(name)                                                                   \
     static tn_tensor *fold_##name(const char *op, tn_tensor *x, uint32_t mask, bool keep) \
     {                                                                                     \
@@ -144,7 +160,8 @@ TNI_REDUCTION_FORMS(min, fold_min)
 TNI_REDUCTION_SINGLE(argmax, fold_argmax)
 TNI_REDUCTION_SINGLE(argmin, fold_argmin)
 
-static tn_tensor *scan(int op, tn_tensor *x, int axis)
+// A 0-d x is one element, whose running sum is itself.
+static tn_tensor *record_scan(int op, tn_tensor *x, int axis)
 {
     const char *name = tni_op_table[op].name;
     tn_ctx     *cx   = tni_arg1(name, x, "x");
@@ -161,10 +178,10 @@ static tn_tensor *scan(int op, tn_tensor *x, int axis)
 
 tn_tensor *tn_cumsum(tn_tensor *x, int axis)
 {
-    return scan(TNI_cumsum, x, axis);
+    return record_scan(TNI_cumsum, x, axis);
 }
 
 tn_tensor *tn_cumprod(tn_tensor *x, int axis)
 {
-    return scan(TNI_cumprod, x, axis);
+    return record_scan(TNI_cumprod, x, axis);
 }

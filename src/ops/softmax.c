@@ -1,5 +1,6 @@
 // Softmax and its kin. Subtracting the maximum keeps exp() finite and cancels out, so no gradient
-// flows through it. A row of -inf alone has a logsumexp of -inf and a softmax of NaN.
+// flows through it. A row of -inf alone has a logsumexp of -inf and a softmax of NaN. The planner
+// makes one kernel of each.
 #include "ops/composite.h"
 
 // x minus its maximum along the axis, in f32 at least.
@@ -9,22 +10,24 @@ static tn_tensor *shifted(tn_tensor *x, int axis)
     return tn_sub(x, tn_detach(tn_max_keep(x, axis)));
 }
 
-// The sum is between 1 and the number of elements, so that one division for the row and a product for
-// each element do for a division each.
+// The sum is between 1 and the number of elements, so one division a row and a product an element
+// do instead of a division each.
 static tn_tensor *softmax(tn_tensor *x, int axis)
 {
     tn_tensor *e = tn_exp(shifted(x, axis));
     return tn_mul(e, tn_reciprocal(tn_sum_keep(e, axis)));
 }
 
+// z - log(sum(exp(z))), never the logarithm of a softmax: that would be -inf where exp underflows.
 static tn_tensor *log_softmax(tn_tensor *x, int axis)
 {
     tn_tensor *z = shifted(x, axis);
     return tn_sub(z, tn_log(tn_sum_keep(tn_exp(z), axis)));
 }
 
-// f along the axis; a 0-d x counts as one element, and nothing is done to none.
-static tn_tensor *along(const char *op, tn_tensor *(*f)(tn_tensor *, int), tn_tensor *x, int axis)
+// Applies f along the axis; a 0-d x counts as one element, and an empty x is returned as it is.
+static tn_tensor *along_axis(const char *op, tn_tensor *(*f)(tn_tensor *, int), tn_tensor *x,
+                             int axis)
 {
     tn_ctx *cx = tni_arg1(op, x, "x");
     if (!cx || !tni_want_float(x, op)) return NULL;
@@ -37,16 +40,16 @@ static tn_tensor *along(const char *op, tn_tensor *(*f)(tn_tensor *, int), tn_te
 
 tn_tensor *tn_softmax(tn_tensor *x, int axis)
 {
-    return along("softmax", softmax, x, axis);
+    return along_axis("softmax", softmax, x, axis);
 }
 
 tn_tensor *tn_log_softmax(tn_tensor *x, int axis)
 {
-    return along("log_softmax", log_softmax, x, axis);
+    return along_axis("log_softmax", log_softmax, x, axis);
 }
 
 // x without the axes in the mask, which are of size 1.
-static tn_tensor *without(tn_tensor *x, uint32_t mask)
+static tn_tensor *drop_axes(tn_tensor *x, uint32_t mask)
 {
     for (int i = tn_rank(x) - 1; i >= 0; i--)
         if (mask >> i & 1) x = tn_squeeze(x, i);
@@ -64,6 +67,6 @@ static tn_tensor *logsumexp(const char *op, tn_tensor *x, uint32_t mask, bool ke
     tn_tensor *top = tn_detach(tni_reduce(TNI_max, op, w, mask, true));
     top            = tn_where(tn_isinf(top), tni_number_like(w, 0), top);
     tn_tensor *sum = tni_sum_over(tn_exp(tn_sub(w, top)), op, mask, keep);
-    return tni_narrow(tn_add(tn_log(sum), keep ? top : without(top, mask)), dt);
+    return tni_narrow(tn_add(tn_log(sum), keep ? top : drop_axes(top, mask)), dt);
 }
 TNI_REDUCTION_FORMS(logsumexp, logsumexp)

@@ -1,4 +1,5 @@
-// Reductions made of others: mean, var, std, norm, any, all.
+// Reductions made of others: mean, var, std, norm, any, all. Each is a body (tni_reduction_body),
+// from which the public forms over one axis, all and several follow.
 #include "ops/composite.h"
 
 // The mean of nothing is NaN.
@@ -10,7 +11,7 @@ static tn_tensor *mean(const char *op, tn_tensor *x, uint32_t mask, bool keep)
 }
 TNI_REDUCTION_FORMS(mean, mean)
 
-// Of one element or none NaN.
+// The unbiased variance, over n - 1, in f32 at least; NaN for one element or none.
 static tn_tensor *wide_var(const char *op, tn_tensor *x, uint32_t mask, bool keep)
 {
     if (!tni_want_float(x, op)) return NULL;
@@ -26,7 +27,7 @@ static tn_tensor *var(const char *op, tn_tensor *x, uint32_t mask, bool keep)
 TNI_REDUCTION_FORMS(var, var)
 
 // A square root whose gradient at 0 is 0. The inner choice keeps sqrt away from 0, where its own
-// gradient is infinite.
+// gradient is infinite and would make NaN with the outer choice's zero.
 static tn_tensor *root(tn_tensor *x)
 {
     if (!x) return NULL;
@@ -35,12 +36,14 @@ static tn_tensor *root(tn_tensor *x)
     return tn_where(none, tni_number_like(x, 0), tn_sqrt(safe));
 }
 
-static tn_tensor *deviation(const char *op, tn_tensor *x, uint32_t mask, bool keep)
+// Not the root of var(): that would round f16 and bf16 twice.
+static tn_tensor *std_deviation(const char *op, tn_tensor *x, uint32_t mask, bool keep)
 {
     return tni_narrow(root(wide_var(op, x, mask, keep)), tn_dtype_of(x));
 }
-TNI_REDUCTION_FORMS(std, deviation)
+TNI_REDUCTION_FORMS(std, std_deviation)
 
+// The Euclidean norm. Squares of f32 overflow above 1.8e19; nothing is scaled against that.
 static tn_tensor *norm(const char *op, tn_tensor *x, uint32_t mask, bool keep)
 {
     if (!tni_want_float(x, op)) return NULL;
@@ -49,21 +52,22 @@ static tn_tensor *norm(const char *op, tn_tensor *x, uint32_t mask, bool keep)
 }
 TNI_REDUCTION_FORMS(norm, norm)
 
-// Whether something holds of x, as a bool; of u8 as a u8, as in PyTorch.
-static tn_tensor *told_of(tn_tensor *x, tn_tensor *holds)
+// A bool result; for u8 a u8, as in PyTorch.
+static tn_tensor *truth_like(tn_tensor *x, tn_tensor *holds)
 {
     return holds && tn_dtype_of(x) == TN_U8 ? tn_cast(holds, TN_U8) : holds;
 }
 
-// By counting, so that nothing is asked of an empty axis: any of none is false, all of none true.
+// By counting, so that an empty axis needs no special case: any of nothing is false, all of nothing
+// true.
 static tn_tensor *any(const char *op, tn_tensor *x, uint32_t mask, bool keep)
 {
-    return told_of(x, tn_gt_s(tni_sum_over(tn_ne_s(x, 0), op, mask, keep), 0));
+    return truth_like(x, tn_gt_s(tni_sum_over(tn_ne_s(x, 0), op, mask, keep), 0));
 }
 TNI_REDUCTION_FORMS(any, any)
 
 static tn_tensor *all(const char *op, tn_tensor *x, uint32_t mask, bool keep)
 {
-    return told_of(x, tn_eq_s(tni_sum_over(tn_eq_s(x, 0), op, mask, keep), 0));
+    return truth_like(x, tn_eq_s(tni_sum_over(tn_eq_s(x, 0), op, mask, keep), 0));
 }
 TNI_REDUCTION_FORMS(all, all)

@@ -1,30 +1,42 @@
-// Views: other shapes and strides of the same store. Nothing is computed here.
+// Views: other shapes and strides of the same store. Nothing is computed or moved here; a view is a
+// handle with an offset, sizes and strides (tni_view), and writes through it write the store.
+//
+// Each kind of view is a small function that changes a tni_view (a tni_view_fn), and a public
+// function that checks the arguments. The small function runs twice: on the layout of x in its
+// store, and on a row-major layout of x's shape, from which a gradient learns which elements of x
+// were read (tni_origin in tensor.h). The gradient of a view is in grad/unview.c.
 #include "ops/ops.h"
 
 #include <string.h>
 
-// The view of x that a step makes; strides can say it.
-static tn_tensor *view_by(tn_tensor *x, tni_view_fn *step, const void *how)
+// The view of x that a step makes, for steps that strides can always express.
+static tn_tensor *view_with(tn_tensor *x, tni_view_fn *step, const void *how)
 {
     tni_view v = tni_layout(x);
     step(&v, how);
     return tni_wrap_view(x, &v, step, how);
 }
 
+// A range of one axis: `count` elements from `start` on, `step` apart.
 typedef struct {
     int     axis;
     int64_t start, step, count;
-} cut;
+} slice_args;
 
-static bool cut_axis(tni_view *v, const void *how)
+// An empty range keeps the offset, which could otherwise point past the end of the store; a single
+// element keeps its stride, which nothing uses.
+static bool slice_axis(tni_view *v, const void *how)
 {
-    const cut *c = how;
+    const slice_args *c = how;
     if (c->count > 0) v->offset += c->start * v->stride[c->axis];
     if (c->count > 1) v->stride[c->axis] *= c->step;
     v->size[c->axis] = c->count;
     return true;
 }
 
+// Python's rules: negative indices count from the end, and a range is clipped to the axis. With a
+// negative step the range runs from start down to just above stop, so the least stop is -1.
+// Unsigned arithmetic where the difference of two int64 could overflow.
 tn_tensor *tn_slice(tn_tensor *x, int axis, int64_t start, int64_t stop, int64_t step)
 {
     tn_ctx *cx = tni_arg1("slice", x, "x");
@@ -38,15 +50,17 @@ tn_tensor *tn_slice(tn_tensor *x, int axis, int64_t start, int64_t stop, int64_t
     if (stop == TN_TO_END) stop = step > 0 ? n : -1;
     else if (stop < 0) stop = stop < -n ? lo : stop + n;
     if (start < 0) start = start < -n ? lo : start + n;
-    start         = start < lo ? lo : start > hi ? hi : start;
-    stop          = stop < lo ? lo : stop > hi ? hi : stop;
-    int64_t  span = step > 0 ? stop - start : start - stop;
+    start        = start < lo ? lo : start > hi ? hi : start;
+    stop         = stop < lo ? lo : stop > hi ? hi : stop;
+    int64_t span = step > 0 ? stop - start : start - stop;
+    // -INT64_MIN exists only unsigned.
     uint64_t by   = step > 0 ? (uint64_t)step : -(uint64_t)step;
     int64_t  some = span <= 0 ? 0 : (int64_t)((uint64_t)(span - 1) / by) + 1;
-    return view_by(x, cut_axis, &(cut){ i, start, step, some });
+    return view_with(x, slice_axis, &(slice_args){ i, start, step, some });
 }
 
-static void drop_axis(tni_view *v, int i)
+// Removes axis i, of which one place is left.
+static void remove_axis(tni_view *v, int i)
 {
     for (int k = i; k + 1 < v->rank; k++) {
         v->size[k]   = v->size[k + 1];
@@ -55,14 +69,16 @@ static void drop_axis(tni_view *v, int i)
     v->rank--;
 }
 
-static bool take_place(tni_view *v, const void *how)
+// One place of an axis, which is removed.
+static bool select_place(tni_view *v, const void *how)
 {
-    const cut *c = how;
+    const slice_args *c = how;
     v->offset += c->start * v->stride[c->axis];
-    drop_axis(v, c->axis);
+    remove_axis(v, c->axis);
     return true;
 }
 
+// Unlike a slice's, an index out of range is an error.
 tn_tensor *tn_select(tn_tensor *x, int axis, int64_t index)
 {
     tn_ctx *cx = tni_arg1("select", x, "x");
@@ -73,9 +89,12 @@ tn_tensor *tn_select(tn_tensor *x, int axis, int64_t index)
     if (index < -v.size[i] || index >= v.size[i])
         return tni_fail(cx, TN_EARG, "select: index %lld is out of range for axis %d of x %s",
                         (long long)index, axis, tni_shape_of(x).s);
-    return view_by(x, take_place, &(cut){ i, index < 0 ? index + v.size[i] : index, 1, 1 });
+    return view_with(x, select_place,
+                     &(slice_args){ i, index < 0 ? index + v.size[i] : index, 1, 1 });
 }
 
+// Selects the only place of the axis. PyTorch ignores an axis of another size; here it is an error,
+// since a later op would fail with a less clear one.
 tn_tensor *tn_squeeze(tn_tensor *x, int axis)
 {
     tn_ctx *cx = tni_arg1("squeeze", x, "x");
@@ -86,23 +105,26 @@ tn_tensor *tn_squeeze(tn_tensor *x, int axis)
     if (v.size[i] != 1)
         return tni_fail(cx, TN_ESHAPE, "squeeze: axis %d of x %s is not of size 1", axis,
                         tni_shape_of(x).s);
-    return view_by(x, take_place, &(cut){ i, 0, 1, 1 });
+    return view_with(x, select_place, &(slice_args){ i, 0, 1, 1 });
 }
 
-static bool drop_ones(tni_view *v, const void *how)
+// From the last axis on, so that the indices of those to come stay valid.
+static bool drop_unit_axes(tni_view *v, const void *how)
 {
     (void)how;
     for (int i = v->rank - 1; i >= 0; i--)
-        if (v->size[i] == 1) drop_axis(v, i);
+        if (v->size[i] == 1) remove_axis(v, i);
     return true;
 }
 
 tn_tensor *tn_squeeze_all(tn_tensor *x)
 {
-    return tni_arg1("squeeze_all", x, "x") ? view_by(x, drop_ones, NULL) : NULL;
+    return tni_arg1("squeeze_all", x, "x") ? view_with(x, drop_unit_axes, NULL) : NULL;
 }
 
-static bool add_one(tni_view *v, const void *how)
+// The new axis has the stride that a row-major tensor would have there: it does not matter to any
+// element, but lets reshapes merge it.
+static bool insert_unit_axis(tni_view *v, const void *how)
 {
     int i = *(const int *)how;
     for (int k = v->rank; k > i; k--) {
@@ -115,6 +137,7 @@ static bool add_one(tni_view *v, const void *how)
     return true;
 }
 
+// The axis may be one past the last.
 tn_tensor *tn_unsqueeze(tn_tensor *x, int axis)
 {
     tn_ctx *cx = tni_arg1("unsqueeze", x, "x");
@@ -124,7 +147,7 @@ tn_tensor *tn_unsqueeze(tn_tensor *x, int axis)
         return tni_fail(cx, TN_ESHAPE, "unsqueeze: x %s has rank %d, the maximum",
                         tni_shape_of(x).s, TN_MAX_RANK);
     int i = tni_axis(cx, "unsqueeze", v.rank + 1, axis);
-    return i < 0 ? NULL : view_by(x, add_one, &i);
+    return i < 0 ? NULL : view_with(x, insert_unit_axis, &i);
 }
 
 static void swap_sizes(int64_t *a, int64_t *b)
@@ -134,7 +157,8 @@ static void swap_sizes(int64_t *a, int64_t *b)
     *b        = t;
 }
 
-static bool swap_axes(tni_view *v, const void *how)
+// Swaps sizes and strides of two axes.
+static bool transpose_axes(tni_view *v, const void *how)
 {
     const int *axis = how;
     swap_sizes(&v->size[axis[0]], &v->size[axis[1]]);
@@ -142,6 +166,7 @@ static bool swap_axes(tni_view *v, const void *how)
     return true;
 }
 
+// Only strides change; a product reads the transposed matrix in place.
 tn_tensor *tn_transpose(tn_tensor *x, int axis1, int axis2)
 {
     tn_ctx *cx = tni_arg1("transpose", x, "x");
@@ -149,9 +174,10 @@ tn_tensor *tn_transpose(tn_tensor *x, int axis1, int axis2)
     tni_view v = tni_layout(x);
     int      i = tni_axis(cx, "transpose", v.rank, axis1);
     int      k = i < 0 ? -1 : tni_axis(cx, "transpose", v.rank, axis2);
-    return k < 0 ? NULL : view_by(x, swap_axes, (int[]){ i, k });
+    return k < 0 ? NULL : view_with(x, transpose_axes, (int[]){ i, k });
 }
 
+// Axis axes[i] of x becomes axis i; each must be given once.
 tn_tensor *tn_permute(tn_tensor *x, int n, const int *axes)
 {
     tn_ctx *cx = tni_arg1("permute", x, "x");
@@ -164,15 +190,18 @@ tn_tensor *tn_permute(tn_tensor *x, int n, const int *axes)
     for (int i = 0; i < n; i++) {
         int a = tni_axis(cx, "permute", v.rank, axes[i]);
         if (a < 0) return NULL;
+        // A repeated axis would leave another one out.
         if (seen & 1u << a)
             return tni_fail(cx, TN_EARG, "permute: axis %d is given twice for x %s", axes[i],
                             tni_shape_of(x).s);
         seen |= 1u << a;
         order[i] = a;
     }
-    return view_by(x, tni_change_view, &(tni_view_change){ .order = order });
+    return view_with(x, tni_change_view, &(tni_view_change){ .order = order });
 }
 
+// A size of -1 keeps that of x. Expanded axes have stride 0, so the view is read-only: writes are
+// refused, since one place would be written several times.
 tn_tensor *tn_expand(tn_tensor *x, int rank, const int64_t *size)
 {
     tn_ctx *cx = tni_arg1("expand", x, "x");
@@ -181,6 +210,7 @@ tn_tensor *tn_expand(tn_tensor *x, int rank, const int64_t *size)
     int64_t  want[TN_MAX_RANK];
     if (!tni_rank_ok(cx, "expand", rank, size)) return NULL;
     for (int i = 0; i < rank; i++) {
+        // Shapes are aligned at their last axes.
         int own = i - (rank - v.rank);
         want[i] = size[i] == -1 && own >= 0 ? v.size[own] : size[i];
     }
@@ -191,7 +221,8 @@ tn_tensor *tn_expand(tn_tensor *x, int rank, const int64_t *size)
     return tni_wrap_view(x, &v, tni_change_view, &(tni_view_change){ .rank = rank, .size = want });
 }
 
-static bool turn_axis(tni_view *v, const void *how)
+// Begins at the last element and steps backward.
+static bool flip_axis(tni_view *v, const void *how)
 {
     int i = *(const int *)how;
     if (v->size[i] > 0) v->offset += (v->size[i] - 1) * v->stride[i];
@@ -199,20 +230,23 @@ static bool turn_axis(tni_view *v, const void *how)
     return true;
 }
 
+// A negative stride, which kernels read like any other.
 tn_tensor *tn_flip(tn_tensor *x, int axis)
 {
     tn_ctx *cx = tni_arg1("flip", x, "x");
     if (!cx) return NULL;
     tni_view v = tni_layout(x);
     int      i = tni_axis(cx, "flip", v.rank, axis);
-    return i < 0 ? NULL : view_by(x, turn_axis, &i);
+    return i < 0 ? NULL : view_with(x, flip_axis, &i);
 }
 
+// A diagonal: its two axes, and how many rows or columns come before it (one of the two is 0).
 typedef struct {
     int     row, col;
     int64_t skip_rows, skip_cols;
 } diagonal;
 
+// One step along both axes at once is the sum of their strides. The diagonal becomes the last axis.
 static bool take_diagonal(tni_view *v, const void *how)
 {
     const diagonal *d = how;
@@ -220,13 +254,14 @@ static bool take_diagonal(tni_view *v, const void *how)
     int64_t         rows = v->size[i] - d->skip_rows, cols = v->size[k] - d->skip_cols;
     int64_t         n = rows < cols ? rows : cols, along = v->stride[i] + v->stride[k];
     if (n > 0) v->offset += d->skip_rows * v->stride[i] + d->skip_cols * v->stride[k];
-    drop_axis(v, i > k ? i : k);
-    drop_axis(v, i > k ? k : i);
+    remove_axis(v, i > k ? i : k);
+    remove_axis(v, i > k ? k : i);
     v->size[v->rank]     = n;
     v->stride[v->rank++] = along;
     return true;
 }
 
+// A positive offset skips columns, a negative one rows; at most all of them, which leaves it empty.
 tn_tensor *tn_diagonal(tn_tensor *x, int64_t offset, int axis1, int axis2)
 {
     tn_ctx *cx = tni_arg1("diagonal", x, "x");
@@ -239,15 +274,18 @@ tn_tensor *tn_diagonal(tn_tensor *x, int64_t offset, int axis1, int axis2)
     int64_t rows = v.size[i], cols = v.size[k];
     int64_t skip_rows = offset < 0 ? (offset < -rows ? rows : -offset) : 0;
     int64_t skip_cols = offset > 0 ? (offset > cols ? cols : offset) : 0;
-    return view_by(x, take_diagonal, &(diagonal){ i, k, skip_rows, skip_cols });
+    return view_with(x, take_diagonal, &(diagonal){ i, k, skip_rows, skip_cols });
 }
 
+// Windows of n elements along an axis, `dilation` apart; each window begins `step` after the last.
 typedef struct {
     int     axis;
     int64_t n, step, dilation;
 } windows;
 
-static bool take_windows(tni_view *v, const void *how)
+// Axis i becomes the windows' positions, and a new last axis the elements of each. Windows may
+// overlap: two axes then step over the same memory.
+static bool window_axis(tni_view *v, const void *how)
 {
     const windows *w     = how;
     int            i     = w->axis;
@@ -258,6 +296,8 @@ static bool take_windows(tni_view *v, const void *how)
     return true;
 }
 
+// The last condition is (n - 1) dilation < size without overflow. The result can have far more
+// elements than x, so its shape is checked too.
 tn_tensor *tn_window_dilated(tn_tensor *x, int axis, int64_t n, int64_t step, int64_t dilation)
 {
     tn_ctx *cx = tni_arg1("window", x, "x");
@@ -275,22 +315,26 @@ tn_tensor *tn_window_dilated(tn_tensor *x, int axis, int64_t n, int64_t step, in
             "window: %lld elements, step %lld, dilation %lld do not fit axis %d of x %s",
             (long long)n, (long long)step, (long long)dilation, axis, tni_shape_of(x).s);
     windows how = { i, n, step, dilation };
-    take_windows(&v, &how);
+    window_axis(&v, &how);
     if (!tni_shape_ok(cx, "window", v.rank, v.size)) return NULL;
-    return tni_wrap_view(x, &v, take_windows, &how);
+    return tni_wrap_view(x, &v, window_axis, &how);
 }
 
+// Windows of neighbouring elements.
 tn_tensor *tn_window(tn_tensor *x, int axis, int64_t n, int64_t step)
 {
     return tn_window_dilated(x, axis, n, step, 1);
 }
 
+// A handle on the same store, in which gradients stop. Writes through it still reach the store. A
+// whole store needs no view of its own.
 tn_tensor *tn_detach(tn_tensor *x)
 {
     if (!tni_arg1("detach", x, "x")) return NULL;
     tni_view   v = tni_layout(x);
     tn_tensor *y = tni_wrap_view(x, &v, NULL, NULL);  // no gradient passes
     if (!y) return NULL;
+    // Whatever wrap_view copied of x's gradient is dropped.
     y->detached = true;
     if (y->leaf) tni_leaf_unref(y->cx, y->leaf);
     y->leaf = NULL;
@@ -301,8 +345,9 @@ tn_tensor *tn_detach(tn_tensor *x)
     return y;
 }
 
-// Fills in a size of -1 and checks that the counts agree.
-static bool new_shape(tn_tensor *x, const char *op, int rank, const int64_t *size, int64_t *out)
+// Fills in a size of -1 and checks that the counts agree. With a count of 0 a size of -1 is
+// ambiguous, and an error.
+static bool infer_shape(tn_tensor *x, const char *op, int rank, const int64_t *size, int64_t *out)
 {
     tn_ctx *cx   = x->cx;
     int     open = -1;
@@ -316,7 +361,8 @@ static bool new_shape(tn_tensor *x, const char *op, int rank, const int64_t *siz
                      tni_shape_text(rank, size).s);
             return false;
         }
-        open   = i;
+        open = i;
+        // A placeholder for the product of the known sizes.
         out[i] = 1;
     }
     if (!tni_shape_ok(cx, op, rank, out)) return false;
@@ -328,13 +374,14 @@ static bool new_shape(tn_tensor *x, const char *op, int rank, const int64_t *siz
     return false;
 }
 
+// Never copies: an error if strides cannot express the shape, as in PyTorch.
 tn_tensor *tn_view(tn_tensor *x, int rank, const int64_t *size)
 {
     tn_ctx *cx = tni_arg1("view", x, "x");
     if (!cx) return NULL;
     int64_t  want[TN_MAX_RANK];
     tni_view v = tni_layout(x), y;
-    if (!new_shape(x, "view", rank, size, want)) return NULL;
+    if (!infer_shape(x, "view", rank, size, want)) return NULL;
     if (!tni_view_reshape(&v, rank, want, &y))
         return tni_fail(cx, TN_ESHAPE,
                         "view: the strides of x %s cannot express shape %s; see tn_reshape",
@@ -342,13 +389,14 @@ tn_tensor *tn_view(tn_tensor *x, int rank, const int64_t *size)
     return tni_wrap_view(x, &y, tni_change_view, &(tni_view_change){ .to_rank = rank, .to = want });
 }
 
+// A view if strides can express the shape, else a copy.
 tn_tensor *tn_reshape(tn_tensor *x, int rank, const int64_t *size)
 {
     tn_ctx *cx = tni_arg1("reshape", x, "x");
     if (!cx) return NULL;
     int64_t  want[TN_MAX_RANK];
     tni_view v = tni_layout(x), y;
-    if (!new_shape(x, "reshape", rank, size, want)) return NULL;
+    if (!infer_shape(x, "reshape", rank, size, want)) return NULL;
     if (tni_view_reshape(&v, rank, want, &y))
         return tni_wrap_view(x, &y, tni_change_view,
                              &(tni_view_change){ .to_rank = rank, .to = want });

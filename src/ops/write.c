@@ -1,9 +1,13 @@
-// In-place writes: each records the store's next state and rebinds the store, so that every handle
-// on it sees the write and everything recorded before keeps the old state.
+// In-place writes. Nodes never change, so a write records the store's next state and rebinds the
+// store to it: every handle on the store sees the write, and everything recorded before keeps the
+// old state. Whether the memory is really overwritten in place is the planner's decision; it does
+// so when nothing else needs the old value.
 #include "ops/ops.h"
 
-// Whether x may be written: no leaf while gradients are recorded, no place twice.
-static bool writable(tn_tensor *x, const char *op)
+// Whether x may be written: not a leaf while gradients are recorded, since its history would begin
+// in the middle of a graph; not a view in which two elements share a place, since their order would
+// decide.
+static bool is_writable(tn_tensor *x, const char *op)
 {
     if (x->leaf && x->cx->grad_mode) {
         tni_fail(x->cx, TN_EGRAD,
@@ -20,8 +24,9 @@ static bool writable(tn_tensor *x, const char *op)
     return true;
 }
 
-// The store's next state. Under no-grad, and through a detached handle, what is written has no
-// history; the elements that are not written keep theirs.
+// The store's next state: `assign` if all of it is written, else `update` of the base at the view's
+// places. With gradient mode off, or through a detached handle, what is written has no history (it
+// is cut); the elements that are not written keep theirs.
 static tni_node *next_state(tn_tensor *x, tni_node *base, tni_node *value, bool whole)
 {
     tn_ctx   *cx   = x->cx;
@@ -51,7 +56,9 @@ static tni_node *next_state(tn_tensor *x, tni_node *base, tni_node *value, bool 
     return n;
 }
 
-static tn_tensor *bind_next(tn_tensor *x, tni_node *value, bool whole, const tni_view *to)
+// The offset and strides of an update are in its attributes. `update` marks states that belong to
+// an optimizer's step, which succeed or fail together.
+static tn_tensor *bind_next_state(tn_tensor *x, tni_node *value, bool whole, const tni_view *to)
 {
     tni_node *n = next_state(x, x->store->node, value, whole);
     if (!n) return NULL;
@@ -65,17 +72,20 @@ static tn_tensor *bind_next(tn_tensor *x, tni_node *value, bool whole, const tni
     return x;
 }
 
+// An empty tensor needs no node.
 bool tni_assign_node(tn_tensor *x, tni_node *value)
 {
     tni_view to = tni_layout(x);
-    return tni_count(x) == 0 || bind_next(x, value, true, &to);
+    return tni_count(x) == 0 || bind_next_state(x, value, true, &to);
 }
 
-// Writes v, cast and broadcast, to the elements of x.
-static tn_tensor *write(tn_tensor *x, const char *op, tn_tensor *v)
+// Writes v, cast and broadcast, to the elements of x. Finds out whether that is all of the store,
+// possibly permuted or in another shape: then the old value is not needed and need not even be
+// computable.
+static tn_tensor *write_value(tn_tensor *x, const char *op, tn_tensor *v)
 {
     tni_view to = tni_layout(x);
-    if (!v || !writable(x, op)) return NULL;
+    if (!v || !is_writable(x, op)) return NULL;
     v = tni_cast_and_expand(v, op, tni_dtype(x), to.rank, to.size);
     if (!v) return NULL;
     tni_node *base = x->store->node;
@@ -94,22 +104,23 @@ static tn_tensor *write(tn_tensor *x, const char *op, tn_tensor *v)
     if (!value) return NULL;
     // Parts of a lost value cannot be replaced; all of it can.
     if (!whole && !tni_store_node(x, op)) return NULL;
-    return tni_count(x) == 0 ? x : bind_next(x, value, whole, &to);
+    return tni_count(x) == 0 ? x : bind_next_state(x, value, whole, &to);
 }
 
+// Records `assign` or `update`; v is read as it is now, so later writes to v do not change x.
 tn_tensor *tn_assign(tn_tensor *x, tn_tensor *v)
 {
     static const char *const names[] = { "x", "v" };
-    return tni_args("assign", 2, (tn_tensor *const[]){ x, v }, names) ? write(x, "assign", v)
+    return tni_args("assign", 2, (tn_tensor *const[]){ x, v }, names) ? write_value(x, "assign", v)
                                                                       : NULL;
 }
 
 // x = f(x, v), of x's shape and dtype. As in PyTorch a float result does not go into an integer x.
-static tn_tensor *write_op(tn_tensor *x, const char *name, int op, tn_tensor *v)
+static tn_tensor *write_binary(tn_tensor *x, const char *name, int op, tn_tensor *v)
 {
     static const char *const names[] = { "x", "v" };
     tn_ctx                  *cx      = tni_args(name, 2, (tn_tensor *const[]){ x, v }, names);
-    if (!cx || !writable(x, name)) return NULL;
+    if (!cx || !is_writable(x, name)) return NULL;
     tn_tensor *y = tni_binary(op, x, v);
     if (!y) return NULL;
     tn_dtype from = tni_dtype(y), to = tni_dtype(x);
@@ -120,57 +131,58 @@ static tn_tensor *write_op(tn_tensor *x, const char *name, int op, tn_tensor *v)
     if (!tni_shape_equal(vx.rank, vx.size, vy.rank, vy.size))
         return tni_fail(cx, TN_ESHAPE, "%s: v %s does not broadcast to x %s", name,
                         tni_shape_of(v).s, tni_shape_of(x).s);
-    return write(x, name, y);
+    return write_value(x, name, y);
 }
 
 tn_tensor *tn_add_(tn_tensor *x, tn_tensor *v)
 {
-    return write_op(x, "add_", TNI_add, v);
+    return write_binary(x, "add_", TNI_add, v);
 }
 
 tn_tensor *tn_sub_(tn_tensor *x, tn_tensor *v)
 {
-    return write_op(x, "sub_", TNI_sub, v);
+    return write_binary(x, "sub_", TNI_sub, v);
 }
 
 tn_tensor *tn_mul_(tn_tensor *x, tn_tensor *v)
 {
-    return write_op(x, "mul_", TNI_mul, v);
+    return write_binary(x, "mul_", TNI_mul, v);
 }
 
 tn_tensor *tn_div_(tn_tensor *x, tn_tensor *v)
 {
-    return write_op(x, "div_", TNI_div, v);
+    return write_binary(x, "div_", TNI_div, v);
 }
 
+// By a 0-d constant, which broadcasting and fusion make free.
 tn_tensor *tn_fill_(tn_tensor *x, double v)
 {
     tn_ctx *cx = tni_arg1("fill_", x, "x");
-    return cx ? write(x, "fill_", tn_full(cx, tni_dtype(x), TN_0D, v)) : NULL;
+    return cx ? write_value(x, "fill_", tn_full(cx, tni_dtype(x), TN_0D, v)) : NULL;
 }
 
 tn_tensor *tn_fill_i64_(tn_tensor *x, int64_t v)
 {
     tn_ctx *cx = tni_arg1("fill_i64_", x, "x");
-    return cx ? write(x, "fill_i64_", tn_full_i64(cx, tni_dtype(x), TN_0D, v)) : NULL;
+    return cx ? write_value(x, "fill_i64_", tn_full_i64(cx, tni_dtype(x), TN_0D, v)) : NULL;
 }
 
 tn_tensor *tn_zero_(tn_tensor *x)
 {
     tn_ctx *cx = tni_arg1("zero_", x, "x");
-    return cx ? write(x, "zero_", tn_full(cx, tni_dtype(x), TN_0D, 0)) : NULL;
+    return cx ? write_value(x, "zero_", tn_full(cx, tni_dtype(x), TN_0D, 0)) : NULL;
 }
 
 tn_tensor *tn_clamp_(tn_tensor *x, double lo, double hi)
 {
-    if (!tni_arg1("clamp_", x, "x") || !writable(x, "clamp_")) return NULL;
+    if (!tni_arg1("clamp_", x, "x") || !is_writable(x, "clamp_")) return NULL;
     tn_tensor *y = tn_clamp(x, lo, hi);
-    return y ? write(x, "clamp_", y) : NULL;
+    return y ? write_value(x, "clamp_", y) : NULL;
 }
 
 tn_tensor *tn_clamp_i64_(tn_tensor *x, int64_t lo, int64_t hi)
 {
-    if (!tni_arg1("clamp_i64_", x, "x") || !writable(x, "clamp_i64_")) return NULL;
+    if (!tni_arg1("clamp_i64_", x, "x") || !is_writable(x, "clamp_i64_")) return NULL;
     tn_tensor *y = tn_clamp_i64(x, lo, hi);
-    return y ? write(x, "clamp_i64_", y) : NULL;
+    return y ? write_value(x, "clamp_i64_", y) : NULL;
 }

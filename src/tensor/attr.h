@@ -30,7 +30,7 @@ typedef enum {
     TNI_ATTR_KINDS
 } tni_attr_kind;
 
-// How a value was lost for good.
+// Why a value cannot be computed any more: see TNI_GONE.
 typedef enum {
     TNI_LOST_FAILED,       // its step failed, or what it was made from could not be computed
     TNI_LOST_OVERWRITTEN,  // its tensor was written, and nothing else kept the old value

@@ -1,6 +1,17 @@
-// The cache of buffers: bins of free blocks by size, the best fit among them, and the limit.
+// The caching allocator of device memory: bins of free blocks by size, best fit among them, a bound
+// on what is kept, and the context's limit.
+//
+// A request takes, in this order: a free block that fits, fresh memory of the device, and fresh
+// memory once more after everything free was returned. A block whose last reference goes becomes
+// free and stays with the cache, since alloc and free of a device are slow and may wait for all
+// work on it.
+//
+// Thread safety: none is needed. A cache belongs to a context, which one thread uses at a time.
 #include "tensor/buffer.h"
 
+// Sizes up to SMALL are few enough for a bin each, so that a free block fits exactly. Beyond, a
+// size class grows by at most STEP: a quarter of a GiB-sized block would be too much to waste, and
+// 2 MiB is the granularity in which GPUs map memory anyway.
 enum { SMALL = 1 << 20, STEP = 2 << 20 };  // sizes up to here are exact; larger ones grow by this
 
 void tni_buffers_open(tni_buffers *b, tni_heap *heap, tni_memory memory, int64_t limit)
@@ -8,6 +19,8 @@ void tni_buffers_open(tni_buffers *b, tni_heap *heap, tni_memory memory, int64_t
     *b = (tni_buffers){ .heap = heap, .memory = memory, .limit = limit };
 }
 
+// Accepts "512", "64K", "2g". Refuses what overflows, so that a limit of 2^63 is not read as a
+// small one.
 bool tni_parse_bytes(const char *text, int64_t *bytes)
 {
     static const char units[] = "KMG";
@@ -32,31 +45,37 @@ bool tni_parse_bytes(const char *text, int64_t *bytes)
 
 // ---- sizes -------------------------------------------------------------------------------------
 
-static int octave(size_t n)
+// The position of the highest bit; n is not 0.
+static int floor_log2(size_t n)
 {
     return 63 - __builtin_clzll(n);
 }
 
-// At most a fifth of a small block is wasted, and a ninth of a large one.
+// Rounds up to a quarter of an octave (small) or an eighth (large), so that a request of almost the
+// same size finds the block again. At most a fifth of a small block is wasted, and a ninth of a
+// large one.
 size_t tni_buffer_size(size_t bytes)
 {
     size_t n = bytes < 64 ? 64 : bytes;
-    size_t q = (size_t)1 << (octave(n) - (n <= SMALL ? 2 : 3));
+    size_t q = (size_t)1 << (floor_log2(n) - (n <= SMALL ? 2 : 3));
     if (q > STEP) q = STEP;
     return (n + q - 1) / q * q;
 }
 
-// The bin of a block that has just so many bytes.
+// The bin of a block of n bytes, where n is a result of tni_buffer_size: the octave and the two or
+// three bits below the leading one. Large bins hold several sizes, small bins one.
 static int bin_of(size_t n)
 {
-    int e = octave(n);
+    int e = floor_log2(n);
     if (n <= SMALL) return (e - 6) * 4 + (int)(n >> (e - 2) & 3);
     return TNI_SMALL_BINS + (e - 20) * 8 + (int)(n >> (e - 3) & 7);
 }
 
 // ---- blocks ------------------------------------------------------------------------------------
 
-static void put(tni_buffer **list, tni_buffer *buf)
+// The lists are doubly linked, so that a buffer leaves its list in constant time. A buffer is in
+// one of them: `used` or that of its bin.
+static void push_buffer(tni_buffer **list, tni_buffer *buf)
 {
     buf->prev = NULL;
     buf->next = *list;
@@ -64,15 +83,18 @@ static void put(tni_buffer **list, tni_buffer *buf)
     *list = buf;
 }
 
-static void take_out(tni_buffer **list, tni_buffer *buf)
+static void unlink_buffer(tni_buffer **list, tni_buffer *buf)
 {
     if (buf->next) buf->next->prev = buf->prev;
     if (buf->prev) buf->prev->next = buf->next;
     else *list = buf->next;
 }
 
-// The arena with at least so many bytes, unless that takes it over the limit; 0: without any.
-static bool stretch(tni_buffers *b, size_t bytes)
+// Grows the arena to at least `bytes`, or gives its memory back (0 bytes). The device may take more
+// than was asked for, so that small steps of growth do not follow each other, but at most what the
+// limit leaves. The contents are lost: only an arena without references is resized. False if it
+// cannot grow.
+static bool resize_arena(tni_buffers *b, size_t bytes)
 {
     tni_buffer *a    = &b->arena;
     int64_t     rest = b->held - (int64_t)a->capacity;
@@ -83,15 +105,20 @@ static bool stretch(tni_buffers *b, size_t bytes)
     return data;
 }
 
-// ---- what lies free ----------------------------------------------------------------------------
+// ---- free blocks -------------------------------------------------------------------------------
 
-// Held bytes below this are never worth giving back; a stretch of evaluations is long enough that what a
-// training loop does now and then, such as an evaluation of its network, falls into most of them.
-enum { LITTLE = 64 << 20, STRETCH = 256 };
+// MIN_KEPT: below this many bytes nothing is worth returning; 64 MiB are a small part of any GPU's
+// memory, and less than a step of most models allocates. WINDOW: the number of evaluations over
+// which the high-water mark is measured. It is long enough that something a training loop does now
+// and then, such as a validation run, happens in most windows, so its blocks are not returned and
+// allocated again each time.
+enum { MIN_KEPT = 64 << 20, WINDOW = 256 };
 
-static void put_free(tni_buffers *b, tni_buffer *buf)
+// A free block is in two lists: its bin, newest first, since the memory freed last is most likely
+// in a cache; and the list of all free blocks by age, of which the oldest are returned first.
+static void add_free(tni_buffers *b, tni_buffer *buf)
 {
-    put(&b->bin[bin_of(buf->capacity)], buf);
+    push_buffer(&b->bin[bin_of(buf->capacity)], buf);
     buf->newer = NULL;
     buf->older = b->newest;
     if (b->newest) b->newest->newer = buf;
@@ -99,9 +126,9 @@ static void put_free(tni_buffers *b, tni_buffer *buf)
     b->newest = buf;
 }
 
-static void take_free(tni_buffers *b, tni_buffer *buf)
+static void remove_free(tni_buffers *b, tni_buffer *buf)
 {
-    take_out(&b->bin[bin_of(buf->capacity)], buf);
+    unlink_buffer(&b->bin[bin_of(buf->capacity)], buf);
     if (buf->newer) buf->newer->older = buf->older;
     else b->newest = buf->older;
     if (buf->older) buf->older->newer = buf->newer;
@@ -112,18 +139,19 @@ static void take_free(tni_buffers *b, tni_buffer *buf)
 static void return_oldest(tni_buffers *b)
 {
     tni_buffer *buf = b->oldest;
-    take_free(b, buf);
+    remove_free(b, buf);
     b->held -= (int64_t)buf->capacity;
     b->returned += (int64_t)buf->capacity;
     b->memory.free(b->memory.state, buf->data);
     tni_free(b->heap, buf);
 }
 
+// The arena's address range stays reserved; only the memory behind it goes. In use it cannot go.
 static void return_arena(tni_buffers *b)
 {
     if (!b->arena.capacity || b->arena.refs) return;
     b->returned += (int64_t)b->arena.capacity;
-    stretch(b, 0);
+    resize_arena(b, 0);
 }
 
 bool tni_buffers_trim(tni_buffers *b)
@@ -134,29 +162,35 @@ bool tni_buffers_trim(tni_buffers *b)
     return b->held < held;
 }
 
-static int64_t highest(tni_high_water h, int64_t now)
+// The larger of this window and the one before: right after a window ends, its own mark says little
+// yet.
+static int64_t high_water_mark(tni_high_water h, int64_t now)
 {
     int64_t most = h.now > h.before ? h.now : h.before;
     return now > most ? now : most;
 }
 
-// Gives back blocks where `more` bytes would make too many. Some more than need be, since a device may
-// have to wait for all its work to give back one.
-static void bound(tni_buffers *b, size_t more)
+// Returns blocks if `more` further bytes would exceed the bound: twice the high-water mark, and
+// MIN_KEPT. Twice, because sizes that change from step to step cannot all reuse each other's
+// blocks. It goes an eighth below the bound at once, since a device may have to wait for all its
+// work before it frees a block.
+static void trim_to_bound(tni_buffers *b, size_t more)
 {
-    int64_t most = 2 * highest(b->high, b->bytes + (int64_t)more) + LITTLE;
+    int64_t most = 2 * high_water_mark(b->high, b->bytes + (int64_t)more) + MIN_KEPT;
     if (b->held + (int64_t)more <= most) return;
     while (b->oldest && b->held + (int64_t)more > most - most / 8) return_oldest(b);
 }
 
+// Once a window of evaluations, starts new high-water marks and returns what the last two did not
+// need.
 void tni_buffers_end_evaluation(tni_buffers *b)
 {
-    if (++b->turns < STRETCH) return;
+    if (++b->turns < WINDOW) return;
     b->turns      = 0;
     b->high       = (tni_high_water){ b->bytes, b->high.now };
     b->high_arena = (tni_high_water){ 0, b->high_arena.now };
-    if ((int64_t)b->arena.capacity > 2 * b->high_arena.before + LITTLE) return_arena(b);
-    bound(b, 0);
+    if ((int64_t)b->arena.capacity > 2 * b->high_arena.before + MIN_KEPT) return_arena(b);
+    trim_to_bound(b, 0);
 }
 
 void tni_buffers_close(tni_buffers *b)
@@ -164,16 +198,19 @@ void tni_buffers_close(tni_buffers *b)
     tni_buffers_trim(b);
 }
 
-static bool is_over(const tni_buffers *b, int64_t have, size_t more)
+// Whether `more` bytes beyond `have` and the host's share exceed the limit; a limit of 0 is none.
+static bool exceeds_limit(const tni_buffers *b, int64_t have, size_t more)
 {
     return b->limit > 0 && have + b->host_bytes + (int64_t)more > b->limit;
 }
 
+// Free device blocks are returned to make space, although they are other memory: the limit is one
+// number for both, and unused memory should not keep a file from being read.
 bool tni_buffers_reserve_host(tni_buffers *b, size_t bytes)
 {
     if (bytes > tni_buffers_left(b)) return false;
-    if (is_over(b, b->held, bytes)) tni_buffers_trim(b);
-    if (is_over(b, b->held, bytes)) return false;  // a device that keeps its arena
+    if (exceeds_limit(b, b->held, bytes)) tni_buffers_trim(b);
+    if (exceeds_limit(b, b->held, bytes)) return false;  // a device that keeps its arena
     b->host_bytes += (int64_t)bytes;
     return true;
 }
@@ -190,10 +227,12 @@ size_t tni_buffers_left(const tni_buffers *b)
     return used < b->limit ? (size_t)(b->limit - used) : 0;
 }
 
-static tni_buffer *fresh(tni_buffers *b, size_t capacity)
+// Fresh memory of the device. The limit is checked against everything held, free blocks included,
+// so that the sum can never exceed it; the caller trims and tries again.
+static tni_buffer *alloc_block(tni_buffers *b, size_t capacity)
 {
-    bound(b, capacity);
-    if (is_over(b, b->held, capacity)) return NULL;
+    trim_to_bound(b, capacity);
+    if (exceeds_limit(b, b->held, capacity)) return NULL;
     tni_buffer *buf = tni_zalloc(b->heap, sizeof *buf);
     if (!buf) return NULL;
     buf->capacity = capacity;
@@ -206,26 +245,30 @@ static tni_buffer *fresh(tni_buffers *b, size_t capacity)
     return NULL;
 }
 
-// Fresh memory, if need be after all that is free was given back.
-static tni_buffer *fresh_after_all(tni_buffers *b, size_t capacity)
+// Fresh memory, if need be after everything free was returned: fragmentation may hide enough of it.
+static tni_buffer *alloc_after_trim(tni_buffers *b, size_t capacity)
 {
-    tni_buffer *buf = fresh(b, capacity);
-    return buf || !tni_buffers_trim(b) ? buf : fresh(b, capacity);
+    tni_buffer *buf = alloc_block(b, capacity);
+    return buf || !tni_buffers_trim(b) ? buf : alloc_block(b, capacity);
 }
 
 // ---- the best fit ------------------------------------------------------------------------------
 
-enum { LOOKED_AT = 16 };  // of small blocks, of which there may be very many
+// How many blocks of a small bin are looked at. All have one size, so the first fits, unless the
+// oldest is asked for; thousands of small blocks may be free, and a search must not grow with them.
+enum { MAX_PROBES = 16 };
 
-// The smallest free block of at least n bytes that wastes no more than an eighth, and among equals
-// the one freed last, or the oldest of some. alone: there is no other of its size.
-static tni_buffer *find(const tni_buffers *b, size_t n, bool oldest, bool *alone)
+// The smallest free block of at least n bytes that wastes at most an eighth (small ones: nothing),
+// among equals the one freed last, or with `oldest` the one freed first. *alone: no other of its
+// size was seen. An eighth, because a block that is much too large is missed by the request that it
+// would fit.
+static tni_buffer *find_fit(const tni_buffers *b, size_t n, bool oldest, bool *alone)
 {
     size_t      most = n <= SMALL ? n : n + n / 8;
     tni_buffer *best = NULL;
     int         last = bin_of(most), looks = 0;
     for (int i = bin_of(n); i <= last && i < TNI_BINS && !best; i++)
-        for (tni_buffer *f = b->bin[i]; f && (n > SMALL || looks++ < LOOKED_AT); f = f->next) {
+        for (tni_buffer *f = b->bin[i]; f && (n > SMALL || looks++ < MAX_PROBES); f = f->next) {
             bool same = best && f->capacity == best->capacity;
             if (f->capacity < n || f->capacity > most || (best && f->capacity > best->capacity))
                 continue;
@@ -236,8 +279,9 @@ static tni_buffer *find(const tni_buffers *b, size_t n, bool oldest, bool *alone
     return best;
 }
 
-// The smallest free block of at least n bytes, whatever it wastes.
-static tni_buffer *find_larger(const tni_buffers *b, size_t n)
+// The smallest free block of at least n bytes, whatever it wastes. Bins grow, so the first bin with
+// a block that is large enough has the best one.
+static tni_buffer *find_any_larger(const tni_buffers *b, size_t n)
 {
     tni_buffer *best = NULL;
     for (int i = bin_of(n); i < TNI_BINS && !best; i++)
@@ -246,37 +290,40 @@ static tni_buffer *find_larger(const tni_buffers *b, size_t n)
     return best;
 }
 
-static tni_buffer *hand_out(tni_buffers *b, tni_buffer *buf, size_t bytes)
+// The first reference. Counts the rounded size, not the capacity: what a block wastes is the
+// cache's matter.
+static tni_buffer *hand_out_buffer(tni_buffers *b, tni_buffer *buf, size_t bytes)
 {
     buf->refs  = 1;
     buf->bytes = bytes;
     buf->site  = (tni_site){ 0 };
-    put(&b->used, buf);
+    push_buffer(&b->used, buf);
     b->bytes += (int64_t)bytes;
     if (b->bytes > b->peak) b->peak = b->bytes;
     if (b->bytes > b->high.now) b->high.now = b->bytes;
     return buf;
 }
 
-// What tni_buffer_size makes of a number of bytes; 0 if nobody has that many.
-static size_t rounded(const tni_buffers *b, size_t bytes)
+// The rounded size of a request; 0 if it exceeds the limit or what the bins can hold.
+static size_t rounded_size(const tni_buffers *b, size_t bytes)
 {
     size_t n = bytes > SIZE_MAX / 4 ? 0 : tni_buffer_size(bytes);
-    return n && bin_of(n) < TNI_BINS && !is_over(b, b->bytes, n) ? n : 0;
+    return n && bin_of(n) < TNI_BINS && !exceeds_limit(b, b->bytes, n) ? n : 0;
 }
 
-// passing: needed for an evaluation alone. Such a block may be much larger, as long as it is large anyway:
-// it is free again before anybody misses it, and plans of many sizes share one.
-static tni_buffer *new_buffer(tni_buffers *b, size_t bytes, bool passing)
+// temporary: for one evaluation only. Such a request may take a far larger block, as long as it is
+// large itself: the block is free again before another request misses it, and plans of many sizes
+// share it.
+static tni_buffer *new_buffer(tni_buffers *b, size_t bytes, bool temporary)
 {
     bool   alone;
-    size_t n = rounded(b, bytes);
+    size_t n = rounded_size(b, bytes);
     if (!n) return NULL;
-    tni_buffer *buf = find(b, n, false, &alone);
-    if (!buf && passing && n > SMALL) buf = find_larger(b, n);
-    if (buf) take_free(b, buf);
-    else buf = fresh_after_all(b, n);
-    return buf ? hand_out(b, buf, n) : NULL;
+    tni_buffer *buf = find_fit(b, n, false, &alone);
+    if (!buf && temporary && n > SMALL) buf = find_any_larger(b, n);
+    if (buf) remove_free(b, buf);
+    else buf = alloc_after_trim(b, n);
+    return buf ? hand_out_buffer(b, buf, n) : NULL;
 }
 
 tni_buffer *tni_buffer_new(tni_buffers *b, size_t bytes)
@@ -284,33 +331,42 @@ tni_buffer *tni_buffer_new(tni_buffers *b, size_t bytes)
     return new_buffer(b, bytes, false);
 }
 
+// One address for all evaluations keeps recorded launches (CUDA graphs) valid from step to step.
+// While an evaluation inside another one runs, the arena is in use, and the inner one gets an
+// ordinary block.
 tni_buffer *tni_buffer_new_temp(tni_buffers *b, size_t bytes)
 {
     tni_buffer *a = &b->arena;
-    size_t      n = b->memory.arena && !a->refs ? rounded(b, bytes) : 0;
-    if (!n || (n > a->capacity && !stretch(b, n))) return new_buffer(b, bytes, true);
+    size_t      n = b->memory.arena && !a->refs ? rounded_size(b, bytes) : 0;
+    if (!n || (n > a->capacity && !resize_arena(b, n))) return new_buffer(b, bytes, true);
     if ((int64_t)n > b->high_arena.now) b->high_arena.now = (int64_t)n;
-    return hand_out(b, a, n);
+    return hand_out_buffer(b, a, n);
 }
 
-// Twice this much is not held for one batch.
-enum { MOST_TO_DOUBLE = 256 << 20 };
+// Batches above this size are not double-buffered: the second copy would cost more memory than the
+// overlap of copy and compute gains.
+enum { MAX_DOUBLE_BUFFERED = 256 << 20 };
 
+// The copy from the host runs beside the compute stream, so the block must not be in use by work
+// that was submitted earlier. With two blocks of the size, the older one is done by now. If the
+// only one is still in use, a second is allocated, which from then on alternates with it.
 tni_buffer *tni_buffer_new_upload(tni_buffers *b, size_t bytes)
 {
     bool   alone = false;
-    size_t n     = b->memory.completed ? rounded(b, bytes) : 0;
-    if (!n || n > MOST_TO_DOUBLE) return tni_buffer_new(b, bytes);
-    tni_buffer *old = find(b, n, true, &alone), *buf = NULL;
-    if (!old || (alone && !b->memory.completed(b->memory.state, old->last))) buf = fresh(b, n);
+    size_t n     = b->memory.completed ? rounded_size(b, bytes) : 0;
+    if (!n || n > MAX_DOUBLE_BUFFERED) return tni_buffer_new(b, bytes);
+    tni_buffer *old = find_fit(b, n, true, &alone), *buf = NULL;
+    if (!old || (alone && !b->memory.completed(b->memory.state, old->last)))
+        buf = alloc_block(b, n);
     if (!buf && !old) return tni_buffer_new(b, bytes);
-    if (buf) return hand_out(b, buf, n);
-    take_free(b, old);
-    return hand_out(b, old, n);
+    if (buf) return hand_out_buffer(b, buf, n);
+    remove_free(b, old);
+    return hand_out_buffer(b, old, n);
 }
 
 // ---- a caller's memory, and the end of both ----------------------------------------------------
 
+// A caller's memory counts to no limit: the cache neither allocated it nor can return it.
 tni_buffer *tni_buffer_borrow(tni_buffers *b, void *data, void (*release)(void *, void *),
                               void *user)
 {
@@ -324,7 +380,9 @@ tni_buffer *tni_buffer_borrow(tni_buffers *b, void *data, void (*release)(void *
     return buf;
 }
 
-static void release(tni_buffers *b, tni_buffer *buf)
+// Waits for the device first: the caller may free or overwrite the memory in its release function.
+// That function may call the library again; `releasing` lets tn_close refuse to run inside it.
+static void release_borrowed(tni_buffers *b, tni_buffer *buf)
 {
     if (buf->release && b->memory.wait_unused) b->memory.wait_unused(b->memory.state);
     b->releasing++;
@@ -333,15 +391,17 @@ static void release(tni_buffers *b, tni_buffer *buf)
     tni_free(b->heap, buf);
 }
 
+// `last` remembers the work submitted so far, for uploads that do not wait for the stream. The
+// arena has no bin: it is reused through its own field.
 void tni_buffer_unref(tni_buffers *b, tni_buffer *buf)
 {
     if (!buf || --buf->refs) return;
     if (buf->borrowed) {
-        release(b, buf);
+        release_borrowed(b, buf);
         return;
     }
     b->bytes -= (int64_t)buf->bytes;
     buf->last = b->memory.submitted ? b->memory.submitted(b->memory.state) : 0;
-    take_out(&b->used, buf);
-    if (buf != &b->arena) put_free(b, buf);
+    unlink_buffer(&b->used, buf);
+    if (buf != &b->arena) add_free(b, buf);
 }

@@ -1,11 +1,11 @@
-// Buffers: device memory with a reference count, from a cache that keeps freed blocks for reuse
-// by size. A borrowed buffer is a caller's memory; it is never written and is released once.
+// Buffers: device memory with a reference count, from a cache that keeps freed blocks for reuse by
+// size. A borrowed buffer is a caller's memory; it is never written and is released once.
 //
 // One cache serves every device. A context has one stream of work, in which everything runs in the
-// order it was given; so a block that the host lets go can be handed out again at once, although
-// work that uses it is still under way: whatever writes it next comes later in the same stream. Only
-// what goes beside the stream, a copy from the host, has to know which work may still use a block:
-// that is what `last` is for.
+// order in which it was submitted; so a block that the host releases can be handed out again at
+// once, although work that uses it is still under way: whatever writes it next comes later in the
+// same stream. Only a copy from the host, which runs beside the stream, has to know which work may
+// still use a block: tni_buffer.last.
 #ifndef TNI_TENSOR_BUFFER_H
 #define TNI_TENSOR_BUFFER_H
 
@@ -32,18 +32,19 @@ typedef struct {
     void (*wait_unused)(void *state);
 } tni_memory;
 
-// A block of device memory, or a caller's. Nodes and runs hold references; when the last goes a
-// block returns to its bin and a caller's memory is released. Blocks that are not borrowed are in one
-// list: that of their bin, or that of all in use; free ones also in that of all free blocks, by the time
-// they were freed. What it was made for is kept for messages alone.
+// A block of device memory, or a caller's. Nodes and runs hold references; with the last one a
+// block returns to its bin and a caller's memory is released. Site, dtype and size describe the
+// first value that was stored in it, for the out-of-memory report. Invariant: a block that is not
+// borrowed is in one list, that of its bin if refs is 0, else `used`; a free one is also in the
+// list of free blocks by age. bytes <= capacity.
 typedef struct tni_buffer tni_buffer;
 struct tni_buffer {
     uint32_t refs;
     bool     borrowed;
-    size_t   bytes;     // what was asked for, rounded up
-    size_t   capacity;  // of the block, at least that
+    size_t   bytes;     // the request, rounded up
+    size_t   capacity;  // of the block
     uint64_t last;      // while free: the work that may still use it
-    uint32_t given;     // scratch: references that an evaluation will let go
+    uint32_t given;     // scratch: references that an evaluation will release
     char    *data;
     void (*release)(void *data, void *user);  // borrowed memory only
     void       *user;
@@ -54,32 +55,35 @@ struct tni_buffer {
     int64_t     size[TN_MAX_RANK];
 };
 
-// Up to 1 MiB there are four sizes to an octave, from 64 bytes on, and a bin for each; beyond there are
-// eight, then one for every 2 MiB, and eight bins to an octave, up to 2^47 bytes.
+// Up to 1 MiB there are four sizes to an octave, from 64 bytes on, and a bin for each; beyond there
+// are eight, from 16 MiB on one for every 2 MiB, and eight bins to an octave, up to 2^47 bytes,
+// which no device has.
 enum { TNI_SMALL_BINS = 14 * 4 + 1, TNI_BINS = TNI_SMALL_BINS + 27 * 8 };
 
-// The most that something was in this stretch of evaluations and in the one before.
+// The maximum of a quantity in this window of evaluations (see WINDOW in buffer.c) and in the one
+// before.
 typedef struct {
     int64_t now, before;
 } tni_high_water;
 
-// The cache of a context. bytes counts what buffers in use asked for, peak its maximum, held what is
-// taken from the device, beside what data files expanded to on the host. Invariant: bytes <= held, and
-// held + beside <= limit, where there is a limit.
+// The cache of a context. bytes counts what buffers in use asked for, peak its maximum, held what
+// is allocated from the device, host_bytes what data files expanded to on the host. Invariant:
+// bytes <= held, and held + host_bytes <= limit if there is a limit.
 //
-// What lies free is bounded by what was in use lately: held is at most twice that, and 64 MiB, and the
-// blocks that were free for longest go back to the device first. So steps that ask for the same again and
-// again find it, and a program whose sizes differ every time keeps no more than a step's worth.
+// Free memory is bounded by what was in use lately: held is at most twice that, plus 64 MiB, and
+// the blocks that were free for longest return to the device first. So steps that ask for the same
+// sizes again find them, and a program whose sizes differ every time keeps no more than a step's
+// worth.
 typedef struct {
     tni_heap      *heap;
     tni_memory     memory;
     int64_t        bytes, peak, held, host_bytes, limit;
-    int64_t        returned;    // bytes given back to the device
-    tni_high_water high;        // of bytes
-    tni_high_water high_arena;  // of what was asked of the arena
-    int            turns;       // evaluations of this stretch
-    int            releasing;   // release functions that run
-    tni_buffer     arena;       // no reference: not in use
+    int64_t        returned;    // bytes returned to the device so far
+    tni_high_water high;        // of `bytes`
+    tni_high_water high_arena;  // of requests to the arena
+    int            turns;       // evaluations of this window
+    int            releasing;   // release functions in progress
+    tni_buffer     arena;       // refs 0: not in use
     tni_buffer    *used;
     tni_buffer    *oldest, *newest;  // free blocks
     tni_buffer    *bin[TNI_BINS];    // free blocks, those freed last first
@@ -87,31 +91,35 @@ typedef struct {
 
 void tni_buffers_open(tni_buffers *b, tni_heap *heap, tni_memory memory, int64_t limit);
 void tni_buffers_close(tni_buffers *b);
-// Gives everything that lies free back to the device; whether that was anything.
+// Returns all free memory to the device; false if there was none.
 bool tni_buffers_trim(tni_buffers *b);
-// Counts bytes on the host to the limit, after all that lies free was given back if need be. False, with
-// nothing counted, where they go over it.
+// Counts bytes on the host toward the limit, after returning all free memory if need be. False,
+// with nothing counted, if they exceed it.
 bool tni_buffers_reserve_host(tni_buffers *b, size_t bytes);
 void tni_buffers_release_host(tni_buffers *b, size_t bytes);
-// What the limit leaves once all that lies free is given back; SIZE_MAX without one.
+// What the limit leaves once all free memory is returned; SIZE_MAX without a limit.
 size_t tni_buffers_left(const tni_buffers *b);
-// An evaluation has ended. Every so often what was not needed for long goes back to the device.
+// Called after each evaluation. Every 256th returns memory that was not needed for long.
 void tni_buffers_end_evaluation(tni_buffers *b);
-// A number of bytes as people write it: digits, then K, M or G if need be. False if it is none, or 0.
+// Reads a number of bytes as people write it: digits, then K, M or G if need be. False if it is not
+// one, or 0.
 bool tni_parse_bytes(const char *text, int64_t *bytes);
 
-// What a buffer of so many bytes counts as.
+// The size that a request is rounded up to, which the limit and the statistics
+// count.
 size_t tni_buffer_size(size_t bytes);
-// At least that many bytes, or NULL: over the limit, or none to be had even after the cache was
-// given back. The caller has the only reference.
+// At least that many bytes; the caller has the only reference. NULL if that exceeds the limit, or
+// if the device has no memory even after the cache was trimmed. Not reported: the caller knows what
+// it is for.
 tni_buffer *tni_buffer_new(tni_buffers *b, size_t bytes);
-// The same for what the host will write: the block that was free for longest, and fresh memory rather
-// than a single block that is still used, so that a batch is copied while the one before it is
-// worked on.
+// The same for memory that the host will write: the block that was free for longest, or fresh
+// memory if the only one is still in use, so that a batch is copied while the one before it is
+// computed with.
 tni_buffer *tni_buffer_new_upload(tni_buffers *b, size_t bytes);
-// The same for what an evaluation needs on its way: the device's arena, unless that is in use or
-// cannot be had. One after the other gets the same address.
+// Memory for an evaluation's temporaries: the device's arena if it is free and can grow, else an
+// ordinary block. Successive evaluations get the same address.
 tni_buffer *tni_buffer_new_temp(tni_buffers *b, size_t bytes);
+// A buffer over a caller's memory; release(data, user) runs once, when no work uses it any more.
 tni_buffer *tni_buffer_borrow(tni_buffers *b, void *data, void (*release)(void *, void *),
                               void *user);
 void        tni_buffer_unref(tni_buffers *b, tni_buffer *buf);

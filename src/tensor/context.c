@@ -1,5 +1,5 @@
-// Errors, the public call in progress, checks of arguments, scopes, and what can be asked of a
-// tensor without computing it.
+// Errors and their report to the handler, the public call in progress, checks of arguments, scopes,
+// and the getters that compute nothing.
 #include "tensor/context.h"
 
 #include <stdlib.h>
@@ -7,6 +7,9 @@
 
 // ---- errors ------------------------------------------------------------------------------------
 
+// Keeps the error (only the first of a context, see fault.h), and reports it to the handler now if
+// no public call is in progress, else when the outermost one ends: see tni_leave. A layer path of
+// another context is dropped, since the fault may outlive that context.
 static void fail_list(tn_ctx *cx, tn_status code, const char *fmt, va_list args)
 {
     cx->failures++;
@@ -46,6 +49,8 @@ bool tni_refuse(tn_ctx *cx, tn_status code, const char *fmt, ...)
     return false;
 }
 
+// A warning is a fault with a slot of its own: the first is kept, the handler sees TN_OK as its
+// code.
 void tni_warn(tn_ctx *cx, const char *fmt, ...)
 {
     va_list args;
@@ -91,6 +96,7 @@ void tn_error_clear(tn_ctx *cx)
     else tni_thread_clear();
 }
 
+// For users' callbacks: any code outside the enum counts as TN_EUSER.
 void *tn_error_set(tn_ctx *cx, tn_status code, const char *text)
 {
     if (!tni_ctx_ok(cx, "error_set")) return NULL;
@@ -98,6 +104,7 @@ void *tn_error_set(tn_ctx *cx, tn_status code, const char *text)
     return tni_fail(cx, known ? code : TN_EUSER, "%s", text ? text : "no reason given");
 }
 
+// A program that handles errors itself does not want warnings on stderr either, unless it says so.
 void tn_on_error(tn_ctx *cx, tn_handler *h, void *user)
 {
     if (!tni_ctx_ok(cx, "on_error")) return;
@@ -125,9 +132,11 @@ const char *tn_status_name(tn_status s)
 
 // ---- the public call in progress ---------------------------------------------------------------
 
-// A call of the user's code begins. Inside a function that another call runs it is part of that one,
-// and without a line of its own it is that one.
-static void note_site(const char *file, int line, const char *op)
+// The site of a call that the user's code makes. If a public call runs that code (a layer's
+// forward, a gradient callback), the new call is part of it: its own line is kept, and beside it
+// the outermost one. A call without a line (through a function pointer) counts as the call around
+// it.
+static void set_site(const char *file, int line, const char *op)
 {
     const tni_site *up = tni_self.outer_site;
     if (up && !line) return;
@@ -140,9 +149,11 @@ static void note_site(const char *file, int line, const char *op)
     tni_self.site.outer_line = top ? up->line : up->outer_line;
 }
 
+// Only calls of the user's own code set the site: a call that the library makes inside another
+// keeps it. The outermost call also opens a frame, the set of tensors made until it ends.
 void tni_enter(const char *file, int line, const char *op)
 {
-    if (tni_self.depth == tni_self.site_floor) note_site(file, line, op);
+    if (tni_self.depth == tni_self.site_floor) set_site(file, line, op);
     if (tni_self.depth++ > tni_self.frame_floor) return;
     if (!tni_self.frame_floor) {
         tni_self.failed = NULL;
@@ -152,6 +163,7 @@ void tni_enter(const char *file, int line, const char *op)
     tni_self.cx    = NULL;
 }
 
+// `before` is saved whole and restored whole, so user code that unwinds leaves nothing half set.
 void tni_user_sites_begin(tni_thread *before)
 {
     *before = tni_self;
@@ -168,11 +180,13 @@ void tni_user_sites_end(const tni_thread *before)
     tni_self.site       = before->site;
 }
 
+// The fresh frame number belongs to no call: tensors that user code makes outside of calls stay
+// alive.
 void tni_user_frames_begin(tni_thread *before)
 {
     tni_user_sites_begin(before);
     tni_self.frame_floor = tni_self.depth;
-    tni_self.frame = ++tni_self.frames;  // nobody's: what is made without a frame of its own stays
+    tni_self.frame       = ++tni_self.frames;  // of no call: tensors made outside of calls stay
 }
 
 void tni_user_frames_end(const tni_thread *before)
@@ -183,7 +197,8 @@ void tni_user_frames_end(const tni_thread *before)
     tni_self.cx          = before->cx;
 }
 
-// Tensors made in this frame, and in frames inside it, stand first in the innermost scope's list.
+// Frees the temporaries of this frame. Tensors made in it, and in frames inside it, are the first
+// in the innermost scope's list, so nothing else is looked at.
 static void end_frame(tn_ctx *cx, bool reap, const tn_tensor *keep)
 {
     for (tn_tensor *t = cx->scope->newest; t && t->frame >= tni_self.frame;) {
@@ -195,7 +210,8 @@ static void end_frame(tn_ctx *cx, bool reap, const tn_tensor *keep)
     }
 }
 
-static void tell_one(tn_ctx *cx, tni_fault *f, tn_status code, tn_handler *handler, void *user)
+// Calls the handler once a fault. It may not return (longjmp), so `reported` is set before.
+static void report_fault(tn_ctx *cx, tni_fault *f, tn_status code, tn_handler *handler, void *user)
 {
     if (!f->code || f->reported) return;
     f->reported       = true;
@@ -212,20 +228,22 @@ static void tell_one(tn_ctx *cx, tni_fault *f, tn_status code, tn_handler *handl
                 user);
 }
 
-// The error last: its handler may not come back.
-static void tell(tn_ctx *cx)
+// The error last: its handler may not return.
+static void report_errors(tn_ctx *cx)
 {
-    tell_one(cx, &cx->warning, TN_OK, cx->warning_handler, cx->warning_user);
-    tell_one(cx, &cx->fault, (tn_status)cx->fault.code, cx->handler, cx->user);
+    report_fault(cx, &cx->warning, TN_OK, cx->warning_handler, cx->warning_user);
+    report_fault(cx, &cx->fault, (tn_status)cx->fault.code, cx->handler, cx->user);
 }
 
-// The call in progress is again the one around it. Invariant: between calls of the user's code, the site
-// is that of the call around it, and without one it is empty.
+// Invariant: between calls of the user's code, the site is that of the call around it, and empty if
+// there is none.
 static void restore_site(void)
 {
     tni_self.site = tni_self.outer_site ? *tni_self.outer_site : (tni_site){ .file = "" };
 }
 
+// In this order, because the handler may jump: temporaries die, the site is restored, and only then
+// are faults reported, at the outermost call.
 void tni_leave(bool reap, const tn_tensor *keep)
 {
     if (tni_self.depth > tni_self.frame_floor && --tni_self.depth > tni_self.frame_floor) {
@@ -238,11 +256,13 @@ void tni_leave(bool reap, const tn_tensor *keep)
     if (tni_self.frame_floor) return;
     tn_ctx *failed  = tni_self.failed;
     tni_self.failed = NULL;
-    if (failed) tell(failed);
+    if (failed) report_errors(failed);
 }
 
 // ---- what else belongs to the context ----------------------------------------------------------
 
+// Newest first, the order in which tn_close frees: an optimizer goes before the layers it refers
+// to.
 void tni_owned_add(tn_ctx *cx, tni_owned *t, tni_kind kind, void (*free)(tni_owned *t))
 {
     *t = (tni_owned){ .kind = kind, .cx = cx, .free = free, .next = cx->objects };
@@ -258,6 +278,7 @@ void tni_owned_remove(tni_owned *t)
     t->prev = t->next = NULL;
 }
 
+// After an error that NULL came from, nothing is reported again: the first message names the cause.
 tn_ctx *tni_owned_ok(const char *op, const void *owned, tni_kind kind)
 {
     static const char *const names[] = { "layer", "optimizer", "dataset", "tokenizer", "file" };
@@ -272,10 +293,12 @@ tn_ctx *tni_owned_ok(const char *op, const void *owned, tni_kind kind)
 
 // ---- arguments ---------------------------------------------------------------------------------
 
+// A context that is NULL, closed or another thread's cannot take the error: it goes to the thread's
+// slot.
 bool tni_ctx_ok(const tn_ctx *cx, const char *op)
 {
     if (!cx) {
-        // As with tensors: an error that is there already is the reason.
+        // As with tensors: an earlier error is the reason, and is not reported again.
         tni_self.latest = tni_thread_fault()->code;
         if (!tni_thread_fault()->code) tni_thread_fail(TN_EARG, "%s: the context is NULL", op);
     } else if (cx->magic != TNI_CTX_LIVE) {
@@ -289,8 +312,9 @@ bool tni_ctx_ok(const tn_ctx *cx, const char *op)
 }
 
 #ifdef TN_DEBUG
-// Handles are never used again, so that a dead one can be told.
-static bool alive(const tn_tensor *x, const char *op, const char *name)
+// Debug builds keep the memory of freed handles, so the mark can be read.
+// They are not handed out again, so a dead handle is recognized.
+static bool is_alive(const tn_tensor *x, const char *op, const char *name)
 {
     if (x->magic == TNI_LIVE) return true;
     tni_thread_fail(TN_EARG, "%s: %s belongs to a scope that has ended", op, name);
@@ -301,7 +325,7 @@ static bool alive(const tn_tensor *x, const char *op, const char *name)
     return false;
 }
 #else
-static bool alive(const tn_tensor *x, const char *op, const char *name)
+static bool is_alive(const tn_tensor *x, const char *op, const char *name)
 {
     (void)x;
     (void)op;
@@ -312,11 +336,12 @@ static bool alive(const tn_tensor *x, const char *op, const char *name)
 
 static bool tensor_ok(const tn_tensor *x, const char *op, const char *name)
 {
-    return alive(x, op, name) && tni_ctx_ok(x->cx, op);
+    return is_alive(x, op, name) && tni_ctx_ok(x->cx, op);
 }
 
-// NULL means an error was reported where it happened; if it was not, it is reported here.
-static tn_ctx *missing(const char *op, int n, tn_tensor *const *x, const char *const *names)
+// A NULL argument follows from an error that was reported where it happened; only if there was none
+// is it an error itself. Returns NULL.
+static tn_ctx *report_missing(const char *op, int n, tn_tensor *const *x, const char *const *names)
 {
     const char *name = "an argument";
     tn_ctx     *cx   = NULL;
@@ -331,19 +356,20 @@ static tn_ctx *missing(const char *op, int n, tn_tensor *const *x, const char *c
     return NULL;
 }
 
-// Whether all are there and of one context.
-static bool belong_together(int n, tn_tensor *const *x)
+// Whether all are alive and of one context: the frequent case, checked without names.
+static bool share_context(int n, tn_tensor *const *x)
 {
     for (int i = 0; i < n; i++)
         if (!x[i] || x[i]->magic != TNI_LIVE || x[i]->cx != x[0]->cx) return false;
     return n > 0;
 }
 
+// Reports the most specific fault: a NULL, then a dead tensor or wrong thread, then two contexts.
 tn_ctx *tni_args(const char *op, int n, tn_tensor *const *x, const char *const *names)
 {
-    if (belong_together(n, x)) return tni_ctx_ok(x[0]->cx, op) ? x[0]->cx : NULL;
+    if (share_context(n, x)) return tni_ctx_ok(x[0]->cx, op) ? x[0]->cx : NULL;
     for (int i = 0; i < n; i++)
-        if (!x[i]) return missing(op, n, x, names);
+        if (!x[i]) return report_missing(op, n, x, names);
     for (int i = 0; i < n; i++)
         if (!tensor_ok(x[i], op, names ? names[i] : "an argument")) return NULL;
     for (int i = 1; i < n; i++)
@@ -358,7 +384,7 @@ tn_ctx *tni_args(const char *op, int n, tn_tensor *const *x, const char *const *
 tn_ctx *tni_arg1(const char *op, tn_tensor *x, const char *name)
 {
     if (x && tensor_ok(x, op, name)) return x->cx;
-    if (!x) missing(op, 1, &x, &name);
+    if (!x) report_missing(op, 1, &x, &name);
     return NULL;
 }
 
@@ -386,6 +412,8 @@ bool tni_rank_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size)
     return false;
 }
 
+// Negative sizes and shapes whose bytes would overflow are refused here, so that nothing behind
+// this check needs to watch for overflow.
 bool tni_shape_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size)
 {
     if (!tni_rank_ok(cx, op, rank, size)) return false;
@@ -417,6 +445,7 @@ tn_scope *tn_begin(tn_ctx *cx)
     return s;
 }
 
+// Frees newest first, in which views go before the tensors they were made from.
 void tni_scope_close(tn_scope *s)
 {
     tn_ctx *cx = s->cx;
@@ -427,6 +456,7 @@ void tni_scope_close(tn_scope *s)
     if (s != &cx->root) tni_slab_give(&cx->scopes, s);
 }
 
+// A value that was computed without being stored is scheduled again, so the next step stores it.
 tn_tensor *tn_want(tn_tensor *t)
 {
     if (!tni_arg1("want", t, "t")) return NULL;
@@ -464,7 +494,7 @@ tn_ctx *tn_ctx_of(const tn_tensor *t)
 
 bool tni_tensor_alive(const tn_tensor *t, const char *op)
 {
-    return t && alive(t, op, "t");
+    return t && is_alive(t, op, "t");
 }
 
 tn_dtype tn_dtype_of(const tn_tensor *t)

@@ -1,4 +1,5 @@
-// The table of element types, and promotion.
+// The table of element types (dtype.def compiled), conversions of single numbers, and type
+// promotion.
 #include "tensor/dtype.h"
 
 #include <math.h>
@@ -29,8 +30,9 @@ double tni_dtype_epsilon(tn_dtype dt)
     return ldexp(1, 1 - tni_dtype_table[dt].digits);
 }
 
-// A float holds another if it has its digits and reaches as far both ways; an integer if it has its
-// digits; an integer dtype another if it has its digits and, if there is one, room for its sign.
+// A float holds another if it has its digits and reaches as far both ways; a float holds an integer
+// dtype if it has its digits; an integer dtype holds another if it has its digits and, if the other
+// is signed, a sign.
 bool tni_dtype_holds(tn_dtype wide, tn_dtype dt)
 {
     const tni_dtype_facts *w = &tni_dtype_table[wide], *x = &tni_dtype_table[dt];
@@ -42,6 +44,8 @@ bool tni_dtype_holds(tn_dtype wide, tn_dtype dt)
            (x->class != TNI_CLASS_SIGNED || w->class >= TNI_CLASS_SIGNED);
 }
 
+// Saturates, as C's conversion would be undefined outside the range. The comparison with `past` is
+// exact in double, while the largest i64 and u64 themselves have no double.
 int64_t tni_clamp_to_dtype(tn_dtype dt, double f)
 {
     const tni_dtype_facts *x = &tni_dtype_table[dt];
@@ -68,9 +72,9 @@ int64_t tni_integer_at(tn_dtype dt, const void *data, int64_t i)
     return 0;
 }
 
-// Where neither of two integer dtypes holds the other, one alone has a sign, and the smallest signed
-// one that holds both is looked for. As in NumPy a float is taken where there is none; PyTorch
-// has no rule for these but that of u8 and i8.
+// The smallest signed dtype that holds both, for two integer dtypes of which neither holds the
+// other (one alone has a sign). As in NumPy it is f64 if there is none; PyTorch has no such rule
+// beyond u8 and i8.
 static tn_dtype hold_both(tn_dtype a, tn_dtype b)
 {
     tn_dtype y = TN_F64;
@@ -90,12 +94,14 @@ tn_dtype tni_promote(tn_dtype a, tn_dtype b)
     return tni_is_float(a) ? TN_F32 : hold_both(a, b);
 }
 
+// Bool, integers, floats: a stronger operand gives way only to a weaker one of a higher category.
 static int category(tn_dtype dt)
 {
     return dt == TN_BOOL ? 0 : tni_is_float(dt) ? 2 : 1;
 }
 
-// The result of the strongest operands, unless weaker ones are of a higher category.
+// The promoted dtype of the strongest operands, unless weaker ones are of a higher category: then
+// theirs. So i8 tensors plus the number 1 stay i8, and plus 1.5 become f32.
 tn_dtype tni_promote_all(int n, const tni_operand *x)
 {
     int result = -1;

@@ -1,12 +1,12 @@
 // Element types: the table of dtype.def in memory, and promotion by it. Nothing asks where a dtype
-// stands in tn_dtype: what it is, is in its row.
+// is in tn_dtype: its properties are in its row.
 #ifndef TNI_TENSOR_DTYPE_H
 #define TNI_TENSOR_DTYPE_H
 
 #include "tenon.h"
 
-// How many types are computed in and how many dtypes there are. TNI_IN_f is the number of the first
-// computing type, TNI_AS_f its dtype.
+// The number of computing types and of dtypes. TNI_IN_f is the index of the first computing type,
+// TNI_AS_f its dtype.
 enum {
 #define COMPUTE(id, letter, ...) TNI_IN_##letter,
 #include "tensor/dtype.def"
@@ -31,8 +31,8 @@ typedef enum {
 enum { TNI_USE_MATH, TNI_USE_STORE };
 typedef enum { TNI_HELD_SELF, TNI_HELD_TRUTH, TNI_HELD_WRAP, TNI_HELD_ROUND } tni_held;
 
-// A row of the table; dtype.def says what the columns are. low and high are those of the dtype as
-// doubles, for which the largest i64 has one digit too many.
+// A row of the table; dtype.def explains the columns. low and high are bounds as doubles, in which
+// the largest i64 is rounded.
 typedef struct {
     const char *name, *kernel, *stem, *user, *safetensors, *npy;
     double      low, past, high;
@@ -86,12 +86,12 @@ static inline bool tni_is_rounded(tn_dtype dt)
 {
     return TNI_ROUNDED >> dt & 1;
 }
-// Whether nothing is computed with values of a dtype.
+// Whether a dtype only stores numbers: nothing is computed with it.
 static inline bool tni_is_storage_only(tn_dtype dt)
 {
     return TNI_STORED >> dt & 1;
 }
-// Whether elements in memory are as they are computed.
+// Whether memory holds elements in the form in which they are computed.
 static inline bool tni_is_held_as_is(tn_dtype dt)
 {
     return tni_dtype_table[dt].held == TNI_HELD_SELF;
@@ -119,15 +119,15 @@ double tni_dtype_epsilon(tn_dtype dt);
 // Whether every value of one dtype is a value of another.
 bool tni_dtype_holds(tn_dtype wide, tn_dtype dt);
 
-// A number as an integer dtype has it, as the op table's cast: cut; what is outside goes to the
-// nearest, NaN to 0. Of u64 the bits.
+// A number as an integer dtype holds it, by the rule of the op table's cast: truncated; outside the
+// range the nearest bound; NaN is 0. For u64 the bits.
 int64_t tni_clamp_to_dtype(tn_dtype dt, double f);
 
 // Element i of integers or bools in memory; of u64 the bits.
 int64_t tni_integer_at(tn_dtype dt, const void *data, int64_t i);
 
-// The smallest type that holds both: of i8 and u8 the smallest larger one with a sign, of f16 and bf16
-// f32. Floats hold all integers in this sense.
+// The smallest dtype that holds both: for i8 and u8 i16, for f16 and bf16 f32. Floats hold all
+// integers in this sense.
 tn_dtype tni_promote(tn_dtype a, tn_dtype b);
 
 // One operand of a promotion. A plain number (weak) counts less than a 0-d tensor, which counts

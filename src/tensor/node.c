@@ -1,8 +1,15 @@
-// Making nodes and letting them go.
+// Recording nodes, releasing them, and scheduling values to be computed again.
+//
+// Releasing is the intricate part. A node has counted references (refs), of which some come from
+// recipes alone (see node.h). When refs reaches recipes, only recipes hold the node: its buffer
+// goes, and it becomes unstored or gone. When refs reaches 0 it is freed. Either releases further
+// nodes, so both run over one work list, linked by `next`, instead of recursing: a chain of a
+// million nodes must not overflow the stack.
 #include "tensor/context.h"
 
 #include <string.h>
 
+// Three sources fit into the node; more, as of a concatenation, are an array of their own.
 static bool hold_sources(tn_ctx *cx, tni_node *n, int nsrc, tni_node *const *src)
 {
     n->src = n->few;
@@ -18,8 +25,10 @@ static bool hold_sources(tn_ctx *cx, tni_node *n, int nsrc, tni_node *const *src
     return true;
 }
 
-// A source whose own way to any leaf is spent cannot pass a gradient on: it lets its history go,
-// so that a sum carried over many steps does not grow.
+// Returns whether a gradient can pass through n. A node all of whose sources toward a leaf are
+// spent (an earlier backward pass went through them) cannot pass one on: it drops its history here,
+// so that a running sum carried over many steps does not hold the nodes of all of them. It returns
+// true all the same, and a later backward pass through it reports what happened.
 static bool carries_gradient(tn_ctx *cx, tni_node *n)
 {
     if (n->spent || n->state != TNI_DONE || n->leaf || !n->nsrc) return true;
@@ -34,8 +43,11 @@ static bool carries_gradient(tn_ctx *cx, tni_node *n)
     return true;
 }
 
-static tni_node *make(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
-                      tni_node *const *src)
+// Only the fields before `site` are zeroed; the rest is written here, and attr by the caller. The
+// layer's path belongs to a context, so the path of another context, which may close first, is not
+// kept.
+static tni_node *new_node(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
+                          tni_node *const *src)
 {
     tni_node *n = tni_slab_take(&cx->nodes);
     if (!n) return tni_fail_memory(cx, "recording");
@@ -59,6 +71,9 @@ static tni_node *make(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *
     return n;
 }
 
+// Recording without end, as in a loop that never reads a value, would hold ever more nodes: at
+// flush_at pending nodes the engine evaluates them. Not while busy, since a walk or an evaluation
+// holds pointers into the graph.
 tni_node *tni_node_new(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
                        tni_node *const *src)
 {
@@ -66,13 +81,15 @@ tni_node *tni_node_new(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t 
         cx->flush(cx);
         cx->flush_at = cx->pending_nodes + cx->flush_nodes;  // few are left, unless it failed
     }
-    return make(cx, op, dt, rank, size, nsrc, src);
+    return new_node(cx, op, dt, rank, size, nsrc, src);
 }
 
+// The primary's list of outputs is weak: it counts no reference, and unlink_output removes an
+// output that is released first.
 tni_node *tni_node_output(tn_ctx *cx, tni_node *primary, int64_t index, tn_dtype dt, int rank,
                           const int64_t *size)
 {
-    tni_node *n = make(cx, TNI_OUTPUT_OP, dt, rank, size, 1, &primary);
+    tni_node *n = new_node(cx, TNI_OUTPUT_OP, dt, rank, size, 1, &primary);
     if (!n) return NULL;
     n->attr.output.index = index;
     n->output            = primary->output;
@@ -105,20 +122,20 @@ tni_view tni_node_layout(const tni_node *n)
 
 // ---- letting go --------------------------------------------------------------------------------
 
-// A node that only recipes hold, or nobody, joins the list of those to let go. Until its turn comes, one
-// that is still held has a reference more, so that it does not join twice.
-static inline tni_node *queue(tni_node *n, tni_node *list)
+// Puts a node that nothing, or only recipes, hold on the list of nodes to release. Until its turn
+// comes, a node that recipes hold has one reference more, so that it is not queued twice.
+static inline tni_node *queue_release(tni_node *n, tni_node *list)
 {
     if (n->refs) {
-        if (n->state > TNI_DONE) return list;  // has no value to let go
+        if (n->state > TNI_DONE) return list;  // has no value to release
         n->refs++;
     }
     n->next = list;
     return n;
 }
 
-// The recipe of n becomes its sources.
-static void strengthen(tni_node *n)
+// The recipe of n becomes its sources: they are counted as uses again.
+static void recipe_to_sources(tni_node *n)
 {
     for (uint32_t i = 0; i < n->nsrc; i++) {
         n->src[i]->recipes--;
@@ -126,8 +143,8 @@ static void strengthen(tni_node *n)
     }
 }
 
-// The primary of an output that lets it go no longer knows it.
-static void leave_primary(tni_node *n)
+// The primary of an output that releases it no longer knows it.
+static void unlink_output(tni_node *n)
 {
     tni_node **at = &n->src[0]->output;
     while (*at != n) at = &(*at)->output;
@@ -135,26 +152,27 @@ static void leave_primary(tni_node *n)
     n->output = NULL;
 }
 
-static tni_node *drop_held(tni_node *n, tni_node *list)
+// Releases the outputs that a stored primary holds for recipes.
+static tni_node *release_held(tni_node *n, tni_node *list)
 {
     for (tni_node *o = n->held, *next; o; o = next) {
         next      = o->output;
         o->output = NULL;
-        if (--o->refs <= o->recipes) list = queue(o, list);
+        if (--o->refs <= o->recipes) list = queue_release(o, list);
     }
     n->held = NULL;
     return list;
 }
 
-// Lets all sources go but the first so many.
+// Releases all sources but the first `keep`. A view keeps its first, which has its elements.
 static tni_node *drop_sources(tn_ctx *cx, tni_node *n, uint32_t keep, tni_node *list)
 {
-    if (n->op == TNI_OUTPUT_OP && n->nsrc) leave_primary(n);
-    if (n->state == TNI_UNSTORED) strengthen(n);
+    if (n->op == TNI_OUTPUT_OP && n->nsrc) unlink_output(n);
+    if (n->state == TNI_UNSTORED) recipe_to_sources(n);
     for (uint32_t i = keep; i < n->nsrc; i++) {
         tni_node *s = n->src[i];
         s->refs_and_uses -= TNI_ONE_USE;
-        if (s->refs <= s->recipes) list = queue(s, list);
+        if (s->refs <= s->recipes) list = queue_release(s, list);
     }
     if (keep < n->nsrc) n->nsrc = keep;
     if (keep) return list;
@@ -163,9 +181,10 @@ static tni_node *drop_sources(tn_ctx *cx, tni_node *n, uint32_t keep, tni_node *
     return list;
 }
 
+// Frees the node itself; what it held may be freed after it.
 static tni_node *free_node(tn_ctx *cx, tni_node *n, tni_node *list)
 {
-    list = drop_held(n, drop_sources(cx, n, 0, list));
+    list = release_held(n, drop_sources(cx, n, 0, list));
     if (n->state == TNI_PENDING) cx->pending_nodes--;
     if (n->leaf) tni_leaf_unref(cx, n->leaf);
     if (n->origin) tni_origin_unref(cx, n->origin);
@@ -175,77 +194,85 @@ static tni_node *free_node(tn_ctx *cx, tni_node *n, tni_node *list)
     return list;
 }
 
-// In the public call in progress. Its layer may be another context's, which would not last.
-static tni_lost loss_here(tni_lost_reason how)
+// The reason of a loss, at the public call in progress. Its layer may be another context's and is
+// dropped.
+static tni_lost lost_here(tni_lost_reason how)
 {
     tni_lost why   = { tni_self.site, 0, (uint8_t)how };
     why.site.layer = NULL;
     return why;
 }
 
-// Without a reason: its last tensor died, here.
-static tni_node *lose(tn_ctx *cx, tni_node *n, const tni_lost *why, tni_node *list)
+// Makes n gone: it has neither a value nor a way to compute one. `why` NULL: its last tensor died,
+// here. The reason takes the place of the attributes, which nothing needs any more.
+static tni_node *mark_lost(tn_ctx *cx, tni_node *n, const tni_lost *why, tni_node *list)
 {
     list     = drop_sources(cx, n, 0, list);
     n->state = TNI_GONE;
     if (n->owns_bytes) tni_free(&cx->heap, n->attr.custom.bytes);
     n->owns_bytes = false;
-    n->attr.lost  = why ? *why : loss_here(TNI_LOST_GIVEN_BACK);
+    n->attr.lost  = why ? *why : lost_here(TNI_LOST_GIVEN_BACK);
     return list;
 }
 
-// The sources of n become its recipe.
-static tni_node *weaken(tni_node *n, tni_node *list)
+// Makes n unstored: its sources become its recipe. They are no longer uses, so the buffers of those
+// that nothing else needs go as well.
+static tni_node *sources_to_recipe(tni_node *n, tni_node *list)
 {
     n->state      = TNI_UNSTORED;
     n->recomputed = true;
     for (uint32_t i = 0; i < n->nsrc; i++) {
         tni_node *s = n->src[i];
         s->uses--;
-        if (s->refs <= ++s->recipes) list = queue(s, list);
+        if (s->refs <= ++s->recipes) list = queue_release(s, list);
     }
     return list;
 }
 
-// Nobody needs the value of n, but something is made from it that may be computed again: its memory goes.
-static tni_node *lapse(tn_ctx *cx, tni_node *n, const tni_lost *why, tni_node *list)
+// Only recipes hold n: its buffer goes. It can be computed again, and becomes unstored, if it still
+// has all its sources; a leaf, a node that dropped sources, and an output whose primary stays done
+// cannot.
+static tni_node *release_value(tn_ctx *cx, tni_node *n, const tni_lost *why, tni_node *list)
 {
-    bool there = n->state == TNI_DONE;
-    if (!there) cx->pending_nodes--;
+    bool done = n->state == TNI_DONE;
+    if (!done) cx->pending_nodes--;
     tni_buffer_unref(&cx->buffers, n->buf);
-    n->buf     = NULL;
-    list       = drop_held(n, list);
-    bool again = n->op != TNI_LEAF_OP && !n->dropped_sources && (n->op != TNI_OUTPUT_OP || !there);
-    return again ? weaken(n, list) : lose(cx, n, why, list);
+    n->buf            = NULL;
+    list              = release_held(n, list);
+    bool recomputable = n->op != TNI_LEAF_OP && !n->dropped_sources &&
+                        (n->op != TNI_OUTPUT_OP || !done);
+    return recomputable ? sources_to_recipe(n, list) : mark_lost(cx, n, why, list);
 }
 
-static void let_go(tn_ctx *cx, tni_node *list, const tni_lost *why)
+// The loop behind every release. `why` is the reason that nodes lost on the way keep for messages.
+static void release_nodes(tn_ctx *cx, tni_node *list, const tni_lost *why)
 {
     while (list) {
         tni_node *n = list;
         list        = n->next;
         if (!n->refs || !--n->refs) list = free_node(cx, n, list);
-        else if (n->refs == n->recipes) list = lapse(cx, n, why, list);
+        else if (n->refs == n->recipes) list = release_value(cx, n, why, list);
     }
 }
 
 void tni_node_unref(tn_ctx *cx, tni_node *n)
 {
-    if (n && --n->refs <= n->recipes) let_go(cx, queue(n, NULL), NULL);
+    if (n && --n->refs <= n->recipes) release_nodes(cx, queue_release(n, NULL), NULL);
 }
 
 void tni_node_overwrite(tn_ctx *cx, tni_node *n, const tni_node *by, uint64_t store)
 {
     if (!n || --n->refs > n->recipes) return;
     tni_lost why = { by->site, store, TNI_LOST_OVERWRITTEN };
-    let_go(cx, queue(n, NULL), &why);
+    release_nodes(cx, queue_release(n, NULL), &why);
 }
 
+// Views keep their source: it has the elements.
 void tni_node_forget(tn_ctx *cx, tni_node *n)
 {
     bool view = n->op == TNI_VIEW_OP;
     n->dropped_sources |= n->nsrc > 0 && !view;
-    let_go(cx, drop_sources(cx, n, view, NULL), NULL);
+    release_nodes(cx, drop_sources(cx, n, view, NULL), NULL);
 }
 
 void tni_node_hold_output(tn_ctx *cx, tni_node *n)
@@ -259,22 +286,25 @@ void tni_node_hold_output(tn_ctx *cx, tni_node *n)
 
 void tni_node_mark_gone(tn_ctx *cx, tni_node *n)
 {
-    tni_lost why = loss_here(TNI_LOST_FAILED);
+    tni_lost why = lost_here(TNI_LOST_FAILED);
     if (n->state == TNI_PENDING) cx->pending_nodes--;
-    let_go(cx, lose(cx, n, &why, NULL), &why);
+    release_nodes(cx, mark_lost(cx, n, &why, NULL), &why);
 }
 
-// Another output of a call that stored its own value could not be computed from that.
+// An output whose primary is done or gone is lost: the call that computes it does not run again for
+// it.
 void tni_node_mark_unstored(tn_ctx *cx, tni_node *n)
 {
     int  primary = n->op == TNI_OUTPUT_OP ? n->src[0]->state : TNI_PENDING;
     bool lost    = primary == TNI_DONE || primary == TNI_GONE;
     cx->pending_nodes--;
-    let_go(cx, lost ? lose(cx, n, NULL, NULL) : weaken(n, NULL), NULL);
+    release_nodes(cx, lost ? mark_lost(cx, n, NULL, NULL) : sources_to_recipe(n, NULL), NULL);
 }
 
 // ---- computing again ---------------------------------------------------------------------------
 
+// Adds n to the list unless it has a value or is listed; `visited` marks it while
+// tni_node_reschedule runs.
 static tni_node *find_unstored(tni_node *n, tni_node *list)
 {
     if (n->state != TNI_UNSTORED || n->visited) return list;
@@ -283,7 +313,10 @@ static tni_node *find_unstored(tni_node *n, tni_node *list)
     return n;
 }
 
-// First all that is needed is found, so that nothing has changed where some of it is gone.
+// In two passes. The first collects everything unstored below n, and stops at nothing; the second
+// changes states, and only if nothing needed is gone. So a failure leaves the graph as it was. All
+// outputs of one call become pending together, since the call computes them together. Stores of
+// these nodes return to the context's list of pending stores.
 const tni_node *tni_node_reschedule(tn_ctx *cx, tni_node *n)
 {
     const tni_node *lost  = n->state == TNI_GONE ? n : NULL;
@@ -304,7 +337,7 @@ const tni_node *tni_node_reschedule(tn_ctx *cx, tni_node *n)
         if (lost) continue;
         found->state = TNI_PENDING;
         cx->pending_nodes++;
-        strengthen(found);
+        recipe_to_sources(found);
         while (found->waiting) tni_store_mark_pending(cx, found->waiting);
     }
     return lost;
@@ -312,8 +345,8 @@ const tni_node *tni_node_reschedule(tn_ctx *cx, tni_node *n)
 
 // ---- computed ----------------------------------------------------------------------------------
 
-// For messages: the first value that a buffer was taken for.
-static void note(tni_buffer *buf, const tni_node *n)
+// For the out-of-memory report: the first value that a buffer was taken for.
+static void note_first_value(tni_buffer *buf, const tni_node *n)
 {
     buf->site  = n->site;
     buf->dtype = n->dtype;
@@ -323,7 +356,7 @@ static void note(tni_buffer *buf, const tni_node *n)
 
 void tni_node_mark_done(tn_ctx *cx, tni_node *n, tni_buffer *buf, int64_t start)
 {
-    if (buf && !buf->site.file) note(buf, n);
+    if (buf && !buf->site.file) note_first_value(buf, n);
     if (n->state == TNI_PENDING) cx->pending_nodes--;
     n->state = TNI_DONE;
     n->buf   = buf;
@@ -342,8 +375,8 @@ tni_node *tni_node_in_buffer(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *s
 
 // ---- in order ----------------------------------------------------------------------------------
 
-// Node `at` sinks into the heap of n nodes below it, largest id on top.
-static void sink(tni_node **node, size_t at, size_t n)
+// Restores the heap order (largest id on top) below `at`.
+static void sift_down(tni_node **node, size_t at, size_t n)
 {
     tni_node *x = node[at];
     for (size_t down; (down = 2 * at + 1) < n; at = down) {
@@ -354,19 +387,20 @@ static void sink(tni_node **node, size_t at, size_t n)
     node[at] = x;
 }
 
+// Heapsort: in place and without a worst case.
 static void sort_by_heap(tni_node **node, size_t n)
 {
-    for (size_t i = n / 2; i-- > 0;) sink(node, i, n);
+    for (size_t i = n / 2; i-- > 0;) sift_down(node, i, n);
     for (size_t last = n; last-- > 1;) {
         tni_node *x = node[last];
         node[last]  = node[0];
         node[0]     = x;
-        sink(node, 0, last);
+        sift_down(node, 0, last);
     }
 }
 
-// What was recorded together has ids close together: then each is put down at its id, and they are
-// taken up in order.
+// Nodes recorded together have ids close together: then a counting sort over the range of ids is
+// linear. Beyond 16 ids a node the table would cost more than a heapsort.
 bool tni_nodes_sort(tni_heap *h, size_t n, tni_node **node)
 {
     uint64_t low = UINT64_MAX, high = 0;

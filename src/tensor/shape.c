@@ -1,8 +1,11 @@
-// Arithmetic on shapes and views.
+// Arithmetic on shapes and views. Everything is in elements; sizes were checked against overflow
+// when the tensor was recorded, so products here cannot overflow.
 #include "tensor/shape.h"
 
 #include <string.h>
 
+// An eighth of the range is enough for the bytes of the widest dtype. Sizes of 0 count as 1 for the
+// check: a slice or a reduction of an empty shape may be a non-empty one of the other sizes.
 int64_t tni_shape_count(int rank, const int64_t *size)
 {
     int64_t n = 1, most = INT64_MAX / 8;
@@ -24,6 +27,7 @@ void tni_shape_strides(int rank, const int64_t *size, int64_t *stride)
     }
 }
 
+// NumPy's rule: shapes are aligned at their last axes, and a size of 1 stretches.
 bool tni_shape_broadcast(int *rank, int64_t *size, int rank_b, const int64_t *b)
 {
     if (rank_b > *rank) {
@@ -41,6 +45,7 @@ bool tni_shape_broadcast(int *rank, int64_t *size, int rank_b, const int64_t *b)
     return true;
 }
 
+// An axis of size 0 steps like one of size 1: strides stay well defined.
 tni_view tni_view_whole(int rank, const int64_t *size)
 {
     tni_view v;
@@ -61,6 +66,7 @@ bool tni_view_equal(const tni_view *a, const tni_view *b)
            tni_shape_equal(a->rank, a->stride, b->rank, b->stride);
 }
 
+// Strides of axes of size 1 do not matter.
 bool tni_view_contiguous(const tni_view *v)
 {
     int64_t step = 1;
@@ -74,6 +80,7 @@ bool tni_view_contiguous(const tni_view *v)
     return true;
 }
 
+// A stable insertion sort: there are at most TN_MAX_RANK axes, and most are sorted already.
 void tni_view_sort(const tni_view *v, int *order)
 {
     for (int i = 0; i < v->rank; i++) {
@@ -83,6 +90,7 @@ void tni_view_sort(const tni_view *v, int *order)
     }
 }
 
+// A result of true means: permuted by `order`, the view is a row-major tensor, up to gaps.
 bool tni_view_order(const tni_view *v, int *order)
 {
     int64_t last = INT64_MAX, span = 0;
@@ -123,6 +131,7 @@ void tni_view_unpermute(tni_view *v, const int *order)
     }
 }
 
+// A stretched axis has stride 0, so that each of its elements is the same place.
 bool tni_view_expand(tni_view *v, int rank, const int64_t *size)
 {
     int grow = rank - v->rank;
@@ -138,8 +147,8 @@ bool tni_view_expand(tni_view *v, int rank, const int64_t *size)
     return true;
 }
 
-// Merges neighbouring axes that are one run of memory, so that a new shape only has to split
-// them. Returns the number of merged axes.
+// Merges neighbouring axes that are one run of memory, so that a new shape only has to split them.
+// Returns the number of merged axes.
 static int merge_axes(const tni_view *v, int64_t *size, int64_t *stride)
 {
     int n = 0;
@@ -156,6 +165,8 @@ static int merge_axes(const tni_view *v, int64_t *size, int64_t *stride)
     return n;
 }
 
+// Works like NumPy's attempt without a copy: merged runs of memory are split into the new sizes,
+// from the innermost outwards; a new axis that would span two runs has no single stride.
 bool tni_view_reshape(const tni_view *v, int rank, const int64_t *size, tni_view *out)
 {
     int64_t have[TN_MAX_RANK], step[TN_MAX_RANK];
@@ -175,6 +186,8 @@ bool tni_view_reshape(const tni_view *v, int rank, const int64_t *size, tni_view
     return true;
 }
 
+// Sufficient, not necessary: each axis must step past everything that the axes of smaller stride
+// span. A view that interleaves without overlap is refused too.
 bool tni_view_injective(const tni_view *v)
 {
     int     order[TN_MAX_RANK], n = 0;

@@ -1,10 +1,13 @@
-// Stores, handles and leaves, and the node that a handle stands for.
+// Stores, handles and leaves, and resolving: which node a handle stands for now. tensor.h says what
+// each of them is and owns.
 #include "tensor/context.h"
 
 #include <string.h>
 
 // ---- stores ------------------------------------------------------------------------------------
 
+// A store is in at most one list: the context's of pending stores, or that of an unstored node.
+// `pending_stores` counts the first.
 static void unlist_store(tn_ctx *cx, tni_store *s)
 {
     if (!s->list) return;
@@ -32,7 +35,9 @@ static void list_store(tn_ctx *cx, tni_store *s, tni_store **list)
     push_store(cx, s, list);
 }
 
-// Takes over the reference to n.
+// Makes n, whose reference is taken over, the node that the store returns to if the step fails;
+// NULL for none. The old one is released as overwritten: its value is lost unless something else
+// holds it.
 static void set_rollback(tn_ctx *cx, tni_store *s, tni_node *n)
 {
     tni_node *old = s->rollback;
@@ -42,6 +47,8 @@ static void set_rollback(tn_ctx *cx, tni_store *s, tni_node *n)
     tni_node_overwrite(cx, old, s->node, s->number);
 }
 
+// A store whose node was computed but not stored waits in the node's list, so that it becomes
+// pending again together with the node.
 void tni_store_mark_computed(tn_ctx *cx, tni_store *s)
 {
     unlist_store(cx, s);
@@ -51,7 +58,7 @@ void tni_store_mark_computed(tn_ctx *cx, tni_store *s)
 }
 
 // Forgets a handle's cached node.
-static void uncache(tn_tensor *t)
+static void uncache_node(tn_tensor *t)
 {
     if (t->view_next) t->view_next->view_prev = t->view_prev;
     if (t->view_prev) t->view_prev->view_next = t->view_next;
@@ -61,8 +68,9 @@ static void uncache(tn_tensor *t)
     tni_node_unhold(t->cx, n);
 }
 
-// Takes over the reference to n.
-static void cache(tn_tensor *t, tni_node *n)
+// Takes over the reference to n. The handle joins the store's list of views, so that a write to the
+// store finds every cached node of the old state.
+static void cache_node(tn_tensor *t, tni_node *n)
 {
     n->handles++;
     t->node      = n;
@@ -72,9 +80,12 @@ static void cache(tn_tensor *t, tni_node *n)
     t->store->views = t;
 }
 
+// The old node becomes the rollback if it has a value and the new one is still to be computed. If
+// several writes follow each other before an evaluation, the first old value stays the rollback: it
+// is the last that was computed. A new constant needs none, since it cannot fail to be computed.
 void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n)
 {
-    while (s->views) uncache(s->views);
+    while (s->views) uncache_node(s->views);
     tni_node *old = s->node;
     s->node       = n;
     n->handles++;
@@ -84,7 +95,7 @@ void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n)
             set_rollback(cx, s, old);
             old = NULL;
         }
-        // A constant is there at any time, so what was before it is not returned to.
+        // A constant can be computed at any time, so the store need not roll back to an old value.
         if (n->constant && s->rollback) set_rollback(cx, s, NULL);
         list_store(cx, s, &cx->pending);
     } else {
@@ -98,6 +109,7 @@ void tni_store_mark_pending(tn_ctx *cx, tni_store *s)
     list_store(cx, s, &cx->pending);
 }
 
+// The last handle died: no user can ask for the value any more.
 static void store_unref(tn_ctx *cx, tni_store *s)
 {
     if (--s->refs) return;
@@ -109,6 +121,8 @@ static void store_unref(tn_ctx *cx, tni_store *s)
 
 // ---- handles -----------------------------------------------------------------------------------
 
+// The list is newest first: a public call that ends finds what it made at the front (see
+// end_frame).
 void tni_scope_add(tn_scope *s, tn_tensor *t)
 {
     t->scope = s;
@@ -127,7 +141,9 @@ void tni_scope_remove(tn_tensor *t)
     t->scope = NULL;
 }
 
-// NULL when memory is out, which the caller reports when nothing is half way.
+// A new handle in the innermost scope. Inside a public call it is temporary: it dies with the call
+// unless it is the result. NULL when memory is out, not yet reported: the caller first undoes what
+// it has begun.
 static tn_tensor *new_handle(tn_ctx *cx, tni_store *s)
 {
     tn_tensor *t = tni_slab_take(&cx->tensors);
@@ -147,6 +163,8 @@ static tn_tensor *new_handle(tn_ctx *cx, tni_store *s)
     return t;
 }
 
+// `refs` is 1 while the handle is made, so that a failure releases store and node on the same path
+// as success drops the extra reference.
 tn_tensor *tni_wrap(tn_ctx *cx, tni_node *n)
 {
     if (!n) return NULL;
@@ -167,14 +185,16 @@ tn_tensor *tni_wrap(tn_ctx *cx, tni_node *n)
     return t ? t : tni_fail_memory(cx, "recording");
 }
 
-// Something is made from t: a step boundary need not store it for its own sake.
-static void use(tn_tensor *t)
+// Something is made from t, so a step boundary need not store it for its own sake. `unused` counts
+// the handles of a store for which that is not so.
+static void mark_used(tn_tensor *t)
 {
     if (t->used) return;
     t->used = true;
     t->store->unused--;
 }
 
+// Refers to its parent, so that the chain from a view to its oldest ancestor outlives the handles.
 static tni_origin *new_origin(tn_ctx *cx, tni_origin *parent)
 {
     tni_origin *o = tni_slab_take(&cx->origins);
@@ -186,6 +206,7 @@ static tni_origin *new_origin(tn_ctx *cx, tni_origin *parent)
     return o;
 }
 
+// A loop, not recursion: chains of views can be long.
 void tni_origin_unref(tn_ctx *cx, tni_origin *o)
 {
     while (o && --o->refs == 0) {
@@ -195,7 +216,9 @@ void tni_origin_unref(tn_ctx *cx, tni_origin *o)
     }
 }
 
-// t is a view of x, which is one itself: from here on both are told apart.
+// t is a view of x, which is a view itself: from here on a gradient can tell which of the two was
+// used. Only where a gradient can reach the store; else no origin is needed. False, reported, when
+// memory is out.
 static bool link_origins(tn_tensor *t, tn_tensor *x, tni_view_fn *step, const void *how)
 {
     tn_ctx *cx = x->cx;
@@ -207,6 +230,8 @@ static bool link_origins(tn_tensor *t, tn_tensor *x, tni_view_fn *step, const vo
     return true;
 }
 
+// A view of a leaf belongs to the leaf: its gradient is deposited there. Made without gradient mode
+// it is detached instead, as in PyTorch.
 tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v, tni_view_fn *step, const void *how)
 {
     tn_ctx   *cx  = x->cx;
@@ -218,7 +243,7 @@ tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v, tni_view_fn *step, con
         tni_slab_give(&cx->views, own);
         return tni_fail_memory(cx, "recording");
     }
-    use(x);
+    mark_used(x);
     t->view     = own;
     t->is_view  = true;
     t->detached = x->detached || !cx->grad_mode;
@@ -228,6 +253,9 @@ tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v, tni_view_fn *step, con
     return NULL;
 }
 
+// A node that is not a view, or is one of all elements in order, gets a store of its own. A strided
+// view cannot be a store's node, since stores are row-major: it gets a store on its source and a
+// view of that.
 tn_tensor *tni_wrap_node(tn_ctx *cx, tni_node *n)
 {
     tni_view v = tni_node_layout(n);
@@ -246,10 +274,11 @@ tn_tensor *tni_wrap_node(tn_ctx *cx, tni_node *n)
         t->origin = n->origin;
         n->origin->refs++;
     }
-    cache(t, tni_node_ref(n));  // n itself, so that a gradient with respect to n passes here
+    cache_node(t, tni_node_ref(n));  // n itself, so that a gradient with respect to n passes here
     return t;
 }
 
+// Frees y when memory is out: the caller has nothing else to do with it.
 tn_tensor *tni_show_permuted(tn_tensor *y, const int *order)
 {
     if (!y) return NULL;
@@ -266,22 +295,25 @@ tn_tensor *tni_show_permuted(tn_tensor *y, const int *order)
     return y;
 }
 
+// The order matters: the cached node and the leaf use the store, which goes last.
 void tni_tensor_free(tn_tensor *t)
 {
     tn_ctx *cx = t->cx;
-    if (t->node) uncache(t);
+    if (t->node) uncache_node(t);
     tni_scope_remove(t);
     if (tni_is_leaf(t)) tni_leaf_end(cx, t->leaf);
     if (t->leaf) tni_leaf_unref(cx, t->leaf);
     if (t->view) tni_slab_give(&cx->views, t->view);
     if (t->origin) tni_origin_unref(cx, t->origin);
     if (t->name) tni_free(&cx->heap, t->name);
-    use(t);
+    mark_used(t);
     store_unref(cx, t->store);
     t->magic = TNI_DEAD;
     tni_slab_give(&cx->tensors, t);
 }
 
+// Depth 0 is that of the root scope: a step boundary stores the value as it does for tensors of the
+// root.
 void tni_tensor_own(tn_tensor *t)
 {
     tni_scope_remove(t);
@@ -316,6 +348,8 @@ void tni_leaf_unref(tn_ctx *cx, tni_leaf *l)
     tni_slab_give(&cx->leaves, l);
 }
 
+// The fields are cleared before anything is released, since releasing the gradient may come back
+// here.
 void tni_leaf_end(tn_ctx *cx, tni_leaf *l)
 {
     tn_tensor *grad  = l->grad;
@@ -326,7 +360,8 @@ void tni_leaf_end(tn_ctx *cx, tni_leaf *l)
     tni_node_unref(cx, zeros);
 }
 
-// The store's node with the leaf's mark on it: gradients stop there.
+// A view of the store's node that carries the leaf's mark: backward passes stop there and deposit.
+// It is never spent, so that a parameter takes part in any number of passes.
 static tni_node *mark_leaf(tn_ctx *cx, tni_leaf *l, tni_node *base)
 {
     tni_view  v = tni_view_whole(base->rank, base->size);
@@ -340,25 +375,29 @@ static tni_node *mark_leaf(tn_ctx *cx, tni_leaf *l, tni_node *base)
 
 // ---- resolving ---------------------------------------------------------------------------------
 
-static const char *name_among(const tn_scope *s, uint64_t store)
+// The name of some tensor of the store, if one in this scope has any.
+static const char *name_in_scope(const tn_scope *s, uint64_t store)
 {
     for (const tn_tensor *t = s->newest; t; t = t->next)
         if (t->name && t->store->number == store) return t->name;
     return NULL;
 }
 
-// " \"weight\"" of a store that may be there no more; nothing where no tensor of it has a name.
-static tni_text name_of(const tn_ctx *cx, uint64_t store)
+// " \"weight\"", or nothing if no tensor of the store has a name. By number, since the store may be
+// gone.
+static tni_text store_name(const tn_ctx *cx, uint64_t store)
 {
     tni_text    t    = { "" };
-    const char *name = name_among(&cx->owned, store);
-    for (const tn_scope *s = cx->scope; s && !name; s = s->outer) name = name_among(s, store);
+    const char *name = name_in_scope(&cx->owned, store);
+    for (const tn_scope *s = cx->scope; s && !name; s = s->outer) name = name_in_scope(s, store);
     if (name) tni_text_add(&t, " \"%s\"", name);
     return t;
 }
 
-// The value of x cannot be had: its step failed, or `lost`, which it would be computed from, is gone.
-static tni_node *gone(tn_tensor *x, const char *op, const tni_node *lost)
+// Reports TN_EGONE: the value of x cannot be computed, because its step failed or because `lost`,
+// which it would be computed from, was overwritten or released. The message says where, and what to
+// do.
+static tni_node *fail_gone(tn_tensor *x, const char *op, const tni_node *lost)
 {
     const tni_node *n   = x->store->node;
     const tni_lost *why = &lost->attr.lost;
@@ -374,19 +413,23 @@ static tni_node *gone(tn_tensor *x, const char *op, const tni_node *lost)
                     "%s%s, made at %s, was %s at %s; tn_want or tn_keep what is read later",
                     by, tni_shape_of(x).s, tni_site_text(&n->site).s,
                     tni_shape_text(lost->rank, lost->size).s,
-                    written ? name_of(x->cx, why->store).s : "", tni_site_text(&lost->site).s,
+                    written ? store_name(x->cx, why->store).s : "", tni_site_text(&lost->site).s,
                     written ? "overwritten" : "given back", at.s);
 }
 
+// The store's node was computed in a step that did not store it, and somebody asks for it now: its
+// recipe runs again in the next evaluation. TN_EGONE if some of the recipe's inputs are lost.
 tni_node *tni_store_reschedule(tn_tensor *x, const char *op)
 {
     tni_node       *n    = x->store->node;
     const tni_node *lost = tni_node_reschedule(x->cx, n);
-    return lost ? gone(x, op, lost) : n;
+    return lost ? fail_gone(x, op, lost) : n;
 }
 
-// The node of a view, a leaf or a cut value, which x keeps; NULL, reported, on failure.
-static tni_node *make_node(tn_tensor *x, tni_node *base, bool cut)
+// Makes the node that x stands for if that is not the store's own: with the leaf's mark, as a view,
+// or without history (cut). x caches it, so that two uses of x are one node and share their
+// gradient. NULL, reported, on failure.
+static tni_node *make_view_node(tn_tensor *x, tni_node *base, bool cut)
 {
     tn_ctx   *cx = x->cx;
     tni_node *n  = tni_node_ref(base);
@@ -414,48 +457,55 @@ static tni_node *make_node(tn_tensor *x, tni_node *base, bool cut)
             n->origin->refs++;
         }
     }
-    cache(x, n);
+    cache_node(x, n);
     return n;
 }
 
-// Whether a view is all of its base as it lies.
-static bool is_all(const tni_view *v, const tni_node *base)
+// Whether a view is all of its base, in the base's own shape and order.
+static bool covers_base(const tni_view *v, const tni_node *base)
 {
     return !v->offset && tni_shape_equal(v->rank, v->size, base->rank, base->size) &&
            tni_view_contiguous(v);
 }
 
+// Three cases: the store's node itself, which is by far the most frequent; the node cached at the
+// handle; and a new one. A whole view of a value with history is not the store's node: tn_grad
+// tells them apart.
 tni_node *tni_resolve(tn_tensor *x, const char *op)
 {
     tni_node *base = tni_store_node(x, op);
     if (!base) return NULL;
-    use(x);
+    mark_used(x);
     bool cut = x->detached && base->needs_grad;
-    if (!x->leaf && !cut && (!x->view || (!base->needs_grad && is_all(x->view, base)))) return base;
-    // A step need not have kept this view, but the base is there: then it is viewed again.
-    if (x->node && x->node->state > TNI_DONE && tni_node_reschedule(x->cx, x->node)) uncache(x);
+    if (!x->leaf && !cut && (!x->view || (!base->needs_grad && covers_base(x->view, base))))
+        return base;
+    // A step may have lost this view but kept the base: then it is viewed again.
+    if (x->node && x->node->state > TNI_DONE && tni_node_reschedule(x->cx, x->node))
+        uncache_node(x);
     if (x->node) return x->node;
-    return make_node(x, base, cut);
+    return make_view_node(x, base, cut);
 }
 
 tni_node *tni_resolve_detached(tn_tensor *x, const tni_view *v, const char *op)
 {
     tni_node *base = tni_store_node(x, op);
     if (!base) return NULL;
-    use(x);
-    if (!base->needs_grad && is_all(v, base)) return tni_node_ref(base);
+    mark_used(x);
+    if (!base->needs_grad && covers_base(v, base)) return tni_node_ref(base);
     tni_node *n = tni_node_view(x->cx, base, v);
     if (n) n->needs_grad = false;
     return n;
 }
 
+// Saves the handle and the view node in the frequent case that the view is all of the store, as for
+// a transposed tensor whose axes are put back.
 tni_node *tni_resolve_as(tn_tensor *x, const tni_view *v, tni_view_fn *step, const void *how,
                          const char *op)
 {
     tni_node *base = x->store->node;
     bool plain = base->state <= TNI_DONE && !x->leaf && (!base->needs_grad || tni_is_permuted(x));
-    if (plain && is_all(v, base)) {
-        use(x);
+    if (plain && covers_base(v, base)) {
+        mark_used(x);
         return base;
     }
     tn_tensor *t = tni_wrap_view(x, v, step, how);
