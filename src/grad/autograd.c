@@ -111,6 +111,8 @@ static tni_node *zeros_of(tn_ctx *cx, tn_tensor *x)
     return l->zeros;
 }
 
+// Binds the gradient to zeros that are not computed until something reads them. A leaf that never
+// had a gradient needs none.
 void tn_zero_grad(tn_tensor *x)
 {
     tn_ctx *cx = tni_arg1("zero_grad", x, "x");

@@ -225,7 +225,7 @@ static bool heads_fit(tn_ctx *cx, tn_tensor *q, tn_tensor *k, tn_tensor *v)
 }
 
 // (T, D), (S, D) and (S, E) at the end, and leading axes that broadcast.
-static bool shapes_fit(tn_ctx *cx, tn_tensor *q, tn_tensor *k, tn_tensor *v)
+static bool attention_shapes_fit(tn_ctx *cx, tn_tensor *q, tn_tensor *k, tn_tensor *v)
 {
     bool ok = tn_rank(q) >= 2 && tn_rank(k) >= 2 && tn_rank(v) >= 2 &&
               tn_size(q, -1) == tn_size(k, -1) && tn_size(k, -2) == tn_size(v, -2);
@@ -241,7 +241,7 @@ tn_tensor *tn_attention(tn_tensor *q, tn_tensor *k, tn_tensor *v, tn_attention_o
     static const char *const names[] = { "q", "k", "v" };
     tn_tensor *const         x[]     = { q, k, v };
     tn_ctx                  *cx      = tni_args("attention", 3, x, names);
-    if (!cx || !shapes_fit(cx, q, k, v)) return NULL;
+    if (!cx || !attention_shapes_fit(cx, q, k, v)) return NULL;
     double     scale    = tni_or_default(o.scale, 1 / sqrt((double)tn_size(q, -1)));
     tni_attr   attr     = { .attention = { .scale = scale, .causal = o.causal } };
     uint64_t   failures = cx->failures;

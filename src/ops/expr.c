@@ -90,7 +90,7 @@ static char peek_char(const parser *r)
 }
 
 // White space separates nothing: "a b" is an error of its own.
-static void skip_blanks(parser *r)
+static void skip_expr_blanks(parser *r)
 {
     while (peek_char(r) == ' ' || peek_char(r) == '\t' || peek_char(r) == '\n' ||
            peek_char(r) == '\r')
@@ -100,7 +100,7 @@ static void skip_blanks(parser *r)
 // Skips blanks and takes c if it comes next.
 static bool accept_char(parser *r, char c)
 {
-    skip_blanks(r);
+    skip_expr_blanks(r);
     if (peek_char(r) != c) return false;
     r->t->at++;
     return true;
@@ -203,7 +203,7 @@ static int32_t parse_call(parser *r, size_t at, size_t length)
 // A parenthesis, a number, a name or a call.
 static int32_t parse_value(parser *r)
 {
-    skip_blanks(r);
+    skip_expr_blanks(r);
     size_t at = r->t->at, length = 0;
     if (accept_char(r, '(')) {
         int32_t x = parse_choice(r);
@@ -260,7 +260,7 @@ static const sign *operator_at(parser *r)
         { "-", 8, TNI_sub },         { "*", 9, TNI_mul },          { "/", 9, TNI_div },
         { "%", 9, TNI_remainder },
     };
-    skip_blanks(r);
+    skip_expr_blanks(r);
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
         if (!strncmp(r->t->text + r->t->at, signs[i].text, strlen(signs[i].text))) return &signs[i];
     return NULL;
@@ -301,10 +301,10 @@ static int32_t parse_choice(parser *r)
 bool tni_expr_parse(tni_expr_source *t, tni_expr *f)
 {
     parser r = { .t = t, .f = f };
-    skip_blanks(&r);
+    skip_expr_blanks(&r);
     if (!peek_char(&r) || peek_char(&r) == ';') return true;
     if (parse_choice(&r) == FAILED) return false;
-    skip_blanks(&r);
+    skip_expr_blanks(&r);
     if (!peek_char(&r) || peek_char(&r) == ';') return true;
     fail_at(&r, t->at, "an operator expected");
     return false;

@@ -56,7 +56,7 @@ static bool open_classes(classes *c, tn_tensor *x, tn_tensor *target, const tn_c
 }
 
 // Whether target has x's shape without the classes, and is of integers.
-static bool check_target(const classes *c, tn_tensor *x, tn_tensor *target)
+static bool check_class_target(const classes *c, tn_tensor *x, tn_tensor *target)
 {
     tni_view s = tni_layout(x), t = tni_layout(target);
     bool     fit = t.rank == s.rank - 1;
@@ -74,7 +74,7 @@ static bool check_target(const classes *c, tn_tensor *x, tn_tensor *target)
 // out of range and fails at evaluation, since gather would count them from the end.
 static bool prepare_target(classes *c, tn_tensor *x, tn_tensor *target, const tn_class_opts *o)
 {
-    if (!check_target(c, x, target)) return false;
+    if (!check_class_target(c, x, target)) return false;
     int64_t    ignore = o->use_ignore ? o->ignore : -100;
     tn_tensor *t      = tn_cast(target, TN_I64);
     tn_tensor *bad    = tni_number_like(t, (double)c->classes);

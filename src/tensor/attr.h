@@ -34,7 +34,7 @@ typedef enum {
 typedef enum {
     TNI_LOST_FAILED,       // its step failed, or what it was made from could not be computed
     TNI_LOST_OVERWRITTEN,  // its tensor was written, and nothing else kept the old value
-    TNI_LOST_GIVEN_BACK    // its last tensor died
+    TNI_LOST_RELEASED      // its last tensor died
 } tni_lost_reason;
 
 // Where that was, and for a tensor that was written the number of its store, by which its name is found.

@@ -75,7 +75,7 @@ static int bin_of(size_t n)
 
 // The lists are doubly linked, so that a buffer leaves its list in constant time. A buffer is in
 // one of them: `used` or that of its bin.
-static void push_buffer(tni_buffer **list, tni_buffer *buf)
+static void push_on_list(tni_buffer **list, tni_buffer *buf)
 {
     buf->prev = NULL;
     buf->next = *list;
@@ -83,7 +83,7 @@ static void push_buffer(tni_buffer **list, tni_buffer *buf)
     *list = buf;
 }
 
-static void unlink_buffer(tni_buffer **list, tni_buffer *buf)
+static void remove_from_list(tni_buffer **list, tni_buffer *buf)
 {
     if (buf->next) buf->next->prev = buf->prev;
     if (buf->prev) buf->prev->next = buf->next;
@@ -118,7 +118,7 @@ enum { MIN_KEPT = 64 << 20, WINDOW = 256 };
 // in a cache; and the list of all free blocks by age, of which the oldest are returned first.
 static void add_free(tni_buffers *b, tni_buffer *buf)
 {
-    push_buffer(&b->bin[bin_of(buf->capacity)], buf);
+    push_on_list(&b->bin[bin_of(buf->capacity)], buf);
     buf->newer = NULL;
     buf->older = b->newest;
     if (b->newest) b->newest->newer = buf;
@@ -128,7 +128,7 @@ static void add_free(tni_buffers *b, tni_buffer *buf)
 
 static void remove_free(tni_buffers *b, tni_buffer *buf)
 {
-    unlink_buffer(&b->bin[bin_of(buf->capacity)], buf);
+    remove_from_list(&b->bin[bin_of(buf->capacity)], buf);
     if (buf->newer) buf->newer->older = buf->older;
     else b->newest = buf->older;
     if (buf->older) buf->older->newer = buf->newer;
@@ -297,7 +297,7 @@ static tni_buffer *hand_out_buffer(tni_buffers *b, tni_buffer *buf, size_t bytes
     buf->refs  = 1;
     buf->bytes = bytes;
     buf->site  = (tni_site){ 0 };
-    push_buffer(&b->used, buf);
+    push_on_list(&b->used, buf);
     b->bytes += (int64_t)bytes;
     if (b->bytes > b->peak) b->peak = b->bytes;
     if (b->bytes > b->high.now) b->high.now = b->bytes;
@@ -402,6 +402,6 @@ void tni_buffer_unref(tni_buffers *b, tni_buffer *buf)
     }
     b->bytes -= (int64_t)buf->bytes;
     buf->last = b->memory.submitted ? b->memory.submitted(b->memory.state) : 0;
-    unlink_buffer(&b->used, buf);
+    remove_from_list(&b->used, buf);
     if (buf != &b->arena) add_free(b, buf);
 }

@@ -7,7 +7,7 @@
 
 // The slot of the path with that text, or the empty one where it belongs. At most half of the table
 // is used, so an empty slot always ends the search.
-static tni_path **find_slot(tni_path **path, size_t slots, const char *text)
+static tni_path **find_path_slot(tni_path **path, size_t slots, const char *text)
 {
     size_t at = tni_hash(text, strlen(text)) & (slots - 1);
     while (path[at] && strcmp(path[at]->text, text)) at = (at + 1) & (slots - 1);
@@ -22,7 +22,7 @@ static bool grow_table(tn_ctx *cx)
     tni_path **path  = tni_zalloc(&cx->heap, slots * sizeof *path);
     if (!path) return false;
     for (size_t i = 0; i < cx->path_slots; i++)
-        if (cx->path[i]) *find_slot(path, slots, cx->path[i]->text) = cx->path[i];
+        if (cx->path[i]) *find_path_slot(path, slots, cx->path[i]->text) = cx->path[i];
     tni_free(&cx->heap, cx->path);
     cx->path       = path;
     cx->path_slots = slots;
@@ -33,7 +33,7 @@ static bool grow_table(tn_ctx *cx)
 const tni_path *tni_path_of(tn_ctx *cx, const char *text)
 {
     if (!grow_table(cx)) return NULL;
-    tni_path **slot = find_slot(cx->path, cx->path_slots, text);
+    tni_path **slot = find_path_slot(cx->path, cx->path_slots, text);
     if (*slot) return *slot;
     tni_path *p = tni_alloc(&cx->heap, sizeof *p + strlen(text) + 1);
     if (!p) return NULL;

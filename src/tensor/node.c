@@ -211,7 +211,7 @@ static tni_node *mark_lost(tn_ctx *cx, tni_node *n, const tni_lost *why, tni_nod
     n->state = TNI_GONE;
     if (n->owns_bytes) tni_free(&cx->heap, n->attr.custom.bytes);
     n->owns_bytes = false;
-    n->attr.lost  = why ? *why : lost_here(TNI_LOST_GIVEN_BACK);
+    n->attr.lost  = why ? *why : lost_here(TNI_LOST_RELEASED);
     return list;
 }
 

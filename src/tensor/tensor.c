@@ -187,7 +187,7 @@ tn_tensor *tni_wrap(tn_ctx *cx, tni_node *n)
 
 // Something is made from t, so a step boundary need not store it for its own sake. `unused` counts
 // the handles of a store for which that is not so.
-static void mark_used(tn_tensor *t)
+static void mark_handle_used(tn_tensor *t)
 {
     if (t->used) return;
     t->used = true;
@@ -243,7 +243,7 @@ tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v, tni_view_fn *step, con
         tni_slab_give(&cx->views, own);
         return tni_fail_memory(cx, "recording");
     }
-    mark_used(x);
+    mark_handle_used(x);
     t->view     = own;
     t->is_view  = true;
     t->detached = x->detached || !cx->grad_mode;
@@ -306,7 +306,7 @@ void tni_tensor_free(tn_tensor *t)
     if (t->view) tni_slab_give(&cx->views, t->view);
     if (t->origin) tni_origin_unref(cx, t->origin);
     if (t->name) tni_free(&cx->heap, t->name);
-    mark_used(t);
+    mark_handle_used(t);
     store_unref(cx, t->store);
     t->magic = TNI_DEAD;
     tni_slab_give(&cx->tensors, t);
@@ -414,7 +414,7 @@ static tni_node *fail_gone(tn_tensor *x, const char *op, const tni_node *lost)
                     by, tni_shape_of(x).s, tni_site_text(&n->site).s,
                     tni_shape_text(lost->rank, lost->size).s,
                     written ? store_name(x->cx, why->store).s : "", tni_site_text(&lost->site).s,
-                    written ? "overwritten" : "given back", at.s);
+                    written ? "overwritten" : "released", at.s);
 }
 
 // The store's node was computed in a step that did not store it, and somebody asks for it now: its
@@ -475,7 +475,7 @@ tni_node *tni_resolve(tn_tensor *x, const char *op)
 {
     tni_node *base = tni_store_node(x, op);
     if (!base) return NULL;
-    mark_used(x);
+    mark_handle_used(x);
     bool cut = x->detached && base->needs_grad;
     if (!x->leaf && !cut && (!x->view || (!base->needs_grad && covers_base(x->view, base))))
         return base;
@@ -490,7 +490,7 @@ tni_node *tni_resolve_detached(tn_tensor *x, const tni_view *v, const char *op)
 {
     tni_node *base = tni_store_node(x, op);
     if (!base) return NULL;
-    mark_used(x);
+    mark_handle_used(x);
     if (!base->needs_grad && covers_base(v, base)) return tni_node_ref(base);
     tni_node *n = tni_node_view(x->cx, base, v);
     if (n) n->needs_grad = false;
@@ -505,7 +505,7 @@ tni_node *tni_resolve_as(tn_tensor *x, const tni_view *v, tni_view_fn *step, con
     tni_node *base = x->store->node;
     bool plain = base->state <= TNI_DONE && !x->leaf && (!base->needs_grad || tni_is_permuted(x));
     if (plain && covers_base(v, base)) {
-        mark_used(x);
+        mark_handle_used(x);
         return base;
     }
     tn_tensor *t = tni_wrap_view(x, v, step, how);

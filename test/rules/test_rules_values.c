@@ -102,7 +102,7 @@ static void rule_04_what_was_given_back_is_gone_and_the_message_says_where(void)
         int dropped = __LINE__ - 1;
         CHECK(before - tn_ctx_stats(cx).bytes >= LARGE * 4);
         CHECK_STATUS(tn_eval_of(lost), TN_EGONE);
-        CHECK_FAILED2(cx, TN_EGONE, "was given back at", SITE(dropped));
+        CHECK_FAILED2(cx, TN_EGONE, "was released at", SITE(dropped));
         CHECK_STATUS(tn_eval_of(y), TN_OK);
     }
 }
