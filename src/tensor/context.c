@@ -163,7 +163,8 @@ void tni_enter(const char *file, int line, const char *op)
     tni_self.cx    = NULL;
 }
 
-// `before` is saved whole and restored whole, so user code that unwinds leaves nothing half set.
+// `before` keeps the state to return to. Errors that the user code causes are not part of it: they
+// stay, and are reported when the outermost call ends.
 void tni_user_sites_begin(tni_thread *before)
 {
     *before = tni_self;
