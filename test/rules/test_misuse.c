@@ -265,9 +265,9 @@ static void asking_and_reading_wrongly(void)
         BAD_VALUE(tn_size(x, -3), -1, TN_EARG, "size: axis -3");
         BAD_VALUE(tn_stride(x, INT32_MIN), -1, TN_EARG, "stride: axis");
         BAD_VALUE(tn_size(tn_scalar(cx, 1), 0), -1, TN_EARG, "size: axis 0");
-        BAD_STATUS(tn_read(x, TN_F32, v, 5), TN_EARG, "read: room for 5", "(2, 3)");
+        BAD_STATUS(tn_read(x, TN_F32, v, 5), TN_EARG, "read: dst has room for 5", "(2, 3)");
         BAD_STATUS(tn_read(x, TN_F32, NULL, 6), TN_EARG, "read: ", "(2, 3)");
-        BAD_STATUS(tn_read(x, TN_F32, v, -1), TN_EARG, "read: room for -1", "");
+        BAD_STATUS(tn_read(x, TN_F32, v, -1), TN_EARG, "read: dst has room for -1", "");
         BAD_STATUS(tn_read(x, (tn_dtype)99, v, 6), TN_EDTYPE, "read: 99", "");
         BAD_VALUE(isnan(tn_item(x)), 1, TN_ESHAPE, "item: t (2, 3)");
         BAD_VALUE(tn_item_i64(x), 0, TN_ESHAPE, "item_i64: t (2, 3)");
