@@ -10,7 +10,7 @@
 static bool is_read(const tni_c_emitter *w, int i)
 {
     for (int j = i + 1; j < w->k->nins; j++)
-        if (tni_set_has(&w->eval, j) && reads(ins(w, j), i) && !folds_in_place(w, j) &&
+        if (tni_set_has(&w->eval, j) && reads_value(ins_at(w, j), i) && !folds_in_place(w, j) &&
             !is_filled(w, j))
             return true;
     return tni_set_has(&w->kept, i) || tni_set_has(&w->strip, i);
@@ -21,8 +21,8 @@ static bool is_read(const tni_c_emitter *w, int i)
 static void drop_unread(tni_c_emitter *w)
 {
     for (int i = w->k->nins - 1; i >= 0; i--)
-        if (tni_set_has(&w->eval, i) && ins(w, i)->code != TNI_I_STORE &&
-            ins(w, i)->code != TNI_I_REDUCE && on_lane(w, i) && !is_read(w, i))
+        if (tni_set_has(&w->eval, i) && ins_at(w, i)->code != TNI_I_STORE &&
+            ins_at(w, i)->code != TNI_I_REDUCE && on_lane(w, i) && !is_read(w, i))
             w->eval.bit[i / 64] &= ~((uint64_t)1 << i % 64);
 }
 
@@ -49,7 +49,7 @@ static void prune_kept(tni_c_emitter *w)
         tni_set s = tni_c_loop_set(w, q, &have);
         for (int i = 0; i < w->k->nins; i++)
             for (int j = i + 1; j < w->k->nins; j++)
-                if (!tni_set_has(&s, i) && tni_set_has(&s, j) && reads(ins(w, j), i))
+                if (!tni_set_has(&s, i) && tni_set_has(&s, j) && reads_value(ins_at(w, j), i))
                     tni_set_add(&read, i);
     }
     w->kept = intersect_sets(w->kept, &read);
@@ -80,7 +80,7 @@ static void choose_kept(tni_c_emitter *w)
 // Whether a value costs no more to have again than to keep in a strip: a load, or a place.
 static bool is_reloaded(const tni_c_emitter *w, int i)
 {
-    const tni_ins *x = ins(w, i);
+    const tni_ins *x = ins_at(w, i);
     return on_lane(w, i) && (is_plain_load(w, x) || x->code == TNI_I_PLACE);
 }
 
@@ -98,7 +98,8 @@ static tni_set with_reloads(const tni_c_emitter *w, tni_set s)
 {
     for (int j = 0; j < w->k->nins && !w->k->lane_in_r; j++)
         for (int i = 0; i < j && tni_set_has(&s, j); i++)
-            if (reads(ins(w, j), i) && is_reloaded(w, i) && !(ins(w, i)->per & TNI_PER_COL))
+            if (reads_value(ins_at(w, j), i) && is_reloaded(w, i) &&
+                !(ins_at(w, i)->per & TNI_PER_COL))
                 tni_set_add(&s, i);
     return s;
 }
@@ -109,8 +110,8 @@ static void mark_strips(tni_c_emitter *w, const tni_set *s)
 {
     for (int j = 0; j < w->k->nins; j++)
         for (int i = 0; i < j && tni_set_has(s, j); i++)
-            if (reads(ins(w, j), i) && !tni_set_has(s, i) && on_lane(w, i) &&
-                ins(w, i)->code != TNI_I_REDUCE)
+            if (reads_value(ins_at(w, j), i) && !tni_set_has(s, i) && on_lane(w, i) &&
+                ins_at(w, i)->code != TNI_I_REDUCE)
                 tni_set_add(&w->strip, i);
 }
 

@@ -74,7 +74,7 @@ tni_set tni_c_put_strip_maps(tni_c_emitter *w);
 
 // ---- facts -------------------------------------------------------------------------------------
 
-static inline const tni_ins *ins(const tni_c_emitter *w, int i)
+static inline const tni_ins *ins_at(const tni_c_emitter *w, int i)
 {
     return &w->k->ins[i];
 }
@@ -96,14 +96,14 @@ static inline bool by_lane(const tni_c_emitter *w, const tni_ins *x)
     return w->k->lane_in_r ? is_wide_tail(x) : !tni_is_tail(x);
 }
 
-static inline const char *type_of(const tni_c_emitter *w, int i)
+static inline const char *c_type_of(const tni_c_emitter *w, int i)
 {
-    return tni_compute_type((tn_dtype)ins(w, i)->dtype);
+    return tni_compute_type((tn_dtype)ins_at(w, i)->dtype);
 }
 
 static inline const char *wide_of(const tni_c_emitter *w, int i)
 {
-    return tni_total_type((tn_dtype)ins(w, i)->dtype);
+    return tni_total_type((tn_dtype)ins_at(w, i)->dtype);
 }
 
 static inline tn_dtype wide_dtype(const tni_ins *x)
@@ -126,9 +126,9 @@ static inline bool is_plain_load(const tni_c_emitter *w, const tni_ins *x)
 // Whether the block folds the operand of REDUCE i directly in memory, without a tile.
 static inline bool folds_in_place(const tni_c_emitter *w, int i)
 {
-    const tni_ins *x = ins(w, i), *a;
+    const tni_ins *x = ins_at(w, i), *a;
     if (x->code != TNI_I_REDUCE || w->finish) return false;
-    a = ins(w, x->a);
+    a = ins_at(w, x->a);
     if (!is_plain_load(w, a) || lane_class(w, a) != TNI_STRIDE_1) return false;
     if (by_lane(w, x)) return false;
     tn_dtype kept = (tn_dtype)w->k->buffer[w->k->access[a->access].buffer].dtype;
@@ -138,18 +138,18 @@ static inline bool folds_in_place(const tni_c_emitter *w, int i)
 // Whether the operand of REDUCE i is in a row that is kept, so that no tile is needed.
 static inline bool folds_row(const tni_c_emitter *w, int i)
 {
-    const tni_ins *x = ins(w, i);
+    const tni_ins *x = ins_at(w, i);
     return !by_lane(w, x) && tni_set_has(&w->kept, x->a) &&
            tni_compute_dtype((tn_dtype)x->dtype) ==
-               tni_compute_dtype((tn_dtype)ins(w, x->a)->dtype);
+               tni_compute_dtype((tn_dtype)ins_at(w, x->a)->dtype);
 }
 
 // Whether random numbers are made for all lanes at once: neighbours share a block of the generator.
 static inline bool is_filled(const tni_c_emitter *w, int i)
 {
-    const tni_ins *x = ins(w, i);
+    const tni_ins *x = ins_at(w, i);
     if (x->code != TNI_I_RANDOM || x->dtype == TN_F64 || !on_lane(w, i)) return false;
-    return ins(w, x->a)->code == TNI_I_PLACE && lane_class(w, ins(w, x->a)) == TNI_STRIDE_1;
+    return ins_at(w, x->a)->code == TNI_I_PLACE && lane_class(w, ins_at(w, x->a)) == TNI_STRIDE_1;
 }
 
 // Whether a lane loop computes value i from its operands, and does not have it from a tile.
@@ -158,7 +158,7 @@ static inline bool is_from_operands(const tni_c_emitter *w, int i)
     return !tni_set_has(&w->tiled, i) && !tni_set_has(&w->strip_maps, i) && !is_filled(w, i);
 }
 
-static inline bool reads(const tni_ins *x, int i)
+static inline bool reads_value(const tni_ins *x, int i)
 {
     return x->a == i || x->b == i || x->c == i;
 }
@@ -166,7 +166,7 @@ static inline bool reads(const tni_ins *x, int i)
 // What the lane loop computes or does, of the block's instructions.
 static inline bool in_lanes(const tni_c_emitter *w, int i)
 {
-    const tni_ins *x = ins(w, i);
+    const tni_ins *x = ins_at(w, i);
     if (!tni_set_has(&w->eval, i) || folds_in_place(w, i)) return false;
     if (x->code == TNI_I_REDUCE && !w->finish) {
         if (w->lane < 0) return false;
@@ -178,7 +178,7 @@ static inline bool in_lanes(const tni_c_emitter *w, int i)
 
 static inline bool is_launch_value(const tni_c_emitter *w, int i)
 {
-    const tni_ins *x = ins(w, i);
+    const tni_ins *x = ins_at(w, i);
     return !w->axes[i] && !x->phase && x->code != TNI_I_STORE && x->code != TNI_I_REDUCE;
 }
 

@@ -80,7 +80,7 @@ static void put_c_value(tni_emitter *s, int i)
 static void put_c_element(tni_emitter *s, int i)
 {
     tni_c_emitter *w = s->user;
-    const tni_ins *x = ins(w, i);
+    const tni_ins *x = ins_at(w, i);
     int            b = w->k->access[x->access].buffer;
     if (w->inside) {
         tni_out_print(w->o, "p%d[", i);
@@ -102,9 +102,9 @@ static void put_c_place(tni_emitter *s, int i)
     tni_out_print(w->o, "(");
     if (w->inside) {
         tni_out_print(w->o, "o%d + ", i);
-        put_lane_offset(w, ins(w, i));
+        put_lane_offset(w, ins_at(w, i));
     } else {
-        put_block_place(w, ins(w, i)->access);
+        put_block_place(w, ins_at(w, i)->access);
     }
     tni_out_print(w->o, ")");
 }
@@ -127,16 +127,16 @@ void tni_c_callbacks(tni_c_emitter *w)
 // The operand of a fold, converted to the fold's type if that differs.
 static const char *fold_operand(const tni_c_emitter *w, int i, char text[40])
 {
-    int         a = ins(w, i)->a;
-    const char *t = type_of(w, i);
-    if (!strcmp(t, type_of(w, a))) snprintf(text, 40, "v%d", a);
+    int         a = ins_at(w, i)->a;
+    const char *t = c_type_of(w, i);
+    if (!strcmp(t, c_type_of(w, a))) snprintf(text, 40, "v%d", a);
     else snprintf(text, 40, "(%s)v%d", t, a);
     return text;
 }
 
 void tni_c_put_fold(tni_c_emitter *w, int i, const char *into, const char *what, bool wide)
 {
-    const tni_ins *x  = ins(w, i);
+    const tni_ins *x  = ins_at(w, i);
     tn_dtype       dt = wide ? wide_dtype(x) : (tn_dtype)x->dtype;
     tni_out_print(w->o, "%*s%s = ", 4 * w->o->depth, "", into);
     tni_emit_fold(w->o, x->op, dt, into, what);
@@ -146,7 +146,7 @@ void tni_c_put_fold(tni_c_emitter *w, int i, const char *into, const char *what,
 // What a REDUCE does in the lane loop: a lane of the tile, or of the accumulator.
 static void put_lane_fold(tni_c_emitter *w, int i)
 {
-    const tni_ins *x = ins(w, i);
+    const tni_ins *x = ins_at(w, i);
     char           into[40], what[40];
     fold_operand(w, i, what);
     if (folds_row(w, i)) return;
@@ -161,7 +161,7 @@ static void put_lane_fold(tni_c_emitter *w, int i)
 // After the lane loop: a block joins the total.
 static void put_block_fold(tni_c_emitter *w, int i)
 {
-    const tni_ins *x = ins(w, i);
+    const tni_ins *x = ins_at(w, i);
     char           into[40], from[40], what[100];
     bool           direct = folds_in_place(w, i);
     if (by_lane(w, x)) return;
@@ -179,9 +179,9 @@ static void put_single_fold(tni_c_emitter *w, int i)
 {
     char into[40], what[40], wide[60];
     fold_operand(w, i, what);
-    snprintf(into, sizeof into, tni_is_tail(ins(w, i)) ? "q%d" : "a%d", i);
+    snprintf(into, sizeof into, tni_is_tail(ins_at(w, i)) ? "q%d" : "a%d", i);
     snprintf(wide, sizeof wide, "(%s)%s", wide_of(w, i), what);
-    if (tni_is_tail(ins(w, i))) tni_c_put_fold(w, i, into, wide, true);
+    if (tni_is_tail(ins_at(w, i))) tni_c_put_fold(w, i, into, wide, true);
     else tni_c_put_fold(w, i, into, what, false);
 }
 
@@ -190,7 +190,7 @@ static void put_single_fold(tni_c_emitter *w, int i)
 //     const float *p0 = (const float *)buffer[0] + (arg[2] + c0 * s0_0 + base);
 static void put_access_pointer(tni_c_emitter *w, int i)
 {
-    const tni_ins *x     = ins(w, i);
+    const tni_ins *x     = ins_at(w, i);
     int            b     = w->k->access[x->access].buffer;
     const char    *type  = tni_storage_type((tn_dtype)w->k->buffer[b].dtype);
     const char    *fixed = x->code == TNI_I_LOAD ? "const " : "";
@@ -205,11 +205,11 @@ static void put_access_pointer(tni_c_emitter *w, int i)
 // the first lane's: 8 words more than lanes are enough for both ends.
 static void put_random_fill(tni_c_emitter *w, int i)
 {
-    const tni_ins *x      = ins(w, i);
+    const tni_ins *x      = ins_at(w, i);
     bool           normal = x->op == TNI_normal;
     const char    *type   = normal ? "float" : "m_uint";
     tni_out_print(w->o, "%*sconst m_ulong i%d = (m_ulong)(", 4 * w->o->depth, "", i);
-    put_block_place(w, ins(w, x->a)->access);
+    put_block_place(w, ins_at(w, x->a)->access);
     tni_out_print(w->o, ");\n");
     tni_out_line(w->o, "%s r%d[%d];", type, i, TNI_STRIP + 8);
     tni_out_line(w->o, "m_fill_%s(r%d, number[%d], number[%d], i%d, n);",
@@ -220,7 +220,7 @@ static void put_random_fill(tni_c_emitter *w, int i)
 // Prints the random number of lane j, out of the words that were made before the loop.
 static void put_random_lane(tni_c_emitter *w, int i)
 {
-    const tni_ins *x = ins(w, i);
+    const tni_ins *x = ins_at(w, i);
     if (x->op == TNI_normal) tni_out_print(w->o, "f%d[j]", i);
     else if (x->op == TNI_random_bits) tni_out_print(w->o, "(m_long)f%d[j]", i);
     else
@@ -239,10 +239,10 @@ static const char *lane_test(const tni_c_emitter *w, int i, bool *place_first)
         const char *sign;
     } tests[]        = { { TNI_eq, "==" }, { TNI_ne, "!=" }, { TNI_lt, "<" },
                          { TNI_le, "<=" }, { TNI_gt, ">" },  { TNI_ge, ">=" } };
-    const tni_ins *x = ins(w, i);
-    if (x->code != TNI_I_MAP || x->b < 0 || ins(w, x->a)->dtype != TN_I64) return NULL;
+    const tni_ins *x = ins_at(w, i);
+    if (x->code != TNI_I_MAP || x->b < 0 || ins_at(w, x->a)->dtype != TN_I64) return NULL;
     *place_first         = on_lane(w, x->a);
-    const tni_ins *place = ins(w, *place_first ? x->a : x->b);
+    const tni_ins *place = ins_at(w, *place_first ? x->a : x->b);
     if (on_lane(w, x->a) == on_lane(w, x->b) || place->code != TNI_I_PLACE) return NULL;
     if (lane_class(w, place) != TNI_STRIDE_1) return NULL;
     for (size_t k = 0; k < sizeof tests / sizeof *tests; k++)
@@ -255,7 +255,7 @@ static const char *lane_test(const tni_c_emitter *w, int i, bool *place_first)
 static bool is_first_fold(const tni_c_emitter *w, int i)
 {
     for (int j = 0; j < i; j++)
-        if (tni_set_has(&w->eval, j) && folds_in_place(w, j) && ins(w, j)->a == ins(w, i)->a)
+        if (tni_set_has(&w->eval, j) && folds_in_place(w, j) && ins_at(w, j)->a == ins_at(w, i)->a)
             return false;
     return folds_in_place(w, i);
 }
@@ -264,12 +264,12 @@ static bool is_first_fold(const tni_c_emitter *w, int i)
 // fold, random words, the distance of a comparison, the first lane's place.
 static void put_lane_prologue(tni_c_emitter *w, int i)
 {
-    const tni_ins *x = ins(w, i);
+    const tni_ins *x = ins_at(w, i);
     bool           place_first;
     if (x->code == TNI_I_REDUCE) {
         if (is_first_fold(w, i) && !tni_set_has(&w->eval, x->a)) put_access_pointer(w, x->a);
         if (in_lanes(w, i) && !by_lane(w, x) && !folds_row(w, i) && !w->finish)
-            tni_out_line(w->o, "%s t%d[%d];", type_of(w, i), i, TNI_STRIP);
+            tni_out_line(w->o, "%s t%d[%d];", c_type_of(w, i), i, TNI_STRIP);
     } else if (!on_lane(w, i)) {
         return;
     } else if (x->code == TNI_I_LOAD || x->code == TNI_I_STORE) {
@@ -292,7 +292,7 @@ static void put_lane_value(tni_c_emitter *w, int i)
 {
     bool        place_first;
     const char *test = w->inside && is_from_operands(w, i) ? lane_test(w, i, &place_first) : NULL;
-    tni_out_print(w->o, "%*sconst %s v%d = ", 4 * w->o->depth, "", type_of(w, i), i);
+    tni_out_print(w->o, "%*sconst %s v%d = ", 4 * w->o->depth, "", c_type_of(w, i), i);
     if (test && place_first) tni_out_print(w->o, "(m_int)j %s d%d", test, i);
     else if (test) tni_out_print(w->o, "d%d %s (m_int)j", i, test);
     else if (w->inside && tni_set_has(&w->tiled, i)) tni_out_print(w->o, "x%d[j]", i);
@@ -314,8 +314,8 @@ void tni_c_put_singles(tni_c_emitter *w)
 {
     for (int i = 0; i < w->k->nins; i++) {
         if (!tni_set_has(&w->eval, i) || in_lanes(w, i) || folds_in_place(w, i)) continue;
-        if (ins(w, i)->code == TNI_I_STORE) put_c_store(w, i);
-        else if (ins(w, i)->code == TNI_I_REDUCE) put_single_fold(w, i);
+        if (ins_at(w, i)->code == TNI_I_STORE) put_c_store(w, i);
+        else if (ins_at(w, i)->code == TNI_I_REDUCE) put_single_fold(w, i);
         else put_lane_value(w, i);
     }
 }
@@ -328,11 +328,12 @@ static void put_kept_values(tni_c_emitter *w, const tni_set *tiles)
         bool wanted = tni_set_has(tiles, i);
         if (!on_lane(w, i) || in_lanes(w, i)) continue;
         for (int j = i + 1; j < w->k->nins; j++)
-            wanted |= in_lanes(w, j) && reads(ins(w, j), i) && is_from_operands(w, j) &&
-                      !(ins(w, j)->code == TNI_I_REDUCE && folds_row(w, j));
+            wanted |= in_lanes(w, j) && reads_value(ins_at(w, j), i) && is_from_operands(w, j) &&
+                      !(ins_at(w, j)->code == TNI_I_REDUCE && folds_row(w, j));
         if (!wanted) continue;
-        tni_out_print(w->o, "%*sconst %s v%d = ", 4 * w->o->depth, "", type_of(w, i), i);
-        if (ins(w, i)->code == TNI_I_REDUCE) tni_out_print(w->o, "(%s)q%d[j];\n", type_of(w, i), i);
+        tni_out_print(w->o, "%*sconst %s v%d = ", 4 * w->o->depth, "", c_type_of(w, i), i);
+        if (ins_at(w, i)->code == TNI_I_REDUCE)
+            tni_out_print(w->o, "(%s)q%d[j];\n", c_type_of(w, i), i);
         else tni_out_print(w->o, w->k->lane_in_r ? "h%d[at + j];\n" : "w%d[j];\n", i);
     }
 }
@@ -342,19 +343,22 @@ static bool is_only_compared(const tni_c_emitter *w, int i)
 {
     bool place_first;
     for (int j = i + 1; j < w->k->nins; j++)
-        if (in_lanes(w, j) && reads(ins(w, j), i) && !lane_test(w, j, &place_first)) return false;
-    return ins(w, i)->code == TNI_I_PLACE && !tni_set_has(&w->kept, i) &&
+        if (in_lanes(w, j) && reads_value(ins_at(w, j), i) && !lane_test(w, j, &place_first))
+            return false;
+    return ins_at(w, i)->code == TNI_I_PLACE && !tni_set_has(&w->kept, i) &&
            !tni_set_has(&w->strip, i);
 }
 
 // Prints instruction i in the lane loop, and the copy of a value that later blocks need.
 static void put_lane_ins(tni_c_emitter *w, int i)
 {
-    const tni_ins *x = ins(w, i);
+    const tni_ins *x = ins_at(w, i);
     if (is_only_compared(w, i)) return;
     if (x->code == TNI_I_REDUCE) {
         if (!w->finish) put_lane_fold(w, i);
-        else tni_out_line(w->o, "const %s v%d = (%s)q%d[j];", type_of(w, i), i, type_of(w, i), i);
+        else
+            tni_out_line(w->o, "const %s v%d = (%s)q%d[j];", c_type_of(w, i), i, c_type_of(w, i),
+                         i);
         return;
     }
     if (x->code == TNI_I_STORE) {
@@ -401,7 +405,7 @@ void tni_c_put_block(tni_c_emitter *w)
         w->tiled = none;
     }
     for (int i = 0; i < w->k->nins && !w->finish; i++)
-        if (tni_set_has(&w->eval, i) && ins(w, i)->code == TNI_I_REDUCE &&
+        if (tni_set_has(&w->eval, i) && ins_at(w, i)->code == TNI_I_REDUCE &&
             (folds_in_place(w, i) || in_lanes(w, i)))
             put_block_fold(w, i);
 }

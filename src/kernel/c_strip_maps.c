@@ -30,7 +30,7 @@ enum { MAX_STRIP_MAPS = 16 };
 void tni_c_choose_strip_maps(tni_c_emitter *w)
 {
     for (int i = 0, n = 0; i < w->k->nins && n < MAX_STRIP_MAPS; i++) {
-        const tni_ins *x = ins(w, i);
+        const tni_ins *x = ins_at(w, i);
         if (x->code != TNI_I_MAP || !w->axes[i] || !tni_is_strip_map(x->op)) continue;
         if (tni_compute_suffix((tn_dtype)x->dtype) != 'f') continue;
         tni_set_add(&w->strip_maps, i);
@@ -43,7 +43,7 @@ static tni_set with_operands(const tni_c_emitter *w, tni_set s)
 {
     for (int j = w->k->nins - 1; j >= 0; j--)
         for (int i = 0; i < j && tni_set_has(&s, j) && is_from_operands(w, j); i++)
-            if (reads(ins(w, j), i) && in_lanes(w, i)) tni_set_add(&s, i);
+            if (reads_value(ins_at(w, j), i) && in_lanes(w, i)) tni_set_add(&s, i);
     return s;
 }
 
@@ -51,7 +51,7 @@ static tni_set with_operands(const tni_c_emitter *w, tni_set s)
 static bool is_read_later(const tni_c_emitter *w, const tni_set *now, int i)
 {
     for (int j = i + 1; j < w->k->nins; j++)
-        if (in_lanes(w, j) && !tni_set_has(now, j) && reads(ins(w, j), i)) return true;
+        if (in_lanes(w, j) && !tni_set_has(now, j) && reads_value(ins_at(w, j), i)) return true;
     return false;
 }
 
@@ -64,10 +64,11 @@ static void put_tile_of(tni_c_emitter *w, int a)
     if (in_lanes(w, a)) now = with_operands(w, tiles);
     for (int i = 0; i < w->k->nins; i++)
         if (tni_set_has(&now, i) && is_from_operands(w, i) &&
-            tni_ins_cost(ins(w, i)) >= TNI_KEEP_COST_C && is_read_later(w, &now, i))
+            tni_ins_cost(ins_at(w, i)) >= TNI_KEEP_COST_C && is_read_later(w, &now, i))
             tni_set_add(&tiles, i);
     for (int i = 0; i < w->k->nins; i++)
-        if (tni_set_has(&tiles, i)) tni_out_line(w->o, "%s x%d[%d];", type_of(w, i), i, TNI_STRIP);
+        if (tni_set_has(&tiles, i))
+            tni_out_line(w->o, "%s x%d[%d];", c_type_of(w, i), i, TNI_STRIP);
     w->eval = now;
     tni_c_put_lane_loop(w, &tiles);
     w->eval = all;
@@ -78,7 +79,7 @@ static void put_tile_of(tni_c_emitter *w, int a)
 // then reads it there.
 static bool is_tile_in_memory(const tni_c_emitter *w, int a)
 {
-    const tni_ins *x = ins(w, a);
+    const tni_ins *x = ins_at(w, a);
     return in_lanes(w, a) && is_plain_load(w, x) && lane_class(w, x) == TNI_STRIDE_1 &&
            w->k->buffer[w->k->access[x->access].buffer].dtype == TN_F32;
 }
@@ -87,11 +88,11 @@ static bool is_tile_in_memory(const tni_c_emitter *w, int a)
 // One function computes both, since they share the reduction of the argument.
 static int sin_cos_partner(const tni_c_emitter *w, int i)
 {
-    int other = ins(w, i)->op == TNI_sin ? TNI_cos : TNI_sin;
-    if (ins(w, i)->op != TNI_sin && ins(w, i)->op != TNI_cos) return -1;
+    int other = ins_at(w, i)->op == TNI_sin ? TNI_cos : TNI_sin;
+    if (ins_at(w, i)->op != TNI_sin && ins_at(w, i)->op != TNI_cos) return -1;
     for (int j = 0; j < w->k->nins; j++)
-        if (in_lanes(w, j) && tni_set_has(&w->strip_maps, j) && ins(w, j)->op == other &&
-            ins(w, j)->a == ins(w, i)->a)
+        if (in_lanes(w, j) && tni_set_has(&w->strip_maps, j) && ins_at(w, j)->op == other &&
+            ins_at(w, j)->a == ins_at(w, i)->a)
             return j;
     return -1;
 }
@@ -99,7 +100,7 @@ static int sin_cos_partner(const tni_c_emitter *w, int i)
 // Prints tile y of map i, and that of its partner with the first of the two.
 static void put_strip_map(tni_c_emitter *w, int i)
 {
-    int  a = ins(w, i)->a, pair = sin_cos_partner(w, i);
+    int  a = ins_at(w, i)->a, pair = sin_cos_partner(w, i);
     char from = 'x';
     if (pair >= 0 && pair < i) return;
     if (in_lanes(w, a) && tni_set_has(&w->strip_maps, a)) from = 'y';
@@ -107,19 +108,20 @@ static void put_strip_map(tni_c_emitter *w, int i)
     else if (!tni_set_has(&w->tiled, a)) put_tile_of(w, a);
     tni_out_line(w->o, "float y%d[%d];", i, TNI_STRIP);
     if (pair >= 0) {
-        bool sine = ins(w, i)->op == TNI_sin;
+        bool sine = ins_at(w, i)->op == TNI_sin;
         tni_out_line(w->o, "float y%d[%d];", pair, TNI_STRIP);
         tni_out_line(w->o, "m_strip_sin_cos_f(y%d, y%d, %c%d, n);", sine ? i : pair,
                      sine ? pair : i, from, a);
         return;
     }
-    tni_out_line(w->o, "m_strip_%s_f(y%d, %c%d, n);", tni_op_table[ins(w, i)->op].name, i, from, a);
+    tni_out_line(w->o, "m_strip_%s_f(y%d, %c%d, n);", tni_op_table[ins_at(w, i)->op].name, i, from,
+                 a);
 }
 
 // Whether i is what a lane loop exists for: what it stores, folds, or keeps for later blocks.
 static bool is_loop_output(const tni_c_emitter *w, int i)
 {
-    int code = ins(w, i)->code;
+    int code = ins_at(w, i)->code;
     return code == TNI_I_STORE || (code == TNI_I_REDUCE && !w->finish) ||
            tni_set_has(&w->kept, i) || tni_set_has(&w->strip, i);
 }

@@ -38,42 +38,42 @@ typedef struct {
     uint64_t a, b;
 } hash;
 
-static uint64_t rotate(uint64_t v, int n)
+static uint64_t rotate_bits(uint64_t v, int n)
 {
     return v << n | v >> (64 - n);
 }
 
-static hash mix(hash h, uint64_t v)
+static hash mix_hash(hash h, uint64_t v)
 {
-    h.a = rotate((h.a ^ v) * 0x9e3779b97f4a7c15u, 29) + h.b;
-    h.b = rotate((h.b + v) * 0xc2b2ae3d27d4eb4fu, 31) ^ h.a;
+    h.a = rotate_bits((h.a ^ v) * 0x9e3779b97f4a7c15u, 29) + h.b;
+    h.b = rotate_bits((h.b + v) * 0xc2b2ae3d27d4eb4fu, 31) ^ h.a;
     return h;
 }
 
 // Adds bytes and their number, so that texts one after the other cannot run together.
-static hash add_bytes(hash h, const void *data, size_t n)
+static hash hash_bytes(hash h, const void *data, size_t n)
 {
     const unsigned char *p = data;
     uint64_t             v = 0;
-    h                      = mix(h, n);
+    h                      = mix_hash(h, n);
     for (; n >= 8; p += 8, n -= 8) {
         memcpy(&v, p, 8);
-        h = mix(h, v);
+        h = mix_hash(h, v);
     }
     v = 0;
     if (n) memcpy(&v, p, n);
-    return mix(h, v);
+    return mix_hash(h, v);
 }
 
-static hash add_text(hash h, const char *s)
+static hash hash_text(hash h, const char *s)
 {
-    return add_bytes(h, s, strlen(s));
+    return hash_bytes(h, s, strlen(s));
 }
 
 // Mixes until every bit of the input affects every bit of the result.
 static hash finish_hash(hash h)
 {
-    for (int i = 0; i < 4; i++) h = mix(h, 0x165667b19e3779f9u);
+    for (int i = 0; i < 4; i++) h = mix_hash(h, 0x165667b19e3779f9u);
     return h;
 }
 
@@ -81,10 +81,10 @@ static hash finish_hash(hash h)
 static hash hash_key(uint64_t seed, const tni_disk_key *key)
 {
     hash h = { seed, ~seed };
-    h      = mix(h, TN_VERSION_MAJOR << 20 | TN_VERSION_MINOR << 10 | TN_VERSION_PATCH);
-    h      = add_text(add_text(h, key->kind), key->source);
-    h      = add_text(add_text(h, key->options), key->compiler);
-    return finish_hash(add_text(h, key->chip));
+    h      = mix_hash(h, TN_VERSION_MAJOR << 20 | TN_VERSION_MINOR << 10 | TN_VERSION_PATCH);
+    h      = hash_text(hash_text(h, key->kind), key->source);
+    h      = hash_text(hash_text(h, key->options), key->compiler);
+    return finish_hash(hash_text(h, key->chip));
 }
 
 // ---- files -------------------------------------------------------------------------------------
@@ -108,17 +108,17 @@ tni_disk_hash tni_disk_hash_of(const tni_disk_key *key)
 static header header_of(tni_disk_hash t, const void *payload, size_t bytes)
 {
     header h = { .magic = MAGIC, .key = { t.key[0], t.key[1] }, .bytes = bytes };
-    h.sum    = finish_hash(add_bytes((hash){ 3, 5 }, payload, bytes));
+    h.sum    = finish_hash(hash_bytes((hash){ 3, 5 }, payload, bytes));
     return h;
 }
 
-static void name_of(tni_disk_hash t, const char *kind, char name[NAME])
+static void cache_name(tni_disk_hash t, const char *kind, char name[NAME])
 {
     snprintf(name, NAME, "%016" PRIx64 "%016" PRIx64 ".%.16s", t.name[0], t.name[1], kind);
 }
 
 // Whether a name in the folder is one of the cache's, so that a sweep removes nothing else.
-static bool is_ours(const char *name)
+static bool is_cache_name(const char *name)
 {
     return strspn(name, "0123456789abcdef") == HEX && name[HEX] == '.';
 }
@@ -131,7 +131,7 @@ static bool is_temporary(const char *name)
 
 // ---- the folder --------------------------------------------------------------------------------
 
-static void set_path(tni_disk *d, const char *folder, const char *rest)
+static void set_cache_path(tni_disk *d, const char *folder, const char *rest)
 {
     int n = snprintf(d->path, sizeof d->path, "%s%s", folder, rest);
     if (n < 0 || n >= (int)sizeof d->path - NAME) {
@@ -150,9 +150,9 @@ void tni_disk_open(tni_disk *d)
     if (geteuid() != getuid() || getegid() != getgid())
         d->why = tni_text_of("this program runs with the rights of another user");
     else if (own && (!*own || !strcmp(own, "none"))) d->why = tni_text_of("TN_CACHE_DIR is none");
-    else if (own) set_path(d, own, "");
-    else if (xdg && *xdg == '/') set_path(d, xdg, "/tenon");
-    else if (home && *home == '/') set_path(d, home, "/.cache/tenon");
+    else if (own) set_cache_path(d, own, "");
+    else if (xdg && *xdg == '/') set_cache_path(d, xdg, "/tenon");
+    else if (home && *home == '/') set_cache_path(d, home, "/.cache/tenon");
     else d->why = tni_text_of("neither TN_CACHE_DIR nor HOME names a folder");
 }
 
@@ -259,7 +259,7 @@ void *tni_disk_find_hash(const tni_disk *d, tni_disk_hash t, const char *kind, s
     tni_text why;
     int      folder = open_folder(d, false, &why);
     if (folder < 0) return NULL;
-    name_of(t, kind, name);
+    cache_name(t, kind, name);
     int   fd   = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     void *data = fd < 0 ? NULL : read_payload(fd, t, bytes);
     if (data) mark_used(fd);
@@ -284,7 +284,7 @@ static cache_file *list_files(int folder, DIR *dir, size_t *count)
     *count          = 0;
     for (struct dirent *e; (e = readdir(dir));) {
         struct stat st;
-        if (!is_ours(e->d_name) || strlen(e->d_name) >= NAME) continue;
+        if (!is_cache_name(e->d_name) || strlen(e->d_name) >= NAME) continue;
         if (fstatat(folder, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
         if (is_temporary(e->d_name)) {
             if (time(NULL) - st.st_mtime > HOUR) unlinkat(folder, e->d_name, 0);
@@ -343,9 +343,9 @@ static int open_temporary(int folder, const char *base, char name[NAME])
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     hash h = { (uint64_t)now.tv_nsec, (uint64_t)now.tv_sec };
-    h      = mix(mix(h, (uint64_t)getpid()), (uint64_t)(uintptr_t)name);
+    h      = mix_hash(mix_hash(h, (uint64_t)getpid()), (uint64_t)(uintptr_t)name);
     for (int i = 0; i < 16; i++) {
-        h = mix(h, (uint64_t)i);
+        h = mix_hash(h, (uint64_t)i);
         snprintf(name, NAME, "%.*s.%08x.tmp", HEX, base, (unsigned)h.a);
         int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (fd >= 0 || errno != EEXIST) return fd;
@@ -355,12 +355,12 @@ static int open_temporary(int folder, const char *base, char name[NAME])
 
 // Writes a file under a temporary name and renames it, so that readers see all of it or nothing. It
 // is not synced: what a power cut leaves half-written does not pass its checksum.
-static void write_file(int folder, const tni_disk_key *key, const void *payload, size_t bytes)
+static void write_cache_file(int folder, const tni_disk_key *key, const void *payload, size_t bytes)
 {
     char          name[NAME], temp[NAME];
     tni_disk_hash t = tni_disk_hash_of(key);
     header        h = header_of(t, payload, bytes);
-    name_of(t, key->kind, name);
+    cache_name(t, key->kind, name);
     int fd = open_temporary(folder, name, temp);
     if (fd < 0) return;
     bool ok = tni_fd_write(fd, &h, sizeof h) && tni_fd_write(fd, payload, bytes);
@@ -374,7 +374,7 @@ void tni_disk_keep(tni_disk *d, const tni_disk_key *key, const void *payload, si
     tni_text why;
     int      folder = bytes > MAX_BYTES / 4 ? -1 : open_folder(d, true, &why);
     if (folder < 0) return;
-    write_file(folder, key, payload, bytes);
+    write_cache_file(folder, key, payload, bytes);
     if (d->kept++ % SWEEP_EVERY == 0) sweep_folder(folder);
     close(folder);
 }

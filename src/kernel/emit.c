@@ -183,7 +183,7 @@ static tn_dtype value_dtype(const tni_kernel *k, int i)
     return (tn_dtype)k->ins[i].dtype;
 }
 
-static tn_dtype buffer_dtype(const tni_kernel *k, const tni_ins *x)
+static tn_dtype stored_dtype(const tni_kernel *k, const tni_ins *x)
 {
     return (tn_dtype)k->buffer[k->access[x->access].buffer].dtype;
 }
@@ -192,7 +192,7 @@ static tn_dtype buffer_dtype(const tni_kernel *k, const tni_ins *x)
 static void emit_load(tni_emitter *s, int i)
 {
     const tni_ins *x  = &s->kernel->ins[i];
-    tn_dtype       dt = buffer_dtype(s->kernel, x);
+    tn_dtype       dt = stored_dtype(s->kernel, x);
     if (x->b >= 0) {
         tni_out_print(s->out, "(");
         s->value(s, x->b);
@@ -301,7 +301,7 @@ void tni_emit_value(tni_emitter *s, int i)
 void tni_emit_store(tni_emitter *s, int i)
 {
     const tni_ins *x    = &s->kernel->ins[i];
-    tn_dtype       from = value_dtype(s->kernel, x->a), to = buffer_dtype(s->kernel, x);
+    tn_dtype       from = value_dtype(s->kernel, x->a), to = stored_dtype(s->kernel, x);
     s->element(s, i);
     tni_out_print(s->out, " = ");
     put_around(s, tni_text_to_storage(from, to), s->value, x->a);

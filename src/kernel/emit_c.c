@@ -63,7 +63,7 @@
 // Prints what a fold of nothing is, in the type of totals (wide) or in the reduction's own.
 static void put_fold_start(tni_c_emitter *w, int i, bool wide)
 {
-    const tni_ins *x = ins(w, i);
+    const tni_ins *x = ins_at(w, i);
     tni_out_print(w->o, "%s", tni_fold_start(x->op, wide ? wide_dtype(x) : (tn_dtype)x->dtype));
 }
 
@@ -74,7 +74,7 @@ static void put_totals(tni_c_emitter *w, int i)
 {
     tni_out *o = w->o;
     if (!w->k->lane_in_r && on_lane(w, i)) {
-        tni_out_line(o, "%s a%d[%d];", type_of(w, i), i, TNI_STRIP);
+        tni_out_line(o, "%s a%d[%d];", c_type_of(w, i), i, TNI_STRIP);
         tni_out_line(o, "%s q%d[%d];", wide_of(w, i), i, TNI_STRIP);
         tni_out_print(o, "%*sfor (m_long j = 0; j < n; j++) a%d[j] = ", 4 * o->depth, "", i);
         put_fold_start(w, i, false);
@@ -84,7 +84,7 @@ static void put_totals(tni_c_emitter *w, int i)
         return;
     }
     if (!w->k->lane_in_r) {
-        tni_out_print(o, "%*s%s a%d = ", 4 * o->depth, "", type_of(w, i), i);
+        tni_out_print(o, "%*s%s a%d = ", 4 * o->depth, "", c_type_of(w, i), i);
         put_fold_start(w, i, false);
         tni_out_print(o, ";\n");
     }
@@ -110,7 +110,8 @@ static void put_accumulator_join(tni_c_emitter *w, int i, char total, const char
 // Whether the block has a reduction over R as instruction i.
 static bool folds_over_r(const tni_c_emitter *w, int i)
 {
-    return tni_set_has(&w->eval, i) && ins(w, i)->code == TNI_I_REDUCE && !tni_is_tail(ins(w, i));
+    return tni_set_has(&w->eval, i) && ins_at(w, i)->code == TNI_I_REDUCE &&
+           !tni_is_tail(ins_at(w, i));
 }
 
 // Prints the joins every TNI_GROUP elements of R and at the end, where the lane is in P.
@@ -140,12 +141,12 @@ static void put_group_join(tni_c_emitter *w)
 static bool counts_elements(const tni_c_emitter *w)
 {
     for (int i = 0; i < w->k->nins; i++) {
-        const tni_ins *x = ins(w, i);
+        const tni_ins *x = ins_at(w, i);
         if (tni_set_has(&w->eval, i) && is_wide_tail(x)) return true;
         if (!w->k->lane_in_r && folds_over_r(w, i)) return true;
         if (!tni_set_has(&w->kept, i)) continue;
         for (int j = i; j < w->k->nins; j++)
-            if (tni_set_has(&w->eval, j) && (j == i || reads(ins(w, j), i))) return true;
+            if (tni_set_has(&w->eval, j) && (j == i || reads_value(ins_at(w, j), i))) return true;
     }
     return false;
 }
@@ -220,7 +221,7 @@ static void put_r_loop(tni_c_emitter *w, int q, tni_set *have)
     tni_out_line(w->o, "}");
     for (int i = 0; i < w->k->nins; i++)
         if (folds_over_r(w, i) && (w->k->lane_in_r || !on_lane(w, i)))
-            tni_out_line(w->o, "const %s v%d = (%s)q%d;", type_of(w, i), i, type_of(w, i), i);
+            tni_out_line(w->o, "const %s v%d = (%s)q%d;", c_type_of(w, i), i, c_type_of(w, i), i);
 }
 
 // Prints row point q: values of the row and, where the lane is in P, a lane loop over the rows of
@@ -243,8 +244,8 @@ static void put_before_tail(tni_c_emitter *w, int end)
 {
     int wide = 0, narrow = 0;
     for (int i = 0; i < end; i++) {
-        wide += is_wide_tail(ins(w, i));
-        narrow += tni_is_tail(ins(w, i)) && !is_wide_tail(ins(w, i));
+        wide += is_wide_tail(ins_at(w, i));
+        narrow += tni_is_tail(ins_at(w, i)) && !is_wide_tail(ins_at(w, i));
     }
     tni_out_print(w->o, "(%d", narrow);
     if (wide) {
@@ -269,10 +270,11 @@ static void put_partials_pointer(tni_c_emitter *w, int i, const char *chunk)
 // overlap the turns of a loop.
 static void put_row_pointer(tni_c_emitter *w, char name, int i)
 {
-    tni_out_line(w->o, "%s *restrict %c%d = (%s *)room;", type_of(w, i), name, i, type_of(w, i));
+    tni_out_line(w->o, "%s *restrict %c%d = (%s *)room;", c_type_of(w, i), name, i,
+                 c_type_of(w, i));
     tni_out_print(w->o, "%*sroom += (", 4 * w->o->depth, "");
     tni_c_put_cols(w);
-    tni_out_print(w->o, " * (m_long)sizeof(%s) + 63) / 64 * 64;\n", type_of(w, i));
+    tni_out_print(w->o, " * (m_long)sizeof(%s) + 63) / 64 * 64;\n", c_type_of(w, i));
 }
 
 // Prints the start of a tail: a total of the chunk, or for each column a partial result and, where
@@ -280,7 +282,7 @@ static void put_row_pointer(tni_c_emitter *w, char name, int i)
 static void put_tail_begin(tni_c_emitter *w, int i)
 {
     tni_out *o = w->o;
-    if (!is_wide_tail(ins(w, i))) {
+    if (!is_wide_tail(ins_at(w, i))) {
         tni_out_print(o, "%*s%s q%d = ", 4 * o->depth, "", wide_of(w, i), i);
         put_fold_start(w, i, true);
         tni_out_print(o, ";\n");
@@ -309,7 +311,7 @@ static void put_tail_group(tni_c_emitter *w)
     tni_out_line(o, "if (((u - first) & %d) == %d || u + 1 == last) {", TNI_GROUP - 1,
                  TNI_GROUP - 1);
     for (int i = 0; i < w->k->nins; i++) {
-        if (!is_wide_tail(ins(w, i))) continue;
+        if (!is_wide_tail(ins_at(w, i))) continue;
         tni_out_print(o, "%*sM_LANES for (m_long j = 0; j < ", 4 * o->depth, "");
         tni_c_put_cols(w);
         tni_out_print(o, "; j++) {\n");
@@ -323,7 +325,7 @@ static void put_tail_group(tni_c_emitter *w)
 // Stores the total of a row tail as the chunk's partial result. Column tails were joined row by row.
 static void put_tail_end(tni_c_emitter *w, int i)
 {
-    if (is_wide_tail(ins(w, i))) return;
+    if (is_wide_tail(ins_at(w, i))) return;
     tni_out_print(w->o, "%*s*", 4 * w->o->depth, "");
     put_partials_pointer(w, i, "chunk");
     tni_out_print(w->o, " = q%d;\n", i);
@@ -341,7 +343,7 @@ static void put_strides(tni_c_emitter *w, const tni_set *s)
 {
     bool done[TNI_MAX_ACCESSES] = { false };
     for (int i = 0; i < w->k->nins; i++) {
-        const tni_ins *x = ins(w, i);
+        const tni_ins *x = ins_at(w, i);
         if (!tni_set_has(s, i) || !has_access(x) || done[x->access]) continue;
         done[x->access] = true;
         for (int axis = 0; axis < w->k->np + w->k->nr; axis++)
@@ -370,8 +372,8 @@ static int unit_axes(const tni_c_emitter *w)
 static bool is_used(const tni_c_emitter *w, const tni_set *s, int axis)
 {
     for (int i = 0; i < w->k->nins; i++)
-        if (tni_set_has(s, i) && has_access(ins(w, i)) &&
-            w->k->access[ins(w, i)->access].stride[axis])
+        if (tni_set_has(s, i) && has_access(ins_at(w, i)) &&
+            w->k->access[ins_at(w, i)->access].stride[axis])
             return true;
     return false;
 }
@@ -436,7 +438,8 @@ static void open_strip(tni_c_emitter *w)
     tni_out_line(o, "const m_long base = strip * %d, left = arg[%d] - base;", TNI_STRIP, w->lane);
     tni_out_line(o, "const m_long n = left < many * %d ? left : many * %d;", TNI_STRIP, TNI_STRIP);
     for (int i = 0; i < w->k->nins; i++)
-        if (tni_set_has(&w->strip, i)) tni_out_line(o, "%s w%d[%d];", type_of(w, i), i, TNI_STRIP);
+        if (tni_set_has(&w->strip, i))
+            tni_out_line(o, "%s w%d[%d];", c_type_of(w, i), i, TNI_STRIP);
 }
 
 static void close_strip(tni_c_emitter *w)
@@ -459,7 +462,7 @@ static void put_unit(tni_c_emitter *w)
         put_row_point(w, q);
         if (q < w->k->phases) put_r_loop(w, q, &have);
     }
-    for (int i = 0; i < w->k->nins; i++) wide |= is_wide_tail(ins(w, i));
+    for (int i = 0; i < w->k->nins; i++) wide |= is_wide_tail(ins_at(w, i));
     if (wide && w->k->lane_in_r) put_tail_group(w);
 }
 
@@ -490,13 +493,13 @@ static void put_main_function(tni_c_emitter *w, const char *name)
     put_strides(w, &s);
     for (int i = 0; i < w->k->nins; i++) {
         if (tni_set_has(&w->kept, i)) put_row_pointer(w, 'h', i);
-        if (tni_is_tail(ins(w, i))) put_tail_begin(w, i);
+        if (tni_is_tail(ins_at(w, i))) put_tail_begin(w, i);
     }
     put_launch_values(w, &s);
     put_unit_coordinates(w, &s);
     put_units(w);
     for (int i = 0; i < w->k->nins; i++)
-        if (tni_is_tail(ins(w, i))) put_tail_end(w, i);
+        if (tni_is_tail(ins_at(w, i))) put_tail_end(w, i);
     tni_out_line(w->o, "}");
 }
 
@@ -507,7 +510,7 @@ static void put_main_function(tni_c_emitter *w, const char *name)
 static void put_tail_total(tni_c_emitter *w, int i)
 {
     tni_out    *o     = w->o;
-    bool        wide  = is_wide_tail(ins(w, i));
+    bool        wide  = is_wide_tail(ins_at(w, i));
     const char *lanes = wide ? "M_LANES for (m_long j = 0; j < n; j++) " : "";
     char        into[40];
     snprintf(into, sizeof into, wide ? "q%d[j]" : "q%d", i);
@@ -521,10 +524,10 @@ static void put_tail_total(tni_c_emitter *w, int i)
     put_partials_pointer(w, i, "i");
     tni_out_print(o, wide ? " + at;\n" : ";\n");
     tni_out_print(o, "%*s%s", 4 * o->depth, "", lanes);
-    tni_out_print(o, "%s = o_%s_%c(%s, e%d[%s]);\n", into, tni_op_table[ins(w, i)->op].name,
-                  tni_compute_suffix(wide_dtype(ins(w, i))), into, i, wide ? "j" : "0");
+    tni_out_print(o, "%s = o_%s_%c(%s, e%d[%s]);\n", into, tni_op_table[ins_at(w, i)->op].name,
+                  tni_compute_suffix(wide_dtype(ins_at(w, i))), into, i, wide ? "j" : "0");
     tni_out_line(o, "}");
-    if (!wide) tni_out_line(o, "const %s v%d = (%s)q%d;", type_of(w, i), i, type_of(w, i), i);
+    if (!wide) tni_out_line(o, "const %s v%d = (%s)q%d;", c_type_of(w, i), i, c_type_of(w, i), i);
 }
 
 // Prints what the finish stage computes once: totals of row tails first, then what reads them.
@@ -532,10 +535,10 @@ static void put_finish_ones(tni_c_emitter *w)
 {
     tni_set s = tni_needs_finish(w->k, false);
     for (int i = 0; i < w->k->nins; i++)
-        if (tni_set_has(&s, i) && tni_is_tail(ins(w, i))) put_tail_total(w, i);
+        if (tni_set_has(&s, i) && tni_is_tail(ins_at(w, i))) put_tail_total(w, i);
     w->eval = (tni_set){ { 0 } };
     for (int i = 0; i < w->k->nins; i++)
-        if (tni_set_has(&s, i) && !tni_is_tail(ins(w, i))) tni_set_add(&w->eval, i);
+        if (tni_set_has(&s, i) && !tni_is_tail(ins_at(w, i))) tni_set_add(&w->eval, i);
     tni_c_put_singles(w);
 }
 
@@ -546,7 +549,7 @@ static void put_finish_cols(tni_c_emitter *w)
     if (is_empty(&w->eval)) return;
     put_rows_of_lanes(w);
     for (int i = 0; i < w->k->nins; i++)
-        if (tni_set_has(&w->eval, i) && tni_is_tail(ins(w, i))) put_tail_total(w, i);
+        if (tni_set_has(&w->eval, i) && tni_is_tail(ins_at(w, i))) put_tail_total(w, i);
     tni_c_put_singles(w);
     tni_c_put_block(w);
     end_rows_of_lanes(w);
@@ -564,7 +567,7 @@ static void put_finish_function(tni_c_emitter *w, const char *name)
     w->lane   = w->k->nr ? w->k->np + w->k->nr - 1 : -1;
     w->kept = w->strip = (tni_set){ { 0 } };
     for (int i = 0; i < w->k->nins; i++)
-        checks |= tni_set_has(&s, i) && ins(w, i)->code == TNI_I_CHECK;
+        checks |= tni_set_has(&s, i) && ins_at(w, i)->code == TNI_I_CHECK;
     tni_out_line(w->o,
                  "void %s_finish(char *const *buffer, const m_long *arg, const m_ulong *number,",
                  name);

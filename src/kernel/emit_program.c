@@ -66,7 +66,7 @@ static void take_names(program *p, const char *text);
 
 // Adds a function after what it calls. Without doubles in the device, functions that use them are
 // left out: kernels that need them are rejected before.
-static void take_text(program *p, const char *text)
+static void take_function(program *p, const char *text)
 {
     if (p->no_double && strstr(text, "double")) return;
     take_names(p, text);
@@ -81,7 +81,7 @@ static bool take_row(program *p, name_span w, const char *const *rows, bool *don
         if (name.n != w.n || memcmp(name.s, w.s, w.n) != 0) continue;
         if (!done[i]) {
             done[i] = true;
-            take_text(p, rows[i]);
+            take_function(p, rows[i]);
         }
         return true;
     }
@@ -114,7 +114,7 @@ static void take_op(program *p, name_span w)
         snprintf(name, sizeof name, "%.*s", (int)w.n, w.s);
         if (tni_op_text(text + 5, FUNCTION - 5, name, op, compute_dtype_of(kind)) ||
             tni_fold_text(text + 5, FUNCTION - 5, name, op, compute_dtype_of(kind)))
-            take_text(p, text);
+            take_function(p, text);
     }
 }
 
@@ -152,7 +152,7 @@ static void take_fold(program *p, name_span w)
             name_span name = defined_name(text);
             if (name.n != w.n || memcmp(name.s, w.s, w.n) != 0 || p->fold[f][o][kind]) continue;
             p->fold[f][o][kind] = true;
-            take_text(p, text);
+            take_function(p, text);
             return;
         }
 }

@@ -116,9 +116,9 @@ static void declare_arrays(tni_simt_emitter *c, const tni_set *set, bool stores)
             tni_out_line(c->o, "%s y%d[%d];", tni_storage_type(buffer_dtype(c, i)), i, v);
         if (stores || x->code == TNI_I_STORE || x->code == TNI_I_REDUCE) continue;
         if (c->stage == TNI_AT_LOOP && tni_set_has(&c->kept, i) && x->per & TNI_PER_COL)
-            tni_out_line(c->o, "%s k%d[%d];", type_of(c, i), i, v * c->unroll);
+            tni_out_line(c->o, "%s k%d[%d];", value_type(c, i), i, v * c->unroll);
         if (c->stage == TNI_AT_LANES && tni_simt_is_lane_array(c, i))
-            tni_out_line(c->o, "%s k%d[%d];", type_of(c, i), i, v);
+            tni_out_line(c->o, "%s k%d[%d];", value_type(c, i), i, v);
     }
 }
 
@@ -314,11 +314,11 @@ static void declare_folds(tni_simt_emitter *c, const tni_set *folds)
         if (!tni_set_has(folds, i)) continue;
         const char *start = tni_fold_start(x->op, (tn_dtype)x->dtype);
         if (c->m->form == TNI_SIMT_ROW) {
-            tni_out_line(c->o, "%s v%d = %s;", type_of(c, i), i, start);
+            tni_out_line(c->o, "%s v%d = %s;", value_type(c, i), i, start);
             tni_simt_declare_pair(c, i);
             continue;
         }
-        tni_out_line(c->o, "%s k%d[%d];", type_of(c, i), i, c->m->vector);
+        tni_out_line(c->o, "%s k%d[%d];", value_type(c, i), i, c->m->vector);
         tni_out_print(c->o, "%s", c->d->unroll);
         tni_out_line(c->o, "for (m_int j = 0; j < %d; j++) k%d[j] = %s;", c->m->vector, i, start);
     }
@@ -333,7 +333,7 @@ static void put_lane_tails(tni_simt_emitter *c, const tni_set *set, bool after)
         tni_set        one = { 0 };
         if (!tni_set_has(set, i) || !tni_is_tail(x)) continue;
         if (!after) {
-            tni_out_line(c->o, "%s t%d = %s;", type_of(c, i), i,
+            tni_out_line(c->o, "%s t%d = %s;", value_type(c, i), i,
                          tni_fold_start(x->op, (tn_dtype)x->dtype));
             continue;
         }

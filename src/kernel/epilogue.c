@@ -11,21 +11,21 @@ static bool is_map(const tni_ins *x, int op, int dtype)
     return x->code == TNI_I_MAP && x->op == op && x->dtype == dtype;
 }
 
-static bool is_plain_load(const tni_ins *x)
+static bool is_unguarded_load(const tni_ins *x)
 {
     return x->code == TNI_I_LOAD && x->a == TNI_NO_VALUE && x->b == TNI_NO_VALUE;
 }
 
-static int axes_of(const tni_launch *l)
+static int domain_axes(const tni_launch *l)
 {
     return l->kernel->np + l->kernel->nr;
 }
 
 // Whether an access visits the elements of the domain in memory order, without gaps.
-static bool is_contiguous(const tni_launch *l, int access)
+static bool is_contiguous_access(const tni_launch *l, int access)
 {
     int64_t next = 1;
-    for (int i = axes_of(l) - 1; i >= 0; next *= l->size[i--])
+    for (int i = domain_axes(l) - 1; i >= 0; next *= l->size[i--])
         if (l->size[i] > 1 && l->stride[access][i] != next) return false;
     return true;
 }
@@ -33,7 +33,7 @@ static bool is_contiguous(const tni_launch *l, int access)
 // Whether an access has stride 1 along the last axis and 0 along all others, as a bias has.
 static bool is_row_broadcast(const tni_launch *l, int access, int64_t width)
 {
-    int last = axes_of(l) - 1;
+    int last = domain_axes(l) - 1;
     for (int i = 0; i < last; i++)
         if (l->size[i] > 1 && l->stride[access][i]) return false;
     return l->size[last] == width && l->stride[access][last] == 1;
@@ -53,7 +53,8 @@ static bool note_store(const tni_launch *l, int i, int64_t width, store_set *s)
     const tni_ins    *x   = &k->ins[i];
     bool              sum = k->ins[x->a].code == TNI_I_REDUCE;
     int              *to  = sum ? &s->sum : s->of[0] < 0 ? &s->of[0] : &s->of[1];
-    if (*to >= 0 || !(sum ? is_row_broadcast(l, x->access, width) : is_contiguous(l, x->access)))
+    if (*to >= 0 ||
+        !(sum ? is_row_broadcast(l, x->access, width) : is_contiguous_access(l, x->access)))
         return false;
     *to = i;
     return true;
@@ -110,7 +111,8 @@ static int before_slope(const tni_launch *l, int i, int product, tni_epilogue *e
         int at = side ? y->a : y->b;
         if (!is_map(&k->ins[at], TNI_gelu_slope, dtype)) continue;
         const tni_ins *z = &k->ins[k->ins[at].a];
-        if (!is_plain_load(z) || z->dtype != dtype || !is_contiguous(l, z->access)) continue;
+        if (!is_unguarded_load(z) || z->dtype != dtype || !is_contiguous_access(l, z->access))
+            continue;
         if (k->access[z->access].buffer == product) continue;
         e->activation = TNI_gelu_slope;
         e->z          = z->access;
@@ -138,9 +140,9 @@ static int before_addition(const tni_launch *l, int i, int product, int64_t widt
     for (int side = 0; side < 2; side++) {
         int            at = side ? x->a : x->b;
         const tni_ins *v  = &k->ins[at];
-        if (!is_plain_load(v) || v->dtype != x->dtype || k->access[v->access].buffer == product)
+        if (!is_unguarded_load(v) || v->dtype != x->dtype || k->access[v->access].buffer == product)
             continue;
-        bool along  = is_contiguous(l, v->access) && e->residual < 0;
+        bool along  = is_contiguous_access(l, v->access) && e->residual < 0;
         bool across = is_row_broadcast(l, v->access, width) && e->bias < 0;
         if (across) e->bias = v->access;
         else if (along) e->residual = v->access;
@@ -186,9 +188,10 @@ tni_epilogue tni_epilogue_of(const tni_launch *l, int product, int64_t width)
     v = before_addition(l, before_addition(l, v, product, width, &e), product, width, &e);
     v = before_scale(k, v, dtype, &e);
     const tni_ins *x = &k->ins[v];
-    if (!is_plain_load(x) || x->dtype != dtype || k->access[x->access].buffer != product) return e;
+    if (!is_unguarded_load(x) || x->dtype != dtype || k->access[x->access].buffer != product)
+        return e;
     e.x    = x->access;
-    e.fits = is_contiguous(l, e.x) && (e.activation != TNI_leaf || e.scale >= 0 ||
-                                       e.residual >= 0 || e.bias >= 0 || e.sum >= 0);
+    e.fits = is_contiguous_access(l, e.x) && (e.activation != TNI_leaf || e.scale >= 0 ||
+                                              e.residual >= 0 || e.bias >= 0 || e.sum >= 0);
     return e;
 }

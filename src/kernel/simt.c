@@ -164,7 +164,7 @@ static int64_t start_of(const launch_facts *f, int access, int v)
     return (int64_t)((base / size + (uint64_t)l->offset[access]) % (uint64_t)v);
 }
 
-static int64_t modulo(int64_t a, int v)
+static int64_t floor_modulo(int64_t a, int v)
 {
     return (a % v + v) % v;
 }
@@ -174,7 +174,7 @@ static bool steps_whole(const launch_facts *f, int access, int from, int to, int
 {
     for (int i = from; i < to; i++)
         if (i != f->lane && f->k->access[access].stride[i] != TNI_STRIDE_0 &&
-            modulo(f->l->stride[access][i], v))
+            floor_modulo(f->l->stride[access][i], v))
             return false;
     return true;
 }
@@ -183,7 +183,7 @@ static bool steps_whole(const launch_facts *f, int access, int from, int to, int
 static bool is_aligned(const launch_facts *f, int access, int v)
 {
     return start_of(f, access, v) == 0 && steps_whole(f, access, 0, f->k->np + f->k->nr, v) &&
-           !modulo(f->l->stride[access][TNI_AXES], v);
+           !floor_modulo(f->l->stride[access][TNI_AXES], v);
 }
 
 // Whether the vectors of two accesses are aligned at the same elements of every row. They need not be
@@ -197,9 +197,10 @@ static bool share_alignment(const launch_facts *f, int a, int b, int v)
     for (int i = 0; i < k->np; i++) {
         int64_t x = k->access[a].stride[i] ? f->l->stride[a][i] : 0;
         int64_t y = k->access[b].stride[i] ? f->l->stride[b][i] : 0;
-        if (i != f->lane && modulo(x - y, v)) return false;
+        if (i != f->lane && floor_modulo(x - y, v)) return false;
     }
-    return !modulo(f->l->stride[a][TNI_AXES], v) && !modulo(f->l->stride[b][TNI_AXES], v);
+    return !floor_modulo(f->l->stride[a][TNI_AXES], v) &&
+           !floor_modulo(f->l->stride[b][TNI_AXES], v);
 }
 
 // The movers that are aligned (leader -1), or that share the alignment of a leader.

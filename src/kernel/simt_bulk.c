@@ -168,7 +168,7 @@ static tni_text received_bits(const tni_simt_emitter *c, int i, int slot)
 {
     char        kind = tni_compute_suffix((tn_dtype)c->k->ins[i].dtype);
     const char *bits = kind == 'f' ? "m_float_bits((m_uint)" : kind == 'd' ? "m_double_bits(" : "(";
-    return tni_text_of("(%s)%speer[((told & 1) * %d + %d) * %d + z])", type_of(c, i), bits,
+    return tni_text_of("(%s)%speer[((told & 1) * %d + %d) * %d + z])", value_type(c, i), bits,
                        c->max_folds, slot, c->m->cluster);
 }
 

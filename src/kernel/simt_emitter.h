@@ -73,7 +73,7 @@ static inline tn_dtype buffer_dtype(const tni_simt_emitter *c, int i)
 }
 
 // The compute type of value i, as text.
-static inline const char *type_of(const tni_simt_emitter *c, int i)
+static inline const char *value_type(const tni_simt_emitter *c, int i)
 {
     return tni_compute_type((tn_dtype)c->k->ins[i].dtype);
 }

@@ -193,7 +193,7 @@ void tni_simt_put_ins(tni_simt_emitter *c, int i)
         put_ins_store(c, i);
     } else {
         tni_text n = tni_simt_value_name(c, i);
-        if (*n.s == 'v') tni_out_print(c->o, "const %s ", type_of(c, i));
+        if (*n.s == 'v') tni_out_print(c->o, "const %s ", value_type(c, i));
         tni_out_print(c->o, "%s = ", n.s);
         const char *better = better_name(c, i);
         if (better) tni_out_print(c->o, "%s(%s)", better, tni_simt_value_name(c, x->a).s);

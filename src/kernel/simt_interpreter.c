@@ -77,7 +77,7 @@ static int64_t fold_start(const tni_ins *x)
 
 // ---- instructions ------------------------------------------------------------------------------
 
-static tn_dtype buffer_dtype(const program_writer *w, const tni_ins *x)
+static tn_dtype access_buffer_dtype(const program_writer *w, const tni_ins *x)
 {
     return (tn_dtype)w->k->buffer[w->k->access[x->access].buffer].dtype;
 }
@@ -99,15 +99,15 @@ static void need_dtype(program_writer *w, tn_dtype dt)
 
 static void code_load(program_writer *w, const tni_ins *x, int i)
 {
-    need_dtype(w, buffer_dtype(w, x));
-    put_code(w, TNI_SEL_LOAD + (int)buffer_dtype(w, x), i, register_of(x->a), register_of(x->b),
-             w->k->access[x->access].buffer, x->access);
+    need_dtype(w, access_buffer_dtype(w, x));
+    put_code(w, TNI_SEL_LOAD + (int)access_buffer_dtype(w, x), i, register_of(x->a),
+             register_of(x->b), w->k->access[x->access].buffer, x->access);
 }
 
 // A value of another dtype than the buffer's is cast into the spare register first.
 static void code_store(program_writer *w, const tni_ins *x)
 {
-    tn_dtype from = (tn_dtype)w->k->ins[x->a].dtype, dt = buffer_dtype(w, x);
+    tn_dtype from = (tn_dtype)w->k->ins[x->a].dtype, dt = access_buffer_dtype(w, x);
     int      value = x->a;
     need_dtype(w, dt);
     if (from != dt || tni_is_rounded(dt)) {
@@ -305,7 +305,7 @@ static int team_of(const program_writer *w)
 // for memory. With tails each part leaves partial results that are joined one after the other:
 // MAX_PARTS bounds the time of that, MAX_SCRATCH the memory. If rows are not reduced, several
 // groups (tiles) then share the columns, so that the device is busy all the same.
-static void choose_shape(program_writer *w, int units)
+static void choose_grid(program_writer *w, int units)
 {
     enum { EACH = 8, MAX_PARTS = 512, MAX_SCRATCH = 32 << 20 };
     int64_t *head = w->p->word, full = (int64_t)units * EACH, team = team_of(w);
@@ -358,7 +358,7 @@ bool tni_simt_program_write(tni_simt_program *p, const tni_launch *l, int units)
     head[TNI_W_AXES]    = w.k->np + w.k->nr;
     head[TNI_W_GUARDED] = w.k->guarded;
     for (int i = 0; i < w.k->np + w.k->nr; i++) head[TNI_W_SIZE + i] = l->size[i];
-    choose_shape(&w, units);
+    choose_grid(&w, units);
     put_segments(&w);
     put_tables(&w);
     put_tails(&w);

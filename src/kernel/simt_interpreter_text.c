@@ -357,7 +357,7 @@ static const char *const fold_threads_text[] = {
 
 // Prints the macros that the fixed parts of the text use: qualifiers, barrier, thread and group
 // numbers.
-static void put_spellings(const interpreter_text *p, const tni_dialect *d)
+static void put_qualifier_macros(const interpreter_text *p, const tni_dialect *d)
 {
     tni_out_print(p->o,
                   "#define GLOBAL %s\n#define LOCAL %s\n#define LOCAL_PTR %s\n#define APART %s\n",
@@ -415,7 +415,7 @@ static void put_constants(const interpreter_text *p)
 // Prints the argument struct (CUDA) and `machine`, the registers and coordinates of one thread.
 // OpenCL keeps the buffers in the machine, since they are arguments of the kernel and not part of a
 // struct.
-static void put_types(const interpreter_text *p)
+static void put_machine_types(const interpreter_text *p)
 {
     if (p->by_struct)
         tni_out_print(
@@ -517,9 +517,9 @@ void tni_emit_interpreter(tni_out *o, const tni_dialect *d, const tni_emit_item 
 {
     const tni_interpreter_level *level = item->opts;
     interpreter_text p = { o, d->features & TNI_GPU_STRUCT, d->features & TNI_GPU_MATH, *level };
-    put_spellings(&p, d);
+    put_qualifier_macros(&p, d);
     put_constants(&p);
-    put_types(&p);
+    put_machine_types(&p);
     put_pieces(&p, machine_text);
     put_fold_function(&p);
     put_pieces(&p, function_text);

@@ -69,8 +69,8 @@ static void fold_by_shuffles(tni_simt_emitter *c, const tni_set *set, char lette
         if (tni_set_has(set, i))
             tni_out_line(c->o,
                          "if (tid %% %d == 0) *(%s *)&red[(par * %d + %d) * %d + tid / %d] = %c%d;",
-                         TNI_WARP, type_of(c, i), c->max_folds, slot++, TNI_WARP, TNI_WARP, letter,
-                         i);
+                         TNI_WARP, value_type(c, i), c->max_folds, slot++, TNI_WARP, TNI_WARP,
+                         letter, i);
     tni_out_line(c->o, "%s;", c->d->barrier);
     slot = 0;
     for (int i = 0; i < c->k->nins; i++) {
@@ -78,7 +78,7 @@ static void fold_by_shuffles(tni_simt_emitter *c, const tni_set *set, char lette
         snprintf(acc.s, sizeof acc.s, "%c%d", letter, i);
         if (!tni_set_has(set, i)) continue;
         tni_out_line(c->o, "%s = *(%s *)&red[(par * %d + %d) * %d + tid %% %d];", acc.s,
-                     type_of(c, i), c->max_folds, slot++, TNI_WARP, warps);
+                     value_type(c, i), c->max_folds, slot++, TNI_WARP, warps);
         put_shuffles(c, i, acc.s, warps);
     }
     tni_out_line(c->o, "par ^= 1;");
@@ -88,7 +88,7 @@ static void fold_by_shuffles(tni_simt_emitter *c, const tni_set *set, char lette
 // shuffles. The last barrier lets `red` be used again at once.
 static void fold_by_tree(tni_simt_emitter *c, int i, char letter, int team)
 {
-    const char *type = type_of(c, i);
+    const char *type = value_type(c, i);
     tni_text    a, b, test;
     c->uses_red = true;
     snprintf(a.s, sizeof a.s, "*(%s%s *)&red[tid]", c->local, type);
@@ -124,14 +124,14 @@ void tni_simt_fold_lanes(tni_simt_emitter *c, int i)
     c->uses_red = true;
     snprintf(acc.s, sizeof acc.s, "k%d[j]", i);
     snprintf(other.s, sizeof other.s, "((%s%s *)red)[(y * %d + t) * %d + j]", c->local,
-             type_of(c, i), c->m->rows, c->m->vector);
+             value_type(c, i), c->m->rows, c->m->vector);
     tni_out_print(c->o, "%s", c->d->unroll);
     tni_out_line(c->o, "for (m_int j = 0; j < %d; j++) ((%s%s *)red)[tid * %d + j] = %s;",
-                 c->m->vector, c->local, type_of(c, i), c->m->vector, acc.s);
+                 c->m->vector, c->local, value_type(c, i), c->m->vector, acc.s);
     tni_out_line(c->o, "%s;", c->d->barrier);
     tni_out_print(c->o, "%s", c->d->unroll);
     tni_out_line(c->o, "for (m_int j = 0; j < %d; j++) {", c->m->vector);
-    tni_out_line(c->o, "%s = ((%s%s *)red)[t * %d + j];", acc.s, c->local, type_of(c, i),
+    tni_out_line(c->o, "%s = ((%s%s *)red)[t * %d + j];", acc.s, c->local, value_type(c, i),
                  c->m->vector);
     tni_out_line(c->o, "for (m_int y = 1; y < %d; y++)", c->m->team);
     tni_simt_fold_line(c, i, "    ", acc.s, other.s);
@@ -146,8 +146,9 @@ void tni_simt_fold_rows(tni_simt_emitter *c, int i, const char *acc)
     tni_text a, b, test;
     if (c->m->rows == 1) return;
     c->uses_red = true;
-    snprintf(a.s, sizeof a.s, "*(%s%s *)&red[tid]", c->local, type_of(c, i));
-    snprintf(b.s, sizeof b.s, "*(%s%s *)&red[tid + d * %d]", c->local, type_of(c, i), c->m->team);
+    snprintf(a.s, sizeof a.s, "*(%s%s *)&red[tid]", c->local, value_type(c, i));
+    snprintf(b.s, sizeof b.s, "*(%s%s *)&red[tid + d * %d]", c->local, value_type(c, i),
+             c->m->team);
     tni_out_line(c->o, "%s;", c->d->barrier);
     tni_out_line(c->o, "%s = %s;", a.s, acc);
     tni_out_line(c->o, "%s;", c->d->barrier);
@@ -172,8 +173,8 @@ static void put_bare_word(tni_simt_emitter *c, int w)
 void tni_simt_declare_part(tni_simt_emitter *c, int i, const char *part)
 {
     begin_indent(c);
-    tni_out_print(c->o, "%s%s *const s%d = (%s%s *)(scratch + ", c->d->global, type_of(c, i), i,
-                  c->d->global, type_of(c, i));
+    tni_out_print(c->o, "%s%s *const s%d = (%s%s *)(scratch + ", c->d->global, value_type(c, i), i,
+                  c->d->global, value_type(c, i));
     put_bare_word(c, TNI_WORD_SCRATCH);
     tni_out_print(c->o, " + ");
     put_bare_word(c, c->at.tail[i]);
@@ -198,7 +199,7 @@ static void put_parts_join(tni_simt_emitter *c, int i, const char *first, int st
     snprintf(acc.s, sizeof acc.s, "v%d", i);
     snprintf(part.s, sizeof part.s, x->per ? "s%d[z * %s + e]" : "s%d[z]", i,
              x->per ? tni_simt_word_name(c, TNI_WORD_COLS).s : "");
-    tni_out_line(c->o, "%s %s = %s;", type_of(c, i), acc.s,
+    tni_out_line(c->o, "%s %s = %s;", value_type(c, i), acc.s,
                  tni_fold_start(x->op, (tn_dtype)x->dtype));
     tni_out_print(c->o, "%s", c->d->unroll_8);
     tni_out_line(c->o, "for (m_long z = %s; z < %s; z += %d)", first,
@@ -270,12 +271,12 @@ static void share_columns(tni_simt_emitter *c, int i, int cols, int ys)
     tni_text acc, other;
     c->uses_red = true;
     snprintf(acc.s, sizeof acc.s, "v%d", i);
-    snprintf(other.s, sizeof other.s, "*(%s%s *)&red[y * %d + tid %% %d]", c->local, type_of(c, i),
-             cols, cols);
+    snprintf(other.s, sizeof other.s, "*(%s%s *)&red[y * %d + tid %% %d]", c->local,
+             value_type(c, i), cols, cols);
     tni_out_line(c->o, "%s;", c->d->barrier);
-    tni_out_line(c->o, "*(%s%s *)&red[tid] = v%d;", c->local, type_of(c, i), i);
+    tni_out_line(c->o, "*(%s%s *)&red[tid] = v%d;", c->local, value_type(c, i), i);
     tni_out_line(c->o, "%s;", c->d->barrier);
-    tni_out_line(c->o, "v%d = *(%s%s *)&red[tid %% %d];", i, c->local, type_of(c, i), cols);
+    tni_out_line(c->o, "v%d = *(%s%s *)&red[tid %% %d];", i, c->local, value_type(c, i), cols);
     tni_out_line(c->o, "for (m_int y = 1; y < %d; y++)", ys);
     tni_simt_fold_line(c, i, "    ", acc.s, other.s);
 }

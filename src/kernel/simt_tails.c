@@ -25,7 +25,7 @@ void tni_simt_declare_tails(tni_simt_emitter *c, const char *part)
     for (int i = 0; i < c->k->nins; i++) {
         const tni_ins *x = &c->k->ins[i];
         if (!tni_is_tail(x)) continue;
-        const char *type = type_of(c, i), *start = tni_fold_start(x->op, (tn_dtype)x->dtype);
+        const char *type = value_type(c, i), *start = tni_fold_start(x->op, (tn_dtype)x->dtype);
         tni_simt_declare_part(c, i, part);
         int n = c->m->vector * (c->m->rows_in_flight ? 1 : c->unroll);
         if (x->per && row && !c->m->tail_memory) {

@@ -64,7 +64,7 @@ typedef struct {
     int      axis;
 } crossed_set;
 
-static int size_of(const tni_kernel *k, int access)
+static int access_bytes(const tni_kernel *k, int access)
 {
     return (int)tni_dtype_size((tn_dtype)k->buffer[k->access[access].buffer].dtype);
 }
@@ -91,7 +91,7 @@ static bool is_far(const tni_launch *l, int access)
     const tni_kernel *k    = l->kernel;
     int               lane = k->np - 1;
     return k->access[access].stride[lane] == TNI_STRIDE_N &&
-           llabs(l->stride[access][lane]) * size_of(k, access) >= FAR;
+           llabs(l->stride[access][lane]) * access_bytes(k, access) >= FAR;
 }
 
 // Finds the axis, other than the lane, along which most far accesses have their neighbours. A tile
@@ -120,7 +120,7 @@ static crossed_set find_crossed(const tni_launch *l)
 static bool in_vectors(const tni_launch *l, int access, int axis, int v)
 {
     const tni_kernel *k    = l->kernel;
-    size_t            size = (size_t)size_of(k, access);
+    size_t            size = (size_t)access_bytes(k, access);
     uintptr_t         base = (uintptr_t)l->buffer[k->access[access].buffer];
     if (base % size || (base / size + (uint64_t)l->offset[access]) % (uint64_t)v) return false;
     for (int i = 0; i < k->np; i++)
@@ -165,7 +165,7 @@ static int store_pitch(const tni_simt_class *c, int size)
 // Bytes of the tiles of an access: one for each load and store by it.
 static int tile_bytes(const tni_kernel *k, const tni_simt_class *c, int access)
 {
-    int     n = 0, size = size_of(k, access);
+    int     n = 0, size = access_bytes(k, access);
     tni_set need = tni_needs_main(k);
     for (int i = 0; i < k->nins; i++) {
         const tni_ins *x = &k->ins[i];
@@ -186,7 +186,8 @@ static bool choose_tile_size(const tni_launch *l, const crossed_set *f, int thre
     int               widest = 1, group = 1;
     int64_t           lanes = l->size[k->np - 1], across = l->size[f->axis];
     for (int a = 0; a < k->naccess; a++)
-        if ((f->direct | f->crossed) >> a & 1 && size_of(k, a) > widest) widest = size_of(k, a);
+        if ((f->direct | f->crossed) >> a & 1 && access_bytes(k, a) > widest)
+            widest = access_bytes(k, a);
     while (2 * group <= threads && group < GROUP) group *= 2;
     int v = TNI_VECTOR_BYTES / widest < TNI_MAX_VECTOR ? TNI_VECTOR_BYTES / widest : TNI_MAX_VECTOR;
     for (; v > 0; v /= 2) {

@@ -9,11 +9,11 @@
 
 // Builds a program under the lock, since drivers are not trusted to compile in several threads. The
 // kind is ignored: this device compiles no text ahead, and in one way only.
-static void *build_program(void *device, const char *source, const char *what, tni_build_kind how,
-                           bool *found, tn_status *s, tni_text *why)
+static void *build_cl_program(void *device, const char *source, const char *what,
+                              tni_build_kind kind, bool *found, tn_status *s, tni_text *why)
 {
     tni_cl *cl = device;
-    (void)how;
+    (void)kind;
     *s = TN_OK;
     tni_cl_lock();
     int64_t        before = cl->loaded;
@@ -24,7 +24,8 @@ static void *build_program(void *device, const char *source, const char *what, t
 }
 
 // Makes the kernel object of a function of a program. It is kept for the life of the process.
-static tn_status find_kernel(void *device, void *program, const char *name, void **f, tni_text *why)
+static tn_status create_cl_kernel(void *device, void *program, const char *name, void **f,
+                                  tni_text *why)
 {
     tni_cl *cl   = device;
     int32_t code = 0;
@@ -34,7 +35,8 @@ static tn_status find_kernel(void *device, void *program, const char *name, void
     return *f ? TN_OK : tni_cl_error(why, name, code);
 }
 
-static const tni_compiler compiler = { &tni_dialect_opencl, build_program, find_kernel, NULL };
+static const tni_compiler compiler = { &tni_dialect_opencl, build_cl_program, create_cl_kernel,
+                                       NULL };
 
 static tni_compiled_counts kernel_counts;
 
@@ -87,7 +89,7 @@ static tni_cl_mem    queue_state;
 static const int64_t zeros[4];
 
 // The state, made on first use. The write blocks, so that `zeros` need not outlive it. Locked.
-static tni_cl_mem state_of(tni_cl *cl)
+static tni_cl_mem queue_state_of(tni_cl *cl)
 {
     int32_t code = 0;
     if (queue_state) return queue_state;
@@ -104,7 +106,7 @@ tni_buffer_at tni_cl_state(void *session, int ticket)
 {
     (void)session, (void)ticket;
     tni_cl_lock();
-    tni_buffer_at s = { state_of(tni_cl_get()), 0 };
+    tni_buffer_at s = { queue_state_of(tni_cl_get()), 0 };
     tni_cl_unlock();
     return s;
 }
@@ -185,7 +187,7 @@ static tn_status start_kernels(tni_cl *cl, const tni_variant *v, const tni_launc
     int           n    = l->kernel->nbuffer;
     set_buffers(&here, mem);
     mem[n]     = tni_cl_find_buffer(l->scratch).mem;
-    mem[n + 1] = state_of(cl);
+    mem[n + 1] = queue_state_of(cl);
     pass_arguments(&c, v, &here, m, mem);
     if (m->shared_bytes) tni_cl_set_arg(&c, NULL, (size_t)m->shared_bytes);
     tn_status s = tni_cl_enqueue(&c, "kernel", 2,
@@ -259,12 +261,12 @@ static tn_status launch_program(tni_cl *cl, tni_cl_kernel kernel, const tni_laun
     int32_t    code                     = 0;
     size_t     bytes                    = p->scratch_bytes ? (size_t)p->scratch_bytes : 8;
     for (int i = 0; i < l->kernel->nbuffer; i++) mem[i] = tni_cl_find_buffer(l->buffer[i]).mem;
-    for (int i = l->kernel->nbuffer; i < TNI_MAX_BUFFERS; i++) mem[i] = state_of(cl);
+    for (int i = l->kernel->nbuffer; i < TNI_MAX_BUFFERS; i++) mem[i] = queue_state_of(cl);
     tni_cl_mem scratch = cl->api.clCreateBuffer(cl->context, (uint64_t)TNI_CL_MEM_READ_WRITE, bytes,
                                                 NULL, &code);
     if (!scratch) return tni_cl_error(why, "interpreter", code);
     mem[TNI_MAX_BUFFERS]     = scratch;
-    mem[TNI_MAX_BUFFERS + 1] = state_of(cl);
+    mem[TNI_MAX_BUFFERS + 1] = queue_state_of(cl);
     tn_status s              = start_program(cl, kernel, p, mem, p->groups, why);
     if (s == TN_OK && p->finish_groups) {
         tni_simt_program_finish(p);

@@ -53,7 +53,7 @@ static bool load_symbol(void *lib, const char *name, void *function)
 }
 
 // Loads libOpenCL and all functions of cl_api.h. The handle is never closed.
-static bool load_library(tni_cl *cl)
+static bool load_opencl(tni_cl *cl)
 {
     void *lib = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!lib) lib = dlopen("libOpenCL.so", RTLD_NOW | RTLD_LOCAL);
@@ -216,7 +216,7 @@ static void open_once(void)
 {
     tni_cl *cl   = &opened;
     int32_t code = 0;
-    if (!load_library(cl) || !choose_device(cl)) return;
+    if (!load_opencl(cl) || !choose_device(cl)) return;
     describe_device(cl);
     if (!is_capable(cl)) return;
     cl->context = cl->api.clCreateContext(NULL, 1, &cl->device, NULL, NULL, &code);

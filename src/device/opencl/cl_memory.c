@@ -104,7 +104,7 @@ static void *reserve_addresses(size_t bytes)
 // buffer until its first use, when it is too late to fall back; migrating it to the device makes them
 // find it now. Bytes in use are counted here and compared with the device's memory, since a driver on a
 // CPU promises more than there is.
-static tni_cl_mem take_buffer(const tni_cl *cl, size_t bytes)
+static tni_cl_mem create_buffer(const tni_cl *cl, size_t bytes)
 {
     int32_t code = 0;
     if ((int64_t)bytes > cl->max_buffer || blocks.bytes + (int64_t)bytes > cl->memory) return NULL;
@@ -120,12 +120,12 @@ static tni_cl_mem take_buffer(const tni_cl *cl, size_t bytes)
 
 // Makes the buffer and the range of a block and enters it; undoes everything on failure. PAGE is 64
 // KiB, the largest page size in use on the hosts that are supported: a multiple of any smaller one.
-static bool fill_block(const tni_cl *cl, block *b, size_t bytes)
+static bool open_block(const tni_cl *cl, block *b, size_t bytes)
 {
     enum { PAGE = 1 << 16 };
     b->bytes    = bytes;
     b->reserved = (bytes / PAGE + 1) * PAGE;
-    b->mem      = take_buffer(cl, bytes);
+    b->mem      = create_buffer(cl, bytes);
     b->base     = b->mem ? reserve_addresses(b->reserved) : NULL;
     if (b->base && insert_block(b)) return true;
     if (b->base) munmap(b->base, b->reserved);
@@ -141,7 +141,7 @@ void *tni_cl_alloc(void *session, size_t bytes)
     block  *b  = cl && bytes <= SIZE_MAX / 2 ? tni_zalloc(session, sizeof *b) : NULL;
     if (!b) return NULL;
     tni_cl_lock();
-    bool ok = fill_block(cl, b, bytes ? bytes : 64);
+    bool ok = open_block(cl, b, bytes ? bytes : 64);
     tni_cl_unlock();
     if (ok) return b->base;
     tni_free(session, b);
@@ -184,10 +184,10 @@ static struct {
 // Allocates and maps the slots, on the first upload. It stays mapped for the life of the process.
 static void open_staging(const tni_cl *cl)
 {
-    int32_t  code = 0;
-    uint64_t how  = (uint64_t)(TNI_CL_MEM_READ_WRITE | TNI_CL_MEM_ALLOC_HOST_PTR);
-    staging.tried = true;
-    staging.mem   = cl->api.clCreateBuffer(cl->context, how, (size_t)SLOTS * SLOT, NULL, &code);
+    int32_t  code  = 0;
+    uint64_t flags = (uint64_t)(TNI_CL_MEM_READ_WRITE | TNI_CL_MEM_ALLOC_HOST_PTR);
+    staging.tried  = true;
+    staging.mem    = cl->api.clCreateBuffer(cl->context, flags, (size_t)SLOTS * SLOT, NULL, &code);
     if (!staging.mem) return;
     staging.memory = cl->api.clEnqueueMapBuffer(cl->queue, staging.mem, 1,
                                                 (uint64_t)(TNI_CL_MAP_READ | TNI_CL_MAP_WRITE), 0,

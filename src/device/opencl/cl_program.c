@@ -39,7 +39,7 @@ static struct {
 } cache;
 
 // OpenCL has no compiler to name: driver and versions are in the chip's name.
-static tni_disk_key key_of(const tni_cl *cl, const char *source)
+static tni_disk_key program_key(const tni_cl *cl, const char *source)
 {
     return (tni_disk_key){ "cl", source, build_options(cl), "", cl->chip };
 }
@@ -47,7 +47,7 @@ static tni_disk_key key_of(const tni_cl *cl, const char *source)
 // Builds a program from its binary in the disk cache; NULL if there is none, or the driver rejects it.
 static tni_cl_program load_cached(const tni_cl *cl, const char *source)
 {
-    tni_disk_key   key    = key_of(cl, source);
+    tni_disk_key   key    = program_key(cl, source);
     size_t         bytes  = 0;
     int32_t        status = 0, code = 0;
     unsigned char *binary = tni_disk_find(&cache.disk, &key, &bytes);
@@ -66,7 +66,7 @@ static tni_cl_program load_cached(const tni_cl *cl, const char *source)
 // Stores a program's binary in the disk cache. Failing costs a compilation next time, nothing else.
 static void store_cached(const tni_cl *cl, tni_cl_program p, const char *source)
 {
-    tni_disk_key key   = key_of(cl, source);
+    tni_disk_key key   = program_key(cl, source);
     size_t       bytes = 0;
     cl->api.clGetProgramInfo(p, (uint32_t)TNI_CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL);
     unsigned char *binary = bytes ? malloc(bytes) : NULL;
