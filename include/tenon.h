@@ -7,7 +7,7 @@
 //
 // Errors. An op returns a tensor, or NULL if it failed. An op with a NULL argument returns NULL, so
 // a chain of calls needs one check at its end. The context keeps the first error, with its text and
-// the file and line of the call. Functions that return no tensor return a tn_status.
+// the file and line of the call. Calls that run work or touch files return a tn_status.
 //
 // Ownership. A tensor belongs to the innermost scope that was open when it was made, and dies with
 // that scope. A tensor made outside any scope lives until tn_close. tn_keep moves a tensor out of
@@ -19,7 +19,7 @@
 //               tn_open_with differs: the device is one of its options. A function without a short
 //               form takes its options under its plain name: tn_conv2d(x, w, b, o). A member of an
 //               options struct that is 0 means the default, so (tn_conv_opts){ 0 } is all defaults;
-//               TN_ZERO is a real zero. Numbers in options are double.
+//               TN_ZERO is a real zero. Real numbers in options are double.
 //   arguments   come in the order of the PyTorch function of that name, or of NumPy's if there is
 //               no such function: first the context or the object that the call is about. A count
 //               comes before its array, options come last, pointers to results after everything.
@@ -293,7 +293,7 @@ TN_API_PLAIN int64_t tn_count(const tn_tensor *t);    // number of elements
 TN_API_PLAIN bool    tn_is_view(const tn_tensor *t);  // whether it shares the store of its input
 TN_API_PLAIN bool    tn_is_contiguous(const tn_tensor *t);  // row-major, without gaps
 TN_API_PLAIN const char *tn_name(const tn_tensor *t);       // "" if it has none
-// Names t, for error messages, tn_explain and tn_item_late. Returns t.
+// Names t, for messages and for tn_item_late. Returns t.
 TN_API tn_tensor *tn_set_name(tn_tensor *t, const char *name);
 
 // Returns the value of a one-element tensor, after waiting for it. NaN on error.
@@ -312,9 +312,9 @@ TN_API tn_status tn_read(tn_tensor *t, tn_dtype dt, void *dst, int64_t count);
 TN_API const void *tn_ptr(tn_tensor *t);
 // Prints t as NumPy would.
 TN_API void tn_print(tn_tensor *t, FILE *f);
-// Ends a step: launches all pending work, without waiting. Stores values that were assigned, wanted
-// or kept, that were made outside the innermost scope, that no other op reads, and that have one
-// element. Other values of the step are computed again if they are used later.
+// Ends a step: launches all pending work, without waiting. Stores every value that was assigned,
+// wanted or kept, was made outside the innermost scope, is read by no other op, or has one element.
+// Other values of the step are computed again if they are used later.
 TN_API tn_status tn_eval(tn_ctx *cx);
 // Launches the work for t, without waiting. Never makes another value unreadable.
 TN_API tn_status tn_eval_of(tn_tensor *t);
@@ -575,9 +575,10 @@ TN_API tn_tensor *tn_gather(tn_tensor *x, int axis, tn_tensor *index);
 TN_API tn_tensor *tn_take_along_axis(tn_tensor *x, tn_tensor *index, int axis);
 // Returns the parts of x at a 1-d index along an axis.
 TN_API tn_tensor *tn_index_select(tn_tensor *x, int axis, tn_tensor *index);
-// Returns a copy of x in which the elements at index along an axis are replaced by v's, the last
-// one if an index repeats; or have v's added.
+// Returns a copy of x in which the elements at index along an axis are replaced by those of v; if
+// an index repeats, by the last one.
 TN_API tn_tensor *tn_scatter(tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v);
+// Returns a copy of x in which the elements of v are added at index along an axis.
 TN_API tn_tensor *tn_scatter_add(tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v);
 // Adds a last axis of `classes` elements: 1 at the index, 0 elsewhere; i64.
 TN_API tn_tensor *tn_one_hot(tn_tensor *index, int64_t classes);
@@ -606,10 +607,9 @@ TN_API tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b);
 TN_API tn_tensor *tn_linear(tn_tensor *x, tn_tensor *w, tn_tensor *b);
 
 typedef struct {
-    int64_t stride[2], padding[2],
-        dilation[2];  // 0: stride 1, padding 0, dilation 1; if the second
-                      // is 0, it is equal to the first
-    int64_t groups;   // 0: 1
+    // 0: stride 1, padding 0, dilation 1. If the second of a pair is 0, it is equal to the first.
+    int64_t stride[2], padding[2], dilation[2];
+    int64_t groups;  // 0: 1
 } tn_conv_opts;
 // Convolves x (N, C, L) with w (O, C / groups, K), plus b (O) or NULL. Uses the first of each pair
 // of options.
@@ -618,10 +618,10 @@ TN_API tn_tensor *tn_conv1d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_op
 TN_API tn_tensor *tn_conv2d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o);
 
 typedef struct {
-    int64_t stride[2], padding[2],
-        dilation[2];       // 0: stride = kernel, padding 0, dilation 1; if the
-                           // second is 0, it is equal to the first
-    bool exclude_padding;  // averages divide by the number of real elements
+    // 0: stride = kernel, padding 0, dilation 1. If the second of a pair is 0, it is equal to the
+    // first.
+    int64_t stride[2], padding[2], dilation[2];
+    bool    exclude_padding;  // averages divide by the number of real elements
 } tn_pool_opts;
 // Return the maximum or the average of each window of x (N, C, L) or (N, C, H, W).
 TN_API tn_tensor *tn_max_pool1d(tn_tensor *x, int64_t kernel, tn_pool_opts o);
@@ -643,8 +643,7 @@ TN_API tn_tensor *tn_rms_norm(tn_tensor *x, int n, tn_tensor *w, double eps);
 TN_API tn_tensor *tn_group_norm(tn_tensor *x, int64_t groups, tn_tensor *w, tn_tensor *b,
                                 double eps);
 typedef struct {
-    bool
-        training;  // normalize by the batch's statistics, and update mean and var if they are given
+    bool   training;  // normalize by the statistics of the batch, and update mean and var with them
     double momentum;  // of that update; 0: 0.1
     double eps;       // 0: 1e-5
 } tn_batch_norm_opts;
@@ -654,14 +653,13 @@ TN_API tn_tensor *tn_batch_norm(tn_tensor *x, tn_tensor *mean, tn_tensor *var, t
                                 tn_tensor *b, tn_batch_norm_opts o);
 
 typedef struct {
-    bool causal;  // query i sees keys 0 .. i, counted from the first key, also if T differs from S
-    tn_tensor
-          *mask;   // bool (true: visible) or float (added to the scores), broadcasts to (..., T, S)
-    double scale;  // of the scores; 0: 1 / sqrt(D)
-    double dropout;  // probability of dropping a weight
+    bool       causal;  // query i sees keys 0 .. i, also if T differs from S
+    tn_tensor *mask;   // broadcasts to (..., T, S); bool (true: visible) or float (added to scores)
+    double     scale;  // of the scores; 0: 1 / sqrt(D)
+    double     dropout;  // probability of dropping a weight
 } tn_attention_opts;
-// Computes scaled dot-product attention of q (..., T, D), k (..., S, D) and v (..., S, E): (..., T,
-// E). Axes before the last two broadcast. A query to which the mask shows no key gives 0.
+// Returns the scaled dot-product attention (..., T, E) of q (..., T, D), k (..., S, D) and v (...,
+// S, E). Axes before the last two broadcast. A query to which the mask shows no key gives 0.
 TN_API tn_tensor *tn_attention(tn_tensor *q, tn_tensor *k, tn_tensor *v, tn_attention_opts o);
 
 // ---- losses ------------------------------------------------------------------------------------

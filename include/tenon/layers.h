@@ -68,8 +68,8 @@ TN_API_PLAIN int64_t tn_layer_count(const tn_layer *l);
 // Prints a table of layers, output shapes and parameters. Records a forward pass of x in evaluation
 // mode without gradients, but computes nothing; modes and random numbers do not change.
 TN_API tn_status tn_layer_summary(tn_layer *l, tn_tensor *x, FILE *f);
-// Frees the layer and all layers below it. Does nothing for NULL. An error for a child, which belongs
-// to its parent.
+// Frees the layer and all layers below it. Does nothing for NULL. An error for a child, which
+// belongs to its parent.
 TN_API void tn_layer_free(tn_layer *l);
 
 // ---- built-in layers: named and initialized as PyTorch's ---------------------------------------

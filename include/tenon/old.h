@@ -1,6 +1,6 @@
-// old.h: old spellings. They keep working in this version, with the same meaning, and will be removed
-// in the next one. Define TN_NO_OLD before <tenon.h> to hide them: the compiler then reports every
-// use.
+// old.h: old spellings. They keep working in this version, with the same meaning, and will be
+// removed in the next one. Define TN_NO_OLD before <tenon.h> to hide them: the compiler then
+// reports every use.
 //
 // Part of tenon.h, which includes it.
 #ifndef TENON_OLD_H
@@ -18,8 +18,8 @@
 #define tn_plan_bytes tn_ctx_plan_memory
 #define tn_data_class tn_data_class_name
 
-// tn_X_with takes the arguments of tn_X and options. These took other sizes than tn_X: a height and a
-// width (hw), a shape (nd), or a dilation.
+// tn_X_with takes the arguments of tn_X and options. These took other sizes than tn_X: a height and
+// a width (hw), a shape (nd), or a dilation.
 #define tn_window_with         tn_window_dilated
 #define tn_nn_conv2d_with      tn_nn_conv2d_hw
 #define tn_nn_max_pool2d_with  tn_nn_max_pool2d_hw
