@@ -309,10 +309,10 @@ static void memory_of_this_gpu_is_told_from_other(void)
     CHECK(here);
     CHECK_STATUS(tni_cuda_owns(c, p + 100, 901, &here, &why), TN_EARG);
     CHECK(!here);
-    CHECK_STR(why.s, "data has 900 bytes on the GPU, and 901 are asked for");
+    CHECK_STR(why.s, "data has 900 bytes on the GPU, but 901 are needed");
     why = (tni_text){ "" };
     CHECK_STATUS(tni_cuda_owns(c, fake_gpu_stranger(), 8, &here, &why), TN_EARG);
-    CHECK_STR(why.s, "data is memory of cuda:1, and the context is at cuda:0");
+    CHECK_STR(why.s, "data is in memory of cuda:1, but the context is on cuda:0");
     tni_cuda_free(c, p);
     end();
 }

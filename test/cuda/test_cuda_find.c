@@ -235,13 +235,13 @@ static int open_says(const char *part)
 static int too_old(const char *options)
 {
     static const char part[] =
-        "the NVIDIA driver is too old: it serves CUDA 11.4; CUDA 12.0 is needed";
+        "the NVIDIA driver is too old: it supports CUDA 11.4; CUDA 12.0 is needed";
     return load_driver(options) ? open_says(part) : 1;
 }
 
 static int without_a_function(const char *options)
 {
-    static const char part[] = "the NVIDIA driver is too old: it serves CUDA 11.8 and has no "
+    static const char part[] = "the NVIDIA driver is too old: it supports CUDA 11.8 and has no "
                                "cuLaunchKernelEx; CUDA 12.0 is needed";
     return load_driver(options) ? open_says(part) : 1;
 }
@@ -268,12 +268,12 @@ static int start_says(const char *options, const char *visible, const char *part
 
 static int none(const char *options)
 {
-    return start_says(options, NULL, "there is no GPU: the NVIDIA driver finds none");
+    return start_says(options, NULL, "the NVIDIA driver finds no GPU");
 }
 
 static int hidden(const char *options)
 {
-    return start_says(options, "7", "there is no GPU to be seen: CUDA_VISIBLE_DEVICES is \"7\"");
+    return start_says(options, "7", "no GPU is visible: CUDA_VISIBLE_DEVICES is \"7\"");
 }
 
 static int broken(const char *options)

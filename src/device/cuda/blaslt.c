@@ -25,7 +25,7 @@ _Static_assert(sizeof(tni_blaslt) == sizeof symbols / sizeof *symbols * sizeof(v
 static const char *const names[] = { "libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
                                      NULL };
 
-// Filled once by find_once, read-only from then on.
+// Filled once by find_blaslt, read-only from then on.
 static struct {
     pthread_once_t once;
     tni_blaslt     table;
@@ -35,7 +35,7 @@ static struct {
 
 // Fills the table; false, with the name, if a function is missing. POSIX promises that the bits of a
 // dlsym result are those of a function pointer.
-static bool fill_table(void *lib)
+static bool fill_blaslt(void *lib)
 {
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *function = dlsym(lib, symbols[i].name);
@@ -48,18 +48,18 @@ static bool fill_table(void *lib)
     return true;
 }
 
-static void find_once(void)
+static void find_blaslt(void)
 {
     void *lib = tni_nvidia_open(names, &found.where);
     if (!lib) tni_text_add(&found.missing, "there is no cuBLASLt (libcublasLt.so)");
-    found.there = lib && fill_table(lib);
+    found.there = lib && fill_blaslt(lib);
     if (!found.there) found.where = (tni_text){ "" };
 }
 
 // Threads may call it at once: the first one searches, the others wait for it.
 const tni_blaslt *tni_blaslt_get(tni_text *why)
 {
-    pthread_once(&found.once, find_once);
+    pthread_once(&found.once, find_blaslt);
     if (!found.there) tni_text_add(why, "%s", found.missing.s);
     return found.there ? &found.table : NULL;
 }

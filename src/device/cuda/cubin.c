@@ -24,7 +24,7 @@ static void take_log(tni_cubin *c, const tni_nvrtc *rtc, tni_nvprogram p)
 static tn_status take_image(tni_cubin *c, const tni_nvrtc *rtc, tni_nvprogram p, tni_text *why)
 {
     if (rtc->cubin_size(p, &c->bytes) != TNI_CU_OK) {
-        tni_text_add(why, "NVRTC gave no machine code");
+        tni_text_add(why, "NVRTC returned no machine code");
         return TN_EDEVICE;
     }
     if (!(c->image = malloc(c->bytes))) {
@@ -32,12 +32,12 @@ static tn_status take_image(tni_cubin *c, const tni_nvrtc *rtc, tni_nvprogram p,
         return TN_EMEM;
     }
     if (rtc->cubin(p, c->image) == TNI_CU_OK) return TN_OK;
-    tni_text_add(why, "NVRTC gave no machine code");
+    tni_text_add(why, "NVRTC returned no machine code");
     return TN_EDEVICE;
 }
 
 // Adds the first line of the log that contains an error.
-static void report_error(const tni_cubin *c, tni_text *why)
+static void report_first_error(const tni_cubin *c, tni_text *why)
 {
     const char *at = c->log ? strstr(c->log, "error") : NULL;
     if (!at) {
@@ -81,8 +81,8 @@ static int on_progress(void *payload, void *unused)
 }
 
 // Compiles a text. The log is taken in any case, the image only on success.
-static tn_status compile_text(tni_cubin *c, const char *text, const char *chip, bool with_usage,
-                              bool quick, tni_text *why)
+static tn_status compile_cubin(tni_cubin *c, const char *text, const char *chip, bool with_usage,
+                               bool quick, tni_text *why)
 {
     *c                   = (tni_cubin){ 0 };
     const tni_nvrtc *rtc = tni_nvrtc_get(why);
@@ -90,14 +90,14 @@ static tn_status compile_text(tni_cubin *c, const char *text, const char *chip, 
     tn_status        s   = TN_EDEVICE;
     if (!rtc) return s;
     if (rtc->create(&p, text, "tenon.cu", 0, NULL, NULL) != TNI_CU_OK) {
-        tni_text_add(why, "NVRTC could not begin a program");
+        tni_text_add(why, "NVRTC could not create a program");
         return s;
     }
     if (rtc->flow_callback) rtc->flow_callback(p, on_progress, NULL);
     int error = run_nvrtc(rtc, p, chip, with_usage, quick);
     take_log(c, rtc, p);
     if (error == TNI_CU_OK) s = take_image(c, rtc, p, why);
-    else report_error(c, why);
+    else report_first_error(c, why);
     rtc->destroy(&p);
     return s;
 }
@@ -105,7 +105,7 @@ static tn_status compile_text(tni_cubin *c, const char *text, const char *chip, 
 tn_status tni_cubin_compile(tni_cubin *c, const char *text, const char *chip, bool with_usage,
                             tni_text *why)
 {
-    return compile_text(c, text, chip, with_usage, false, why);
+    return compile_cubin(c, text, chip, with_usage, false, why);
 }
 
 void tni_cubin_free(tni_cubin *c)
@@ -158,7 +158,7 @@ tn_status tni_cubin_get(tni_cubin *c, const char *text, const char *chip, bool q
 {
     *found = tni_cubin_find(c, text, chip);
     if (*found) return TN_OK;
-    tn_status s = compile_text(c, text, chip, false, quick, why);
+    tn_status s = compile_cubin(c, text, chip, false, quick, why);
     if (s == TN_OK) use_disk_cache(c, text, chip, true, why);
     return s;
 }

@@ -32,7 +32,7 @@ tn_status tni_cuda_status(tni_cuda *c, int error, const char *what, tni_text *wh
 // the last session no thread may be inside the compiler, whose library does not survive the end of the
 // process with a thread in it: tni_background_need waits for that. Also frees a session that was opened
 // halfway.
-static void close_session(void *session)
+static void close_gpu_session(void *session)
 {
     tni_cuda         *c  = session;
     const tni_driver *cu = c->gpu->cu;
@@ -78,9 +78,9 @@ static int fill_session(tni_cuda *c, void *stream)
 }
 
 // The contract's open. Once tni_background_need(true) was called, every way out goes through
-// close_session, which takes it back.
-static void *open_session(tni_heap *heap, const tni_device_open_args *args, tn_status *s,
-                          tni_text *why)
+// close_gpu_session, which takes it back.
+static void *open_gpu_session(tni_heap *heap, const tni_device_open_args *args, tn_status *s,
+                              tni_text *why)
 {
     const tni_gpu *g = tni_gpu_get(args->number, why);
     *s               = TN_EDEVICE;
@@ -96,7 +96,7 @@ static void *open_session(tni_heap *heap, const tni_device_open_args *args, tn_s
     tni_background_need(true);
     *s = tni_gpu_status(g->cu, fill_session(c, args->stream), "opening the GPU", why);
     if (*s == TN_OK) return c;
-    close_session(c);
+    close_gpu_session(c);
     return NULL;
 }
 
@@ -175,8 +175,8 @@ static const tni_device_pinned pinned = { tni_cuda_pinned_alloc, tni_cuda_pinned
 const tni_device tni_device_cuda = {
     .name     = "cuda",
     .probe    = tni_gpu_probe,
-    .open     = open_session,
-    .close    = close_session,
+    .open     = open_gpu_session,
+    .close    = close_gpu_session,
     .memory   = &memory,
     .calls    = &tni_cuda_calls,
     .kernels  = &kernels,

@@ -31,7 +31,7 @@ static struct {
 } kernels = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 // Compares texts and dtypes, not addresses: a user may free an op and define it again.
-static bool matches(const kernel *k, const tni_gpu *g, const tni_user_text *u)
+static bool matches_text(const kernel *k, const tni_gpu *g, const tni_user_text *u)
 {
     return k->gpu == g && k->text.nin == u->nin && k->text.nout == u->nout &&
            k->text.attr == u->attr && !memcmp(k->text.dtype, u->dtype, sizeof u->dtype) &&
@@ -110,7 +110,7 @@ static const kernel *find_kernel(tni_cuda *c, const tni_user_text *u, tn_status 
     pthread_mutex_lock(&kernels.lock);
     kernel *k = kernels.first;
     *s        = TN_OK;
-    while (k && !matches(k, c->gpu, u)) k = k->next;
+    while (k && !matches_text(k, c->gpu, u)) k = k->next;
     if (!k) k = build_kernel(c, u, s, why);
     pthread_mutex_unlock(&kernels.lock);
     return k;
@@ -166,8 +166,8 @@ static tn_status ask_dims(const tni_call *call, const arrays *x, const kernel *k
 
 // Packs the arrays and the attributes as the kernel's arguments and launches it, through replay like
 // any kernel.
-static int launch_kernel(tni_cuda *c, const kernel *k, const arrays *x, const tn_launch_dims *dims,
-                         const tni_attr *attr)
+static int launch_user_kernel(tni_cuda *c, const kernel *k, const arrays *x,
+                              const tn_launch_dims *dims, const tni_attr *attr)
 {
     char              bytes[TNI_USER_BYTES];
     uint32_t          offset[TNI_USER_ARRAYS + 2];
@@ -216,5 +216,5 @@ tn_status tni_cuda_custom(const tni_call *call)
     const kernel *k    = find_kernel(c, &text, &s, call->why);
     if (k) s = ask_dims(call, &x, k, &dims);
     if (s != TN_OK) return s;
-    return tni_cuda_status(c, launch_kernel(c, k, &x, &dims, attr), def->name, call->why);
+    return tni_cuda_status(c, launch_user_kernel(c, k, &x, &dims, attr), def->name, call->why);
 }

@@ -48,7 +48,7 @@ static void *build_program(void *device, const char *source, const char *what, t
 
 // Returns a kernel of a program. It may use all shared memory of a block beyond what its text declares,
 // but more than 48 KB has to be requested first.
-static tn_status find_function(void *device, void *program, const char *name, void **f,
+static tn_status load_function(void *device, void *program, const char *name, void **f,
                                tni_text *why)
 {
     const tni_gpu *g        = device;
@@ -73,7 +73,7 @@ static tni_registers kernel_registers(void *device, void *f)
     return r;
 }
 
-static const tni_compiler compiler = { &tni_dialect_cuda, build_program, find_function,
+static const tni_compiler compiler = { &tni_dialect_cuda, build_program, load_function,
                                        kernel_registers };
 
 static tni_compiled_counts counts;
@@ -175,7 +175,7 @@ static int launch_variant(tni_cuda *c, const tni_variant *v, const tni_simt *m, 
 // Launches a kernel by the interpreter while it is being compiled, which makes the run provisional: the
 // plan becomes a graph only once its kernels are compiled. Returns TN_EARG if the interpreter cannot
 // run it: the program does not fit, or there is no interpreter or no scratch.
-static tn_status interpret(tni_cuda *c, tni_launch *l, tni_text *why)
+static tn_status interpret_launch(tni_cuda *c, tni_launch *l, tni_text *why)
 {
     tni_simt_program p;
     _Alignas(8) char args[TNI_INTERPRETER_BYTES];
@@ -203,8 +203,8 @@ static tn_status interpret(tni_cuda *c, tni_launch *l, tni_text *why)
 
 // The scratch was allocated by prepare, but a shape may need more for a launch that prepare did not
 // see.
-static tn_status run_compiled(tni_cuda *c, const tni_variant *v, const tni_simt *m, tni_launch *l,
-                              tni_text *why)
+static tn_status launch_compiled(tni_cuda *c, const tni_variant *v, const tni_simt *m,
+                                 tni_launch *l, tni_text *why)
 {
     l->scratch = (char *)(uintptr_t)tni_cuda_scratch(c, (size_t)m->scratch_bytes);
     if (m->scratch_bytes && !l->scratch) {
@@ -226,16 +226,16 @@ tn_status tni_cuda_launch(void *session, void *entry, tni_launch *l, tni_text *w
     tni_cuda_enter(c);
     const tni_variant *v = tni_compiled_variant(t, entry, l, false, waits, &m, &s, why);
     if (!v && !waits) {
-        s = interpret(c, l, why);
+        s = interpret_launch(c, l, why);
         if (s == TN_EARG) v = tni_compiled_variant(t, entry, l, false, true, &m, &s, why);
     }
-    if (v) s = run_compiled(c, v, &m, l, why);
+    if (v) s = launch_compiled(c, v, &m, l, why);
     if (s == TN_OK && !l->ticket && tni_compiled_checks(entry))
         s = tni_cuda_take_failure(c, l->fail, why);
     return s;
 }
 
-// ---- kernels written by hand -------------------------------------------------------------------
+// ---- hand-written kernels ----------------------------------------------------------------------
 
 // On CUDA a buffer is its address, without an offset.
 tni_buffer_at tni_cuda_buffer_at(void *session, const void *address)

@@ -83,7 +83,7 @@ static tn_status multiply_library(tni_cuda *c, tni_product *p, const tni_product
 // which a recorded or captured run must not do; such a run uses what is known. Our own kernel is
 // launched like any kernel, so that a graph can give it other operands; a library call is identified by
 // its mark. Returns TN_EARG if the library has no algorithm and the small kernel does not apply.
-static tn_status multiply(tni_cuda *c, tni_product *p, tni_text *why)
+static tn_status multiply_best(tni_cuda *c, tni_product *p, tni_text *why)
 {
     tni_product_env at = env_of(c);
     tn_status       s  = TN_EARG;
@@ -158,7 +158,7 @@ tn_status tni_cuda_matmul(const tni_call *call)
     tni_cuda_enter(call->session);
     if (n->suits && call->compile_only) return TN_OK;
     tni_product_bind(&n->product, call, call->out.data);
-    tn_status s = n->suits ? multiply(call->session, &n->product, &reason) : TN_EARG;
+    tn_status s = n->suits ? multiply_best(call->session, &n->product, &reason) : TN_EARG;
     return s == TN_EARG ? tni_groups_matmul(call) : with_reason(call, s, &reason);
 }
 
@@ -225,7 +225,7 @@ static tn_status run_epilogue(const tni_call *call, const tni_launch *l, tni_tex
     n->product.input    = access_address(l, e->z);
     n->product.scale    = number_value(l, e->scale);
     if (n->product.scale == 0 || !tni_product_is_unaliased(&n->product)) return TN_EARG;
-    return multiply(call->session, &n->product, why);
+    return multiply_best(call->session, &n->product, why);
 }
 
 // Runs the product and then the kernel of its epilogue.

@@ -93,13 +93,13 @@ tn_status tni_cuda_owns(void *session, const void *p, size_t bytes, bool *here, 
     int error = cu->pointer_attribute(&gpu, TNI_CU_POINTER_DEVICE, gpu_address(p));
     if (error) return tni_gpu_status(cu, error, "asking for an address", why);
     if (gpu != c->gpu->number) {
-        tni_text_add(why, "data is memory of cuda:%d, and the context is at cuda:%d", gpu,
+        tni_text_add(why, "data is in memory of cuda:%d, but the context is on cuda:%d", gpu,
                      c->gpu->number);
         return TN_EARG;
     }
     size_t available = bytes_from(cu, gpu_address(p));
     if (available < bytes) {
-        tni_text_add(why, "data has %zu bytes on the GPU, and %zu are asked for", available, bytes);
+        tni_text_add(why, "data has %zu bytes on the GPU, but %zu are needed", available, bytes);
         return TN_EARG;
     }
     *here = true;

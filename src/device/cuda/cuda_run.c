@@ -14,7 +14,7 @@ static const tni_groups groups = {
 
 // Returns whether elements follow each other in memory without gaps, in the order of the axes. The
 // stride of an axis of size 1 means nothing.
-static bool is_contiguous(const tni_arg *x)
+static bool is_dense_arg(const tni_arg *x)
 {
     int64_t next = 1;
     for (int i = x->rank - 1; i >= 0; i--) {
@@ -28,7 +28,7 @@ static bool is_contiguous(const tni_arg *x)
 static bool is_plain_copy(const tni_call *call)
 {
     const tni_arg *x = call->in, *y = &call->out;
-    return x->dtype == y->dtype && is_contiguous(x) && is_contiguous(y);
+    return x->dtype == y->dtype && is_dense_arg(x) && is_dense_arg(y);
 }
 
 // Copies by the driver. Never inside the run of a plan: a graph can give a kernel other addresses, but

@@ -54,7 +54,7 @@ _Static_assert(sizeof(tni_nvrtc) == (NVRTC_CALLS + NVRTC_EXTRAS) * sizeof(void (
 
 // Returns the name of the first function that the library does not have, NULL if it has all. POSIX
 // promises that the bits of a dlsym result are those of a function pointer.
-static const char *fill_table(void *lib, void *table, const symbol *symbols, int n)
+static const char *fill_symbols(void *lib, void *table, const symbol *symbols, int n)
 {
     const char *missing = NULL;
     for (int i = 0; i < n; i++) {
@@ -70,11 +70,11 @@ static const char *fill_table(void *lib, void *table, const symbol *symbols, int
 bool tni_driver_fill(void *library, tni_driver *cu, tni_text *why)
 {
     int         version = 0;
-    const char *missing = fill_table(library, cu, driver_symbols, CALLS);
-    fill_table(library, cu, driver_optional, EXTRAS);
+    const char *missing = fill_symbols(library, cu, driver_symbols, CALLS);
+    fill_symbols(library, cu, driver_optional, EXTRAS);
     if (cu->driver_version) cu->driver_version(&version);
     if (!missing && version >= NEEDED) return true;
-    tni_text_add(why, "the NVIDIA driver is too old: it serves CUDA %d.%d", version / 1000,
+    tni_text_add(why, "the NVIDIA driver is too old: it supports CUDA %d.%d", version / 1000,
                  version % 1000 / 10);
     if (missing) tni_text_add(why, " and has no %s", missing);
     tni_text_add(why, "; CUDA %d.%d is needed", NEEDED / 1000, NEEDED % 1000 / 10);
@@ -135,8 +135,8 @@ static void find_nvrtc(void)
                      "the wheel nvidia-cuda-nvrtc, or set CUDA_PATH to a toolkit");
         return;
     }
-    const char *missing = fill_table(lib, &found.nvrtc, nvrtc_symbols, NVRTC_CALLS);
-    fill_table(lib, &found.nvrtc, nvrtc_optional, NVRTC_EXTRAS);
+    const char *missing = fill_symbols(lib, &found.nvrtc, nvrtc_symbols, NVRTC_CALLS);
+    fill_symbols(lib, &found.nvrtc, nvrtc_optional, NVRTC_EXTRAS);
     found.has_nvrtc = !missing;
     if (missing)
         tni_text_add(&found.no_nvrtc, "NVRTC is too old: %s has no %s", found.nvrtc_path.s,
@@ -176,9 +176,8 @@ static void report_no_gpu(tni_text *why)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     if (visible)
-        tni_text_add(why, "there is no GPU to be seen: CUDA_VISIBLE_DEVICES is %s",
-                     tni_quoted(visible).s);
-    else tni_text_add(why, "there is no GPU: the NVIDIA driver finds none");
+        tni_text_add(why, "no GPU is visible: CUDA_VISIBLE_DEVICES is %s", tni_quoted(visible).s);
+    else tni_text_add(why, "the NVIDIA driver finds no GPU");
 }
 
 // No GPU and a driver that does not start (a kernel module that does not match, for example) get

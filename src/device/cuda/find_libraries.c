@@ -16,7 +16,7 @@ enum { PATH_ROOM = 4096 };
 // ---- opening -----------------------------------------------------------------------------------
 
 // Local, so that no symbol of the library replaces one of the program's.
-static void *load_library(const char *path)
+static void *dlopen_local(const char *path)
 {
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
@@ -38,7 +38,7 @@ static void load_builtins(const char *folder)
     glob_t g = { 0 };
     snprintf(pattern, sizeof pattern, "%s/libnvrtc-builtins.so*", folder);
     if (glob(pattern, 0, NULL, &g) == 0)
-        for (size_t i = 0; i < g.gl_pathc; i++) load_library(g.gl_pathv[i]);
+        for (size_t i = 0; i < g.gl_pathc; i++) dlopen_local(g.gl_pathv[i]);
     globfree(&g);
 }
 
@@ -51,7 +51,7 @@ static void *open_in_folder(const char *folder, const char *const *names)
         int n = snprintf(path, sizeof path, "%s/%s", folder, *names);
         if (n >= (int)sizeof path || access(path, R_OK) != 0) continue;
         if (!strncmp(*names, "libnvrtc.", 9)) load_builtins(folder);
-        lib = load_library(path);
+        lib = dlopen_local(path);
     }
     return lib;
 }
@@ -102,7 +102,7 @@ static void *open_loaded(const char *const *names)
 static void *open_by_name(const char *const *names)
 {
     void *lib = NULL;
-    for (; *names && !lib; names++) lib = load_library(*names);
+    for (; *names && !lib; names++) lib = dlopen_local(*names);
     return lib;
 }
 

@@ -146,7 +146,9 @@ const tni_gpu *tni_gpu_get(int number, tni_text *why)
     pthread_once(&self.probed, probe_once);
     if (number < 0 || number >= self.count) {
         if (!self.count) tni_text_add(why, "cuda: %s", self.detail.s);
-        else tni_text_add(why, "cuda:%d: there are %d GPUs, from cuda:0", number, self.count);
+        else
+            tni_text_add(why, "cuda:%d: there are %d GPUs, numbered from cuda:0", number,
+                         self.count);
         return NULL;
     }
     tni_gpu *g = &self.gpu[number];

@@ -40,7 +40,7 @@ static tni_choice_key choice_key_of(const tni_ltjob *j)
 
 // Returns false if there is nothing on disk, or if our own kernel applies and this version of it was
 // not timed: then everything is timed again.
-static bool read_choice(const tni_ltjob *j, choice *c)
+static bool read_kept_choice(const tni_ltjob *j, choice *c)
 {
     tni_choice_key k = choice_key_of(j);
     *c               = (choice){ .version = 0 };
@@ -56,7 +56,7 @@ bool tni_lt_find_choice(const tni_ltjob *j)
     tni_ltproposal seen;
     choice         c;
     tni_ltplan    *n = j->plan;
-    if (!read_choice(j, &c)) return false;
+    if (!read_kept_choice(j, &c)) return false;
     int e = j->lt->check(n->handle, n->desc, n->layout[A], n->layout[B], n->layout[D], n->layout[D],
                          &c.algo, &seen);
     if (e != TNI_LT_OK || seen.status != TNI_LT_OK || seen.workspace > j->at->bytes) return false;

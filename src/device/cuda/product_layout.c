@@ -133,7 +133,7 @@ static bool layout_product(const problem *s, tni_product *p)
 // ---- batches -----------------------------------------------------------------------------------
 
 // Removes axis i.
-static void drop_axis(problem *s, int i)
+static void drop_batch_axis(problem *s, int i)
 {
     s->axes--;
     memmove(&s->axis[i], &s->axis[i + 1], (size_t)(s->axes - i) * sizeof *s->axis);
@@ -162,7 +162,7 @@ static void fold_axes(problem *s, tni_product *p)
         bool        done = fold_axis(&s->axis[i], A, &t.m, &t.am, &t.dm) ||
                     fold_axis(&s->axis[i], B, &t.n, &t.bn, &t.dn);
         if (!done || !layout_product(&t, &q)) continue;
-        drop_axis(&t, i);
+        drop_batch_axis(&t, i);
         *s = t;
         *p = q;
     }
@@ -197,7 +197,7 @@ static bool place_batches(problem *s, tni_product *p)
     int64_t times = 1;
     p->batch      = at < 0 ? 1 : s->axis[at].size;
     for (int i = 0; i < 3 && at >= 0; i++) p->x[role_of(p, i)].batch_stride = s->axis[at].stride[i];
-    if (at >= 0) drop_axis(s, at);
+    if (at >= 0) drop_batch_axis(s, at);
     for (int i = 0; i < s->axes; i++) {
         int64_t size = s->axis[i].size;
         if (size < 1 || size > LOOP_MOST || (times *= size) > LOOP_MOST) return false;

@@ -57,7 +57,7 @@ static int epilogue_of(const tni_product_epilogue *e)
 
 // Collects all that a choice depends on. Alignments are part of it, since algorithms differ in what
 // they accept; scale and addresses are not.
-static tni_product_key key_of(const tni_product *p, const tni_product_env *at)
+static tni_product_key product_key_of(const tni_product *p, const tni_product_env *at)
 {
     tni_product_key f = { .device    = at->device,
                           .timing    = at->timing,
@@ -390,7 +390,7 @@ static tn_status get_plan(tni_ltjob *j)
     tn_status s = TN_OK;
     j->plan     = j->p->plan;
     if (!plan_is_current(j->p, j->at)) {
-        tni_product_key f    = key_of(j->p, j->at);
+        tni_product_key f    = product_key_of(j->p, j->at);
         uint64_t        hash = tni_hash(&f, sizeof f);
         j->plan              = find_plan(&f, hash);
         if (!j->plan) s = add_plan(j, &f, hash);
@@ -455,7 +455,7 @@ tni_product_method tni_product_method_of(tni_product *p, const tni_product_env *
     tni_product_method method = TNI_BY_LIBRARY;
     pthread_mutex_lock(&self.lock);
     if (!plan_is_current(p, at)) {
-        tni_product_key f = key_of(p, at);
+        tni_product_key f = product_key_of(p, at);
         tni_ltplan     *n = find_plan(&f, tni_hash(&f, sizeof f));
         if (n) remember_plan(p, n);
         else p->plan = NULL;

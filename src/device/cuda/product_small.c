@@ -63,7 +63,7 @@ static bool is_vec4(const void *at, const tni_matrix *x)
 
 // Writes the kernel's argument. An operand is along k if its elements along the inner axis are
 // neighbours: A if it is read transposed, B if it is not.
-static small_args args_of(const tni_product *p, const tni_small_split *c, char *out)
+static small_args small_args_of(const tni_product *p, const tni_small_split *c, char *out)
 {
     const tni_matrix *x = p->x;
     small_args        a = { .a     = p->at[A],
@@ -115,7 +115,7 @@ int tni_small_launch(tni_cuda *c, const tni_product *p, char *out, bool overlaps
     tni_small_split split = tni_small_split_of(p, c->gpu->limits.units);
     tni_cufunction  f     = small_kernel_of(c, split.ranks, p->waits);
     if (!f) return TNI_CU_NOT_FOUND;
-    small_args        a        = args_of(p, &split, out);
+    small_args        a        = small_args_of(p, &split, out);
     uint32_t          offset[] = { 0, sizeof a };
     tni_launch_record d        = { .f        = f,
                                    .grid     = { (unsigned)(split.tiles * split.ranks), 1, 1 },

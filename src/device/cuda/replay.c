@@ -102,7 +102,7 @@ static bool same_sequence(const tni_launch_log *a, const tni_launch_log *b)
 }
 
 // Returns the bytes of all arguments of a launch, which are next to each other in the log.
-static const char *args_of(const tni_launch_log *l, const tni_launch_record *d, size_t *bytes)
+static const char *record_args(const tni_launch_log *l, const tni_launch_record *d, size_t *bytes)
 {
     uint32_t first = l->offset[d->offset];
     *bytes         = l->offset[d->offset + d->args] - first;
@@ -115,7 +115,7 @@ static bool same_launch(const tni_launch_log *a, const tni_launch_log *b, size_t
 {
     const tni_launch_record *x = &a->launch[i], *y = &b->launch[i];
     size_t                   m, n;
-    const char              *p = args_of(a, x, &m), *q = args_of(b, y, &n);
+    const char              *p = record_args(a, x, &m), *q = record_args(b, y, &n);
     return m == n && !memcmp(p, q, n) && !memcmp(x->grid, y->grid, sizeof x->grid) &&
            !memcmp(x->block, y->block, sizeof x->block) && x->shared == y->shared;
 }
@@ -134,7 +134,7 @@ static void point_at_args(const tni_launch_record *d, const uint32_t *offset, co
 
 // Launches now, or into a capture. A kernel whose text begins with m_begin may start while the one
 // before it ends (programmatic dependent launch), an attribute of the driver's extended launch call.
-static int launch_kernel(const tni_cuda *c, const tni_launch_record *d, const uint32_t *offset,
+static int submit_record(const tni_cuda *c, const tni_launch_record *d, const uint32_t *offset,
                          const char *bytes)
 {
     void                  *list[MOST_ARGS];
@@ -167,7 +167,7 @@ int tni_replay_launch(tni_cuda *c, const tni_launch_record *record, const uint32
     r->submitted++;
     r->last_block |= d.last_block;
     if (r->mode != TNI_REPLAY_RECORD) {
-        int error = launch_kernel(c, &d, offset, bytes);
+        int error = submit_record(c, &d, offset, bytes);
         if (!error && r->mode == TNI_REPLAY_CAPTURE)
             tni_capture_last(c->gpu->cu, c->stream, &d.node);  // without it, it cannot be changed
         if (error || r->mode == TNI_REPLAY_LAUNCH) return error;
@@ -245,7 +245,7 @@ static int change_node(tni_cuda *c, graph *g, size_t i)
     int error = old->node ? c->gpu->cu->exec_set(g->exec, old->node, &p) : TNI_CU_NOT_FOUND;
     if (error) return error;
     size_t      bytes;
-    const char *from = args_of(now, d, &bytes);
+    const char *from = record_args(now, d, &bytes);
     memcpy(g->log.bytes + g->log.offset[old->offset], from, bytes);
     memcpy(old->grid, d->grid, sizeof d->grid);
     memcpy(old->block, d->block, sizeof d->block);

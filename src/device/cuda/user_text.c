@@ -82,8 +82,8 @@ static const char checks[] =
 //     template <> struct in_type<0> { typedef float type; };
 //     template <int I> using in = array<const typename in_type<I>::type>;
 //     }
-static void put_types(tni_out *o, const char *direction, const char *is, const tn_dtype *dtype,
-                      int n)
+static void put_array_types(tni_out *o, const char *direction, const char *is,
+                            const tn_dtype *dtype, int n)
 {
     tni_out_print(
         o,
@@ -131,15 +131,15 @@ static void put_checks(tni_out *o, const tni_user_text *u)
 }
 
 // Prints prologue, user's text and checks. #line gives the user's text its own name and lines from 1,
-// and ours the name "tenon", by which report_error tells them apart: line 1 of ours behind the text is
+// and ours the name "tenon", by which report_user_error tells them apart: line 1 of ours behind the text is
 // the declaration that fails if there is no such kernel.
 static void write_program(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
 {
     const tni_user_text *u = item->opts;
     (void)d;
     tni_out_print(o, "#line 1000 \"tenon\"\n%s", prologue);
-    put_types(o, "in", "const", u->dtype, u->nin);
-    put_types(o, "out", "", u->dtype + u->nin, u->nout);
+    put_array_types(o, "in", "const", u->dtype, u->nin);
+    put_array_types(o, "out", "", u->dtype + u->nin, u->nout);
     tni_out_print(o, "#line 1 \"%s.cu\"\n%s\n#line 1 \"tenon\"\n", u->kernel, u->text);
     put_checks(o, u);
 }
@@ -218,7 +218,7 @@ static void report_no_kernel(const tni_user_text *u, tni_text *why)
 // Turns the first error of a log, "swish.cu(3): error: ..." or "tenon(1): error: static assertion
 // failed with "..."", into a sentence: with the line if it is in the user's text, with our own words if
 // it is an assertion of ours. Any other error in our part means that the user's text ended too early.
-static void report_error(const tni_user_text *u, const char *log, tni_text *why)
+static void report_user_error(const tni_user_text *u, const char *log, tni_text *why)
 {
     static const char said[] = "static assertion failed with \"";
     const char       *end, *at = line_with(log, "error", &end);
@@ -272,7 +272,7 @@ tn_status tni_user_cubin(const tni_user_text *u, const char *chip, tni_cubin *c,
     tni_free(&heap, source);
     if (s == TN_OK && has_kernel(c, u->kernel)) return TN_OK;
     if (s == TN_OK) report_no_kernel(u, why);
-    else if (c->log && *c->log) report_error(u, c->log, why);
+    else if (c->log && *c->log) report_user_error(u, c->log, why);
     else tni_text_add(why, "%s: cuda: %s", u->op, said.s);
     return s == TN_OK || (c->log && *c->log) ? TN_EUSER : s;
 }
@@ -298,7 +298,7 @@ tn_launch_dims tni_user_dims(const tn_array *out, int nout)
 }
 
 // Returns whether three sizes are between 1 and their limits.
-static bool is_within(const int64_t d[3], int64_t x, int64_t y, int64_t z)
+static bool dims_within(const int64_t d[3], int64_t x, int64_t y, int64_t z)
 {
     return d[0] >= 1 && d[1] >= 1 && d[2] >= 1 && d[0] <= x && d[1] <= y && d[2] <= z;
 }
@@ -309,10 +309,10 @@ bool tni_user_dims_ok(const char *op, const tn_launch_dims *d, int threads, int 
                       tni_text *why)
 {
     const int64_t *g = d->grid, *b = d->block;
-    if (!is_within(g, INT32_MAX, 65535, 65535))
+    if (!dims_within(g, INT32_MAX, 65535, 65535))
         tni_text_add(why, "%s: launch: grid %s: from 1 to 2147483647, 65535 and 65535 blocks", op,
                      tni_shape_text(3, g).s);
-    else if (!is_within(b, 1024, 1024, 64))
+    else if (!dims_within(b, 1024, 1024, 64))
         tni_text_add(why, "%s: launch: block %s: from 1 to 1024, 1024 and 64 threads", op,
                      tni_shape_text(3, b).s);
     else if (b[0] * b[1] * b[2] > threads)

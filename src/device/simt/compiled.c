@@ -1,4 +1,10 @@
-// What a device with work groups has compiled.
+// The kernels that a device with work groups has compiled.
+//
+// A generated kernel has an entry, found by its key, and in it a variant for each class of shape that
+// was launched. A variant that is missing is built by a job, which builds one program of one or more
+// kernels. Hand-written texts and interpreters are programs too. Every program is built by a task, in
+// the background or by the first caller that cannot wait; later callers wait for the same task.
+// One lock guards all of it and is released while the compiler runs.
 #include "device/simt/compiled.h"
 
 #include "base/background.h"
@@ -10,24 +16,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+// SLOTS: buckets of the table of entries, more than most processes have kernels. KEPT: shapes
+// remembered per entry; a kernel of a training step is launched with one shape, or with a few if plans
+// share it.
 enum { KEY_WORDS = TNI_AXES + TNI_MAX_ACCESSES * (TNI_AXES + 2), SLOTS = 1024, KEPT = 4 };
 
-// All that a shape depends on besides the kernel, as numbers: sizes, strides, and kind places are
-// aligned. Equal shape_key, equal shape.
+// All that a launch's shape depends on besides the kernel, as words: sizes, strides, and the alignment
+// of addresses. Equal keys have equal shapes.
 typedef struct {
     int     count;
     int64_t word[KEY_WORDS];
 } shape_key;
 
-// The shape of a launch, with its shape_key.
+// The shape of a launch, with the words of its key.
 typedef struct {
     tni_simt shape;
     int      count;
     int64_t  word[];
 } kept_shape;
 
-// A generated kernel, found by its key as bytes, and what was compiled of it. Since most launches
-// are like one of a step before, the shapes of a few are kept.
+// A generated kernel, found by the bytes of its key, with its variants. Choosing a shape takes longer
+// than finding it again, so that the shapes of the last few launches are kept. Entries are never freed.
+// Invariant: variants are only added, and complete when they are.
 typedef struct entry entry;
 struct entry {
     tni_kernel      kernel;
@@ -42,8 +52,9 @@ struct entry {
     entry          *next;
 };
 
-// A program that is being built, or was: by a thread in the background, or by whoever needs it before
-// one has begun. text is freed once it is built. built is called then, with the lock.
+// A program that is to be built, or was. A task is pending until a thread takes it, running while the
+// compiler is at it (without the lock), then done, for good. text is freed when it is built; `built` is
+// called then, with the lock held. Invariant: a task is not freed while it is queued or has waiters.
 typedef enum { BUILD_PENDING, BUILD_RUNNING, BUILD_DONE } build_state;
 typedef struct build_task build_task;
 struct build_task {
@@ -53,16 +64,17 @@ struct build_task {
     int            kernels;  // in it
     tni_build_kind kind;
     build_state    state;
-    bool           queued;   // for the background, which still has it
-    int            waiters;  // who look at it once it is done
+    bool           queued;   // the background still refers to it
+    int            waiters;  // callers that read it once it is done
     void          *program;  // NULL before, and if it could not be built
     tn_status      status;
     tni_text       why;
     void (*built)(build_task *u);
-    void (*free)(build_task *u);  // once nobody has it any more; NULL: it stays
+    void (*free)(build_task *u);  // called when nothing refers to it; NULL: it stays
 };
 
-// The program of a text for one pair of dtypes, and a kernel of one.
+// The program of a hand-written text for one pair of dtypes, and one kernel of such a program. A text
+// has several kernels, of which each is looked up when it is first launched.
 typedef struct group_program group_program;
 struct group_program {
     build_task         u;
@@ -78,21 +90,26 @@ struct group_kernel {
     group_kernel  *next;
 };
 
+// The table of one device. slot: entries by hash; jobs: generated kernels that are being built, or
+// could not be, which are kept so that they are not tried again; interpret: the interpreters'
+// functions. Invariant: everything reachable from here is only read or changed with the lock held,
+// except variants, which never change.
 typedef struct job job;
 struct tni_compiled {
     tni_compiled_opts o;
     bool              no_double;
     bool              never_compile;  // TN_COMPILE=never: generated kernels are interpreted
     pthread_mutex_t   lock;
-    pthread_cond_t    done;  // a build_task is
+    pthread_cond_t    done;  // signalled when a task is
     entry            *slot[SLOTS];
-    job              *jobs;  // generated kernels that are on their way, or could not be built
+    job              *jobs;  // generated kernels being built, or that failed
     group_program    *programs;
     group_kernel     *group_kernels;
     build_task       *interpreter[TNI_INTERPRETERS];
     void             *interpret[TNI_INTERPRETERS];  // their functions
 };
 
+// TN_COMPILE=never leaves generated kernels to the interpreter, for tests of it.
 tni_compiled *tni_compiled_new(const tni_compiled_opts *o)
 {
     tni_compiled *t = calloc(1, sizeof *t);
@@ -115,7 +132,8 @@ bool tni_compiled_has_doubles(const tni_compiled *t)
     return !t->no_double;
 }
 
-static tn_status out_of_memory(const tni_compiled *t, tni_text *why)
+// Replaces whatever reason was collected: memory is the real one.
+static tn_status no_memory_for_kernels(const tni_compiled *t, tni_text *why)
 {
     *why = (tni_text){ 0 };
     tni_text_add(why, "%s: out of memory for kernels", t->o.by->dialect->name);
@@ -124,7 +142,8 @@ static tn_status out_of_memory(const tni_compiled *t, tni_text *why)
 
 // ---- building ----------------------------------------------------------------------------------
 
-// Builds what is marked as running, without the lock, which is held before and after.
+// Builds a task's program. The lock is held before and after, and released meanwhile: the state says
+// that the task is taken.
 static void run_task(build_task *u)
 {
     tni_compiled *t     = u->t;
@@ -144,13 +163,15 @@ static void run_task(build_task *u)
     pthread_cond_broadcast(&t->done);
 }
 
-// What came to nothing stays, so that it is not tried again and again.
+// Frees a task that was built and that nothing refers to. One that failed stays, so that the same
+// program is not compiled again and again.
 static void release_task(build_task *u)
 {
     if (u->state == BUILD_DONE && u->status == TN_OK && !u->queued && !u->waiters && u->free)
         u->free(u);
 }
 
+// Runs in a background thread; a caller that could not wait may have built the task before.
 static void build_in_background(void *arg)
 {
     build_task   *u = arg;
@@ -162,8 +183,8 @@ static void build_in_background(void *arg)
     pthread_mutex_unlock(&t->lock);
 }
 
-// Until a build_task is built: by another thread, or here if none has begun. Its status, and the reason if it
-// failed. The lock is held.
+// Waits until a task is built: by another thread, or here if none has begun it. Returns its status, and
+// adds the reason if it failed. The lock is held; it is released while waiting.
 static tn_status wait_task(build_task *u, tni_text *why)
 {
     u->waiters++;
@@ -176,14 +197,16 @@ static tn_status wait_task(build_task *u, tni_text *why)
     return s;
 }
 
-// Has a build_task built by and by. first: before others. The lock is held.
+// Leaves a task to the background. first: ahead of others. If no thread can be had, the task stays
+// pending, and the first caller that waits builds it. The lock is held.
 static void queue_task(build_task *u, bool first)
 {
     if (u->t->o.background && u->state == BUILD_PENDING && !u->queued)
         u->queued = tni_background(build_in_background, u, first);
 }
 
-// The same, at once if it is on disk.
+// Builds a task at once if its program is on disk, which takes no time worth another thread, else
+// queues it.
 static void start_task(build_task *u, bool first)
 {
     tni_compiled *t     = u->t;
@@ -210,6 +233,7 @@ static void start_task(build_task *u, bool first)
 
 // ---- entries -----------------------------------------------------------------------------------
 
+// Returns whether a kernel checks an index, so that a launch may have to wait for the answer.
 static bool has_checks(const tni_kernel *k)
 {
     for (int i = 0; i < k->nins; i++)
@@ -217,6 +241,7 @@ static bool has_checks(const tni_kernel *k)
     return false;
 }
 
+// Takes over the key.
 static entry *new_entry(tni_compiled *t, const tni_kernel *k, uint64_t hash, char *key,
                         size_t bytes)
 {
@@ -233,7 +258,7 @@ static entry *new_entry(tni_compiled *t, const tni_kernel *k, uint64_t hash, cha
     return e;
 }
 
-// The entry of a kernel, found or made; NULL when memory is out.
+// Finds or makes the entry of a kernel; NULL when memory is out.
 static entry *entry_of(tni_compiled *t, const tni_kernel *k)
 {
     size_t bytes = tni_kernel_key(k, NULL, 0);
@@ -251,6 +276,7 @@ static entry *entry_of(tni_compiled *t, const tni_kernel *k)
     return e;
 }
 
+// Classes are compared as bytes: they are written over zeroed memory.
 static tni_variant *variant_of(const entry *e, const tni_simt_class *c)
 {
     for (tni_variant *v = e->variants; v; v = v->next)
@@ -260,6 +286,7 @@ static tni_variant *variant_of(const entry *e, const tni_simt_class *c)
 
 // ---- shapes ------------------------------------------------------------------------------------
 
+// The shape for a launch if a thread is to use few registers, which makes tiles smaller.
 static tni_simt few_registers_shape(const tni_compiled *t, const tni_launch *l)
 {
     tni_simt_limits limits = t->o.limits;
@@ -267,7 +294,8 @@ static tni_simt few_registers_shape(const tni_compiled *t, const tni_launch *l)
     return tni_simt_choose(l, &limits);
 }
 
-// The shape that is to be compiled for a launch: the one with few registers if the first is there and spills.
+// The shape to compile for a launch: the one with few registers if the first choice was compiled and
+// spills.
 static tni_simt wanted_shape(const tni_compiled *t, const entry *e, const tni_launch *l)
 {
     tni_simt           m = tni_simt_choose(l, &t->o.limits);
@@ -275,8 +303,9 @@ static tni_simt wanted_shape(const tni_compiled *t, const entry *e, const tni_la
     return v && v->registers.spilled ? few_registers_shape(t, l) : m;
 }
 
-// The shape of a launch: of those that were compiled the one that spills less.
-static tni_simt choose_shape(const tni_compiled *t, const entry *e, const tni_launch *l)
+// The shape to launch with: of the compiled ones, the one that spills less; the first choice if nothing
+// is compiled yet or nothing spills.
+static tni_simt choose_launch_shape(const tni_compiled *t, const entry *e, const tni_launch *l)
 {
     tni_simt           m = tni_simt_choose(l, &t->o.limits), fewer;
     const tni_variant *v = variant_of(e, &m.class), *other;
@@ -294,7 +323,8 @@ bool tni_compiled_checks(const void *at)
 
 // ---- compiling ---------------------------------------------------------------------------------
 
-// Kernels that are compiled as the items of one program.
+// Kernels that are built as the items of one program: for each the entry it belongs to, the variant to
+// be filled, and its name in the text. Invariant: u comes first, so that a task of a job is the job.
 struct job {
     build_task     u;
     int            n, room;
@@ -305,7 +335,7 @@ struct job {
     job *next;
 };
 
-// What was not linked into an entry is freed with it.
+// Frees a job. Variants that were linked into an entry are NULL here by then.
 static void job_free(build_task *u)
 {
     job     *j    = (job *)u;
@@ -319,6 +349,7 @@ static void job_free(build_task *u)
     free(j);
 }
 
+// A job for at most `room` kernels; NULL when memory is out.
 static job *job_new(tni_compiled *t, int room)
 {
     job *j = calloc(1, sizeof *j);
@@ -334,6 +365,7 @@ static job *job_new(tni_compiled *t, int room)
     return NULL;
 }
 
+// Returns whether a job builds this kernel for this class.
 static bool job_has(const job *j, const entry *e, const tni_simt_class *c)
 {
     for (int i = 0; i < j->n; i++)
@@ -341,15 +373,16 @@ static bool job_has(const job *j, const entry *e, const tni_simt_class *c)
     return false;
 }
 
-// The job by which a kernel is on its way, or which failed; NULL if there is none.
-static job *job_of(const tni_compiled *t, const entry *e, const tni_simt_class *c)
+// Returns the job that builds this kernel for this class, or has failed to; NULL if there is none.
+static job *find_job(const tni_compiled *t, const entry *e, const tni_simt_class *c)
 {
     job *j = t->jobs;
     while (j && !job_has(j, e, c)) j = j->next;
     return j;
 }
 
-// Adds a kernel that has to be compiled. False when memory is out.
+// Adds a kernel that has to be compiled. Its name in the program is its number, so that equal programs
+// have equal texts, and are found on disk. Returns false when memory is out.
 static bool job_add(job *j, entry *e, const tni_simt_class *c)
 {
     tni_variant *v = calloc(1, sizeof *v);
@@ -364,6 +397,7 @@ static bool job_add(job *j, entry *e, const tni_simt_class *c)
     return true;
 }
 
+// Finds a kernel in a program, and adds to the variant's registers: the most of its two kernels counts.
 static tn_status find_function(const tni_compiled *t, void *program, const char *name,
                                tni_variant *v, void **f, tni_text *why)
 {
@@ -376,7 +410,8 @@ static tn_status find_function(const tni_compiled *t, void *program, const char 
     return s;
 }
 
-static tn_status find_functions(job *j)
+// Finds the functions of all kernels of a job, the main ones and those that finish reductions.
+static tn_status find_job_functions(job *j)
 {
     build_task *u = &j->u;
     tn_status   s = TN_OK;
@@ -391,6 +426,7 @@ static tn_status find_functions(job *j)
     return s;
 }
 
+// Drops an entry's kept shapes; they are chosen again.
 static void forget_shapes(entry *e)
 {
     for (int i = 0; i < KEPT; i++) {
@@ -399,11 +435,13 @@ static void forget_shapes(entry *e)
     }
 }
 
-// The kernels of a job are there: the shape that was chosen before may be another now.
+// Called when a job's program is built: gives each entry its variant and removes the job from the list.
+// Kept shapes are dropped, since the choice depends on which variants spill. If the program or a
+// function failed, the job stays in the list with the reason.
 static void link_variants(build_task *u)
 {
     job *j = (job *)u, **at = &u->t->jobs;
-    if (u->program) u->status = find_functions(j);
+    if (u->program) u->status = find_job_functions(j);
     if (u->status != TN_OK || !u->program) return;
     for (int i = 0; i < j->n; i++) {
         forget_shapes(j->of[i]);
@@ -416,7 +454,7 @@ static void link_variants(build_task *u)
     if (*at) *at = j->next;
 }
 
-// Gives a job that is complete its text and a place in the list. False when memory is out.
+// Prints a complete job's program and adds the job to the list. Returns false when memory is out.
 static bool job_enlist(tni_compiled *t, job *j)
 {
     tni_heap heap = tni_heap_default();
@@ -432,7 +470,8 @@ static bool job_enlist(tni_compiled *t, job *j)
     return true;
 }
 
-// An op of a kernel in f64, one that computes before one that moves; NULL: there is none.
+// Returns the name of an op of a kernel in f64, preferably one that computes and not one that moves,
+// for a message; NULL if there is none.
 static const char *op_in_double(const tni_kernel *k)
 {
     const char *found = NULL;
@@ -446,7 +485,9 @@ static const char *op_in_double(const tni_kernel *k)
     return found;
 }
 
-static tn_status can_run(const tni_compiled *t, const tni_kernel *k, tni_text *why)
+// A device without f64 can hold such values and pass them on, but not compute with them: the generator
+// is asked only after that.
+static tn_status can_emit_kernel(const tni_compiled *t, const tni_kernel *k, tni_text *why)
 {
     const char *reason = "", *name = t->o.by->dialect->name;
     const char *doubled = t->no_double ? op_in_double(k) : NULL;
@@ -456,11 +497,12 @@ static tn_status can_run(const tni_compiled *t, const tni_kernel *k, tni_text *w
         return TN_EDEVICE;
     }
     if (tni_can_emit(k, &reason)) return TN_OK;
-    tni_text_add(why, "%s: a kernel cannot be written: %s", name, reason);
+    tni_text_add(why, "%s: no kernel can be generated: %s", name, reason);
     return TN_EDEVICE;
 }
 
-// Starts what a job has, and, with wait, waits for it. The job is gone then.
+// Starts a job and, with wait, waits for it. The job may be freed when this returns. The count of
+// waiters keeps it alive in between, since a program on disk is built at once.
 static tn_status submit_job(tni_compiled *t, job *j, bool wait, tni_text *why)
 {
     if (!j->n) {
@@ -469,7 +511,7 @@ static tn_status submit_job(tni_compiled *t, job *j, bool wait, tni_text *why)
     }
     if (!job_enlist(t, j)) {
         job_free(&j->u);
-        return out_of_memory(t, why);
+        return no_memory_for_kernels(t, why);
     }
     j->u.waiters++;
     start_task(&j->u, false);
@@ -479,7 +521,8 @@ static tn_status submit_job(tni_compiled *t, job *j, bool wait, tni_text *why)
     return TN_OK;
 }
 
-// Starts jobs for the kernels of a plan that are neither there nor on their way.
+// Starts jobs, of at most o.batch kernels, for those kernels of a plan that are neither compiled nor
+// being compiled. Without a background each job is waited for here.
 static tn_status compile_all(tni_compiled *t, int n, const tni_launch *const *first, void **entries,
                              bool wait, tni_text *why)
 {
@@ -487,11 +530,11 @@ static tn_status compile_all(tni_compiled *t, int n, const tni_launch *const *fi
     tn_status s = TN_OK;
     for (int i = 0; s == TN_OK && i < n; i++) {
         tni_simt shape = wanted_shape(t, entries[i], first[i]);
-        if (variant_of(entries[i], &shape.class) || job_of(t, entries[i], &shape.class)) continue;
+        if (variant_of(entries[i], &shape.class) || find_job(t, entries[i], &shape.class)) continue;
         if (j && job_has(j, entries[i], &shape.class)) continue;
         if (!j && !(j = job_new(t, t->o.batch < n - i ? t->o.batch : n - i)))
-            return out_of_memory(t, why);
-        if (!job_add(j, entries[i], &shape.class)) s = out_of_memory(t, why);
+            return no_memory_for_kernels(t, why);
+        if (!job_add(j, entries[i], &shape.class)) s = no_memory_for_kernels(t, why);
         if (s != TN_OK || j->n < j->room) continue;
         s = submit_job(t, j, wait && !t->o.background, why);
         j = NULL;
@@ -501,28 +544,30 @@ static tn_status compile_all(tni_compiled *t, int n, const tni_launch *const *fi
     return s;
 }
 
-// Until all kernels of a plan are there. One that failed before is an error again.
+// Waits until all kernels of a plan are compiled. One that failed before fails again.
 static tn_status wait_for_kernels(tni_compiled *t, int n, const tni_launch *const *first,
                                   void **entries, tni_text *why)
 {
     tn_status s = TN_OK;
     for (int i = 0; s == TN_OK && i < n; i++) {
         tni_simt shape = wanted_shape(t, entries[i], first[i]);
-        job     *j     = job_of(t, entries[i], &shape.class);
+        job     *j     = find_job(t, entries[i], &shape.class);
         if (j) s = wait_task(&j->u, why);
     }
     return s;
 }
 
-// What spills is compiled once more with few registers; without that it runs too.
-static tn_status prepare_kernels(tni_compiled *t, int n, const tni_launch *const *first, void **out,
+// Finds the entries of a plan's kernels and starts to compile what is missing. With wait it goes
+// through twice: once for the first choice of shapes, once more for those that turned out to spill, in
+// a shape with few registers. If that fails, the first variant still runs.
+static tn_status prepare_entries(tni_compiled *t, int n, const tni_launch *const *first, void **out,
                                  bool wait, tni_text *why)
 {
     for (int i = 0; i < n; i++) {
-        tn_status s = can_run(t, first[i]->kernel, why);
+        tn_status s = can_emit_kernel(t, first[i]->kernel, why);
         if (s != TN_OK) return s;
         out[i] = entry_of(t, first[i]->kernel);
-        if (!out[i]) return out_of_memory(t, why);
+        if (!out[i]) return no_memory_for_kernels(t, why);
     }
     if (t->never_compile) return TN_OK;
     tni_text  ignored = { "" };
@@ -539,13 +584,15 @@ tn_status tni_compiled_prepare(tni_compiled *t, int n, const tni_launch *const *
                                bool wait, tni_text *why)
 {
     pthread_mutex_lock(&t->lock);
-    tn_status s = prepare_kernels(t, n, first, out, wait, why);
+    tn_status s = prepare_entries(t, n, first, out, wait, why);
     pthread_mutex_unlock(&t->lock);
     return s;
 }
 
 // ---- launching ---------------------------------------------------------------------------------
 
+// Writes what the choice of a shape reads. Addresses matter only modulo 64 bytes, by which loads are
+// aligned.
 static void write_shape_key(const tni_launch *l, shape_key *m)
 {
     const tni_kernel *k = l->kernel;
@@ -562,7 +609,7 @@ static void write_shape_key(const tni_launch *l, shape_key *m)
     m->count = at;
 }
 
-// Keeps a shape in place of the oldest; where memory is out it is chosen again the next time.
+// Keeps a shape in the place of the oldest; without memory it is chosen again the next time.
 static void keep_shape(entry *e, const tni_simt *shape, const shape_key *m)
 {
     size_t      bytes = (size_t)m->count * sizeof *m->word;
@@ -576,7 +623,7 @@ static void keep_shape(entry *e, const tni_simt *shape, const shape_key *m)
     e->oldest          = (e->oldest + 1) % KEPT;
 }
 
-// The shape of a launch. The lock is held.
+// Returns the shape of a launch, from the kept ones if there is an equal key. The lock is held.
 static tni_simt shape_of(const tni_compiled *t, entry *e, const tni_launch *l)
 {
     shape_key now;
@@ -587,7 +634,7 @@ static tni_simt shape_of(const tni_compiled *t, entry *e, const tni_launch *l)
             !memcmp(now.word, k->word, (size_t)now.count * sizeof *now.word))
             return k->shape;
     }
-    tni_simt shape = choose_shape(t, e, l);
+    tni_simt shape = choose_launch_shape(t, e, l);
     keep_shape(e, &shape, &now);
     return shape;
 }
@@ -604,27 +651,29 @@ size_t tni_compiled_scratch(tni_compiled *t, void *at, const tni_launch *l)
 tni_registers tni_compiled_registers(tni_compiled *t, void *at, const tni_launch *l)
 {
     pthread_mutex_lock(&t->lock);
-    tni_simt           m = choose_shape(t, at, l);
+    tni_simt           m = choose_launch_shape(t, at, l);
     const tni_variant *v = variant_of(at, &m.class);
     tni_registers      r = v ? v->registers : (tni_registers){ 0 };
     pthread_mutex_unlock(&t->lock);
     return r;
 }
 
-// Starts to compile for a class, unless that is under way or was tried. The lock is held.
+// Starts to compile a kernel for a class, unless that is under way or has failed. The lock is held.
 static tn_status start_variant(tni_compiled *t, entry *e, const tni_simt_class *c, bool wait,
                                tni_text *why)
 {
-    job *j = job_of(t, e, c);
+    job *j = find_job(t, e, c);
     if (j && !wait) queue_task(&j->u, false);  // if there was no thread for it before
     if (j) return wait ? wait_task(&j->u, why) : TN_OK;
-    if (!(j = job_new(t, 1))) return out_of_memory(t, why);
+    if (!(j = job_new(t, 1))) return no_memory_for_kernels(t, why);
     if (job_add(j, e, c)) return submit_job(t, j, wait, why);
     job_free(&j->u);
-    return out_of_memory(t, why);
+    return no_memory_for_kernels(t, why);
 }
 
-// What spills is ready once its shape with few registers was compiled too, so that the planner weighs the better one.
+// A kernel that spills is ready only when its shape with few registers was compiled too, so that the
+// planner judges the better one. One that cannot be compiled counts as ready: its launch reports the
+// error.
 bool tni_compiled_ready(tni_compiled *t, void *at, const tni_launch *l)
 {
     tni_text why = { "" };
@@ -632,13 +681,14 @@ bool tni_compiled_ready(tni_compiled *t, void *at, const tni_launch *l)
     tni_simt m     = wanted_shape(t, at, l);
     bool     ready = t->never_compile || variant_of(at, &m.class);
     if (!ready && start_variant(t, at, &m.class, false, &why) != TN_OK) ready = true;
-    const job *j = ready ? NULL : job_of(t, at, &m.class);
+    const job *j = ready ? NULL : find_job(t, at, &m.class);
     ready |= !j || j->u.state == BUILD_DONE;
     pthread_mutex_unlock(&t->lock);
     return ready;
 }
 
-// A launch of a class that none before was of. If it spills, the one with few registers is tried.
+// Compiles for a launch of a new class and, if the result spills, once more with few registers; then
+// the better of the two is taken. NULL if it is not compiled yet.
 static tni_variant *build_variant(tni_compiled *t, entry *e, const tni_launch *l, bool wait,
                                   tni_simt *m, tn_status *s, tni_text *why)
 {
@@ -652,6 +702,7 @@ static tni_variant *build_variant(tni_compiled *t, entry *e, const tni_launch *l
     return variant_of(e, &m->class);
 }
 
+// Without a background, waiting is the only way.
 const tni_variant *tni_compiled_variant(tni_compiled *t, void *at, const tni_launch *l, bool wide,
                                         bool wait, tni_simt *m, tn_status *s, tni_text *why)
 {
@@ -668,6 +719,8 @@ const tni_variant *tni_compiled_variant(tni_compiled *t, void *at, const tni_lau
 
 // ---- kernels written by group_kernel -------------------------------------------------------------------
 
+// Prints the program of a hand-written text and adds it to the list, not built yet; NULL when memory is
+// out.
 static group_program *new_program(tni_compiled *t, const char *const *text, tn_dtype x, tn_dtype y)
 {
     tni_heap       heap = tni_heap_default();
@@ -686,7 +739,7 @@ static group_program *new_program(tni_compiled *t, const char *const *text, tn_d
     return NULL;
 }
 
-// The program of a text, found or new; NULL when memory is out. The lock is held.
+// Finds or makes the program of a text; NULL when memory is out. The lock is held.
 static group_program *program_of(tni_compiled *t, const char *const *text, tn_dtype x, tn_dtype y)
 {
     group_program *p = t->programs;
@@ -694,6 +747,7 @@ static group_program *program_of(tni_compiled *t, const char *const *text, tn_dt
     return p ? p : new_program(t, text, x, y);
 }
 
+// Waits for the program and looks up one of its kernels, which is remembered.
 static void *make_group_kernel(tni_compiled *t, group_program *p, const char *name, tn_status *s,
                                tni_text *why)
 {
@@ -701,7 +755,8 @@ static void *make_group_kernel(tni_compiled *t, group_program *p, const char *na
     *s      = wait_task(&p->u, why);
     if (*s != TN_OK) return NULL;
     group_kernel *k = malloc(sizeof *k);
-    *s = k ? t->o.by->function(t->o.device, p->u.program, name, &f, why) : out_of_memory(t, why);
+    *s              = k ? t->o.by->function(t->o.device, p->u.program, name, &f, why)
+                        : no_memory_for_kernels(t, why);
     if (*s != TN_OK) {
         free(k);
         return NULL;
@@ -711,7 +766,8 @@ static void *make_group_kernel(tni_compiled *t, group_program *p, const char *na
     return f;
 }
 
-// The lock is held.
+// Texts and names are compared by address and by content respectively: texts are constants of the
+// library. The lock is held.
 static void *find_group_kernel(tni_compiled *t, const char *const *text, const char *name,
                                tn_dtype x, tn_dtype y, tn_status *s, tni_text *why)
 {
@@ -721,7 +777,7 @@ static void *find_group_kernel(tni_compiled *t, const char *const *text, const c
     group_program *p = program_of(t, text, x, y);
     if (p && p->u.state == BUILD_PENDING) p->u.what = name;
     if (p) return make_group_kernel(t, p, name, s, why);
-    *s = out_of_memory(t, why);
+    *s = no_memory_for_kernels(t, why);
     return NULL;
 }
 
@@ -740,6 +796,8 @@ void *tni_compiled_group_kernel(tni_compiled *t, const char *const *text, const 
     return f;
 }
 
+// Ahead of others in the queue: a plan is waiting for it, while generated kernels are interpreted
+// meanwhile.
 bool tni_compiled_group_kernel_soon(tni_compiled *t, const char *const *text, tn_dtype x,
                                     tn_dtype y)
 {
@@ -762,7 +820,8 @@ static char *interpreter_text(const tni_compiled *t, tni_interpreter_level level
                             level < TNI_INTERPRET_ALL);
 }
 
-// The build_task of a level, found or new; NULL when memory is out. The lock is held.
+// Finds or makes the task of a level; NULL when memory is out. The lock is held. Interpreters are
+// compiled quickly, since everything waits for them, and slower code matters little in them.
 static build_task *interpreter_of(tni_compiled *t, tni_interpreter_level level)
 {
     if (t->interpreter[level]) return t->interpreter[level];
@@ -775,8 +834,8 @@ static build_task *interpreter_of(tni_compiled *t, tni_interpreter_level level)
     return NULL;
 }
 
-// An interpreter that could not be built is built again: a GPU that could not be opened had no place for
-// it. The lock is held.
+// Makes a failed interpreter pending again: its GPU may not have been open at the time. The lock is
+// held.
 static void retry_interpreter(build_task *u, tni_interpreter_level level)
 {
     if (u->state != BUILD_DONE || u->program || !(u->text = interpreter_text(u->t, level))) return;
@@ -785,6 +844,7 @@ static void retry_interpreter(build_task *u, tni_interpreter_level level)
     u->why    = (tni_text){ "" };
 }
 
+// Returns the function of a level that is built; NULL if it is not.
 static void *interpreter_function(tni_compiled *t, tni_interpreter_level level)
 {
     build_task *u   = t->interpreter[level];
@@ -796,6 +856,8 @@ static void *interpreter_function(tni_compiled *t, tni_interpreter_level level)
     return t->interpret[level];
 }
 
+// Any level at or above the one asked for will do, whichever is built; if none is, the caller waits for
+// the one asked for.
 void *tni_compiled_interpreter(tni_compiled *t, tni_interpreter_level level)
 {
     void    *f   = NULL;

@@ -1,6 +1,6 @@
-// What a device with work groups has compiled: generated kernels by their key and the class of
-// their shape, kernels written by hand by their text and dtypes. All of it lives until the process
-// ends, since a driver keeps what was loaded.
+// The kernels that a device with work groups has compiled: generated ones by their key and the class of
+// their shape, hand-written ones by text and dtypes. They live until the process ends, since drivers
+// keep what was loaded.
 #ifndef TNI_SIMT_COMPILED_H
 #define TNI_SIMT_COMPILED_H
 
@@ -10,10 +10,11 @@
 
 #include <stdatomic.h>
 
-// How a device compiles. build makes a program of a text: from the disk, where it may be, or, unless
-// kind says otherwise, by the compiler; found says whether it was on disk. NULL with TN_OK: it is not
-// on disk, and was only to be looked for. function finds a kernel of a program. registers tells what a
-// thread of it takes; NULL where nobody knows. Several threads may be in them at once.
+// How a device compiles. build makes a program of a text: from disk, if it is there, else by the
+// compiler, optimized or quickly; with TNI_BUILD_FROM_DISK only from disk. *found says whether it was
+// on disk. NULL with TN_OK: it is not on disk, and was only to be looked for. function finds a kernel
+// of a program. registers tells what a thread of it uses; NULL if the device cannot tell. Several
+// threads may call them at once.
 typedef enum { TNI_BUILD_OPTIMIZED, TNI_BUILD_QUICK, TNI_BUILD_FROM_DISK } tni_build_kind;
 typedef struct {
     const tni_dialect *dialect;
@@ -31,6 +32,7 @@ typedef struct {
 // The kernels of one device. The device owns it.
 typedef struct tni_compiled tni_compiled;
 
+// How a table compiles, and for what.
 typedef struct {
     const tni_compiler  *by;
     void                *device;
@@ -40,9 +42,10 @@ typedef struct {
     tni_compiled_counts *counts;
 } tni_compiled_opts;
 
-// NULL when memory is out.
+// Makes an empty table; NULL when memory is out.
 tni_compiled *tni_compiled_new(const tni_compiled_opts *o);
-// Whether the device computes in f64; it does unless told otherwise, before any other thread has the table.
+// Says whether the device computes in f64, which is assumed otherwise; to be called before other
+// threads see the table.
 void tni_compiled_doubles(tni_compiled *t, bool has);
 bool tni_compiled_has_doubles(const tni_compiled *t);
 
@@ -51,6 +54,8 @@ bool tni_compiled_has_doubles(const tni_compiled *t);
 // A kernel compiled for one class of shapes; finish is NULL where main does it all. Complete before
 // anyone sees it, and then never changed.
 typedef struct tni_variant tni_variant;
+// A kernel compiled for one class of shapes; finish is NULL if main does it all. Invariant: complete
+// before it is linked into its entry, and never changed afterwards.
 struct tni_variant {
     tni_simt_class class;
     const tni_simt_layout *layout;  // of its words
@@ -59,41 +64,41 @@ struct tni_variant {
     tni_variant           *next;
 };
 
-// As the contract has them: entries for the kernels of a plan, and scratch for a launch. The entry
-// may be NULL for the latter. wait: all of them are compiled when it returns; else those that are not
-// on disk come later, where the device has a background.
+// The contract's prepare. wait: all kernels are compiled when it returns; otherwise those that are not
+// on disk follow later, if the device has a background.
 tn_status tni_compiled_prepare(tni_compiled *t, int n, const tni_launch *const *first, void **entry,
                                bool wait, tni_text *why);
-size_t    tni_compiled_scratch(tni_compiled *t, void *entry, const tni_launch *l);
-// Whether a launch has been compiled for, or cannot be.
+// Returns the scratch of a launch; entry may be NULL.
+size_t tni_compiled_scratch(tni_compiled *t, void *entry, const tni_launch *l);
+// Returns whether a launch's kernel is compiled, or cannot be.
 bool tni_compiled_ready(tni_compiled *t, void *entry, const tni_launch *l);
-// What a thread takes; nothing where nobody knows, or if no such launch was compiled for.
+// Returns what a thread uses; zeros if that is not known, or no such launch was compiled for.
 tni_registers tni_compiled_registers(tni_compiled *t, void *entry, const tni_launch *l);
-// The functions and the shape for a launch; wide: with 64-bit places whatever the shape says. If no
-// launch before asked for such they are compiled, and, with wait, waited for. NULL with TN_OK: they are
-// not there yet; NULL with another status and the reason: they cannot be had.
+// Returns the functions and, in m, the shape for a launch; wide: with 64-bit offsets whatever the shape
+// says. If they do not exist yet they are compiled and, with wait, waited for. NULL with TN_OK: not
+// compiled yet; NULL with another status and the reason: they cannot be.
 const tni_variant *tni_compiled_variant(tni_compiled *t, void *entry, const tni_launch *l,
                                         bool wide, bool wait, tni_simt *m, tn_status *s,
                                         tni_text *why);
-// Whether a kernel can fail on an index.
+// Returns whether a kernel can fail on an index.
 bool tni_compiled_checks(const void *entry);
 
-// ---- kernels written by hand -------------------------------------------------------------------
+// ---- hand-written kernels ----------------------------------------------------------------------
 
-// A kernel of a text (group_text.h) for elements of dtype x and results of dtype y; NULL with
-// status and reason if there is none.
+// Returns a kernel of a hand-written text (group_text.h) for elements of dtype x and results of dtype
+// y, after waiting for the compiler; NULL with status and reason if it cannot be compiled.
 void *tni_compiled_group_kernel(tni_compiled *t, const char *const *text, const char *name,
                                 tn_dtype x, tn_dtype y, tn_status *s, tni_text *why);
-// The same soon: begins to compile its text in the background. Whether it is there already.
+// Starts to compile such a text in the background, ahead of others. Returns whether it is compiled.
 bool tni_compiled_group_kernel_soon(tni_compiled *t, const char *const *text, tn_dtype x,
                                     tn_dtype y);
 
 // ---- the interpreter ---------------------------------------------------------------------------
 
-// The interpreter (kernel/simt_interpreter.h) of a level or of a higher one, whatever is there first;
-// NULL if there is none.
+// Returns the interpreter (kernel/simt_interpreter.h) of a level or of a higher one; NULL if there is
+// none.
 void *tni_compiled_interpreter(tni_compiled *t, tni_interpreter_level level);
-// Begins to compile all of them in the background.
+// Starts to compile all of them in the background.
 void tni_compiled_interpreters_soon(tni_compiled *t);
 
 #endif

@@ -1,5 +1,9 @@
-// Convolution and its gradients by the kernels of group_text_conv.c: as products over tiles, as one
-// item an element where a group has very few channels, or as matmul where they are one.
+// Convolution and its gradients by the kernels of group_text_conv.c: as implicit matrix products over
+// tiles, with one item per element if a group has very few channels, or as a matmul in place
+// (group_conv_product.c).
+//
+// Everything is decided by sizes and strides alone, never by the device: how the depth is split decides
+// in which order sums are taken, and results are to be the same everywhere.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"
@@ -8,7 +12,7 @@
 
 enum { X, W, Y };
 
-// `conv_params` of the text.
+// The parameters of all kernels here, made of the same rows as `conv_params` of the text.
 typedef struct {
 #define LONG(name) int64_t name;
 #define PAIR(name) int64_t name[2];
@@ -20,30 +24,32 @@ _Static_assert(sizeof(conv_params) == 46 * 8 + 6 * 4 &&
                    sizeof(conv_params) <= TNI_KERNEL_ARGS_BYTES / 2,
                "no padding, and room for the buffers");
 
-// A kernel for a call, known but for addresses: it depends on sizes and strides alone. arg[] are
-// what the text calls x, w and y.
+// A kernel and its parameters for a call, all but the addresses, so that it depends on sizes and strides
+// alone. arg[] are the text's x, w and y, of which `result` is written.
 typedef struct {
     conv_params        o;
-    const char *const *text, *const *add;  // add: of the kernel that adds chunks
+    const char *const *text, *const *add;  // add: the text of conv_add, which adds chunks
     const char *name;
-    int64_t     blocks;  // of the launch, each of so many items
+    int64_t     blocks;  // groups of the launch, of `items` items each
     int         items, result;
     tni_arg     arg[3];
 } conv_launch;
 
 // ---- sizes and strides -------------------------------------------------------------------------
 
+// Euclid's algorithm.
 static int64_t common_divisor(int64_t a, int64_t b)
 {
     return b ? common_divisor(b, a % b) : a;
 }
 
-// Whether channels are neighbours in memory, and places are not.
+// Returns whether channels are neighbours in memory, and positions are not.
 static bool is_channels_last(const tni_arg *x)
 {
     return x->stride[1] == 1 && (x->stride[3] != 1 || x->size[3] == 1);
 }
 
+// Sizes and strides of the images: x and y.
 static void set_images(conv_launch *j)
 {
     conv_params   *o = &j->o;
@@ -61,6 +67,8 @@ static void set_images(conv_launch *j)
     }
 }
 
+// Sizes and strides of w. In the gradient for x the sum runs over output channels, and the columns are
+// input channels; in the gradient for w the columns are input channels times taps.
 static void set_weights(conv_launch *j, const tni_call *c)
 {
     conv_params   *o   = &j->o;
@@ -78,6 +86,9 @@ static void set_weights(conv_launch *j, const tni_call *c)
     }
 }
 
+// The window. In the gradient for x, tap t meets row r of the input only if r + padding - t * dilation
+// is divisible by the stride s. With g = gcd(s, dilation), that is every (s / g)-th tap from the first
+// one on, and from one to the next the position in the output moves back by dilation / g.
 static void set_taps(conv_launch *j, const tni_call *c)
 {
     conv_params *o = &j->o;
@@ -93,6 +104,8 @@ static void set_taps(conv_launch *j, const tni_call *c)
     }
 }
 
+// Describes a call without its kernel. In the gradient for x the images change roles: what is read (x
+// of the text) is the gradient of the output, what is written (y) the gradient of the input.
 static conv_launch describe_conv(const tni_call *c)
 {
     conv_launch j = { .o = { .is_dgrad = c->op == TNI_conv_dgrad,
@@ -112,9 +125,10 @@ static conv_launch describe_conv(const tni_call *c)
     return j;
 }
 
-// ---- conv_params wide places are -----------------------------------------------------------------------
+// ---- the width of offsets ----------------------------------------------------------------------
 
-// How far places and coordinates go, with those outside of images that are computed and not used.
+// Returns a bound of how far offsets and coordinates go, counting positions outside of the images,
+// which are computed and not used. In double, which does not overflow.
 static double farthest_offset(const tni_arg *x, const conv_params *o)
 {
     double far = 1;
@@ -128,7 +142,9 @@ static double farthest_offset(const tni_arg *x, const conv_params *o)
     return far;
 }
 
-// Whether some number does not fit in 31 bits. 1 << 30 is more than any coordinate.
+// Returns whether some number of the kernel does not fit in 31 bits: then it runs in a version with
+// 64-bit offsets, which is slower. 1 << 30 leaves room for sums of two such numbers, and OUTSIDE of the
+// text is beyond it.
 static bool needs_64_bits(const conv_launch *j)
 {
     const conv_params *o     = &j->o;
@@ -149,18 +165,21 @@ static bool needs_64_bits(const conv_launch *j)
 
 // ---- tiles and chunks --------------------------------------------------------------------------
 
-// A kernel over tiles: conv_params many of its tiles there are, and about conv_params many microseconds one takes
-// for 16 of the depth, on a multiprocessor of its own.
+// A kernel over tiles of a width: how many tiles there are, and about how many microseconds one takes
+// for 16 of the depth, alone on a multiprocessor.
 typedef struct {
     const char *const *text;
     int64_t            width, tiles;
     double             us;
 } tiling;
 
-// A GPU as large as those that the times are of. It decides conv_params the depth is cut on all devices, so
-// that sums are the same.
+// The H200 that the times were measured on has 132 multiprocessors. The number decides how the depth is
+// split on every device, since the order of sums must not depend on the device. MOST_SCRATCH bounds the
+// memory for partial sums.
 enum { MULTIPROCESSORS = 132, MOST_SCRATCH = 32 << 20 };
 
+// Splits the depth into n chunks of whole 16s, a tile's depth. Many chunks are added by 16 items per
+// element, in a tree.
 static void set_chunks(conv_params *o, int64_t depth, int64_t n)
 {
     o->chunk     = depth > 0 ? tni_ceil_div(tni_ceil_div(depth, n), 16) * 16 : 16;
@@ -168,8 +187,10 @@ static void set_chunks(conv_params *o, int64_t depth, int64_t n)
     o->add_lanes = o->chunks > 8 ? 16 : 1;
 }
 
-// What n chunks take, in microseconds. A multiprocessor with one group waits for memory; sums of
-// chunks are written and read by one more launch.
+// Estimates the microseconds of n chunks: a group begins, goes through its share of the depth and ends;
+// multiprocessors take groups in turn, and one that has only a single group waits for memory, which
+// costs it half as much again. Chunks cost one more launch, and their sums are written and read at
+// about 3 TB/s.
 static double tiling_cost(const tiling *t, int64_t depth, int64_t n, double bytes)
 {
     enum { BEGIN = 3, LAUNCH = 3, BYTES_A_US = 3000000 };
@@ -179,8 +200,8 @@ static double tiling_cost(const tiling *t, int64_t depth, int64_t n, double byte
     return n > 1 ? us + LAUNCH + 2 * bytes * (double)n / BYTES_A_US : us;
 }
 
-// The number of chunks that is best, among those that fill the GPU once or several times; *us is
-// lowered to what it takes, or 0 is given where nothing is below.
+// Tries the numbers of chunks that fill the GPU once, twice and so on, and one chunk. Returns the best,
+// with *us lowered to its cost, or 0 if none is below *us. A chunk has at least LEAST of the depth.
 static int64_t best_chunks(const tiling *t, int64_t depth, double bytes, double *us)
 {
     enum { FILLS = 8, LEAST = 32 };
@@ -198,7 +219,7 @@ static int64_t best_chunks(const tiling *t, int64_t depth, double bytes, double 
     return best;
 }
 
-// The tiling of several that is best, and its chunks.
+// Takes the best of several tilings with the best number of chunks for it, and fills in the launch.
 static const tiling *best_tiling(conv_launch *j, int count, const tiling *t, int64_t depth)
 {
     const tiling *best  = t;
@@ -218,6 +239,9 @@ static const tiling *best_tiling(conv_launch *j, int count, const tiling *t, int
 
 // ---- kernels -----------------------------------------------------------------------------------
 
+// Plans the forward pass or the gradient for x as a product over tiles of 128 rows. Rows of each
+// residue modulo the stride are a product of their own in the gradient for x, so that their tiles add
+// up. The times are microseconds per 16 of the depth, measured for each width of tile.
 static void plan_tiles(conv_launch *j)
 {
     enum { ROWS = 128 };
@@ -227,7 +251,7 @@ static void plan_tiles(conv_launch *j)
         places *= o->is_dgrad ? tni_ceil_div(o->y_size[i], o->stride[i]) : o->y_size[i];
         taps *= o->is_dgrad ? tni_ceil_div(o->taps[i], o->tap_stride[i]) : o->taps[i];
     }
-    // Channels that lie last are taken as deep as a tile is, one tap a tile.
+    // Channels last: a tile's depth is that many channels of one tap, which are neighbours.
     int64_t deep       = j->arg[X].dtype == TN_F64 ? 8 : 16;
     bool    last       = is_channels_last(&j->arg[X]) && o->channels >= deep;
     o->channel_run     = last ? deep : 1;
@@ -248,6 +272,8 @@ static void plan_tiles(conv_launch *j)
     }
 }
 
+// Plans the gradient for w as a product over tiles of 64 columns: rows are output channels, columns
+// input channels and taps, the depth all positions.
 static void plan_weight_tiles(conv_launch *j)
 {
     conv_params *o     = &j->o;
@@ -271,6 +297,7 @@ static void plan_weight_tiles(conv_launch *j)
     o->row_tiles = tni_ceil_div(o->out_channels, rows);
 }
 
+// Plans one item per element of the result, which goes over channels and taps by itself.
 static void plan_direct(conv_launch *j)
 {
     conv_params *o = &j->o;
@@ -281,7 +308,8 @@ static void plan_direct(conv_launch *j)
     j->text        = needs_64_bits(j) ? tni_text_conv_few_wide : tni_text_conv_few;
 }
 
-// Small groups, 16 for each multiprocessor.
+// Plans the gradient for w of few channels: a group of 64 per element, or, with channels last, an item
+// per element. The depth is split so that every multiprocessor has about 16 such small groups.
 static void plan_direct_weights(conv_launch *j)
 {
     enum { SMALL_GROUPS = 16 * MULTIPROCESSORS };
@@ -297,7 +325,8 @@ static void plan_direct_weights(conv_launch *j)
     j->text   = needs_64_bits(j) ? tni_text_conv_few_wide : tni_text_conv_few;
 }
 
-// A tile that is nearly empty is worse than none.
+// Chooses the kernel. A tile that is nearly empty wastes its time, so that few columns, or few weights,
+// go to the kernels without tiles.
 static conv_launch plan_conv(const tni_call *c)
 {
     conv_launch j       = describe_conv(c);
@@ -312,11 +341,13 @@ static conv_launch plan_conv(const tni_call *c)
 
 // ---- running -----------------------------------------------------------------------------------
 
+// Partial sums are in f32, or in f64 for f64.
 static int64_t sum_bytes(const tni_call *c)
 {
     return c->out.dtype == TN_F64 ? 8 : 4;
 }
 
+// Partial sums of all chunks, if there are several.
 size_t tni_groups_conv_scratch(const tni_call *c)
 {
     tni_call m;
@@ -326,6 +357,7 @@ size_t tni_groups_conv_scratch(const tni_call *c)
     return j.o.chunks > 1 ? (size_t)(j.o.chunks * j.o.count * sum_bytes(c)) : 0;
 }
 
+// Launches the kernel of a plan, into the result or, with several chunks, into scratch.
 static tn_status launch_conv(const tni_call *c, const conv_launch *j)
 {
     tni_kernel_args h;
@@ -342,6 +374,7 @@ static tn_status launch_conv(const tni_call *c, const conv_launch *j)
     return tni_kernel_args_launch(&h, j->blocks, j->items, c->why);
 }
 
+// Launches the kernel that adds the chunks' sums in their order.
 static tn_status add_chunks(const tni_call *c, const conv_launch *j)
 {
     tni_kernel_args h;
@@ -355,6 +388,7 @@ static tn_status add_chunks(const tni_call *c, const conv_launch *j)
     return tni_kernel_args_launch(&h, tni_ceil_div(o.count, 256 / o.add_lanes), 256, c->why);
 }
 
+// Only a convolution that is a matmul can vary, as that does.
 const char *tni_groups_conv_varies(const tni_call *c)
 {
     tni_call           m;
@@ -363,6 +397,7 @@ const char *tni_groups_conv_varies(const tni_call *c)
     return product->varies && tni_conv_product(c, in, &m) ? product->varies(&m) : NULL;
 }
 
+// As a matmul if it is one in place, else by a kernel here.
 tn_status tni_groups_conv(const tni_call *c)
 {
     tni_call m;

@@ -1,11 +1,14 @@
-// Convolutions that are matrix_view products as their operands lie: windows of one tap, and windows as
-// large as the image. The device's own matmul runs them.
+// Convolutions that are a matrix product of their operands in place: windows of one tap, and windows as
+// large as the image. The device's own matmul, which may be a library's, runs them.
+//
+// With one tap, y (out, positions) = w (out, in) x (in, positions) for each image. With a window as
+// large as the image, y (images, out) = x (images, in * H * W) w^T.
 #include "device/simt/groups.h"
 
 enum { X, W, Y };
 
-// Neighbouring axes from first to last as one: its size and step. False if they do not go on in
-// equal steps.
+// Joins neighbouring axes from first to last: their size and stride as one. Returns false if the
+// strides do not continue.
 static bool join_axes(const tni_arg *x, int first, int last, int64_t *size, int64_t *step)
 {
     *size = 1;
@@ -19,6 +22,7 @@ static bool join_axes(const tni_arg *x, int first, int last, int64_t *size, int6
     return true;
 }
 
+// Returns a matrix in x's memory, with two axes of batch before it.
 static tni_arg matrix_view(const tni_arg *x, const int64_t size[4], const int64_t stride[4])
 {
     tni_arg m = { .dtype = x->dtype, .rank = 4, .data = x->data };
@@ -39,7 +43,8 @@ static tni_arg transposed(tni_arg x)
     return x;
 }
 
-// out = a @ b, or its transpose where that lies as rows.
+// Makes the call out = a @ b or, if out is column-major, its transpose, which libraries and kernels are
+// faster at.
 static void set_product(const tni_call *c, tni_arg a, tni_arg b, tni_arg out, tni_arg in[2],
                         tni_call *m)
 {
@@ -54,6 +59,7 @@ static void set_product(const tni_call *c, tni_arg a, tni_arg b, tni_arg out, tn
 
 // ---- one tap -----------------------------------------------------------------------------------
 
+// Stride and padding would make positions of x and y differ; dilation means nothing with one tap.
 static bool has_one_tap(const tni_call *c, const tni_arg *w)
 {
     for (int i = 0; i < 2; i++)
@@ -62,8 +68,8 @@ static bool has_one_tap(const tni_call *c, const tni_arg *w)
     return true;
 }
 
-// An image of a group as a matrix_view of channels by places. Images join_axes with places where they can, if
-// asked for.
+// Returns an image of a group as a matrix of channels by positions. all: images and positions join to
+// one axis, for the gradient for w, which sums over both.
 static bool image_matrix(const tni_arg *x, int64_t groups, bool all, tni_arg *m)
 {
     int64_t places, step, chans = x->size[1] / groups, images = x->size[0];
@@ -79,7 +85,8 @@ static bool image_matrix(const tni_arg *x, int64_t groups, bool all, tni_arg *m)
     return true;
 }
 
-// With few channels a group a matrix_view is too narrow for matmul.
+// LEAST: with fewer channels per group, a matrix is too narrow for matmul, and the kernels of
+// group_conv.c are faster.
 static bool as_one_tap(const tni_call *c, const tni_arg *x, tni_arg in[2], tni_call *m)
 {
     enum { LEAST = 8 };
@@ -99,6 +106,8 @@ static bool as_one_tap(const tni_call *c, const tni_arg *x, tni_arg in[2], tni_c
 
 // ---- one place ---------------------------------------------------------------------------------
 
+// Returns whether the window covers the whole image, without padding, so that there is one output
+// position.
 static bool has_one_position(const tni_call *c, const tni_arg *x)
 {
     if (c->attr->conv.groups != 1) return false;
@@ -110,7 +119,7 @@ static bool has_one_position(const tni_call *c, const tni_arg *x)
     return true;
 }
 
-// An image, or the taps of an output channel, as a row.
+// Returns the images, or the taps of all output channels, as rows of a matrix.
 static bool row_matrix(const tni_arg *x, tni_arg *m)
 {
     int64_t size, step;
@@ -120,6 +129,7 @@ static bool row_matrix(const tni_arg *x, tni_arg *m)
     return true;
 }
 
+// A product of images by output channels.
 static bool as_full_window(const tni_call *c, const tni_arg *x, tni_arg in[2], tni_call *m)
 {
     tni_arg a, w, y;

@@ -1,12 +1,14 @@
-// Copies and casts between any strides, each by a kernel of the generator: what is left of an op by itself
-// when a plan has kernels for all it can write. And concat, which is copies.
+// Copies and casts between any strides, by generated kernels, for the few copies that no plan has a
+// kernel for (op by op, and those of other ops here). And concat, which is copies.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"
 
 #include <string.h>
 
-// The axes of out with the strides of out (0) and of in (1), densest in out last.
+// Axes of out with the strides of out (0) and in (1), sorted so that the axis densest in out comes
+// last: the generator then stores neighbouring elements by neighbouring items. A scalar becomes one
+// axis of size 1, which the generator wants.
 static tni_axes copy_axes(const tni_arg *out, const tni_arg *in)
 {
     tni_axes a = { .rank = out->rank };
@@ -24,7 +26,8 @@ static tni_axes copy_axes(const tni_arg *out, const tni_arg *in)
     return a;
 }
 
-// Buffer and access number i of a kernel: x, by the strides of argument `of` of the axes.
+// Adds buffer and access number i: argument x with the strides of argument `of` of the axes. The access
+// also says which strides are 0 or 1, which is part of the kernel's key and lets the text be shorter.
 static void add_access(tni_kernel *k, tni_launch *l, int i, const tni_arg *x, const tni_axes *a,
                        int of)
 {
@@ -38,6 +41,7 @@ static void add_access(tni_kernel *k, tni_launch *l, int i, const tni_arg *x, co
     }
 }
 
+// Appends an instruction and returns its number.
 static int16_t add_instruction(tni_kernel *k, tni_code code, tn_dtype dt, int a, int access)
 {
     k->ins[k->nins] = (tni_ins){ .code   = (uint8_t)code,
@@ -50,7 +54,7 @@ static int16_t add_instruction(tni_kernel *k, tni_code code, tn_dtype dt, int a,
     return k->nins++;
 }
 
-// A load, a cast where the dtypes differ, and a store.
+// Writes the kernel: a load, a cast if the dtypes differ, a store. Returns false if it is invalid.
 static bool write_copy(tni_kernel *k, tni_launch *l, const tni_call *c)
 {
     tn_dtype from = c->in->dtype, to = c->out.dtype;
@@ -67,6 +71,7 @@ static bool write_copy(tni_kernel *k, tni_launch *l, const tni_call *c)
     return tni_kernel_seal(k);
 }
 
+// Through prepare and launch of the device, like a kernel of a plan; equal copies share one entry.
 tn_status tni_groups_copy(const tni_call *c)
 {
     const tni_device_kernels *d     = c->device->kernels;
@@ -75,7 +80,7 @@ tn_status tni_groups_copy(const tni_call *c)
     const tni_launch         *first = &l;
     void                     *entry = NULL;
     if (!write_copy(&k, &l, c)) {
-        tni_text_add(c->why, "%s: %s: the kernel is not in order", tni_op_table[c->op].name,
+        tni_text_add(c->why, "%s: %s: the kernel for the copy is invalid", tni_op_table[c->op].name,
                      c->device->name);
         return TN_EDEVICE;
     }
@@ -83,7 +88,7 @@ tn_status tni_groups_copy(const tni_call *c)
     return s == TN_OK && !c->compile_only ? d->launch(c->session, entry, &l, c->why) : s;
 }
 
-// Each input is copied to where it belongs, unless it lies there.
+// Copies each input to its slice, unless it is stored there already, and skips empty ones.
 tn_status tni_groups_concat(const tni_call *c)
 {
     int       axis = c->attr->axis.axis;

@@ -1,41 +1,46 @@
-// A user's op that is computed by a function of the host: its inputs are host_array there, and its outputs
-// back, which waits for the device.
+// A user's op that is computed by a function on the host: inputs are downloaded and outputs uploaded,
+// which waits for the device.
 #include "device/simt/groups.h"
 
 #include <string.h>
 
-// An array of a call in memory of the host.
+// An array of a call in host memory. at is where it is on the device, NULL for an output that nothing
+// reads.
 typedef struct {
     tn_array a;
-    char    *at;  // on the device; NULL for an output that nobody wants
+    char    *at;  // on the device; NULL for an output that nothing reads
     int64_t  count;
 } host_array;
 
-static host_array array_of(const tn_array *a, char *at)
+// An array without host memory yet.
+static host_array device_array(const tn_array *a, char *at)
 {
     return (host_array){ .a = *a, .at = at, .count = tni_shape_count(a->rank, a->size) };
 }
 
-static host_array input_of(const tni_arg *x)
+// Inputs of a user's op are dense, so that one download gets all elements.
+static host_array device_input(const tni_arg *x)
 {
     tn_array a = { .dtype = x->dtype, .rank = x->rank };
     memcpy(a.size, x->size, (size_t)x->rank * sizeof *a.size);
-    return array_of(&a, x->data);
+    return device_array(&a, x->data);
 }
 
+// Allocates the host's copy, of at least one byte, so that NULL means out of memory.
 static bool alloc_host_array(tni_heap *h, host_array *x)
 {
     size_t bytes = (size_t)x->count * tni_dtype_size(x->a.dtype);
     return (x->a.data = tni_alloc64(h, bytes ? bytes : 1)) != NULL;
 }
 
-static tn_status out_of_memory(const tni_call *c)
+static tn_status out_of_host_memory(const tni_call *c)
 {
     tni_text_add(c->why, "%s: out of memory on the host", c->attr->custom.def->name);
     return TN_EMEM;
 }
 
-// x has the inputs and then the outputs, list the same as their function takes them.
+// Downloads the inputs, runs the function and uploads the outputs. x has the inputs and then the
+// outputs, list the same as the function takes them.
 static tn_status run_host_function(const tni_call *c, host_array *x, tn_array *list, int n)
 {
     const tni_device *d = c->device;
@@ -51,6 +56,7 @@ static tn_status run_host_function(const tni_call *c, host_array *x, tn_array *l
     return s;
 }
 
+// Every array gets host memory, also outputs that nothing reads, since the function writes them.
 tn_status tni_groups_custom(const tni_call *c)
 {
     const tn_array *outs = tni_custom_outputs(c->attr);
@@ -61,10 +67,11 @@ tn_status tni_groups_custom(const tni_call *c)
     bool            ok   = x && list;
     for (int i = 0; i < n && ok; i++) {
         int k = i - c->nin;
-        x[i]  = k < 0 ? input_of(&c->in[i]) : array_of(&outs[k], tni_call_output(c, k)->data);
+        x[i]  = k < 0 ? device_input(&c->in[i])
+                      : device_array(&outs[k], tni_call_output(c, k)->data);
         ok    = alloc_host_array(&heap, &x[i]);
     }
-    tn_status s = ok ? run_host_function(c, x, list, n) : out_of_memory(c);
+    tn_status s = ok ? run_host_function(c, x, list, n) : out_of_host_memory(c);
     for (int i = 0; x && i < n; i++) tni_free64(&heap, x[i].a.data);
     tni_free(&heap, x);
     tni_free(&heap, list);

@@ -1,8 +1,16 @@
-// Places of extrema by the kernels of group_text_extremum.c.
+// argmax and argmin by the kernels of group_text_extremum.c: how lines are split and which kernel takes
+// them.
+//
+// A line is what is reduced to one index. If neighbouring elements are in the same line, several items
+// share a line (arg_rows); if they are in neighbouring lines, each item has a line of its own
+// (arg_columns). Lines that are too few and too long to keep a device busy are split into chunks, and
+// arg_last compares the chunks' results.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"
 
+// Sizes that trade how busy a large GPU is kept, with some hundred thousand items at a time, against
+// the cost of a second kernel.
 enum {
     ITEMS       = 256,      // of a group
     SHIFT       = 8,        // its logarithm
@@ -12,10 +20,11 @@ enum {
     GROUPS      = 2048,     // that keep a device busy
     LINES       = 1 << 17,  // that keep it busy, one an item
     MIN_CHUNK   = 32,       // elements of an item's chunk
-    MIN_COLUMNS = 16        // neighbouring lines from which on one item a line reads well
+    MIN_COLUMNS = 16        // neighbouring lines for which one item per line reads well
 };
 
-// `extremum_params` of the text.
+// The kernels' parameters, `extremum_params` of the text. Results of chunks are line_step and
+// chunk_step apart in scratch, so that neighbouring items store neighbouring results.
 typedef struct {
     int64_t n, lines, chunk, chunks, line_step, chunk_step;
     int32_t shift, lowest;
@@ -24,14 +33,15 @@ typedef struct {
 _Static_assert(sizeof(extremum_params) == 6 * 8 + 2 * 4,
                "no padding: the text declares the same fields");
 
-// What is done: axes that kept and that are folded, whether each line is one item's.
+// What a call does: the axes that are kept and those that are reduced, the kernels' parameters, and
+// whether each line, or chunk, is one item's.
 typedef struct {
     tni_axes        kept, reduced;
     extremum_params o;
     bool            columns;
 } arg_reduce;
 
-// The logarithm of as many items as there is work for.
+// Returns the logarithm of as many items as there is work for, at most a whole group.
 static int shift_for(int64_t work)
 {
     int s = 0;
@@ -39,8 +49,9 @@ static int shift_for(int64_t work)
     return s;
 }
 
-// The axes of in that kept, or those that are folded; in row-major order, which is what is counted.
-static tni_axes axes_of(const tni_call *c, bool folded)
+// Returns the axes of the input that are kept, or those that are reduced, in row-major order, in which
+// indices count.
+static tni_axes arg_axes_of(const tni_call *c, bool folded)
 {
     const tni_arg *in = &c->in[0];
     tni_axes       a  = { .rank = in->rank };
@@ -53,7 +64,8 @@ static tni_axes axes_of(const tni_call *c, bool folded)
     return a;
 }
 
-// Whether neighbours stand neighbour each other in lines next to each other, not in one line.
+// Returns whether neighbouring elements belong to neighbouring lines, and at least MIN_COLUMNS of them
+// in a row.
 static bool are_columns(const tni_axes *kept, const tni_axes *reduced)
 {
     if (reduced->rank != 1 || kept->rank < 1) return false;
@@ -62,6 +74,8 @@ static bool are_columns(const tni_axes *kept, const tni_axes *reduced)
            kept->size[kept->rank - 1] >= MIN_COLUMNS;
 }
 
+// Returns the elements of a chunk: the whole line if there are lines enough to keep the device busy or
+// the line is short, else as many as make enough chunks, but not below a minimum.
 static int64_t chunk_of(const extremum_params *o, bool columns)
 {
     int64_t busy = columns ? LINES : GROUPS, low = columns ? MIN_CHUNK : LONG / 2;
@@ -72,9 +86,11 @@ static int64_t chunk_of(const extremum_params *o, bool columns)
     return chunk < low ? low : chunk;
 }
 
+// Decides on kernel, chunks and items per line, by sizes and strides alone: the scratch of a plan is
+// computed before it runs.
 static arg_reduce plan_arg_reduce(const tni_call *c)
 {
-    arg_reduce       j = { .kept = axes_of(c, false), .reduced = axes_of(c, true) };
+    arg_reduce       j = { .kept = arg_axes_of(c, false), .reduced = arg_axes_of(c, true) };
     extremum_params *o = &j.o;
     j.columns          = are_columns(&j.kept, &j.reduced);
     o->n               = tni_axes_count(&j.reduced);
@@ -88,12 +104,15 @@ static arg_reduce plan_arg_reduce(const tni_call *c)
     return j;
 }
 
+// One index per chunk of each line.
 size_t tni_groups_arg_reduce_scratch(const tni_call *c)
 {
     arg_reduce j = plan_arg_reduce(c);
     return j.o.chunks > 1 ? (size_t)(j.o.lines * j.o.chunks) * sizeof(int64_t) : 0;
 }
 
+// Begins a launch with the arguments that all three kernels have: x, its kept axes and its reduced
+// axes.
 static tn_status begin_arg_kernel(tni_kernel_args *h, const tni_call *c, const char *name,
                                   const arg_reduce *j)
 {
@@ -105,11 +124,13 @@ static tn_status begin_arg_kernel(tni_kernel_args *h, const tni_call *c, const c
     return TN_OK;
 }
 
+// Passes a buffer of indices and where in it they begin.
 static void add_indices(tni_kernel_args *h, const void *places)
 {
     tni_kernel_args_add_long(h, tni_kernel_args_add_buffer(h, places) / (int64_t)sizeof(int64_t));
 }
 
+// A group of ITEMS has ITEMS >> shift lines.
 static tn_status launch_rows(tni_kernel_args *h, const tni_call *c, const extremum_params *o,
                              int64_t chunks)
 {
@@ -118,6 +139,7 @@ static tn_status launch_rows(tni_kernel_args *h, const tni_call *c, const extrem
                                   c->why);
 }
 
+// Compares the chunks' results; a line has as many items as it has chunks, up to a group.
 static tn_status combine_chunks(const tni_call *c, arg_reduce *j)
 {
     tni_kernel_args h;

@@ -1,9 +1,16 @@
-// The adjoint of views, by the kernel of group_text_fold.c.
+// The adjoint of views (fold), by the kernel of group_text_fold.c: each element of the base sums the
+// elements of the view that show it.
+//
+// A view may show an element several times (windows that overlap). Its axes are split in two: `in` are
+// axes that together show each element at most once, so that an element's index along them is found by
+// division; `tap` are the rest, whose combinations are tried one after the other. A window of 3 x 3
+// gives nine taps.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"
 
-// Whether axes, by falling stride of argument 0, each step past all that lies behind them.
+// Returns whether axes, sorted by falling stride in the base, show no element twice: each stride is
+// longer than all that the axes behind it span.
 static bool is_injective(const tni_axes *a)
 {
     int64_t span = 0;
@@ -14,7 +21,7 @@ static bool is_injective(const tni_axes *a)
     return true;
 }
 
-static void add_axis(tni_axes *to, const tni_axes *from, int i)
+static void append_axis(tni_axes *to, const tni_axes *from, int i)
 {
     int r            = to->rank++;
     to->size[r]      = from->size[i];
@@ -22,8 +29,7 @@ static void add_axis(tni_axes *to, const tni_axes *from, int i)
     to->stride[1][r] = from->stride[1][i];
 }
 
-// Divides the axes of a view: `in` visit no place twice, the largest axes first; the rest are
-// tried.
+// Tries the axes from the largest on, so that `tap`, whose sizes multiply the work, gets the smallest.
 static void split_axes(const tni_axes *view, tni_axes *in, tni_axes *tap)
 {
     uint32_t taken = 0;
@@ -34,15 +40,16 @@ static void split_axes(const tni_axes *view, tni_axes *in, tni_axes *tap)
             if (!(taken >> i & 1) && (most < 0 || view->size[i] > view->size[most])) most = i;
         taken |= 1u << most;
         tni_axes more = *in;
-        add_axis(&more, view, most);
+        append_axis(&more, view, most);
         tni_axes_sort(&more, 0);
         if (is_injective(&more)) *in = more;
-        else add_axis(tap, view, most);
+        else append_axis(tap, view, most);
     }
 }
 
-// The view's axes with strides in the base (0) and in x (1). An axis that goes backwards in the
-// base is turned round; *at and *from are where the two then begin.
+// Returns the view's axes with their strides in the base (0) and in x (1). An axis that runs backwards
+// in the base is reversed, since division needs positive strides; *at and *from are where the two then
+// begin.
 static tni_axes view_axes(const tni_call *c, int64_t *at, int64_t *from)
 {
     const tni_arg *x = &c->in[0];
@@ -65,6 +72,7 @@ static tni_axes view_axes(const tni_call *c, int64_t *at, int64_t *from)
     return a;
 }
 
+// An empty view has no taps, and the result is zeros.
 tn_status tni_groups_fold(const tni_call *c)
 {
     const tni_arg *x     = &c->in[0];

@@ -1,11 +1,11 @@
 // scatter and scatter_add by the kernel of group_text_fold.c: x is copied, then each line along the
-// indexed axis is written in order. f16 and bf16 are added up in float, in scratch, and rounded
-// once. Whole rows are added as group_segments.c says.
+// indexed axis is written in order. f16 and bf16 are added up in f32, in scratch, and rounded once.
+// Whole rows are added by group_segments.c.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"
 
-// `scatter_params` of the text.
+// The kernel's parameters, `scatter_params` of the text.
 typedef struct {
     int64_t count, length, size, index_step, v_step, y_step;
     int32_t wide, add;
@@ -14,6 +14,8 @@ typedef struct {
 _Static_assert(sizeof(scatter_params) == 6 * 8 + 2 * 4,
                "no padding: the text declares the same fields");
 
+// Returns whether sums are kept in f32 scratch. Segments add all values of an element before they round
+// it, and need none.
 static bool sums_in_float(const tni_call *c)
 {
     return c->op == TNI_scatter_add && tni_is_rounded(c->out.dtype) && !tni_segments_can(c);
@@ -26,7 +28,7 @@ size_t tni_groups_scatter_scratch(const tni_call *c)
     return (size_t)tni_shape_count(c->out.rank, c->out.size) * sizeof(float);
 }
 
-// Through the device, which may have a better way to copy.
+// Through the device's own call, which may have a faster copy.
 static tn_status copy_through_device(const tni_call *c, const tni_arg *from, const tni_arg *to)
 {
     tni_call call = tni_call_within(c, from->dtype == to->dtype ? TNI_copy : TNI_cast);
@@ -36,7 +38,8 @@ static tn_status copy_through_device(const tni_call *c, const tni_arg *from, con
     return tni_call_run(&call);
 }
 
-// The lines along the axis: argument 0 is the index, 1 the values, 2 what is written.
+// The lines along the indexed axis, over all other axes: argument 0 is the index, 1 the values, 2 the
+// result.
 static tni_axes scatter_lines(const tni_call *c, const tni_arg *y)
 {
     const tni_arg *index = &c->in[1], *v = &c->in[2];
@@ -51,6 +54,7 @@ static tni_axes scatter_lines(const tni_call *c, const tni_arg *y)
     return lines;
 }
 
+// Sizes and strides along the indexed axis. wide: indices have 64 bits.
 static scatter_params scatter_params_of(const tni_call *c, const tni_arg *y, int64_t lines)
 {
     int            axis  = c->attr->axis.axis;
@@ -65,6 +69,7 @@ static scatter_params scatter_params_of(const tni_call *c, const tni_arg *y, int
                              .add        = c->op == TNI_scatter_add };
 }
 
+// One item per line, so that several writes to one element are done in the order of the index.
 static tn_status scatter_values(const tni_call *c, const tni_arg *y, int64_t fail[2])
 {
     const tni_arg *x[]   = { &c->in[1], &c->in[2], y };
@@ -80,7 +85,8 @@ static tn_status scatter_values(const tni_call *c, const tni_arg *y, int64_t fai
     return tni_kernel_args_launch_items(&h, o.count, c->why);
 }
 
-static tn_status out_of_range(const tni_call *c, int64_t index)
+// Reports an index as the CHECK of a generated kernel would be.
+static tn_status report_out_of_range(const tni_call *c, int64_t index)
 {
     int axis = c->attr->axis.axis;
     *c->why  = (tni_text){ 0 };
@@ -89,6 +95,7 @@ static tn_status out_of_range(const tni_call *c, int64_t index)
     return TN_EARG;
 }
 
+// fail is only filled when there is no ticket; otherwise the failure is reported later.
 tn_status tni_groups_scatter(const tni_call *c)
 {
     tni_arg y       = c->out;
@@ -100,7 +107,7 @@ tn_status tni_groups_scatter(const tni_call *c)
     tn_status s = copy_through_device(c, &c->in[0], &y);
     if (s == TN_OK && tni_shape_count(c->in[1].rank, c->in[1].size) > 0)
         s = scatter_values(c, &y, fail);
-    if (s == TN_OK && fail[0]) s = out_of_range(c, fail[1]);
+    if (s == TN_OK && fail[0]) s = report_out_of_range(c, fail[1]);
     if (s == TN_OK && sums_in_float(c)) s = copy_through_device(c, &y, &c->out);
     return s;
 }

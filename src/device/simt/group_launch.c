@@ -1,10 +1,13 @@
-// Launches of kernels written by hand, put together argument by argument.
+// Launches of hand-written kernels, put together argument by argument.
 #include "device/simt/groups.h"
 
 #include <string.h>
 
+// Items of a group where a kernel does not need more: two warps of NVIDIA, one wavefront of AMD.
 enum { GROUP = 64 };
 
+// With compile_only the text only starts to be compiled: arguments are collected and the launch does
+// nothing, so that callers need no case for it.
 tn_status tni_kernel_args_begin(tni_kernel_args *h, const tni_call *c, const char *const *text,
                                 const char *name, tn_dtype x, tn_dtype y)
 {
@@ -25,6 +28,7 @@ tn_status tni_kernel_args_begin(tni_kernel_args *h, const tni_call *c, const cha
     return s;
 }
 
+// Zeroes the padding behind an argument, since replay compares the arguments of launches as bytes.
 void tni_kernel_args_add(tni_kernel_args *h, const void *value, size_t bytes)
 {
     int i        = h->count++;
@@ -41,6 +45,8 @@ void tni_kernel_args_add_long(tni_kernel_args *h, int64_t value)
     tni_kernel_args_add(h, &value, sizeof value);
 }
 
+// Returns the bytes from the buffer's start to the address, which kernels get as an offset: on OpenCL a
+// buffer is a handle and not an address.
 int64_t tni_kernel_args_add_buffer(tni_kernel_args *h, const void *address)
 {
     tni_buffer_at s = h->fns->buffer_at(h->session, address);
@@ -48,6 +54,7 @@ int64_t tni_kernel_args_add_buffer(tni_kernel_args *h, const void *address)
     return s.offset;
 }
 
+// Clears fail: the launch fills it only if there is no ticket.
 void tni_kernel_args_add_state(tni_kernel_args *h, int64_t fail[2])
 {
     tni_buffer_at s = h->fns->state_at(h->session, h->ticket);
@@ -56,6 +63,7 @@ void tni_kernel_args_add_state(tni_kernel_args *h, int64_t fail[2])
     fail[0] = fail[1] = 0;
 }
 
+// No groups, no launch: drivers refuse an empty grid.
 tn_status tni_kernel_args_launch(tni_kernel_args *h, int64_t groups, int items, tni_text *why)
 {
     return groups && !h->compile_only ? h->fns->launch(h, groups, items, why) : TN_OK;

@@ -1,7 +1,9 @@
-// Matrix products by the kernel of group_text_product.c.
+// Matrix products by the kernel of group_text_product.c, for devices without a library and for dtypes
+// and layouts that a library does not take.
 #include "device/simt/groups.h"
 
-// The shape of an operand's batch, with its row and column strides where the kernel wants them.
+// Passes an operand with the axes of its batch. The kernel finds row and column strides in the last two
+// places, which a batch of at most TN_MAX_RANK - 2 axes never uses.
 static void add_matrix(tni_kernel_args *h, const tni_arg *x, const tni_axes *batch, int i)
 {
     tni_axes a     = *batch;
@@ -10,6 +12,7 @@ static void add_matrix(tni_kernel_args *h, const tni_arg *x, const tni_axes *bat
     tni_kernel_args_add_operand(h, &a, i, x->data, x->dtype);
 }
 
+// Any strides, also 0 and negative ones; K of 0 gives zeros. TILE and ITEMS are fixed in the text.
 tn_status tni_groups_matmul(const tni_call *c)
 {
     enum { TILE = 64, ITEMS = 256 };

@@ -1,9 +1,16 @@
-// Running sums and products by the kernels of group_text_scan.c. How a line is split, and so the order
-// in which its elements are joined, depends on sizes alone.
+// cumsum and cumprod by the kernels of group_text_scan.c. How a line is split, and so the order in
+// which its elements are combined, depends on sizes alone, so that results are the same on every
+// device.
+//
+// Lines whose elements are neighbours are scanned by groups of items (rows), others by one item each
+// (columns). Long lines are split into chunks in three launches: totals of chunks, what precedes each
+// chunk, and the scan itself.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"
 
+// Sizes that trade how busy a large GPU is kept, with some hundred thousand items at a time, against
+// reading x a second time for the totals.
 enum {
     EACH      = 8,             // elements of an item
     ITEMS     = 256,           // of a group
@@ -14,7 +21,8 @@ enum {
     MIN_CHUNK = 32             // elements of an item's chunk
 };
 
-// `scan_params` of the text.
+// The kernels' parameters, `scan_params` of the text. width: items of a line, 0 if each line or chunk
+// is one item's; shift: the logarithm of the elements that those items have of a tile.
 typedef struct {
     int64_t n, lines, x_step, y_step, chunk, chunks;
     int32_t width, shift, flat, unused;
@@ -23,7 +31,8 @@ typedef struct {
 _Static_assert(sizeof(scan_params) == 6 * 8 + 4 * 4,
                "no padding: the text declares the same fields");
 
-// Lines that lie in order: as many items as a line has work for.
+// Gives a line as many items, in powers of two, as it has work for. Lines are split only if they are
+// few and each longer than four tiles; chunks are whole tiles.
 static void split_rows(scan_params *o)
 {
     o->width = 1;
@@ -34,6 +43,8 @@ static void split_rows(scan_params *o)
     o->chunk      = tni_ceil_div(chunk, TILE) * TILE;
 }
 
+// Lines are split only if there are not half as many as keep a device busy, and chunks have at least
+// MIN_CHUNK elements.
 static void split_columns(scan_params *o)
 {
     o->width = 0;
@@ -42,7 +53,8 @@ static void split_columns(scan_params *o)
     o->chunk      = chunk < MIN_CHUNK ? MIN_CHUNK : chunk;
 }
 
-// width is 0 where each line, or a chunk of it, is one item's.
+// The result is dense, so that its stride along the axis is the product of the sizes behind it. Rows
+// need a stride of x that fits in 32 bits, which the kernel computes with.
 static scan_params plan_scan(const tni_call *c)
 {
     const tni_arg *in = &c->in[0], *out = &c->out;
@@ -64,26 +76,28 @@ static scan_params plan_scan(const tni_call *c)
     return o;
 }
 
+// One total per chunk, in double or 64 bits; on a device without f64 half of it is used.
 size_t tni_groups_scan_scratch(const tni_call *c)
 {
     scan_params o = plan_scan(c);
     return o.chunks > 1 ? (size_t)(o.lines * o.chunks) * sizeof(double) : 0;
 }
 
+// Sums and products are two programs of the same kernels.
 static tn_status begin_scan_kernel(tni_kernel_args *h, const tni_call *c, const char *name)
 {
     const char *const *text = c->op == TNI_cumsum ? tni_text_cumsum : tni_text_cumprod;
     return tni_kernel_args_begin(h, c, text, name, c->in[0].dtype, c->out.dtype);
 }
 
-// Whether the lines of x lie one after the other.
+// Returns whether the lines of x follow each other without gaps, so that an offset needs no division.
 static bool is_flat(const tni_axes *lines, const scan_params *o)
 {
     return o->x_step == 1 &&
            (lines->rank == 0 || (lines->rank == 1 && lines->stride[0][0] == o->n));
 }
 
-// Totals are of the type that sums are taken in, which is float where a device has no doubles.
+// Totals are of the type that sums are taken in, which is float if the device has no f64.
 static void add_totals(tni_kernel_args *h, const tni_call *c, const void *totals)
 {
     bool narrow = tni_is_float(c->out.dtype) &&
@@ -91,6 +105,7 @@ static void add_totals(tni_kernel_args *h, const tni_call *c, const void *totals
     tni_kernel_args_add_long(h, tni_kernel_args_add_buffer(h, totals) / (narrow ? 4 : 8));
 }
 
+// Launches a group of ITEMS for ITEMS / width lines, or one item per line; once for each chunk.
 static tn_status launch_scan(tni_kernel_args *h, const tni_call *c, const scan_params *o)
 {
     int64_t lines = o->width ? tni_ceil_div(o->lines, ITEMS / o->width) : o->lines;
@@ -99,6 +114,7 @@ static tn_status launch_scan(tni_kernel_args *h, const tni_call *c, const scan_p
     return tni_kernel_args_launch(h, lines * o->chunks, ITEMS, c->why);
 }
 
+// First launch: the total of each chunk, into scratch.
 static tn_status launch_totals(const tni_call *c, const tni_axes *lines, const scan_params *o)
 {
     tni_kernel_args h;
@@ -109,6 +125,7 @@ static tn_status launch_totals(const tni_call *c, const tni_axes *lines, const s
     return launch_scan(&h, c, o);
 }
 
+// Second launch: scratch becomes, for each chunk, the total of all chunks before it in its line.
 static tn_status launch_starts(const tni_call *c, const scan_params *o)
 {
     tni_kernel_args h;

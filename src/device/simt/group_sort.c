@@ -1,12 +1,15 @@
-// argsort by the kernels of group_text_sort.c: blocks of 1024, then runs of twice the length each
-// time, to and fro between two lists of pairs, the last time into the result.
+// argsort by the kernels of group_text_sort.c: blocks of 1024 are sorted, then runs of twice the length
+// are merged in each pass, to and fro between two lists of pairs, the last pass into the result.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"
 
+// BLOCK, SHIFT (its logarithm), ITEMS: fixed in the text. PAIR: bytes of a pair with a key of 32 bits.
 enum { BLOCK = 1024, SHIFT = 10, ITEMS = 128, PAIR = 8 };
 
-// `sort_params` of the text.
+// The kernels' parameters, `sort_params` of the text. shift: the logarithm of the places that a line
+// has in a block, so that a block sorts several short lines; is_last: this launch writes the result;
+// values: sorted elements are wanted too.
 typedef struct {
     int64_t n, lines, x_step, y_step, blocks, run;
     int32_t shift, descending, is_last, values;
@@ -22,12 +25,13 @@ typedef struct {
     int64_t     pair;  // bytes
 } lists;
 
-// Keys are of the type that a dtype is computed in: u32's is 8 bytes.
+// Keys have the type that a dtype is computed in: that of u32 has 8 bytes.
 static bool is_wide(const tni_call *c)
 {
     return tni_dtype_size(tni_compute_dtype(c->in[0].dtype)) == 8;
 }
 
+// Passes of merging for a line of n elements.
 static int merge_passes(int64_t n)
 {
     int k = 0;
@@ -40,18 +44,23 @@ static int64_t length_of(const tni_call *c)
     return c->out.rank ? c->out.size[c->attr->axis.axis] : 1;
 }
 
-static int64_t list_bytes(const tni_call *c)
+// A pair for each element of all lines.
+static int64_t sort_list_bytes(const tni_call *c)
 {
     return tni_shape_count(c->out.rank, c->out.size) * (is_wide(c) ? 2 * PAIR : PAIR);
 }
 
+// No list if blocks are the whole lines, one for a single pass. For more passes two, of which narrow
+// pairs, as long as the indices of the result, use the result's own memory for one.
 size_t tni_groups_argsort_scratch(const tni_call *c)
 {
     int own = merge_passes(length_of(c));
     if (own > 1) own = is_wide(c) ? 2 : 1;
-    return (size_t)(own * list_bytes(c));
+    return (size_t)(own * sort_list_bytes(c));
 }
 
+// Lines of up to 1024 elements get the smallest power of two that holds them, at least 8, which an item
+// sorts alone.
 static sort_params plan_sort(const tni_call *c, const tni_axes *lines)
 {
     int         axis = c->attr->axis.axis;
@@ -68,16 +77,17 @@ static sort_params plan_sort(const tni_call *c, const tni_axes *lines)
     return o;
 }
 
-// The last merge reads scratch, so that it may write the result.
+// Chooses the lists so that the last pass reads scratch, and may overwrite the result.
 static lists lists_of(const tni_call *c, int merges)
 {
-    const char *scratch = c->scratch, *other = is_wide(c) ? scratch + list_bytes(c) : c->out.data;
+    const char *scratch = c->scratch,
+               *other   = is_wide(c) ? scratch + sort_list_bytes(c) : c->out.data;
     return (lists){ .from = merges % 2 ? other : scratch,
                     .to   = merges % 2 ? scratch : other,
                     .pair = is_wide(c) ? 2 * PAIR : PAIR };
 }
 
-static void add_list(tni_kernel_args *h, const lists *l, const char *list)
+static void add_sort_list(tni_kernel_args *h, const lists *l, const char *list)
 {
     tni_kernel_args_add_long(h, tni_kernel_args_add_buffer(h, list) / l->pair);
 }
@@ -87,13 +97,14 @@ static tn_status begin_sort_kernel(tni_kernel_args *h, const tni_call *c, const 
     return tni_kernel_args_begin(h, c, tni_text_sort, name, c->in[0].dtype, TN_I64);
 }
 
-// Passes where pairs go, or places and elements if it is the last time, and what is to be done.
+// Passes the rest of the arguments: where pairs go, or indices and elements in the last launch, and the
+// parameters.
 static tn_status launch_sort(tni_kernel_args *h, const tni_call *c, const tni_axes *lines,
                              const sort_params *o, const lists *l)
 {
     int64_t per = (INT64_C(1) << SHIFT) >> o->shift;
     tni_kernel_args_add_operand(h, lines, 0, c->in[0].data, c->in[0].dtype);
-    add_list(h, l, o->is_last ? (const char *)c->out.data : l->to);
+    add_sort_list(h, l, o->is_last ? (const char *)c->out.data : l->to);
     tni_kernel_args_add_operand(h, lines, 1, c->out.data, TN_I64);
     tni_kernel_args_add_operand(h, lines, 1, o->values ? c->more[0].data : c->out.data,
                                 c->in[0].dtype);
@@ -101,8 +112,8 @@ static tn_status launch_sort(tni_kernel_args *h, const tni_call *c, const tni_ax
     return tni_kernel_args_launch(h, tni_ceil_div(o->lines, per) * o->blocks, ITEMS, c->why);
 }
 
-static tn_status sort_blocks(const tni_call *c, const tni_axes *lines, const sort_params *o,
-                             const lists *l)
+static tn_status sort_line_blocks(const tni_call *c, const tni_axes *lines, const sort_params *o,
+                                  const lists *l)
 {
     tni_kernel_args h;
     tn_status       s = begin_sort_kernel(&h, c, "sort_blocks");
@@ -110,16 +121,18 @@ static tn_status sort_blocks(const tni_call *c, const tni_axes *lines, const sor
     return launch_sort(&h, c, lines, o, l);
 }
 
-static tn_status merge_runs(const tni_call *c, const tni_axes *lines, const sort_params *o,
-                            const lists *l)
+// One pass of merging, from one list to the other or to the result.
+static tn_status merge_sort_runs(const tni_call *c, const tni_axes *lines, const sort_params *o,
+                                 const lists *l)
 {
     tni_kernel_args h;
     tn_status       s = begin_sort_kernel(&h, c, "sort_merge");
     if (s != TN_OK) return s;
-    add_list(&h, l, l->from);
+    add_sort_list(&h, l, l->from);
     return launch_sort(&h, c, lines, o, l);
 }
 
+// Narrow pairs have 32 bits for the position.
 tn_status tni_groups_argsort(const tni_call *c)
 {
     tni_axes    lines = tni_axes_lines(c);
@@ -132,13 +145,13 @@ tn_status tni_groups_argsort(const tni_call *c)
         return TN_EDEVICE;
     }
     o.is_last   = left == 0;
-    tn_status s = sort_blocks(c, &lines, &o, &l);
+    tn_status s = sort_line_blocks(c, &lines, &o, &l);
     for (; s == TN_OK && left > 0; o.run *= 2) {
         const char *written = l.to;
         l.to                = l.from;
         l.from              = written;
         o.is_last           = --left == 0;
-        s                   = merge_runs(c, &lines, &o, &l);
+        s                   = merge_sort_runs(c, &lines, &o, &l);
     }
     return s;
 }

@@ -1,6 +1,14 @@
-// The program of a text written by hand: what the dialect spells, what the texts share, the text.
+// The program of a hand-written text: the dialect's spellings, the types of its two dtypes, what all
+// texts share, and the text itself. For a text over bf16 on CUDA it has, after the prelude of math
+// functions, lines such as
 //
-// A shape says where elements lie; `place` counts them in row-major order.
+//     #define KERNEL(n) extern "C" __global__ void __launch_bounds__(n, 1)
+//     #define BARRIER() __syncthreads()
+//     #define X_IN f
+//     typedef m_ushort x_kept; typedef float x_type; typedef float x_sum; typedef double x_wide;
+//     #define x_get(v) (m_bf16_to_float(v))
+//     #define x_put(v) ((x_kept)m_float_to_bf16((x_sum)(v)))
+//     #define x_fma(a, b, c) m_fma_f(a, b, c)
 #include "device/simt/group_text.h"
 
 #include "kernel/dialect.h"
@@ -11,7 +19,8 @@
 
 // clang-format off
 
-// Pieces are kept short: C11 promises no more than 4,095 characters in a literal.
+// `shape` is tni_operand_shape: where elements are; element_offset finds the i-th in row-major order.
+// Pieces of text are kept short, since C11 promises no more than 4,095 characters in a literal.
 static const char *const common[] = {
     "#define CAT_(a, b) a##b\n"
     "#define CAT(a, b) CAT_(a, b)\n",
@@ -31,21 +40,22 @@ static const char *const common[] = {
 
 // ---- the program -------------------------------------------------------------------------------
 
-// A text and its dtypes: what the skeleton below is given.
+// What write_group_text is given: a text and its dtypes.
 typedef struct {
     const char *const *text;
     tn_dtype           x, y;
     bool               no_double;
 } group_source;
 
-// What texts call an operand's dtype, for operand x:
+// Prints what texts call an operand's dtype, for operand x:
+//
 //   X_IN             the letter of the type it is computed in, to choose functions by
 //   x_kept, x_type   an element in memory, and in computing
 //   x_sum, x_wide    sums, short and long ones: of integers without signs, so that they wrap; long
-//                    ones of floats in double where there is one
+//                    ones of floats in double if the device has it
 //   x_get, x_put     from memory, and a sum into it
 //   x_fma            a b + c of sums, of floats rounded once
-static void put_element(tni_out *o, char x, tn_dtype dt, bool no_double)
+static void put_element_types(tni_out *o, char x, tn_dtype dt, bool no_double)
 {
     tni_cast_text            get = tni_text_from_storage(dt), put = tni_text_to_storage(dt, dt);
     const tni_compute_facts *f    = &tni_compute_table[tni_dtype_table[dt].number];
@@ -65,7 +75,8 @@ static void put_element(tni_out *o, char x, tn_dtype dt, bool no_double)
                       x, x, x);
 }
 
-static void put_spellings(tni_out *o, const tni_dialect *d)
+// Prints the macros by which a text is OpenCL C or CUDA C; group_text.h explains them.
+static void put_text_spellings(tni_out *o, const tni_dialect *d)
 {
     tni_out_print(o, "#define KERNEL(n) %s\n#define GIVEN %s\n", d->sized_kernel,
                   d->struct_qualifier);
@@ -76,13 +87,14 @@ static void put_spellings(tni_out *o, const tni_dialect *d)
     tni_out_print(o, "#define ITEM ((m_long)GROUP_ID * %s + LOCAL_ID)\n", d->local_size);
 }
 
+// Called by tni_emit_program behind the prelude.
 static void write_group_text(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
 {
     const group_source *h = item->opts;
-    put_spellings(o, d);
+    put_text_spellings(o, d);
     tni_out_print(o, "%s", h->no_double ? "" : "#define FP64\n");
-    put_element(o, 'x', h->x, h->no_double);
-    put_element(o, 'y', h->y, h->no_double);
+    put_element_types(o, 'x', h->x, h->no_double);
+    put_element_types(o, 'y', h->y, h->no_double);
     for (const char *const *p = common; *p; p++) tni_out_print(o, "%s", *p);
     for (const char *const *p = h->text; *p; p++) tni_out_print(o, "%s", *p);
 }

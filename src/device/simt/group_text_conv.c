@@ -1,28 +1,37 @@
-// Convolution and its gradients, as text: matrix products whose operands are gathered from the
-// images tile by tile, and kernels of one item an element where a group has very few channels.
+// Convolution and its gradients, as text: implicit matrix products, whose operands are gathered from
+// the images tile by tile and never unfolded in memory, and kernels with one item per element if a
+// group has very few channels.
 //
-// The forward pass and the gradient for x are one product. A row is a place in the images of the
-// result, a column one of its channels, and the depth runs over the channels and taps that are
-// summed. In the gradient for x only some taps meet a place, and which do depends on the row modulo
-// the stride; so the rows of one remainder, a residue, are a product of their own with those taps
-// alone. The gradient for w has the channels of y as rows, channels and taps as columns, and places
-// as depth.
+// The forward pass and the gradient for x are the same product. A row is a position in the images of
+// the result, a column one of its channels, and the depth runs over the channels and taps that are
+// summed:
 //
-// Where there are few tiles the depth is cut into chunks, whose sums another kernel adds.
+//     y[image, position, column] = sum over (channel, tap) of x[image, position * stride + tap, channel] * w[...]
+//
+// In the gradient for x only some taps meet a row, and which do depends on the row modulo the stride.
+// So the rows of each residue are a product of their own, with those taps alone and no test for the
+// others. The gradient for w has the channels of y as rows, channels of x and taps as columns, and
+// positions as depth.
+//
+// If there are few tiles, the depth is split into chunks, whose sums another kernel adds in order. A
+// tile is computed as usual: both operands of DEEP of the depth in local memory, double-buffered, and
+// RM x RN sums in registers per item.
 #include "device/simt/group_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"
 
 // clang-format off
 
-// INDEX counts elements, in 32 bits where all fit; UINDEX is INDEX without a sign. A coordinate of OUTSIDE
-// leads out of any image.
+// INDEX is the type of offsets and coordinates, 32 bits if everything fits (needs_64_bits in
+// group_conv.c); UINDEX is the same without a sign. OUTSIDE is a coordinate that is outside of any
+// image whatever is added to it.
 #define NARROW "#define INDEX int\n#define UINDEX m_uint\n#define OUTSIDE (-1073741824)\n"
 #define WIDE \
     "#define INDEX m_long\n#define UINDEX m_ulong\n#define OUTSIDE (-((m_long)1 << 60))\n"
 
-// A group of 256 makes a tile of TM rows by TN columns, an item RM by RN of it, DEEP of the depth
-// at a time.
+// A group of 256 items computes a tile of TM rows by TN columns, an item RM by RN of it, DEEP of the
+// depth at a time; f64 has half the depth, since its tiles take twice the local memory. EACH_A, EACH_B:
+// elements that an item loads of either operand.
 #define TILE(rows, columns)                                                                       \
     "#define RM " #rows "\n#define RN " #columns "\n#define TM (RM * 16)\n#define TN (RN * 16)\n" \
     "#define DEEP_f 16\n#define DEEP_d 8\n"     \
@@ -32,10 +41,7 @@
 
 // ---- what all share ----------------------------------------------------------------------------
 
-// x is what is read where a place and a tap meet; y has an element for each place. In the gradient
-// for x these are the gradients for y and for x. channels of x in a group meet columns of the result;
-// w_channel_stride and w_column_stride are the steps between them in w. In the gradient for w, out_channels of y meet columns,
-// which are channels of x and taps. Channels are counted in runs, within which taps stay.
+// The parameters; conv_params.def explains the fields.
 static const char conv_params[] =
     "typedef struct {"
 #define LONG(name) " m_long " #name ";"
@@ -44,12 +50,15 @@ static const char conv_params[] =
 #include "device/simt/conv_params.def"
     " } conv_params;\n";
 
-// An axis of a residue of rows: row r and tap t meet in x at r * mul + off + t * step. The tap is
-// first + t * tap_stride of w, the place r * to + from of y.
+// How rows and taps of one axis meet, for one residue: row r and tap t meet in x at r * row_mul +
+// row_offset + t * tap_mul. The tap is first_tap + t * tap_stride of w, and the row is position r *
+// y_mul + y_add of y.
 static const char axis_map[] =
     T(typedef struct { INDEX row_mul; INDEX row_offset; INDEX tap_mul; INDEX first_tap;
                        INDEX tap_stride; INDEX taps; INDEX y_mul; INDEX y_add;
                        INDEX rows; } axis_map;
+      // In the gradient for x the first tap that meets the residue is searched for: the division by the
+      // stride must have no remainder. If no tap does, taps is 0, and such rows are zeros.
       M_FN axis_map axis_map_of(const conv_params *o, int a, INDEX residue) {
           axis_map v;
           INDEX s = (INDEX)o->stride[a];
@@ -74,8 +83,8 @@ static const char axis_map[] =
           return v;
       });
 
-// Counts through an inner, a middle and an outer axis of rows or taps. Where the outer axis is
-// counted in runs, the others stay while a run passes.
+// An index along three axes, counted up without division: j innermost, then i, then n. If n is counted
+// in runs of several channels, i and j stay the same within a run.
 static const char index3[] =
     T(typedef struct { INDEX n; INDEX i; INDEX j; } index3;
       M_FN index3 index3_at(INDEX k, INDEX run, INDEX I, INDEX J) {
@@ -86,6 +95,7 @@ static const char index3[] =
           p.n = q / J / I * run + k % run;
           return p;
       }
+      // `by` is less than the whole of an axis, so that each axis carries at most once.
       M_FN void index3_advance(index3 *p, const index3 *by, INDEX run, INDEX I, INDEX J) {
           p->j += by->j;
           p->i += by->i;
@@ -94,8 +104,9 @@ static const char index3[] =
           if (p->i >= I) { p->i -= I; p->n += run; }
       });
 
-// A row's or a tap's part of a place in x and of the coordinates there, and its place in the other
-// tensor: a row's in y, a tap's in w.
+// What a row or a tap contributes to an offset and a coordinate in x, so that the two are added per
+// element; and its offset in its own tensor: a row's in y, a tap's in w. A row or tap beyond the end
+// gets OUTSIDE, and reads zeros.
 static const char operand_pos[] =
     T(typedef struct { INDEX x_offset; INDEX h; INDEX w; INDEX other_offset;
       } __attribute__((aligned(16))) operand_pos;
@@ -126,6 +137,8 @@ static const char operand_pos[] =
           return s;
       });
 
+// Reads x where a row and a tap meet, 0 outside of the image; the unsigned comparison tests both ends
+// at once. store_sum writes the result, or a chunk's sum.
 static const char gather[] =
     T(M_FN int is_in(const conv_params *o, INDEX h, INDEX w) {
           return (UINDEX)h < (UINDEX)o->x_size[0] && (UINDEX)w < (UINDEX)o->x_size[1];
@@ -143,7 +156,9 @@ static const char gather[] =
 
 // ---- tiles -------------------------------------------------------------------------------------
 
-// The tiles at hand and the next; what is known of rows or columns, and of the depth of both.
+// Local memory of a tile: both operands twice, the one in use and the next, with a gap of four against
+// bank conflicts; the positions of the rows (or, for the gradient for w, of the columns); and those of
+// the depth, twice.
 static const char memory_by_rows[] =
     T(typedef struct { x_sum a[2][DEEP][TM + 4]; x_sum b[2][DEEP][TN + 4]; operand_pos outer[TM];
                        operand_pos depth[2][DEEP]; } __attribute__((aligned(16))) tile_memory;);
@@ -151,8 +166,9 @@ static const char memory_by_columns[] =
     T(typedef struct { x_sum a[2][DEEP][TM + 4]; x_sum b[2][DEEP][TN + 4]; operand_pos outer[TN];
                        operand_pos depth[2][DEEP]; } __attribute__((aligned(16))) tile_memory;);
 
-// A warp has 4 items down and 8 map_w. Items put what they brought along rows and columns, or
-// along the depth.
+// A warp's items form 4 rows by 8 columns of the tile, so that its reads of either operand are few and
+// broadcast. put_tiles stores what an item loaded, in the order in which it was loaded: along rows
+// (columns), or along the depth.
 static const char multiply[] =
     T(M_FN int item_across(int lid) { return lid % 8 + lid / 32 % 2 * 8; }
       M_FN int item_down(int lid) { return lid / 8 % 4 + lid / 64 * 4; }
@@ -189,6 +205,9 @@ static const char multiply[] =
 
 // ---- the forward pass and the gradient for x ---------------------------------------------------
 
+// Loads an item's part of the next tiles into registers: A is gathered from x, B is read from w.
+// Neighbouring items load neighbouring rows (along_outer) or neighbouring depth, whichever is dense in
+// memory; each version is compiled apart.
 static const char fetch_conv[] =
     T(M_FN void fetch_a(x_sum *a, GLOBAL const x_kept *x, LOCAL_PTR const tile_memory *m,
                         const conv_params *o, int from, int along_outer, m_uint lid) {
@@ -220,8 +239,9 @@ static const char fetch_conv[] =
           else fetch_b(b, w, m, o, from, 0, col, lid);
       });
 
-// Where places are dense, 16 columns at a time go through local memory, so that items store along
-// places.
+// Stores the tile. If positions are dense in y, 16 columns at a time go through local memory, so that
+// neighbouring items store neighbouring positions; else neighbouring items store neighbouring channels
+// directly.
 static const char store_conv[] =
     T(M_FN void store_across(GLOBAL x_kept *y, GLOBAL x_sum *part, const conv_params *o,
                              INDEX chunk, x_sum (*acc)[RN], LOCAL_PTR tile_memory *m, INDEX col,
@@ -256,6 +276,10 @@ static const char store_conv[] =
           }
       });
 
+// The kernel. A group's number is, from the fastest axis: tile of columns, tile of rows, residues,
+// group of channels, chunk. The loop is one round longer than the depth has tiles: each round loads the
+// next tile into registers, prepares the positions of the one after, multiplies the current one, and
+// stores the loaded one.
 static const char conv[] =
     T(KERNEL(256) conv(GLOBAL const x_kept *x, GLOBAL const x_kept *w, GLOBAL x_kept *y,
                        GLOBAL x_sum *part, GIVEN conv_params o) {
@@ -270,6 +294,7 @@ static const char conv[] =
           id /= tiles;
           INDEX row = id % (INDEX)o.row_tiles * TM;
           id /= (INDEX)o.row_tiles;
+          // The maps of both axes for the residues that this group has.
           axis_map map_w = axis_map_of(&o, 1, id % (INDEX)o.residues[1]);
           id /= (INDEX)o.residues[1];
           axis_map map_h = axis_map_of(&o, 0, id % (INDEX)o.residues[0]);
@@ -313,6 +338,8 @@ static const char conv[] =
 
 // ---- the gradient for w ------------------------------------------------------------------------
 
+// As fetch_conv: A is read from y, B gathered from x, where the depth's positions are rows and the
+// columns taps.
 static const char fetch_weights[] =
     T(M_FN void fetch_a(x_sum *a, GLOBAL const x_kept *y, LOCAL_PTR const tile_memory *m,
                         const conv_params *o, int from, int along_outer, INDEX row, m_uint lid) {
@@ -344,6 +371,7 @@ static const char fetch_weights[] =
           else fetch_b(b, x, m, o, from, 0, lid);
       });
 
+// The kernel for the gradient for w, with the same loop over positions.
 static const char conv_weights[] =
     T(M_FN void store(GLOBAL x_kept *w, GLOBAL x_sum *part, const conv_params *o, INDEX chunk,
                       x_sum (*acc)[RN], LOCAL_PTR const tile_memory *m, INDEX row, int lid) {
@@ -405,7 +433,7 @@ static const char conv_weights[] =
 
 // ---- few channels a group ----------------------------------------------------------------------
 
-// An item makes an element of the result.
+// One item computes one element of the result.
 static const char conv_direct[] =
     T(KERNEL(64) conv_direct(GLOBAL const x_kept *x, GLOBAL const x_kept *w, GLOBAL x_kept *y,
                              GLOBAL x_sum *part, GIVEN conv_params o) {
@@ -447,8 +475,8 @@ static const char conv_direct[] =
           y[o.y_offset + item] = y_put(sum);
       });
 
-// The sum of a chunk of places from the first, tap_stride by-th of them, for one element of w: output
-// channel out, tap (i, j) of the group's channel c.
+// Sums positions `first`, `first + by` and so on of a chunk, for one element of w: output channel out,
+// and tap (i, j) of the group's channel c.
 static const char sum_places[] =
     T(M_FN x_sum sum_places(GLOBAL const x_kept *x, GLOBAL const x_kept *y, const conv_params *o,
                             INDEX chunk, INDEX first, INDEX by, INDEX out, INDEX c, INDEX i,
@@ -482,8 +510,9 @@ static const char sum_places[] =
           return sum;
       });
 
-// A group of 64 makes an element of w together; or, where channels lie last, each item one of 64
-// elements of the same tap.
+// A group of 64 sums one element of w together, and adds its partial sums in a tree; with channels
+// last, each item sums one of 64 elements of the same tap, so that neighbouring items read neighbouring
+// channels.
 static const char weights_direct[] =
     T(KERNEL(64) weights_direct(GLOBAL const x_kept *x, GLOBAL x_kept *w, GLOBAL const x_kept *y,
                                 GLOBAL x_sum *part, GIVEN conv_params o) {
@@ -525,7 +554,8 @@ static const char weights_direct[] =
 
 // ---- chunks ------------------------------------------------------------------------------------
 
-// Adds the sums of chunks: so many lanes for each element, then those together.
+// Adds the sums of chunks: add_lanes items per element add every add_lanes-th chunk in order, then each
+// other's in a tree.
 static const char conv_add[] =
     T(KERNEL(256) conv_add(GLOBAL x_kept *y, GLOBAL const x_sum *part, GIVEN conv_params o) {
           LOCAL x_sum sums[256];
@@ -548,6 +578,7 @@ static const char conv_add[] =
 // ---- the texts ---------------------------------------------------------------------------------
 
 #define SHARED conv_params, axis_map, index3, operand_pos, gather
+// The programs: the width of offsets, rows and columns of an item, and the pieces above.
 #define CONV(index, rows, columns)                                                       \
     {                                                                                    \
         index TILE(rows, columns), SHARED, memory_by_rows, multiply, fetch_conv, store_conv, \

@@ -1,6 +1,7 @@
-// Places of extrema, as text. Lines along which elements are neighbours are taken by as many items
-// as they are worth, of others each by one item, beside the items of the neighbouring lines. Long
-// lines are cut into chunks, whose places are compared by another kernel.
+// argmax and argmin, as text. Lines whose elements are neighbours are searched by as many items as they
+// have work for; other lines by one item each, next to the items of neighbouring lines. Long lines are
+// split into chunks, whose results another kernel compares. Of equal elements the first one counts, and
+// a NaN beats everything.
 #include "device/simt/group_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"
@@ -8,18 +9,21 @@
 // clang-format off
 
 const char *const tni_text_extremum[] = {
-    // Items of a group are a line's in runs of width, 1 << shift. Places of chunks stand line_step
-    // and chunk_step apart.
+    // The items of a group belong to lines in runs of `width` = 1 << shift. Results of chunks are
+    // line_step and chunk_step apart. beats: whether a replaces b, which it does only if it is better,
+    // so that the first of equals stays.
     T(typedef struct { m_long n; m_long lines; m_long chunk; m_long chunks; m_long line_step;
                        m_long chunk_step; int shift; int lowest; } extremum_params;
       M_FN int beats(x_type a, x_type b, int lowest) {
           if (a != a || b != b) return b == b;
           return lowest ? a < b : a > b;
       }
+      // The offset of element i of the reduced axes; one axis needs no division.
       M_FN m_long folded_offset(const shape *folded, m_long i) {
           return folded->rank > 1 ? element_offset(folded, i) : folded->at + i * folded->stride[0];
       }),
-    // The best of the items of a line, the first of equals; the first item has it in the end.
+    // Finds the best of a line's items in a tree: of equal values the smaller index. The first item has
+    // the result. All items of the group take part, since they pass barriers together.
     T(M_FN m_long best_item(LOCAL_PTR x_type *best, LOCAL_PTR m_long *where_best, x_type v,
                             m_long k, int width, int lowest) {
           int lid = LOCAL_ID;
@@ -40,14 +44,16 @@ const char *const tni_text_extremum[] = {
           }
           return k;
       }),
-    // Loads go in eights, whose best is found before it is compared with the one so far. What is
-    // folded may be several axes; then each place is computed.
+    // Elements are loaded in eights, to have more loads in flight, and the best of eight is found
+    // before it is compared with the best so far. If several axes are reduced, each offset is computed
+    // by division instead.
     T(M_FN void consider(x_type u, m_long i, int lowest, x_type *v, m_long *k) {
           if (beats(u, *v, lowest)) {
               *v = u;
               *k = i;
           }
       }
+      // Considers elements i, i + gap and so on in eights, and returns the first that is left over.
       M_FN m_long consider_strided(GLOBAL const x_kept *x, m_long i, m_long gap, m_long end,
                              m_long stride, int lowest, x_type *v, m_long *k) {
           for (; i + 7 * gap < end; i += 8 * gap) {
@@ -63,6 +69,8 @@ const char *const tni_text_extremum[] = {
           }
           return i;
       }
+      // Several items per line. Items without a line, or without an element in theirs, repeat the last
+      // one, which changes nothing and lets all pass the same barriers.
       KERNEL(256) arg_rows(GLOBAL const x_kept *x, GIVEN shape kept, GIVEN shape folded,
                            GLOBAL m_long *y, m_long at_y, GIVEN extremum_params s) {
           LOCAL x_type best[256];
@@ -88,6 +96,7 @@ const char *const tni_text_extremum[] = {
           if (sub == 0 && line < s.lines)
               y[at_y + line * s.line_step + part * s.chunk_step] = k;
       }),
+    // One item per line or chunk.
     T(KERNEL(64) arg_columns(GLOBAL const x_kept *x, GIVEN shape kept, GIVEN shape folded,
                              GLOBAL m_long *y, m_long at_y, GIVEN extremum_params s) {
           m_long g = ITEM;
@@ -103,7 +112,7 @@ const char *const tni_text_extremum[] = {
           for (; i < end; i++) consider(x_get(x[i * stride]), i, s.lowest, &v, &k);
           y[at_y + line * s.line_step + part * s.chunk_step] = k;
       }),
-    // The best of the places that chunks have.
+    // Compares the elements at the indices that the chunks found.
     T(KERNEL(256) arg_last(GLOBAL const x_kept *x, GIVEN shape kept, GIVEN shape folded,
                            GLOBAL const m_long *list, m_long at_list, GLOBAL m_long *y,
                            m_long at_y, GIVEN extremum_params s) {

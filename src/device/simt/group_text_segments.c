@@ -1,5 +1,6 @@
-// Adding rows by index, as text: indices with the places they stand at are sorted as one number
-// each, and then every run of equal indices is added up by one group, in order.
+// scatter_add of whole rows, as text: each index is combined with its position to one number, the
+// numbers are sorted, and each run of equal indices is added up by one group, in order. No two numbers
+// are equal, so that any sort is stable.
 #include "device/simt/group_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"
@@ -7,10 +8,11 @@
 // clang-format off
 
 const char *const tni_text_segments[] = {
+    // n indices into `size` rows of `count` elements each.
     T(typedef struct { m_long n; m_long index_step; m_long size; m_long count; m_long v_step;
                        m_long y_step; int wide; int unused; } segment_params;),
-    // An index above 32 bits of its place: no two are equal, so that any sort keeps the order.
-    // Blocks of 1024 are sorted by a bitonic network; what is past the end goes last.
+    // Checks the indices and makes pairs: the index above 32 bits of its position. Blocks of 1024 are
+    // sorted by a bitonic network; what is past the end is the largest number, and goes last.
     T(KERNEL(256) pair_blocks(GLOBAL const int *index, m_long at_index, GLOBAL m_ulong *to,
                               m_long at_to, GLOBAL m_long *fail, GIVEN segment_params s) {
           LOCAL m_ulong p[1024];
@@ -22,6 +24,8 @@ const char *const tni_text_segments[] = {
               m_long i = s.wide ? ((GLOBAL const m_long *)index)[at] : index[at];
               p[k] = (m_ulong)m_check(i, s.size, 0, fail) << 32 | (m_ulong)(first + k);
           }
+          // Bitonic network: a & run decides the direction, so that two neighbouring runs form a
+          // bitonic sequence.
           for (int run = 2; run <= 1024; run *= 2)
               for (int gap = run / 2; gap > 0; gap /= 2) {
                   BARRIER();
@@ -39,7 +43,8 @@ const char *const tni_text_segments[] = {
           for (int k = LOCAL_ID; k < 1024; k += 256)
               if (first + k < s.n) to[at_to + first + k] = p[k];
       }),
-    // Runs are merged in pairs: an item finds the place of one by bisection in the other run.
+    // Merges sorted runs in pairs: one item per number, which finds by bisection how many of the other
+    // run precede it. That plus its place in its own run is its place in the result.
     T(KERNEL(64) pair_merge(GLOBAL const m_ulong *from, m_long at_from, GLOBAL m_ulong *to,
                             m_long at_to, m_long n, m_long run) {
           m_long i = ITEM;
@@ -58,8 +63,8 @@ const char *const tni_text_segments[] = {
           }
           to[at_to + (left ? i : lo + i - mid) + a - first] = v;
       }),
-    // The end of the run of equal indices that begins at h or before it: by doubled steps, then by
-    // bisection.
+    // Returns the end of the run of equal indices that h is in: by steps that double, then by
+    // bisection, since most runs are short and some are very long.
     T(M_FN m_long end_of(GLOBAL const m_ulong *p, m_long h, m_long n, m_ulong key) {
           m_long step = 1;
           while (h + step < n && p[h + step] >> 32 == key) step *= 2;
@@ -72,7 +77,8 @@ const char *const tni_text_segments[] = {
           }
           return b;
       }),
-    // A group has the runs that begin in 16 places, and 1024 columns of them.
+    // A group adds the runs that begin in 16 places, in 1024 columns; a run that begins before them is
+    // another group's. The sum starts with the row's own value and is rounded once.
     T(KERNEL(256) add_segments(GLOBAL const m_ulong *p, m_long at_p, GLOBAL const x_kept *v,
                                GIVEN shape sv, GLOBAL y_kept *y, GIVEN shape sy,
                                GIVEN segment_params s) {

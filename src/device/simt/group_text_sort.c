@@ -1,7 +1,7 @@
-// argsort, as text. An element becomes an unsigned key whose order is the one wanted, NaN the largest
-// and both zeros equal; with the place of the element it makes a pair, and no two pairs are equal, so
-// that the order is stable. Blocks of 1024 pairs are sorted in a group's memory, and runs of blocks
-// are then merged in pairs: of all that is merged a group has 1024, an item eight.
+// argsort, as text. An element becomes an unsigned key whose order is the wanted one, NaN the largest
+// and both zeros equal. With the element's position it makes a pair; no two pairs are equal, so that
+// the order is stable. Blocks of 1024 pairs are sorted in local memory, and sorted runs are then merged
+// in pairs: a group merges 1024 places of the result, an item eight of them.
 #include "device/simt/group_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"
@@ -9,7 +9,10 @@
 // clang-format off
 
 const char *const tni_text_sort[] = {
+    // The key of a signed integer has its sign bit flipped. A float's bits are ordered like an
+    // integer's if they are positive, and backwards if negative, so that those are inverted.
     T(M_FN m_uint key_i(int v) { return (m_uint)v ^ 0x80000000u; }
+      // b << 1 drops the sign: above infinity's bits it is NaN, 0 is one of the zeros.
       M_FN m_uint key_f(float v) {
           m_uint b = m_bits_f(v);
           if (b << 1 > 0xff000000u) return 0xffffffffu;
@@ -29,6 +32,7 @@ const char *const tni_text_sort[] = {
     "#define wide_key_l 1\n#define wide_key_u 1\n#define wide_key_d 1\n"
     "#define x_key(v) CAT(key_, X_IN)(v)\n"
     "#if CAT(wide_key_, X_IN)\n",
+    // Keys of 64 bits need pairs of two words.
     T(typedef struct { m_ulong key; m_ulong at; } pair;
       M_FN pair pair_of(m_ulong key, m_long at, int descending) {
           pair p;
@@ -36,6 +40,7 @@ const char *const tni_text_sort[] = {
           p.at = (m_ulong)at;
           return p;
       }
+      // Fills places past the end of a line: behind every real pair.
       M_FN pair last_pair(void) {
           pair p;
           p.key = p.at = ~(m_ulong)0;
@@ -46,6 +51,7 @@ const char *const tni_text_sort[] = {
       }
       M_FN m_long index_in(pair p) { return (m_long)p.at; }),
     "#else\n",
+    // A key of 32 bits and a position fit in one word, which compares as a pair does.
     T(typedef m_ulong pair;
       M_FN pair pair_of(m_uint key, m_long at, int descending) {
           return (m_ulong)(descending ? ~key : key) << 32 | (m_ulong)at;
@@ -54,17 +60,18 @@ const char *const tni_text_sort[] = {
       M_FN int precedes(pair a, pair b) { return a < b; }
       M_FN m_long index_in(pair p) { return (m_long)(p & 0xffffffffu); }),
     "#endif\n",
-    // Pairs in a group's memory have a gap after every eight, so that items find theirs in banks of
-    // their own.
+    // Pairs in local memory have a gap after every eight, so that items, which have eight each, use
+    // different banks.
     T(typedef struct { m_long n; m_long lines; m_long x_step; m_long y_step; m_long blocks;
                        m_long run; int shift; int descending; int is_last; int values;
                      } sort_params;
       M_FN int padded(int k) { return k + k / 8; }
+      // Stores an item's eight pairs at their padded places.
       M_FN void put_eight(LOCAL_PTR pair *p, const pair *v) {
           for (int j = 0; j < 8; j++) p[LOCAL_ID * 9 + j] = v[j];
       }),
-    // Of two runs that begin at a and b and have so many: how many of the first are among the first
-    // n of both.
+    // Merge path: of the first n of two sorted runs at a and b together, returns how many are from a,
+    // by bisection. So every item finds where its share of a merge begins, and merges eight from there.
     T(M_FN int merge_path(LOCAL_PTR const pair *p, int a, int of_a, int b, int of_b, int n) {
           int lo = n > of_b ? n - of_b : 0;
           int hi = n < of_a ? n : of_a;
@@ -75,6 +82,8 @@ const char *const tni_text_sort[] = {
           }
           return lo;
       }
+      // Merges the eight places from n on of two runs into registers. Reads stay inside of the block:
+      // an item may look one place past the end of a run, whose value it then does not use.
       M_FN void merge_eight(LOCAL_PTR const pair *p, int a, int of_a, int b, int of_b, int n,
                             pair *v) {
           int i = merge_path(p, a, of_a, b, of_b, n);
@@ -95,11 +104,12 @@ const char *const tni_text_sort[] = {
                   next_b = p[padded(b < 1023 ? b : 1023)];
               }
       }),
-    // Items swap neighbours among eight of their own until those are in order; then runs of the
-    // group are merged until each is a line, or all is one run.
+    // Sorts a block. An item sorts its own eight by odd-even transposition, in registers; then runs are
+    // merged, twice as long each time, until each run is a line's width.
     T(M_FN void sort_tile(LOCAL_PTR pair *p, int width) {
           pair v[8];
           for (int j = 0; j < 8; j++) v[j] = p[LOCAL_ID * 9 + j];
+          // eight rounds of odd-even transposition sort eight elements
           for (int turn = 0; turn < 8; turn++)
               for (int j = turn & 1; j < 7; j += 2)
                   if (precedes(v[j + 1], v[j])) {
@@ -118,7 +128,8 @@ const char *const tni_text_sort[] = {
           }
           BARRIER();
       }),
-    // A group has a piece of a line, or several lines that have width of 1 << shift each.
+    // A group sorts one block of a line, or several lines of `width` places each, and writes pairs or,
+    // if blocks are whole lines, the result.
     T(KERNEL(128) sort_blocks(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL pair *to,
                               m_long at_to, GLOBAL m_long *y, GIVEN shape sy, GLOBAL x_kept *v,
                               GIVEN shape sv, GIVEN sort_params s) {
@@ -150,7 +161,9 @@ const char *const tni_text_sort[] = {
               }
           }
       }),
-    // As merge_path, of runs in a buffer.
+    // The same for runs in a buffer, then the kernel of one merge pass. Two items find which parts of
+    // the two runs the group's 1024 places come from; those are loaded, merged as in sort_tile, and
+    // written as pairs or, in the last pass, as the result.
     T(M_FN m_long merge_path_runs(GLOBAL const pair *a, m_long of_a, GLOBAL const pair *b,
                                 m_long of_b, m_long n) {
           m_long lo = n > of_b ? n - of_b : 0;
@@ -177,6 +190,8 @@ const char *const tni_text_sort[] = {
           m_long n = min_long(1024, end - first);
           GLOBAL const pair *a = from + at_from + line * s.n + lo;
           GLOBAL const pair *b = from + at_from + line * s.n + mid;
+          // Item 0 finds where the group's places begin in the two runs, item 64, of another warp,
+          // where they end.
           if (lid % 64 == 0)
               cut[lid / 64] = merge_path_runs(a, mid - lo, b, end - mid,
                                             first - lo + (lid ? n : 0));

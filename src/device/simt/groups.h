@@ -1,5 +1,5 @@
-// What the devices with work groups share: the ops of the table that no kernel is generated for, by kernels
-// written by hand, over the few functions in which the devices differ.
+// What devices with work groups share: ops that no kernel is generated for, by hand-written kernels,
+// over the few functions in which the devices differ. The header of all group_*.c files.
 #ifndef TNI_SIMT_GROUPS_H
 #define TNI_SIMT_GROUPS_H
 
@@ -16,49 +16,49 @@ typedef struct {
 
 typedef struct tni_kernel_args tni_kernel_args;
 
-// The functions in which devices differ; constant, one for each. session is that of the call.
+// The functions in which devices differ; one constant table per device. session is the call's.
 typedef struct tni_groups {
     tni_compiled *(*compiled)(void *session);
     tni_buffer_at (*buffer_at)(void *session, const void *address);
     tni_buffer_at (*state_at)(void *session, int ticket);  // see kernel/simt.h
-    // Launches groups of so many items each. Where h->fail is given and there is no ticket, waits
-    // for the failure that they left in the state, and clears it.
+    // Launches groups of `items` items each. If h->fail is given and there is no ticket, waits for the
+    // failure that the kernel left in its state, and clears it there.
     tn_status (*launch)(const tni_kernel_args *h, int64_t groups, int items, tni_text *why);
 } tni_groups;
 
-// ---- launches of kernels written by hand -------------------------------------------------------
+// ---- launches of hand-written kernels ----------------------------------------------------------
 
 enum { TNI_KERNEL_ARGS = 12, TNI_KERNEL_ARGS_BYTES = 1024 };
 
-// A launch being put together: a kernel and its arguments so far, each at a multiple of 8 bytes. No
-// kernel here takes more than there is room for.
+// A launch being put together: a kernel and its arguments so far, each at a multiple of 8 bytes.
+// Invariant: no kernel here takes more arguments or bytes than there is room for.
 struct tni_kernel_args {
     const tni_groups *fns;
     void             *session;
     void             *kernel;
-    const char       *what;  // names the op in a reason
-    int64_t          *fail;  // two, as tni_launch has them; NULL where nothing can fail on an index
+    const char       *what;  // the op's name, for messages
+    int64_t          *fail;  // two words as in tni_launch.fail; NULL: no index can be bad
     int               ticket;
-    bool              compile_only;  // nothing is launched: its text only begins to be compiled
+    bool              compile_only;  // nothing is launched; the text starts to be compiled
     int               count;
     size_t            at[TNI_KERNEL_ARGS], bytes[TNI_KERNEL_ARGS], used;
     _Alignas(8) char value[TNI_KERNEL_ARGS_BYTES];
 };
 
-// Begins a launch of a kernel of a text for a call.
+// Begins a launch, for a call, of the kernel `name` of a text compiled for dtypes x and y.
 tn_status tni_kernel_args_begin(tni_kernel_args *h, const tni_call *c, const char *const *text,
                                 const char *name, tn_dtype x, tn_dtype y);
 void      tni_kernel_args_add(tni_kernel_args *h, const void *value, size_t bytes);
 void      tni_kernel_args_add_long(tni_kernel_args *h, int64_t value);
-// The buffer in which an address lies; gives the bytes from its start.
+// Passes the buffer that an address is in; returns the bytes from its start.
 int64_t tni_kernel_args_add_buffer(tni_kernel_args *h, const void *address);
-// So many groups of so many items, unless the launch is only made ahead.
+// Launches groups of `items` items, unless the call is compile_only.
 tn_status tni_kernel_args_launch(tni_kernel_args *h, int64_t groups, int items, tni_text *why);
-// One item for each of count.
+// Launches one item for each of count, in groups of 64.
 tn_status tni_kernel_args_launch_items(tni_kernel_args *h, int64_t count, tni_text *why);
-// So many groups of 64 items.
+// Launches groups of 64 items.
 tn_status tni_kernel_args_launch_groups(tni_kernel_args *h, int64_t groups, tni_text *why);
-// Passes the state, where a kernel notes a bad index, and says where that goes.
+// Passes the state, where a kernel reports a bad index; fail receives it if the call has no ticket.
 void tni_kernel_args_add_state(tni_kernel_args *h, int64_t fail[2]);
 
 // ---- axes --------------------------------------------------------------------------------------
@@ -78,26 +78,27 @@ typedef struct {
 } tni_axes;
 
 int64_t tni_axes_count(const tni_axes *a);
-// The first elements of the lines along the axis of a call: argument 0 is x, 1 the result.
+// Returns the axes of a call without the one it works along: argument 0 is x, 1 the result.
 tni_axes tni_axes_lines(const tni_call *c);
-// Drops axes of size 1 and joins neighbours that are one run in all n arguments.
+// Drops axes of size 1 and joins neighbours that are contiguous in all n arguments.
 void tni_axes_merge(tni_axes *a, int n);
-// Sorts axes by falling stride, either way, of one argument. Stable.
+// Sorts axes by falling stride of one argument, in either direction. Stable.
 void tni_axes_sort(tni_axes *a, int argument);
-// Passes the buffer of an argument and the axes of argument i, begun at its first element.
+// Passes the buffer of an argument and the axes of argument i, which begin at its first element.
 void tni_kernel_args_add_operand(tni_kernel_args *h, const tni_axes *a, int i, const void *data,
                                  tn_dtype dt);
-// Passes the axes of argument i alone, begun at element `at`.
+// Passes the axes of argument i alone, beginning at element `at`.
 void tni_kernel_args_add_axes(tni_kernel_args *h, const tni_axes *a, int i, int64_t at);
 
 // ---- ops ---------------------------------------------------------------------------------------
 
+// One function per op, and the scratch it needs.
 tn_status   tni_groups_matmul(const tni_call *c);
 size_t      tni_groups_conv_scratch(const tni_call *c);
 tn_status   tni_groups_conv(const tni_call *c);  // also its gradients
 const char *tni_groups_conv_varies(const tni_call *c);
-// Whether a convolution or a gradient of one is a matrix product as its operands lie: the call of
-// matmul that does the same, whose operands are in[].
+// Returns whether a convolution or a gradient of one is a matrix product of its operands in place: m
+// becomes the call of matmul that does the same, with operands in[].
 bool      tni_conv_product(const tni_call *c, tni_arg in[2], tni_call *m);
 size_t    tni_groups_scan_scratch(const tni_call *c);
 tn_status tni_groups_scan(const tni_call *c);
@@ -108,11 +109,11 @@ size_t    tni_groups_argsort_scratch(const tni_call *c);
 tn_status tni_groups_argsort(const tni_call *c);
 size_t    tni_groups_scatter_scratch(const tni_call *c);
 tn_status tni_groups_scatter(const tni_call *c);
-// By a function of the host; it waits.
+// By a function on the host; it waits.
 tn_status tni_groups_custom(const tni_call *c);
 
-// scatter_add of whole rows: whether a call is that, its scratch, and adding the rows to what lies
-// in the result. lines: the axes but the indexed one, argument 1 the values and 2 the result.
+// scatter_add of whole rows: whether a call is that, its scratch, and adding the rows to the result.
+// lines: all axes but the indexed one, argument 1 the values and 2 the result.
 bool      tni_segments_can(const tni_call *c);
 size_t    tni_segments_scratch(const tni_call *c);
 tn_status tni_segments_add(const tni_call *c, const tni_axes *lines, int64_t fail[2]);
