@@ -9,18 +9,17 @@
 
 // ---- what was compiled -------------------------------------------------------------------------
 
-// A user's kernel on a GPU, found by all that its program was made of. Complete before anyone sees
-// it, and then never changed; it lives until the process ends.
 typedef struct kernel kernel;
+
 // A user's kernel on one GPU, found by everything its program was made from. It is complete before it
 // enters the list, never changes afterwards, and lives until the process ends: captured graphs and
 // launches in flight may use it.
 struct kernel {
     const tni_gpu *gpu;
-    tni_user_text  text;  // with strings of its own
+    tni_user_text  text;  // with copies of its strings
     tni_cufunction f;
-    int     threads, shared;  // at most: of a block, and bytes besides what the text declares
-    kernel *next;
+    int            threads, shared;  // limits: threads of a block, and dynamic bytes
+    kernel        *next;
 };
 
 // All users' kernels, newest first. The lock guards the list and is held while one is compiled, so that
@@ -118,7 +117,7 @@ static const kernel *find_kernel(tni_cuda *c, const tni_user_text *u, tn_status 
 
 // ---- launching ---------------------------------------------------------------------------------
 
-// The arguments of a call as its op sees them, and as its kernel does.
+// The arrays of a call as the op's functions see them, and as its kernel takes them.
 typedef struct {
     int            nin, n;
     tn_array       a[TNI_USER_ARRAYS];  // the inputs, then the outputs
@@ -157,7 +156,7 @@ static tn_status ask_dims(const tni_call *call, const arrays *x, const kernel *k
     if (def->launch) {
         const tni_cuda *c = call->session;
         s                 = def->launch(call->attr->custom.bytes, x->a, out, d);
-        c->gpu->cu->set_current(c->gpu->cx);  // whatever the user's function made of it
+        c->gpu->cu->set_current(c->gpu->cx);  // the user's function may have changed it
     }
     if (s != TN_OK) tni_text_add(call->why, "%s: launch failed with status %d", def->name, (int)s);
     else if (tni_user_dims_ok(def->name, d, k->threads, k->shared, call->why)) return TN_OK;

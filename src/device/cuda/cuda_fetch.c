@@ -83,7 +83,7 @@ bool tni_cuda_fetched(void *session, int64_t ticket, void *host)
 {
     const tni_cuda *c = session;
     tni_fetch_slot *s = &c->fetches.slot[(ticket - 1) % TNI_FETCHES];
-    if (ticket <= c->fetches.tickets - TNI_FETCHES) return false;  // its place is another's
+    if (ticket <= c->fetches.tickets - TNI_FETCHES) return false;  // a newer fetch has its slot
     if (atomic_load_explicit(&s->ticket, memory_order_acquire) != ticket) return false;
     memcpy(host, &s->value, sizeof s->value);
     return true;

@@ -29,7 +29,7 @@ bool tni_cuda_completed(void *session, uint64_t work)
     tni_cuda          *c = session;
     const tni_uploads *u = &c->uploads;
     if (!work) return true;
-    if (work > u->work_events) return false;  // no work_event is behind it yet
+    if (work > u->work_events) return false;  // no event is behind it yet
     tni_cuda_enter(c);
     return c->gpu->cu->event_query(u->work_event[work_event_of(u, work) % TNI_WORK_EVENTS]) ==
            TNI_CU_OK;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NEEDED = 12000 };  // the CUDA that a driver must serve
+enum { NEEDED = 12000 };  // the version of CUDA that a driver must support
 
 // ---- tables ------------------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ static struct {
     tni_driver     driver;
     tni_nvrtc      nvrtc;
     bool           has_driver, has_nvrtc;
-    int            version;  // of CUDA, that the driver serves; 0 without one
+    int            version;  // of CUDA that the driver supports; 0 without one
     tni_text       driver_path, nvrtc_path, no_driver, no_nvrtc;
 } found = { .driver_once = PTHREAD_ONCE_INIT, .nvrtc_once = PTHREAD_ONCE_INIT };
 

@@ -141,7 +141,7 @@ static void *open_wheel(const tni_search_paths *p, const char *const *names)
     return lib;
 }
 
-// A toolkit, or a prefix that has its folders.
+// Looks in a toolkit, or any prefix with the same folders.
 static void *open_toolkit(const char *prefix, const char *const *names)
 {
     void *lib = open_under(prefix, "/lib64", names);

@@ -17,7 +17,7 @@ static struct {
     pthread_once_t    probed;
     pthread_mutex_t   lock;
     const tni_driver *cu;
-    int               count;   // of GPUs; 0: there is none, for the reason in detail
+    int               count;   // of GPUs; 0: none, for the reason in detail
     tni_text          detail;  // in a line
     tni_gpu           gpu[MOST_GPUS];
 } self = { .probed = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -124,7 +124,7 @@ static int open_gpu(tni_gpu *g, int number)
     snprintf(g->chip, sizeof g->chip, "sm_%d%d", major, minor);
     g->number = number;
     // Programmatic dependent launch: chips from sm_90 on, and drivers that can capture it in a graph.
-    g->overlaps = major >= 9 && self.cu->capture_info_v3;  // older drivers cannot capture it
+    g->overlaps = major >= 9 && self.cu->capture_info_v3;
     g->limits   = (tni_simt_limits){ .threads      = 1024,
                                      .shared_bytes = attribute_of(g->device, TNI_CU_SHARED_PER_BLOCK),
                                      .units        = attribute_of(g->device, TNI_CU_MULTIPROCESSORS),

@@ -65,7 +65,7 @@ bool tni_cuda_failed(void *session, int *ticket, int64_t fail[2])
     fail[0]         = c->host_failure[HOST_INS];
     fail[1]         = c->host_failure[HOST_INDEX];
     tni_cuda_enter(c);
-    c->gpu->cu->stream_wait(c->stream);  // others may be failing too
+    c->gpu->cu->stream_wait(c->stream);
     c->host_failure[HOST_STATE] = 0;
     c->gpu->cu->set8(tni_cuda_state(c, STATES), 0, 8, c->stream);
     for (int i = 0; i < STATES; i++)

@@ -13,9 +13,8 @@
 // A column-major matrix: element (i, j) is at i + j * ld, and ld is at least rows.
 typedef struct {
     int64_t rows, cols, ld;
-    int64_t
-         batch_stride;  // elements to the matrix of the next product of a batch; 0: the same again
-    bool transposed;    // it is read transposed; never of a result
+    int64_t batch_stride;  // elements to the next matrix of a batch; 0: the same matrix
+    bool    transposed;    // read transposed; never true for D
 } tni_matrix;
 
 // What is computed from a product before it is rounded and stored, by kind alone, without addresses:

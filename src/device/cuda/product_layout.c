@@ -16,8 +16,8 @@ typedef struct {
     int64_t size, stride[3];
 } axis;
 
-// A call without its form: a (m, k), b (k, n) and the result (m, n) by strides, and the axes before
-// them that remain.
+// A call as sizes and strides: a (m, k), b (k, n), the result (m, n), and the axes before them that were
+// not folded into m or n.
 typedef struct {
     int64_t m, n, k;
     int64_t am, ak, bk, bn, dm, dn;

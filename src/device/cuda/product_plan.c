@@ -23,7 +23,7 @@ static struct {
     pthread_mutex_t lock;
     tni_ltplan     *bucket[BUCKETS];
     tni_lthandle    handle[GPUS];
-    uint32_t        generation;  // of the plans: which ones there are; 0 is no product's
+    uint32_t        generation;  // rises when plans are freed; 0 is never used
 } self = { .lock = PTHREAD_MUTEX_INITIALIZER, .generation = 1 };
 
 // ---- the form ----------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ typedef struct {
     int64_t align[TNI_ALIGNS];
 } tni_product_key;
 
-// How products of one key are done. Owned by the table of plans until the process ends.
 typedef struct tni_ltplan tni_ltplan;
+
 // How products of one key are done. The table of plans owns it until the process ends. Invariant: if
 // served, algo can be used at any time, whatever else is still to be chosen.
 struct tni_ltplan {

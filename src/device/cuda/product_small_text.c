@@ -83,7 +83,7 @@ const char *const tni_text_small[] = {
                               n, wide);
           }
       }),
-    // What a thread has of four steps: v[step][row].
+    // Reads a thread's four rows of four steps: v[step][row].
     T(template <bool ALONG_K>
       M_FN void read(const float *x, int step, int i, float (&v)[4][4]) {
           for (int e = 0; e < 4; e++) {

@@ -33,9 +33,9 @@ typedef struct tni_replay {
     tni_cuda *c;
     uint64_t  runs;
     int       captures;
-    bool      capture_next;  // the run that begins next is to be captured
-    bool      no_graph;      // launches are plain
-    bool      launch_once;   // those of the next run are
+    bool      capture_next;  // capture the next run
+    bool      no_graph;      // launch every run kernel by kernel
+    bool      launch_once;   // launch the next run kernel by kernel
     int       graphs;
     graph     graph[GRAPHS];
 } replay;
@@ -169,7 +169,7 @@ int tni_replay_launch(tni_cuda *c, const tni_launch_record *record, const uint32
     if (r->mode != TNI_REPLAY_RECORD) {
         int error = submit_record(c, &d, offset, bytes);
         if (!error && r->mode == TNI_REPLAY_CAPTURE)
-            tni_capture_last(c->gpu->cu, c->stream, &d.node);  // without it, it cannot be changed
+            tni_capture_last(c->gpu->cu, c->stream, &d.node);  // NULL: it cannot be changed
         if (error || r->mode == TNI_REPLAY_LAUNCH) return error;
     }
     if (!log_launch(c->heap, &r->now, &d, offset, bytes)) r->failed = true;
@@ -185,7 +185,7 @@ bool tni_replay_library_call(tni_cuda *c, const void *mark, size_t bytes)
         tni_cuda_await_uploads(c);
         return true;
     }
-    uint64_t place = r->now.launches;  // between which kernels
+    uint64_t place = r->now.launches;  // which kernels the call is between
     if (!append_items(c->heap, &r->now.mark, &r->now.marks, &r->now.mark_cap, &place, sizeof place,
                       1) ||
         !append_items(c->heap, &r->now.mark, &r->now.marks, &r->now.mark_cap, mark, bytes, 1))
@@ -349,8 +349,7 @@ void tni_replay_begin(void *session, void **memory)
     r->mode        = mode_of(r->plan);
     if (r->plan) r->plan->launch_once = false;
     log_clear(&r->now);
-    tni_cuda_await_uploads(
-        c);  // before a capture begins: record waits for uploads is no part of the graph
+    tni_cuda_await_uploads(c);
     if (r->mode != TNI_REPLAY_CAPTURE) return;
     r->plan->capture_next = false;
     if (c->gpu->cu->capture_begin(c->stream, TNI_CU_CAPTURE_RELAXED) == TNI_CU_OK) return;
@@ -371,7 +370,7 @@ tn_status tni_replay_end(void *session, bool ok, bool *again, tni_text *why)
         tni_cugraph nodes = NULL;
         c->gpu->cu->capture_end(c->stream, &nodes);
         if (nodes) c->gpu->cu->graph_destroy(nodes);
-        r->plan->no_graph = true;  // launched plainly it may work
+        r->plan->no_graph = true;  // launched kernel by kernel it may work
     } else if (ok && r->mode == TNI_REPLAY_CAPTURE) {
         error = finish_capture(c, again);
     } else if (ok && r->mode == TNI_REPLAY_RECORD) {

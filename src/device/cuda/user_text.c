@@ -1,8 +1,8 @@
 // The program around a user's text.
 //
-// Before the text stands what it may use: `tn::in` and its like, and what it names of the math
-// prelude. After it stand assertions about its kernel, so that the compiler itself checks the
-// parameters: their number, the dtype of each array, the size of the attributes.
+// Before the text comes what it may use: `tn::in` and the like, and the functions of the math prelude that it
+// names. Behind it come assertions about its kernel, so that the compiler itself checks the parameters: their
+// number, the dtype of each array, the size of the attributes.
 #include "device/cuda/user_text.h"
 
 #include "kernel/dialect.h"
@@ -35,7 +35,7 @@ static const char prologue[] =
               __device__ operator T *() const { return data; }
           };
       })
-    // Dtypes that are held rounded: tn::f16 and its like.
+    // Dtypes that memory holds rounded: tn::f16 and the like.
 #define USER_SELF(...)
 #define USER_TRUTH(...)
 #define USER_WRAP(...)

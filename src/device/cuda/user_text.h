@@ -16,7 +16,7 @@ typedef struct {
     int32_t rank, unused;
 } tni_user_array;
 
-// A user's text and what it is compiled for. The strings are the user's.
+// A user's text and the dtypes it is compiled for. The strings are the user's.
 typedef struct {
     const char *op, *kernel, *text;
     int         nin, nout;

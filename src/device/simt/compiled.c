@@ -48,7 +48,7 @@ struct entry {
     tni_variant    *variants;
     tni_simt_layout layout;  // of its words
     kept_shape     *kept[KEPT];
-    int             oldest;  // of them
+    int             oldest;  // the next of kept[] to be replaced
     entry          *next;
 };
 
@@ -61,12 +61,12 @@ struct build_task {
     tni_compiled  *t;
     char          *text;
     const char    *what;
-    int            kernels;  // in it
+    int            kernels;  // in the program
     tni_build_kind kind;
     build_state    state;
     bool           queued;   // the background still refers to it
     int            waiters;  // callers that read it once it is done
-    void          *program;  // NULL before, and if it could not be built
+    void          *program;  // NULL before it is built, and if that failed
     tn_status      status;
     tni_text       why;
     void (*built)(build_task *u);
@@ -106,7 +106,7 @@ struct tni_compiled {
     group_program    *programs;
     group_kernel     *group_kernels;
     build_task       *interpreter[TNI_INTERPRETERS];
-    void             *interpret[TNI_INTERPRETERS];  // their functions
+    void             *interpret[TNI_INTERPRETERS];  // the functions of the interpreters
 };
 
 // TN_COMPILE=never leaves generated kernels to the interpreter, for tests of it.
@@ -663,7 +663,7 @@ static tn_status start_variant(tni_compiled *t, entry *e, const tni_simt_class *
                                tni_text *why)
 {
     job *j = find_job(t, e, c);
-    if (j && !wait) queue_task(&j->u, false);  // if there was no thread for it before
+    if (j && !wait) queue_task(&j->u, false);  // there may have been no thread for it before
     if (j) return wait ? wait_task(&j->u, why) : TN_OK;
     if (!(j = job_new(t, 1))) return no_memory_for_kernels(t, why);
     if (job_add(j, e, c)) return submit_job(t, j, wait, why);

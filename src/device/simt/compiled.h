@@ -37,8 +37,8 @@ typedef struct {
     const tni_compiler  *by;
     void                *device;
     tni_simt_limits      limits;
-    int                  batch;       // kernels of a program, at most
-    bool                 background;  // programs are built by other threads meanwhile
+    int                  batch;       // most kernels of a program
+    bool                 background;  // programs are built by background threads
     tni_compiled_counts *counts;
 } tni_compiled_opts;
 
@@ -51,16 +51,15 @@ bool tni_compiled_has_doubles(const tni_compiled *t);
 
 // ---- generated kernels -------------------------------------------------------------------------
 
-// A kernel compiled for one class of shapes; finish is NULL where main does it all. Complete before
-// anyone sees it, and then never changed.
 typedef struct tni_variant tni_variant;
+
 // A kernel compiled for one class of shapes; finish is NULL if main does it all. Invariant: complete
 // before it is linked into its entry, and never changed afterwards.
 struct tni_variant {
     tni_simt_class class;
     const tni_simt_layout *layout;  // of its words
     void                  *main, *finish;
-    tni_registers          registers;  // the most of both
+    tni_registers          registers;  // the larger of main's and finish's
     tni_variant           *next;
 };
 

@@ -12,14 +12,14 @@
 // Sizes that trade how busy a large GPU is kept, with some hundred thousand items at a time, against
 // the cost of a second kernel.
 enum {
-    ITEMS       = 256,      // of a group
-    SHIFT       = 8,        // its logarithm
-    EACH        = 16,       // elements of an item that are enough
-    FEW         = 1024,     // lines that leave a device idle
-    LONG        = 8192,     // elements that are worth another kernel
-    GROUPS      = 2048,     // that keep a device busy
-    LINES       = 1 << 17,  // that keep it busy, one an item
-    MIN_CHUNK   = 32,       // elements of an item's chunk
+    ITEMS       = 256,      // items of a group
+    SHIFT       = 8,        // logarithm of ITEMS
+    EACH        = 16,       // elements that are enough work for an item
+    FEW         = 1024,     // fewer lines leave a device idle
+    LONG        = 8192,     // longer lines are worth a second kernel
+    GROUPS      = 2048,     // groups that keep a device busy
+    LINES       = 1 << 17,  // lines that keep it busy with one item each
+    MIN_CHUNK   = 32,       // fewest elements of an item's chunk
     MIN_COLUMNS = 16        // neighbouring lines for which one item per line reads well
 };
 

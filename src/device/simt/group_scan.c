@@ -13,12 +13,12 @@
 // reading x a second time for the totals.
 enum {
     EACH      = 8,             // elements of an item
-    ITEMS     = 256,           // of a group
+    ITEMS     = 256,           // items of a group
     TILE      = EACH * ITEMS,  // elements of a group at a time
-    FEW       = 256,           // lines that leave a device idle
-    GROUPS    = 2048,          // that keep it busy
-    LINES     = 1 << 17,       // that keep it busy, one an item
-    MIN_CHUNK = 32             // elements of an item's chunk
+    FEW       = 256,           // fewer lines leave a device idle
+    GROUPS    = 2048,          // groups that keep it busy
+    LINES     = 1 << 17,       // lines that keep it busy with one item each
+    MIN_CHUNK = 32             // fewest elements of an item's chunk
 };
 
 // The kernels' parameters, `scan_params` of the text. width: items of a line, 0 if each line or chunk
@@ -60,7 +60,7 @@ static scan_params plan_scan(const tni_call *c)
     const tni_arg *in = &c->in[0], *out = &c->out;
     int            axis   = c->attr->axis.axis;
     scan_params    o      = { .n = 1, .lines = 1 };
-    int64_t        behind = 1;  // elements from one of a line to the next
+    int64_t        behind = 1;  // stride of the result along the axis
     for (int i = 0; i < out->rank; i++) {
         if (i == axis) o.n = out->size[i];
         else o.lines *= out->size[i];
@@ -155,6 +155,6 @@ tn_status tni_groups_scan(const tni_call *c)
     else
         tni_kernel_args_add_long(&h, tni_kernel_args_add_buffer(&h, c->out.data) /
                                          (int64_t)tni_dtype_size(c->out.dtype));
-    add_totals(&h, c, split ? c->scratch : c->out.data);  // not read where nothing is split
+    add_totals(&h, c, split ? c->scratch : c->out.data);  // not read if nothing is split
     return launch_scan(&h, c, &o);
 }

@@ -18,11 +18,11 @@ typedef struct {
 _Static_assert(sizeof(sort_params) == 6 * 8 + 4 * 4,
                "no padding: the text declares the same fields");
 
-// Lists of pairs of key and place. One of them may be the memory of the result, which is not written
-// before the last.
+// Lists of pairs of key and position, which a pass reads and writes. One of them may be the memory of the
+// result, which only the last pass writes as such.
 typedef struct {
     const char *from, *to;
-    int64_t     pair;  // bytes
+    int64_t     pair;  // bytes of a pair
 } lists;
 
 // Keys have the type that a dtype is computed in: that of u32 has 8 bytes.

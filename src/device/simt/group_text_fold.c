@@ -1,4 +1,4 @@
-// The adjoint of views and writing by index, as text.
+// The adjoint of views (fold), scatter and scatter_add, as text.
 #include "device/simt/group_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"

@@ -63,9 +63,9 @@ void tni_kernel_args_add_state(tni_kernel_args *h, int64_t fail[2]);
 
 // ---- axes --------------------------------------------------------------------------------------
 
-// Elements as the texts see them: `shape` there.
+// The layout of an operand, `shape` in the texts (group_text.c).
 typedef struct {
-    int64_t at;  // of the first element, in elements from the start of the buffer
+    int64_t at;  // elements from the buffer's start to the first one
     int32_t rank, unused;
     int64_t size[TN_MAX_RANK], stride[TN_MAX_RANK];
 } tni_operand_shape;
