@@ -1,4 +1,4 @@
-// Background threads that take tasks from one queue, for work that nobody waits for, such as
+// Background threads that take tasks from one queue, for work that no caller waits for, such as
 // compiling.
 //
 // One mutex guards everything; tasks run without it. Threads are started on demand, never joined

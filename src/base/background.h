@@ -1,5 +1,5 @@
 // Background tasks: a few threads of the process that run tasks in the order in which they were
-// given. For work that takes long and should delay nobody, such as compiling. Safe to call from any
+// given. For work that takes long and should delay no caller, such as compiling. Safe to call from any
 // thread.
 #ifndef TNI_BASE_BACKGROUND_H
 #define TNI_BASE_BACKGROUND_H

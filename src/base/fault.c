@@ -91,7 +91,7 @@ void tni_fault_clear(tni_fault *f)
     f->text[0]  = 0;
 }
 
-// Unlike a context's, a thread's fault is replaced: nobody may have cleared the old one.
+// Unlike a context's, a thread's fault is replaced: the program may not have cleared the old one.
 void tni_thread_fail(int code, const char *fmt, ...)
 {
     va_list args;

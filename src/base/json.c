@@ -153,7 +153,7 @@ static tni_json_kind scan_key(tni_json *j)
     return TNI_JSON_KEY;
 }
 
-// Which tokens may follow is decided by three things: after a key comes its value; at depth 0 one
+// Which tokens may follow is decided by three rules: after a key comes its value; at depth 0 one
 // value and the end; inside a bracket a comma or the closing one, if a value was before.
 tni_json_kind tni_json_next(tni_json *j)
 {

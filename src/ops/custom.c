@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-// Names the first thing that a definition lacks.
+// Reports the first member that a definition lacks; true if it lacks none.
 static bool op_def_ok(tn_ctx *cx, const tn_op_def *op)
 {
     bool        runs = op->expr || op->compute || op->cuda;

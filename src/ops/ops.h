@@ -56,7 +56,7 @@ tn_tensor *tni_cast_and_expand(tn_tensor *x, const char *op, tn_dtype dt, int ra
 // Writes a node of x's shape and dtype to all of x, which is not a view, without the checks of a
 // user's write. False, reported, on failure.
 bool tni_assign_node(tn_tensor *x, tni_node *value);
-// The argument of tni_change_view, a tni_view_fn that does up to three things in this order:
+// The argument of tni_change_view, a tni_view_fn that does up to three steps in this order:
 // expands axes to `size`, reshapes to `to`, permutes so that axis order[i] comes to place i. NULL
 // leaves a part out.
 typedef struct {
