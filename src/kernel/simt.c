@@ -14,10 +14,12 @@
 #include <string.h>
 
 enum {
-    // Registers of a thread for what is held from loop to loop. RESIDENT threads on a multiprocessor of
-    // 65,536 registers have 64 each; the compiler finds the rest for addresses by reloading.
+    // Registers of a thread for what is held from loop to loop: a quarter of the most that a thread can
+    // have. Values and addresses come on top, and several groups should still share a multiprocessor
+    // of 65,536 registers.
     REGISTERS = 64,
-    // The same with half as many threads, which then have 128 each: 32 are left for addresses.
+    // The same where half of RESIDENT threads share a multiprocessor and have 128 each: 32 are left for
+    // values and addresses.
     REGISTERS_LOW_OCCUPANCY = 96,
     // Elements of a row in the registers of a thread. The loops over them are unrolled, so more
     // elements make a text that takes long to compile, and no row needs more with TEAM threads.
@@ -349,8 +351,8 @@ static void set_team(const launch_facts *f, tni_simt *m, int64_t team)
 
 // A row of at most a warp's vectors. A thread takes up to EACH vectors, whose loads are then in
 // flight together and which fewer threads have to fold, as long as there are rows enough to fill
-// the device. EACH = 4 trades loads in flight against registers. With tails the vectors of a row
-// are added up in registers, so that they stay as few as they are.
+// the device. EACH = 4 trades loads in flight against registers. Not with tails: columns would need
+// accumulators for each of those vectors.
 static void choose_short_row(const launch_facts *f, tni_simt *m)
 {
     enum { EACH = 4 };

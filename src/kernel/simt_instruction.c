@@ -109,8 +109,9 @@ static const char *better_name(const tni_simt_emitter *c, int i)
     return x->op == TNI_gelu_tanh ? "m_gelu_coarse_f" : NULL;
 }
 
-// Whether MAP i is a quotient of floats whose divisor is one value for the row: the compiler hoists its
-// reciprocal out of the loop, and m_div_by_f corrects the product to the right rounding.
+// Whether MAP i is a quotient of floats whose divisor is one value for the row: m_div_by_f
+// multiplies by the reciprocal, which the compiler hoists out of the loop, and corrects the product
+// by one step.
 static bool divides_by_row(const tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];

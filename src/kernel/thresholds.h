@@ -7,9 +7,9 @@
 enum {
     // ---- computed again, or kept for the next loop of a kernel: the cost from which on a value is kept.
     // Keeping costs most on a GPU, where it takes registers that the row's elements need too; less
-    // in a tile of the interpreter, which is stored and loaded by calls of their own; least in a
-    // tile of compiled C, which stays in the L1 cache and is read by the same loop that uses it. 8
-    // is the cost of an exp, so on a GPU only transcendental functions and long chains are kept.
+    // in a tile of the interpreter, which is stored and loaded by calls of their own; least in
+    // compiled C, where the loop that uses it also loads it, from cache. 8 is the cost of an exp,
+    // so on a GPU only transcendental functions and long chains are kept.
     TNI_KEEP_COST_GPU         = 8,
     TNI_KEEP_COST_INTERPRETED = 6,
     TNI_KEEP_COST_C           = 4,
@@ -18,11 +18,12 @@ enum {
     // loading it moves 8 bytes, for which an H200 (4.2 TB/s, 60 TFLOP/s) could do 57 additions; half of
     // that leaves time for what the readers compute besides.
     TNI_INLINE_COST = 30,
-    // Reading more values than this to compute one moves more than storing the result would: four loads
-    // against a store and a load for each of two readers.
+    // Reading more values than this to compute one moves more than storing the result and loading it in
+    // each reader would.
     TNI_INLINE_READS = 4,
-    // Inputs that a cache holds are not counted as reads: moving less than this is free beside a
-    // launch.
+    // Bytes of inputs from which on traffic decides: a value whose inputs are larger than this, and
+    // more than twice its own size, is stored. Smaller inputs are in cache when the next reader
+    // comes.
     TNI_INLINE_BYTES = 1 << 20,
     // What one reader takes in of values that no other item reads, by cost and by values read. Such
     // a value costs nothing twice, so both are larger than above; more makes kernels whose values a
@@ -48,7 +49,7 @@ enum {
     TNI_JOIN_PARTS = 4,
 
     // ---- unrolled. Elements that a window folds for each row (4 x 4, a usual pooling), and instructions
-    // of the kernel afterwards: two thirds of TNI_MAX_INS, so that what is joined later still fits.
+    // of the kernel afterwards: two thirds of TNI_MAX_INS.
     TNI_UNROLL_ELEMENTS = 16,
     TNI_UNROLL_INS      = 128
 };
