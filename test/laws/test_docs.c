@@ -120,17 +120,49 @@ static void the_call_forms_are_made_from_the_declarations(void)
 
 // ---- links
 
+// Whether a line is a heading that a link finds by this anchor: in small letters, blanks as dashes, without
+// other signs.
+static bool is_anchor_of(const char *line, size_t n, const char *anchor, size_t length)
+{
+    size_t at = 0, i = strspn(line, "#");
+    if (i == 0 || line[i] != ' ') return false;
+    for (i++; i < n; i++) {
+        char c = line[i] == ' ' ? '-' : (char)tolower((unsigned char)line[i]);
+        if (!isalnum((unsigned char)c) && c != '-' && c != '_') continue;
+        if (at == length || anchor[at] != c) return false;
+        at++;
+    }
+    return at == length;
+}
+
+static bool has_heading(const char *page, const char *anchor, size_t length)
+{
+    char *text  = tree_read(page, NULL);
+    bool  found = false;
+    for (const char *line = text; line && *line && !found;) {
+        size_t n = strcspn(line, "\n");
+        found    = is_anchor_of(line, n, anchor, length);
+        line += n + (line[n] != 0);
+    }
+    free(text);
+    return found;
+}
+
 // Checks that a link of a page has a target. Links to the web are not checked.
 static void check_link(const char *page, const char *target, int length)
 {
     char path[1024];
-    if (length == 0 || target[0] == '#' || strncmp(target, "http", 4) == 0) return;
+    if (length == 0 || strncmp(target, "http", 4) == 0) return;
     const char *slash = strrchr(page, '/');
     int         up    = slash ? (int)(slash - page) + 1 : 0;
     const char *hash  = memchr(target, '#', (size_t)length);
-    if (hash) length = (int)(hash - target);
-    snprintf(path, sizeof path, "%.*s%.*s", up, page, length, target);
+    int         file  = hash ? (int)(hash - target) : length;
+    snprintf(path, sizeof path, "%.*s%.*s", up, page, file, target);
+    if (!file) snprintf(path, sizeof path, "%s", page);
     test_that(tree_exists(path), "%s links to %.*s, which is not there", page, length, target);
+    if (hash && strstr(path, ".md"))
+        test_that(has_heading(path, hash + 1, (size_t)(length - file - 1)),
+                  "%s links to %.*s, which is no heading", page, length, target);
 }
 
 static void every_link_of_a_page_leads_somewhere(void)
