@@ -1,17 +1,15 @@
-// What the environment asks to see of plans: TN_EXPLAIN prints every plan that is built, and TN_LOG=plan
-// says in a line why a plan was built after the first steps, when a program should have all plans it needs:
+// What the environment asks to see of plans: TN_EXPLAIN prints every plan that is built, and TN_LOG=plan says
+// in a line why it was built. A loop that has settled builds none:
 //
 //   plan 5: new: size of axis 1 of randn at train.c:5 is 11, was 10
 //
 // The reason is found by comparing the new plan's key with the most similar one in the cache.
+#include "inspect/host_copy.h"
 #include "inspect/inspect.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-// The first steps of a program build plans by nature; after three of them a new plan is worth a line.
-enum { SETTLED = 3 };  // steps after which a new plan is worth a line
 
 // Returns whether a list with commas contains the word.
 static bool has_word(const char *list, const char *word)
@@ -108,12 +106,11 @@ static int64_t word_at(const tni_plan *p, size_t at)
     return v;
 }
 
-// Returns "relu at train.c:12".
+// Returns "relu at train.c:12", or "exp of softmax at train.c:12" for an op of a composed call.
 static tni_text item_text(const tni_graph *g, size_t i)
 {
-    const tni_node *n  = g->item[i].n;
-    const char     *op = tni_op_table[n->op].name;
-    tni_text        t  = tni_text_of("%s", n->site.op ? n->site.op : op);
+    const tni_node *n = g->item[i].n;
+    tni_text        t = tni_node_name(n);
     if (n->site.line) tni_text_add(&t, " at %s", tni_site_text(&n->site).s);
     return t;
 }
@@ -136,7 +133,7 @@ static tni_text head_text(const tni_graph *g, size_t i, uint64_t old)
                            g->item[i].why ? "stored, was not" : "not stored, was");
     if (old >> 32 != n->nsrc)
         return tni_text_of("%s takes %u values, took %u", who.s, n->nsrc, (unsigned)(old >> 32));
-    return tni_text_of("what stays of %s has changed", who.s);
+    return tni_text_of("the sources of %s are kept, or no longer kept, for its gradient", who.s);
 }
 
 // Says what differs in item i. The words of an item follow one another as tni_key_write writes them:
@@ -154,19 +151,20 @@ static tni_text item_difference(const difference *d, size_t i)
     word -= 1 + n->rank;
     for (uint32_t s = 0; s < n->nsrc; s++) {
         const tni_node *src   = n->src[s];
-        size_t          words = src->state == TNI_PENDING ? 1 : 1 + 2 * (size_t)src->rank;
-        if (word == 0) return tni_text_of("source %u of %s is another", s, who.s);
+        size_t          words = tni_key_source_words(src);
+        if (word == 0) return tni_text_of("source %u of %s is another value", s, who.s);
         if (word < words)
-            return tni_text_of("layout of source %u of %s is another, %s", s, who.s,
+            return tni_text_of("layout of source %u of %s differs: it is %s now", s, who.s,
                                tni_shape_text(src->rank, src->size).s);
         word -= words;
     }
-    return tni_text_of("strides, axes or options of %s are others", who.s);
+    return tni_text_of("strides, axes or options of %s differ", who.s);
 }
 
 // Returns the reason for a new plan, as a phrase.
 static tni_text reason_text(const difference *d)
 {
+    if (d->p->partition) return tni_text_of("its kernels were split: they spilled registers");
     if (!d->p->key) return tni_text_of("it is too large to be kept");
     if (!d->other) return tni_text_of("no plan is kept");
     if (d->at < 8)
@@ -177,7 +175,7 @@ static tni_text reason_text(const difference *d)
     if (i < d->g->count && d->at < d->other->key_bytes) return item_difference(d, i);
     if (i < d->g->count) return tni_text_of("%s and what follows it are new", item_text(d->g, i).s);
     return tni_text_of(
-        "its values are stored differently: shared, or free to be overwritten, or of another dtype");
+        "an input's buffer is shared with another input, or free to be overwritten, or was not");
 }
 
 static void log_plan(tni_graph *g, const tni_plan *p)
@@ -191,5 +189,5 @@ void tni_plan_log(tni_graph *g, const tni_plan *p)
     const tni_engine *e  = g->cx->engine;
     g->cx->stats.planned = p->arena;
     if (*e->inspect->explain) explain_plan(g, p);
-    if (e->inspect->log_plans && e->steps >= SETTLED) log_plan(g, p);
+    if (e->inspect->log_plans) log_plan(g, p);
 }

@@ -120,7 +120,8 @@ _Static_assert(TNI_OPS <= 256, "an op is a byte of the key");
 // Appends a source: the item, or the input with the layout it is read by. An input read whole needs no
 // strides. Two computed views of one input that begin at the same place in this run may not do so in
 // the next, so a plan may not merge their loads unless they are the same view in every run: the key
-// numbers the computed views it meets, using their marks while it is written.
+// numbers the computed views it meets, using their marks while it is written. tni_key_source_words counts what
+// is appended here.
 static void put_source(key_writer *w, tni_node *src)
 {
     if (src->state == TNI_PENDING) {
@@ -134,6 +135,14 @@ static void put_source(key_writer *w, tni_node *src)
     put_key_word(w, src->rank | (src != base ? (int64_t)src->mark << 8 : 0));
     put_key_words(w, src->size, src->rank);
     if (src != base) put_key_words(w, src->attr.view.stride, src->rank);
+}
+
+size_t tni_key_source_words(const tni_node *src)
+{
+    int64_t offset;
+    if (src->state == TNI_PENDING) return 1;
+    bool whole = tni_node_base((tni_node *)src, &offset) == src;
+    return 2 + (size_t)src->rank * (whole ? 1 : 2);
 }
 
 // Appends an input: the first input in the same buffer, whether it dies, whether it may be updated in

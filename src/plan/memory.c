@@ -25,7 +25,7 @@
 #include <string.h>
 
 // The work of tni_place_values. The arrays are by place: one entry per item, of which only a root's
-// counts, then one per input. made_at is by item.
+// counts, then one per input.
 typedef struct {
     tni_graph        *g;
     const tni_limits *limits;
@@ -408,7 +408,8 @@ static int64_t elements_at(const placer *b, int32_t at)
 // Returns the buffer of a kernel that holds an input which dies with this step, so that a result that
 // outlives the evaluation may overwrite it and keep its buffer, as a parameter's new value overwrites
 // the old one; -1 if there is none. The same conditions as for a value of the arena, and no step may
-// fail from here on and need the old value back.
+// fail from here on and need the old value back. Step 0 takes none: last_read is 0 there both for an input that
+// it reads and for one that no step reads.
 static int find_donor(const placer *b, const tni_planned_kernel *k, int32_t seed, size_t step)
 {
     const tni_kernel *x      = k->kernel;

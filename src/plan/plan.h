@@ -280,6 +280,8 @@ bool tni_concat_is_flat(const tni_node *n);
 // Writes the canonical form of a graph (key.c): equal bytes, equal plan. The caller frees it. NULL, reported,
 // when memory is out.
 char *tni_key_write(const tni_graph *g, size_t *bytes);
+// Returns the words that a source of an item takes in the key.
+size_t tni_key_source_words(const tni_node *src);
 // Builds the plan of an open graph (build.c). NULL, reported, when memory is out.
 tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits);
 void      tni_plan_free(tni_heap *h, tni_plan *p);

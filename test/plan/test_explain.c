@@ -502,11 +502,13 @@ static void kernels_are_counted_as_compiled_or_found(void)
 
 static void a_late_plan_says_why(void)
 {
-    char line[128];
+    char line[256];
     if (!build_program()) return;
     runs(0, "TN_LOG=plan ./watched 2>&1 >/dev/null");
     snprintf(line, sizeof line,
-             "plan 2: new: size of axis 0 of exp at watched.c:%d is 32, was 64\n", EXP_LINE);
+             "plan 1: new: no plan is kept\n"
+             "plan 2: new: size of axis 0 of exp at watched.c:%d is 32, was 64\n",
+             EXP_LINE);
     CHECK_STR(page, line);
     runs(0, "TN_LOG=other,plan ./watched 2>&1 >/dev/null");
     CHECK_STR(page, line);
@@ -516,6 +518,10 @@ static void a_late_plan_says_why(void)
 }
 
 // What a difference is called, by what is recorded after some steps of exp.
+static void exp_alone(tn_tensor *x)
+{
+    tn_exp(x);
+}
 static void exp_of_other_dtype(tn_tensor *x)
 {
     tn_exp(tn_cast(x, TN_F64));
@@ -571,15 +577,36 @@ static void reasons_name_what_differs(void)
         tn_tensor *x = rules_there(cx, TN_SHAPE(4, 4));
         for (int k = 0; k < 4; k++) {
             tn_scope *s = tn_begin(cx);
-            if (k < 3) tn_exp(x);
-            if (k < 3) tn_eval(cx);
-            else record_stderr(cx, x, others[i].record);
+            record_stderr(cx, x, k < 3 ? exp_alone : others[i].record);
+            if (k) CHECK(k == 3 || !*page);
+            else says("plan 1: new: no plan is kept");
             tn_end(s);
         }
         says("plan 2: new: ");
         says(others[i].says);
         tn_close(cx);
     }
+}
+
+static tn_tensor *second;  // of a sum; computed
+
+static void add_second(tn_tensor *x)
+{
+    tn_add(x, second);
+}
+
+static void the_source_that_differs_is_named(void)
+{
+    setenv("TN_LOG", "plan", 1);
+    tn_ctx *cx = rules_open("cpu");
+    unsetenv("TN_LOG");
+    tn_tensor *x = rules_there(cx, TN_SHAPE(4, 4)), *y = rules_there(cx, TN_SHAPE(4, 4));
+    second = y;
+    record_stderr(cx, x, add_second);
+    second = x;
+    record_stderr(cx, x, add_second);
+    says("plan 2: new: source 1 of add at ");
+    tn_close(cx);
 }
 
 // ---- the tool
@@ -667,6 +694,7 @@ const test_case tests_explain[] = {
     TEST(kernels_are_counted_as_compiled_or_found),
     TEST(a_late_plan_says_why),
     TEST(reasons_name_what_differs),
+    TEST(the_source_that_differs_is_named),
     TEST(the_cases_become_so_many_kernels),
     TEST(the_cases_are_the_same_on_opencl),
     TEST_END,

@@ -104,7 +104,7 @@ static tn_status multiply_best(tni_cuda *c, tni_product *p, tni_text *why)
     return multiply_library(c, p, &at, why);
 }
 
-// ---- planned_product calls -----------------------------------------------------------------------------
+// ---- planned calls -----------------------------------------------------------------------------
 
 // What a plan remembers of one of its products: the entry of the contract's prepare.
 typedef struct {

@@ -242,7 +242,7 @@ void tni_product_bind(tni_product *p, const tni_call *c, char *out)
     p->at[D]             = out;
 }
 
-// ---- what is_outer_of ------------------------------------------------------------------------------
+// ---- epilogues ---------------------------------------------------------------------------------
 
 // The library stores gelu's input as a matrix with an ld of its own, a multiple of LD_UNIT elements. Of
 // relu's input it stores one bit per element, which is of no use here, and for batches its
