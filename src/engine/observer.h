@@ -1,5 +1,5 @@
 // The interface through which inspection (inspect/) watches the engine: plans that were built, runs, steps and
-// calls, memory that ran out. The engine does not know what is made of it. A context without `watch` bits pays one
+// calls, memory that ran out. The engine does not depend on what an observer does. A context without `watch` bits pays one
 // test per run.
 #ifndef TNI_ENGINE_OBSERVER_H
 #define TNI_ENGINE_OBSERVER_H
@@ -10,7 +10,7 @@
 //   CALLS   every op is a kernel or a call of its own, and the observer sees each result
 //   VALUES  the observer sees each step before and after it ran; results that a plan would not store (that of a
 //           library call before its epilogue) are stored
-//   TIMES   the observer is called when each step of a run was launched
+//   TIMES   the observer is called after each step of a run is launched
 // Under VALUES and TIMES kernels are compiled before they run. With any bit set, no run is replayed as a graph.
 enum { TNI_WATCH_CALLS = 1, TNI_WATCH_VALUES = 2, TNI_WATCH_TIMES = 4 };
 
@@ -34,7 +34,7 @@ struct tni_observer {
     // called with that state and the step's status, returns the status of both, and sets *item to the item at
     // fault.
     void *(*step_begins)(const tni_run *r, tni_plan_step step);
-    tn_status (*step_ran)(void *begun, tn_status s, size_t *item);
+    tn_status (*step_ran)(void *state, tn_status s, size_t *item);
     // TIMES: a run begins, one of its steps was launched, it ends.
     void (*run_begins)(const tni_run *r);
     void (*step_launched)(const tni_run *r, tni_plan_step step);

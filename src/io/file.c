@@ -11,7 +11,7 @@
 
 // ---- parts and entries --------------------------------------------------------------------------
 
-// The part counts as soon as it is mapped, so that tni_file_close unmaps it if anything fails later.
+// The part is registered as soon as it is mapped, so that tni_file_close unmaps it if anything fails later.
 bool tni_file_part_add(tn_file *f, const char *path)
 {
     tn_ctx *cx = f->owned.cx;
@@ -29,7 +29,6 @@ bool tni_file_part_add(tn_file *f, const char *path)
 
 tni_file_entry *tni_file_entries_add(tn_file *f, size_t n)
 {
-    // Just as many as there are: a header of millions must not take twice its size.
     tni_heap *heap = &f->owned.cx->heap;
     // Grown to the exact size: a header of millions of tensors must not take twice its memory.
     tni_file_entry *all = tni_resize(heap, f->entry, (f->count + n) * sizeof *all);

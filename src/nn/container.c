@@ -1,7 +1,7 @@
-// Layers of other layers: one after the other, and around each other.
+// Container layers: Sequential and Residual.
 #include "nn/builtin.h"
 
-// Gives up a layer whose children are the user's: they return to the context, as they were before.
+// Frees a half-built container and returns its children, which are the user's, to the context.
 static tn_layer *give_back_children(tn_layer *l)
 {
     while (l->children) {

@@ -1,10 +1,11 @@
-// Adam, and AdamW, whose weight decay is no part of the gradient.
+// Adam, and AdamW, which has decoupled weight decay.
 #include "optim/optim.h"
 
 #include <math.h>
 
 // Returns p - lr / c1 * m / (sqrt(v) / c2 + eps), where c1 and c2 correct for m and v starting from
-// zeros. c2 is multiplied out of the quotient, which saves a division for each element.
+// zeros. Numerator and denominator are multiplied by c2, which saves a division for
+// each element.
 static tn_tensor *descend(const tn_optim *o, tni_update *u, tn_tensor *p, tn_tensor *g)
 {
     double     c1 = 1 - pow(o->beta1, (double)u->t), c2 = sqrt(1 - pow(o->beta2, (double)u->t));

@@ -38,7 +38,7 @@ typedef enum {
 } tni_mode;
 
 // Why the value of a node is stored, that is, why it outlives the evaluation, as bits. A step boundary looks
-// at all of them but TNI_BY_HANDLE; a read or a flush only at TNI_BY_READ, TNI_BY_PENDING and TNI_BY_HANDLE.
+// at all of them but TNI_BY_READ and TNI_BY_HANDLE; a read or a flush only at TNI_BY_READ, TNI_BY_PENDING and TNI_BY_HANDLE.
 // TNI_BY_HISTORY, TNI_BY_VIEW and TNI_BY_CALL follow from other stored values in every mode.
 typedef enum {
     TNI_BY_READ       = 1 << 0,  // it is the value the evaluation was asked for

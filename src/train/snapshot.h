@@ -15,8 +15,8 @@ typedef enum {
 typedef struct {
     tni_piece_kind kind;
     char          *name;
-    tn_tensor     *t;    // the parameter or buffer that it is or belongs to
-    tn_optim      *opt;  // of a state or gradient: whose, and the parameter's slot there
+    tn_tensor     *t;    // the tensor itself, or the parameter that a state or gradient belongs to
+    tn_optim      *opt;  // of a state or gradient: its optimizer, and the parameter's slot in it
     tni_trained   *slot;
     int            state;  // which state of the slot
     tn_dtype       dtype;
@@ -47,9 +47,9 @@ bool tni_snapshot_open(tni_snapshot *s);
 void tni_snapshot_close(tni_snapshot *s);
 // Sets the value of every piece from the training state.
 bool tni_snapshot_take(tni_snapshot *s);
-// Whether the numbers, as read from a file, fit; then puts them and all values into the training
-// state. All or nothing.
+// Returns whether the numbers, as read from a file, fit the objects; reports the first that does not.
 bool tni_snapshot_fits(const tni_snapshot *s);
+// Puts the numbers and all values into the training state: all or nothing. False, reported, on failure.
 bool tni_snapshot_put(tni_snapshot *s);
 
 #endif

@@ -7,7 +7,7 @@
 // The driver maps memory in multiples of a granularity, 2 MiB on current chips.
 static size_t round_to_grain(const tni_arena_range *a, size_t bytes)
 {
-    return (bytes + a->grain - 1) / a->grain * a->grain;
+    return (bytes + a->granularity - 1) / a->granularity * a->granularity;
 }
 
 // Describes the memory to map: ordinary device memory of the session's GPU.
@@ -28,8 +28,8 @@ static bool reserve_range(tni_cuda *c)
     size_t            all  = 0;
     if (a->at || a->refused) return a->at;
     a->refused = cu->device_attribute(&has, TNI_CU_HAS_RESERVED_RANGES, c->gpu->device) || !has ||
-                 cu->memory_granularity(&a->grain, &what, TNI_CU_RECOMMENDED) || !a->grain ||
-                 cu->device_memory(&all, c->gpu->device) ||
+                 cu->memory_granularity(&a->granularity, &what, TNI_CU_RECOMMENDED) ||
+                 !a->granularity || cu->device_memory(&all, c->gpu->device) ||
                  cu->range_reserve(&a->at, round_to_grain(a, all), 0, 0, 0);
     if (a->refused) a->at = 0;
     else a->reserved = round_to_grain(a, all);

@@ -40,8 +40,8 @@ tn_status tni_gpu_status(const tni_driver *cu, int error, const char *what, tni_
 
 // ---- sessions (cuda.c) -------------------------------------------------------------------------
 
-// Each block of scratch is twice as large as the one before, so that 40 exceed any memory. An arena that
-// has grown TNI_ARENA_PIECES times is mapped anew in one piece.
+// Each block of scratch is twice as large as the one before, so that 40 of them exceed any GPU's memory. An arena that
+// has grown TNI_ARENA_PIECES times is remapped as one piece.
 enum { TNI_SCRATCHES = 40, TNI_ARENA_PIECES = 64 };
 
 // A reserved range of addresses. Invariant: the first `held` bytes have memory, in pieces one after the
@@ -49,7 +49,7 @@ enum { TNI_SCRATCHES = 40, TNI_ARENA_PIECES = 64 };
 typedef struct {
     tni_cuptr at;       // 0: not reserved
     bool      refused;  // the GPU or its driver cannot reserve one
-    size_t    reserved, grain, held;
+    size_t    reserved, granularity, held;
     int       pieces;
     size_t    piece[TNI_ARENA_PIECES];
 } tni_arena_range;
