@@ -55,6 +55,8 @@ void in_parts(void (*f)(int part, int parts), int parts)
     for (int i = 0; i < parts; i++) {
         pid[i] = fork();
         if (pid[i] == 0) {
+            setenv("TN_COMPILE", "wait",
+                   0);  // compiled kernels are tested, unless the caller says otherwise
             f(i, parts);
             exit(0);  // as a program ends, so that who watches it says what was found
         }
