@@ -28,9 +28,9 @@
 
 // CACHE_LINE: two lines of 64 bytes, since x86 prefetches lines in pairs. SPIN_NANOSECONDS: how
 // long a thread spins before it sleeps, about the time that a sleep and a wake-up take: spinning
-// longer could cost more than it saves. PAUSES_PER_LOOK: looks at the word between two readings of
-// the clock.
-enum { CACHE_LINE = 128, SPIN_NANOSECONDS = 15000, PAUSES_PER_LOOK = 16 };
+// longer could cost more than it saves. POLLS_PER_CLOCK_READ: how often the word is polled between two
+// readings of the clock.
+enum { CACHE_LINE = 128, SPIN_NANOSECONDS = 15000, POLLS_PER_CLOCK_READ = 16 };
 
 // The one pool of the process. Whoever sets `busy` owns the job's plain fields and the list of
 // workers until it clears it; helpers read the job's fields only between joining and leaving.
@@ -189,7 +189,7 @@ static bool spin_until(bool wanted(uint64_t word, uint64_t seen), uint64_t seen)
     if (!atomic_load_explicit(&pool.spins, memory_order_relaxed)) return false;
     int64_t end = nanoseconds() + SPIN_NANOSECONDS;
     do {
-        for (int i = 0; i < PAUSES_PER_LOOK; i++) {
+        for (int i = 0; i < POLLS_PER_CLOCK_READ; i++) {
             if (wanted(atomic_load(&pool.word), seen)) return true;
             pause_briefly();
         }

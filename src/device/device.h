@@ -62,9 +62,9 @@ typedef struct {
     const char *(*varies)(const tni_call *call);
 } tni_op_impl;
 
-// Calls, found by op, else by the class of the op's row. A LIBRARY op that has neither is recorded as
-// other ops in contexts of this device. A device with kernels needs no calls for maps, sources, reductions,
-// pad and gather. Leaves, views, outputs, assignments and updates are never run.
+// Calls, found by op, else by the class of the op's row. A LIBRARY op that has neither, except custom, is
+// recorded as other ops in contexts of this device. A device with kernels needs no calls for maps, sources, reductions,
+// pad and gather. Leaves, views, outputs, assignments and updates are never run: a write that needs a copy runs as `copy`.
 typedef struct {
     tni_op_impl of_op[TNI_OPS], of_class[TNI_CLASSES];
     const struct tni_groups
@@ -74,7 +74,7 @@ typedef struct {
     // elements they read are computed.
     //
     // takes: asked when a plan is made, whether the device runs the two as one step; NULL: never. A kernel
-    // with a sum in its epilogue has no rows of its own: the library computes it, or it runs afterwards.
+    // whose epilogue has a column sum cannot run row by row: the library computes all of it, or it runs afterwards.
     // scratch_with_epilogue: bytes of scratch for the two together.
     bool (*takes)(void *session, const tni_offer *o);
     size_t (*scratch_with_epilogue)(const tni_call *call, void *entry, const tni_launch *l);

@@ -13,9 +13,9 @@
 //    history
 //
 // On failure nothing of 7 and 8 happens. A read leaves everything pending as it was (return_recalled)
-// and marks the item that failed, so that later steps leave it out. A step rolls back: every store
-// returns to its last computed value (tni_roll_back). Steps 1 to 5 change nothing that would have to
-// be undone; in step 6 only steps after the last one that can fail overwrite inputs (plan/memory.c).
+// and marks the item that failed, so that later evaluations leave it out. A training step rolls back: every
+// store returns to its last computed value (tni_roll_back). 1 to 5 change nothing that would have to be undone;
+// in 6 inputs are only overwritten by plan steps after the last one that can fail (plan/memory.c).
 #include "engine/observer.h"
 
 #include <stdlib.h>

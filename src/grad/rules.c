@@ -28,8 +28,8 @@ static tn_tensor *rule_input(tni_grad_args *r, int i)
     return tni_wrap_node(r->cx, r->n->src[i]);
 }
 
-// For maximum and minimum: nothing where the other was chosen, half of g at a tie, else g; as in
-// PyTorch also where either is NaN, which both have made the result.
+// For maximum and minimum: nothing where the other was chosen, half of g at a tie, else g. As in PyTorch, if
+// either input is NaN, so is the result, and both inputs get g.
 static tn_tensor *unless_less(tn_tensor *g, tn_tensor *lost, tn_tensor *tie)
 {
     return tn_where(lost, tn_zeros_like(g), tn_where(tie, tn_mul_s(g, 0.5), g));

@@ -161,6 +161,25 @@ static tni_text item_difference(const difference *d, size_t i)
     return tni_text_of("strides, axes or options of %s differ", who.s);
 }
 
+// Says what differs in an input: behind the items the key has two words for each, the first with the input that
+// shares its buffer, whether it dies, and whether it may be overwritten (put_input of plan/key.c).
+static tni_text input_difference(const difference *d)
+{
+    size_t start = key_start(d->g, d->g->count), k = (d->at - start) / 16;
+    if (d->at < start || k >= d->g->inputs) return tni_text_of("it has more or fewer inputs");
+    const tni_node *n   = d->g->input[k].n;
+    uint64_t        old = (uint64_t)word_at(d->other, start + 16 * k);
+    uint64_t        now = (uint64_t)word_at(d->p, start + 16 * k);
+    const char     *is  = old / 4 != now / 4 ? "shares its buffer with another input than before"
+                          : (old ^ now) & 2  ? (now & 2 ? "is used last in this step, was not"
+                                                        : "is still held by the program, was not")
+                          : (old ^ now) & 1  ? (now & 1 ? "has its buffer to itself, had not"
+                                                        : "shares its buffer, did not")
+                                             : "has another dtype";
+    return tni_text_of("input %s of %s%s %s", tni_shape_text(n->rank, n->size).s,
+                       tn_dtype_name((tn_dtype)n->dtype), tni_node_line(n).s, is);
+}
+
 // Returns the reason for a new plan, as a phrase.
 static tni_text reason_text(const difference *d)
 {
@@ -174,8 +193,7 @@ static tni_text reason_text(const difference *d)
     size_t i = item_at(d->g, d->at);
     if (i < d->g->count && d->at < d->other->key_bytes) return item_difference(d, i);
     if (i < d->g->count) return tni_text_of("%s and what follows it are new", item_text(d->g, i).s);
-    return tni_text_of(
-        "an input's buffer is shared with another input, or free to be overwritten, or was not");
+    return input_difference(d);
 }
 
 static void log_plan(tni_graph *g, const tni_plan *p)

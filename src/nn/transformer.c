@@ -36,15 +36,14 @@ static tn_tensor *attention_forward(tn_layer *l, tn_tensor *x)
     return y ? tn_forward(s->out, y) : NULL;
 }
 
-// Gives l a child of our own making, which may be NULL, already reported.
+// Adds a child layer to l. child is NULL if making it failed, which was reported then.
 static tn_layer *add_child(tn_layer *l, const char *name, tn_layer *child)
 {
     if (!child || tn_layer_child(l, name, child)) return child;
     return tni_layer_give_up(child);
 }
 
-// Starts the weights as PyTorch does: by the fans of all three projections together, and biases of
-// zero.
+// Initializes the weights as PyTorch does, with the fans of the three stacked projections, and biases with zero.
 static bool fill_attention(tn_layer *l, int64_t E, bool bias)
 {
     attention        *s = l->self;

@@ -21,7 +21,7 @@ tn_tensor *tni_reduce_axes(tni_reduction_body *f, const char *op, tn_tensor *x, 
 // The mean of f32 values around 10^6 is off by some hundredths, and with it every distance from it;
 // but each distance has all its digits, so their own mean tells how far off it is. The squares are
 // corrected by that instead of measured again, which keeps both sums in one pass over x. Rounding
-// may leave less than 0 where all of x is equal: that is clamped, and the gradient passes by.
+// may leave less than 0 where all of x is equal: that is clamped, and the gradient flows through the clamp unchanged.
 tni_moments tni_moments_over(tn_tensor *x, const char *op, uint32_t mask, bool keep)
 {
     if (!x) return (tni_moments){ 0 };

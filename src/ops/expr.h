@@ -42,8 +42,8 @@ typedef struct {
     const char *op, *field;  // "leaky", "expr"
     const char *text;
     size_t      at;    // how far it was read
-    int         nin;   // inputs that have a name
-    bool        grad;  // whether g and y have
+    int         nin;   // number of inputs
+    bool        grad;  // whether g and y may be used
 } tni_expr_source;
 
 // Parses the next expression of a text; `at` is then at its semicolon or at the end. False,

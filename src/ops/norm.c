@@ -31,7 +31,7 @@ static tn_tensor *divide_by_std(const char *op, tn_tensor *d, tn_tensor *var, do
 }
 
 // (x - mean) / sqrt(var + eps). x - mean is computed in two parts: d = x - mid, where mid is the
-// mean as rounded, and what is left of the mean, one number a row, which comes off last, so that
+// mean as rounded, and the rounding error of the mean, one number per row, which is subtracted last, so that
 // the gradient reads d alone again (tni_moments). Recorded one by one: compilers differ in which
 // argument of a call they evaluate first, and plans should not.
 static tn_tensor *normalize(tn_tensor *x, const char *op, uint32_t mask, double eps)
@@ -174,7 +174,8 @@ static bool update_running(tn_tensor *running, tn_tensor *now, double momentum)
     return ok;
 }
 
-// x less about its mean, what is left of that a channel (NULL: nothing), and 1 / sqrt(var + eps).
+// d: x minus its rounded mean; rest: the rounding error of that mean, per channel (NULL: none); scale: 1 /
+// sqrt(var + eps).
 typedef struct {
     tn_tensor *d, *rest, *scale;
 } centered;

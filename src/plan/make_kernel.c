@@ -5,7 +5,7 @@
 //    in every access become one axis, so that most kernels have one or two
 // 3. push_instructions: the values in order, then the stores
 // 4. classify_strides: strides as classes (0, 1, n) for the kernel, as numbers for the launch
-// 5. lane_in_r: along which axis lanes go
+// 5. lane_in_r: whether the lane (vectorized) axis is a reduced one
 #include "plan/simplify.h"
 
 #include <string.h>

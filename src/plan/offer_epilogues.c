@@ -10,8 +10,9 @@
 //    the call can wait until the kernel runs without more memory
 // 3. tni_epilogue_of (kernel/epilogue.c) describes the kernel as scale, residual, bias, activation,
 //    column sum
-// 4. the device answers limits->takes: the cpu takes any such kernel and runs it on each finished part
-//    of the result while that is in the cache; cuda takes what cuBLASLt has an epilogue for
+// 4. the device answers limits->takes: the cpu takes any such kernel without tails behind a product or
+//    convolution, and runs it on each finished part of the result while that is in the cache; cuda takes
+//    what cuBLASLt has an epilogue for
 //
 // The kernel then has call_item set, the call's own step is dropped, and engine/evaluate.c runs both
 // by run_with_epilogue. What a device does not take remains two steps. docs/adding-a-library-call.md

@@ -48,12 +48,12 @@ struct tn_ctx {
     tn_scope  *scope, root;  // innermost, outermost
     tn_scope   owned;        // not a scope: the list of tensors with owners
     tni_store *pending;      // stores whose node is pending, and some that reads computed since
-    size_t     pending_stores, computed_pending;  // its length; of these at most this many computed
-    uint64_t   next_id;
-    uint64_t   stores_made;
-    int64_t    pending_nodes, flush_nodes;
-    int64_t    flush_at;       // number of pending nodes at which the next flush runs
-    uint64_t   seed, counter;  // of random numbers; counter counts blocks of four
+    size_t   pending_stores, computed_pending;  // its length; upper bound of those already computed
+    uint64_t next_id;
+    uint64_t stores_made;
+    int64_t  pending_nodes, flush_nodes;
+    int64_t  flush_at;       // number of pending nodes at which the next flush runs
+    uint64_t seed, counter;  // of random numbers; counter counts blocks of four
 
     tni_node **walked;  // nodes that the next evaluation makes spent
     size_t     walked_count, walked_cap;
@@ -97,7 +97,7 @@ static inline tn_status tni_failed(void)
 // Whether this thread can use the context now; reports the reason in the thread's slot if not.
 bool tni_ctx_ok(const tn_ctx *cx, const char *op);
 // The context of n tensors if all are non-NULL, alive and of one context; else NULL. A NULL tensor
-// is not reported if an error was before: it follows from that. names are those of the arguments,
+// is not reported after an earlier error, which probably caused it. names are those of the arguments,
 // for the message.
 tn_ctx *tni_args(const char *op, int n, tn_tensor *const *x, const char *const *names);
 tn_ctx *tni_arg1(const char *op, tn_tensor *x, const char *name);

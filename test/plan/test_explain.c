@@ -595,6 +595,12 @@ static void add_second(tn_tensor *x)
     tn_add(x, second);
 }
 
+static void add_and_drop_second(tn_tensor *x)
+{
+    tn_add(x, second);
+    tn_drop(second);
+}
+
 static void the_source_that_differs_is_named(void)
 {
     setenv("TN_LOG", "plan", 1);
@@ -606,6 +612,22 @@ static void the_source_that_differs_is_named(void)
     second = x;
     record_stderr(cx, x, add_second);
     says("plan 2: new: source 1 of add at ");
+    tn_close(cx);
+}
+
+// A value that the program drops in one step, and holds in the next.
+static void the_input_that_differs_is_named(void)
+{
+    setenv("TN_LOG", "plan", 1);
+    tn_ctx *cx = rules_open("cpu");
+    unsetenv("TN_LOG");
+    tn_tensor *x = rules_there(cx, TN_SHAPE(4, 4));
+    for (int k = 0; k < 2; k++) {
+        second = rules_there(cx, TN_SHAPE(4, 4));
+        record_stderr(cx, x, k ? add_second : add_and_drop_second);
+    }
+    says("plan 2: new: input (4, 4) of f32");
+    says("is still held by the program, was not");
     tn_close(cx);
 }
 
@@ -695,6 +717,7 @@ const test_case tests_explain[] = {
     TEST(a_late_plan_says_why),
     TEST(reasons_name_what_differs),
     TEST(the_source_that_differs_is_named),
+    TEST(the_input_that_differs_is_named),
     TEST(the_cases_become_so_many_kernels),
     TEST(the_cases_are_the_same_on_opencl),
     TEST_END,

@@ -177,7 +177,7 @@ bool tni_cuda_takes_epilogue(void *session, const tni_offer *o)
     tni_cuda_enter(c);
     tni_product_env at      = env_of(c);
     char           *aligned = (char *)(uintptr_t)4096;
-    at.capturing            = true;
+    at.capturing            = true;  // candidates are not timed, as in a capture
     p.tf32                  = c->tf32;
     p.scale                 = 1;
     p.at[0] = p.at[1] = p.at[2] = p.input = aligned;

@@ -7,8 +7,8 @@
 
 enum { A, B, D };
 
-// The key's words are also the key on disk, without the first ones: which device of this machine it is,
-// whether choices are timed, and whether our own kernel applies, do not concern other processes.
+// The key on disk is the key without its first OWN_WORDS words (device index, whether choices are timed, whether
+// our own kernel applies), which do not concern other processes.
 enum { WORDS = sizeof(tni_product_key) / sizeof(int64_t), OWN_WORDS = 3 };
 _Static_assert(WORDS - OWN_WORDS <= TNI_CHOICE_WORDS, "a form is a key");
 

@@ -1,5 +1,5 @@
-// argmax and argmin, as text. Lines whose elements are neighbours are searched by as many items as they
-// have work for; other lines by one item each, next to the items of neighbouring lines. Long lines are
+// argmax and argmin, as text. A contiguous line is searched by several threads, at most one for each element; a
+// strided line by one thread, next to the threads of neighbouring lines. Long lines are
 // split into chunks, whose results another kernel compares. Of equal elements the first one counts, and
 // a NaN beats everything.
 #include "device/simt/group_text.h"
