@@ -1,5 +1,5 @@
 // cold.c: the first training step of a process that finds nothing compiled on disk. The compiler
-// runs meanwhile, and nobody waits for it.
+// runs at the same time, and nothing waits for it.
 #include "bench.h"
 
 #include "device/cpu/command.h"

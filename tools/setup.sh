@@ -7,7 +7,7 @@
 # and the script exits with 1. All else is optional: the script goes on without it and exits with 0, and
 # tests that need it skip and say so.
 #
-#   TN_NO_INSTALL=1   installs nothing
+#   TN_NO_INSTALL=1   installs nothing; so does any value but 0
 #   CC                the compiler that is required (cc)
 #   TN_SETUP_ROOT     the folder that stands for / where files are looked up, for the script's own test
 set -u
@@ -20,8 +20,11 @@ esac
 
 limit=600   # seconds for all calls of apt-get together: a slow mirror must not stop a demo
 root=${TN_SETUP_ROOT:-}
-cc=${CC:-cc}
-cc=${cc%% *}
+compile=${CC:-cc}       # may be several words: ccache gcc, gcc -m32
+cc=${compile%% *}
+case $cc in
+*ccache | *distcc) cc=${compile#* } cc=${cc%% *} ;;
+esac
 
 # ---- what is missing
 
@@ -44,7 +47,8 @@ has_command() {
 
 # A compiler without the headers of libc compiles nothing.
 compiles() {
-    has_command "$cc" && echo '#include <stdio.h>' | "$cc" -x c -fsyntax-only - 2>/dev/null
+    # shellcheck disable=SC2086 # the words of CC are words here too
+    has_command "$cc" && echo '#include <stdio.h>' | $compile -x c -fsyntax-only - 2>/dev/null
 }
 
 # look NEED NAME PACKAGES TEST...: where the test fails, NAME is missing and PACKAGES have it.
@@ -110,7 +114,7 @@ go_on() {
 
 look_for_all
 [ -n "$all_names" ] || exit 0
-[ "${TN_NO_INSTALL:-0}" != 1 ] || go_on "TN_NO_INSTALL=1"
+[ "${TN_NO_INSTALL:-0}" = 0 ] || go_on "TN_NO_INSTALL=$TN_NO_INSTALL"
 has_command apt-get || go_on "no apt-get here"
 as_root=
 if [ "$(id -u)" != 0 ]; then

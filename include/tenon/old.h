@@ -44,14 +44,14 @@ static inline tn_tensor *tn_embedding(tn_tensor *weight, tn_tensor *index)
 static inline tn_status tn_optim_group(tn_optim *o, const char *names, float lr_scale,
                                        float weight_decay)
 {
-    return (tn_optim_add_group)(o, names, lr_scale, weight_decay);
+    return (tn_optim_add_group)(o, names, (double)lr_scale, (double)weight_decay);
 }
 
 // The call forms of these two functions, which pass on the line of the call.
 #ifndef TN_PLAIN
 #define tn_embedding(weight, index) tn_embed(index, weight)
 #define tn_optim_group(o, names, lr_scale, weight_decay) \
-    tn_optim_add_group(o, names, (float)(lr_scale), (float)(weight_decay))
+    tn_optim_add_group(o, names, (double)(float)(lr_scale), (double)(float)(weight_decay))
 #endif
 
 #endif

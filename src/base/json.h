@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Arrays and objects inside one another: bounds the parser's stack; no format read here nests ten deep.
 enum { TNI_JSON_DEPTH = 64 };
 
 typedef enum {

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// A short text by value, for messages; what does not fit is cut.
 typedef struct {
     char s[192];
 } tni_text;

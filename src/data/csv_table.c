@@ -15,6 +15,8 @@
 #include <string.h>
 #include <strings.h>
 
+// A target of whole numbers counts as classes if there are this many rows for each: with fewer it is more likely a
+// quantity. INTEGER_NAME: the longest number in 17 digits.
 enum { ROWS_PER_INTEGER = 5, INTEGER_NAME = 32 };
 
 static bool no_memory(const tni_csv_reading *r)

@@ -175,9 +175,14 @@ static tni_text input_difference(const difference *d)
                                                         : "is still held by the program, was not")
                           : (old ^ now) & 1  ? (now & 1 ? "has its buffer to itself, had not"
                                                         : "shares its buffer, did not")
-                                             : "has another dtype";
-    return tni_text_of("input %s of %s%s %s", tni_shape_text(n->rank, n->size).s,
-                       tn_dtype_name((tn_dtype)n->dtype), tni_node_line(n).s, is);
+                                             : NULL;
+    tni_text        t   = tni_text_of("input %s of %s%s", tni_shape_text(n->rank, n->size).s,
+                                      tn_dtype_name((tn_dtype)n->dtype), tni_node_line(n).s);
+    if (is) tni_text_add(&t, " %s", is);
+    else
+        tni_text_add(&t, ", was of %s",
+                     tn_dtype_name((tn_dtype)word_at(d->other, start + 16 * k + 8)));
+    return t;
 }
 
 // Returns the reason for a new plan, as a phrase.

@@ -421,6 +421,7 @@ static void write_page(page *p, tn_dtype dt, int64_t n)
     fputc('\n', p->out);
 }
 
+// Decides what is shown, reads that alone, finds one form for all numbers, and writes.
 void tn_print(tn_tensor *t, FILE *f)
 {
     page    p  = { .out = f };

@@ -161,6 +161,7 @@ static void print_head(tn_ctx *cx, tni_profile *p, FILE *f)
     if (p->lost) fprintf(f, "%lld of them are missing here\n", (long long)p->lost);
 }
 
+// Prints the head, then one line for each group of alike rows, the longest first.
 void tni_profile_table(tn_ctx *cx, tni_profile *p, FILE *f)
 {
     tni_heap               *h     = &cx->heap;

@@ -39,6 +39,8 @@ typedef struct {
     uint8_t     bytes, class, held, compute, number, digits;  // number: of the computing type
 } tni_dtype_facts;
 
+// A type that kernels compute in: the letter of its functions' names (o_add_f), its dtype, the dtype of its sums,
+// its C type, and the unsigned type in which its sums wrap around.
 typedef struct {
     char        letter;
     uint8_t     dtype, total;

@@ -27,7 +27,7 @@ static uint32_t draw(uint32_t n)
 static void begin(uint32_t seed)
 {
     fake_gpu_open(seed);
-    tni_cuda *c = fake_gpu_seat();
+    tni_cuda *c = fake_gpu_session();
     self.heap   = tni_heap_default();
     self.random = seed;
     self.wrong = self.ran = 0;
@@ -43,7 +43,7 @@ static void begin(uint32_t seed)
 static void end(void)
 {
     tni_text why = { "" };
-    CHECK_STATUS(tni_device_cuda.events->wait(fake_gpu_seat(), &why), TN_OK);
+    CHECK_STATUS(tni_device_cuda.events->wait(fake_gpu_session(), &why), TN_OK);
     CHECK_INT(self.wrong, 0);
     CHECK_INT(self.buffers.bytes, 0);
     tni_buffers_close(&self.buffers);
@@ -58,11 +58,11 @@ typedef struct {
     char   *data;
     size_t  bytes;
     uint8_t pattern;
-} deed;
+} queued_write;
 
 static void look(void *arg)
 {
-    deed *d = arg;
+    queued_write *d = arg;
     for (size_t i = 0; i < d->bytes; i += 509) self.wrong += (uint8_t)d->data[i] != d->pattern;
     self.wrong += (uint8_t)d->data[d->bytes - 1] != d->pattern;
     self.ran++;
@@ -71,7 +71,7 @@ static void look(void *arg)
 
 static void fill(void *arg)
 {
-    deed *d = arg;
+    queued_write *d = arg;
     memset(d->data, d->pattern, d->bytes);
     self.ran++;
     free(d);
@@ -79,9 +79,9 @@ static void fill(void *arg)
 
 static void give(void (*f)(void *), const tni_buffer *b, size_t bytes, uint8_t pattern)
 {
-    deed *d = malloc(sizeof *d);
-    *d      = (deed){ b->data, bytes, pattern };
-    tni_cuda_await_uploads(fake_gpu_seat());
+    queued_write *d = malloc(sizeof *d);
+    *d              = (queued_write){ b->data, bytes, pattern };
+    tni_cuda_await_uploads(fake_gpu_session());
     fake_gpu_work(f, d);
 }
 
@@ -89,7 +89,7 @@ static void give(void (*f)(void *), const tni_buffer *b, size_t bytes, uint8_t p
 static tni_buffer *upload(size_t bytes, uint8_t pattern)
 {
     tni_text    why  = { "" };
-    tni_cuda   *c    = fake_gpu_seat();
+    tni_cuda   *c    = fake_gpu_session();
     char       *host = malloc(bytes);
     tni_buffer *b    = tni_buffer_new_upload(&self.buffers, bytes);
     memset(host, pattern, bytes);
@@ -156,7 +156,7 @@ static void work_reads_what_was_uploaded_in_any_order(void)
 // Whether the newest upload is on the GPU.
 static bool is_copied(void)
 {
-    const tni_cuda    *c = fake_gpu_seat();
+    const tni_cuda    *c = fake_gpu_session();
     const tni_uploads *u = &c->uploads;
     return c->gpu->cu->event_query(u->piece[(u->pieces - 1) % TNI_PIECES].done) == TNI_CU_OK;
 }
@@ -173,7 +173,7 @@ static void an_upload_into_unknown_memory_comes_after_all_work(void)
     give(look, b, 1000, 1);
     static char twos[1000];
     memset(twos, 2, sizeof twos);
-    CHECK_STATUS(tni_cuda_upload(fake_gpu_seat(), b->data, TN_U8, twos, 1000, &why), TN_OK);
+    CHECK_STATUS(tni_cuda_upload(fake_gpu_session(), b->data, TN_U8, twos, 1000, &why), TN_OK);
     fake_gpu_run(100, true);
     CHECK(!is_copied());
     give(look, b, 1000, 2);
@@ -239,7 +239,7 @@ typedef struct {
 static tni_buffer *send(tray *t, size_t bytes, uint8_t pattern)
 {
     tni_text  why = { "" };
-    tni_cuda *c   = fake_gpu_seat();
+    tni_cuda *c   = fake_gpu_session();
     if (t->copy > tni_cuda_pinned_done(c, 0))
         CHECK(tni_cuda_pinned_done(c, draw(2) ? t->copy : UINT64_MAX) >= t->copy);
     tni_buffer *b = tni_buffer_new_upload(&self.buffers, bytes);
@@ -256,7 +256,8 @@ static void pinned_memory_may_change_when_its_copy_is_done(void)
     for (uint32_t seed = 1; seed <= 12; seed++) {
         tray t[TRAYS] = { { 0 } };
         begin(seed);
-        for (int i = 0; i < TRAYS; i++) t[i].host = tni_cuda_pinned_alloc(fake_gpu_seat(), BYTES);
+        for (int i = 0; i < TRAYS; i++)
+            t[i].host = tni_cuda_pinned_alloc(fake_gpu_session(), BYTES);
         for (int i = 0; i < 300; i++) {
             size_t      bytes = 1 + draw(BYTES);
             tni_buffer *b     = draw(4) ? send(&t[draw(TRAYS)], bytes, (uint8_t)i)
@@ -268,7 +269,7 @@ static void pinned_memory_may_change_when_its_copy_is_done(void)
         tni_buffer *b = send(&t[0], BYTES, 7);
         give(look, b, BYTES, 7);
         tni_buffer_unref(&self.buffers, b);
-        for (int i = 0; i < TRAYS; i++) tni_cuda_pinned_free(fake_gpu_seat(), t[i].host);
+        for (int i = 0; i < TRAYS; i++) tni_cuda_pinned_free(fake_gpu_session(), t[i].host);
         end();
         test_case_result(self.wrong == 0 && self.ran > 200, "seed %u: %d of %d wrong", seed,
                          self.wrong, self.ran);
@@ -279,7 +280,7 @@ static void pinned_memory_may_change_when_its_copy_is_done(void)
 static void a_copy_from_pinned_memory_is_done_when_it_ran(void)
 {
     begin(9);
-    tni_cuda   *c     = fake_gpu_seat();
+    tni_cuda   *c     = fake_gpu_session();
     tray        t     = { tni_cuda_pinned_alloc(c, 1000), 0 };
     tni_buffer *b     = send(&t, 1000, 5);
     int         waits = fake_gpu_waits();
@@ -301,7 +302,7 @@ static void memory_of_this_gpu_is_told_from_other(void)
     tni_text    why  = { "" };
     bool        here = false;
     begin(6);
-    tni_cuda *c = fake_gpu_seat();
+    tni_cuda *c = fake_gpu_session();
     char     *p = tni_cuda_alloc(c, 1000);
     CHECK_STATUS(tni_cuda_owns(c, host, 64, &here, &why), TN_OK);
     CHECK(!here);
@@ -330,7 +331,7 @@ static void a_callers_memory_is_released_when_no_work_reads_it(void)
     for (int borrowed = 0; borrowed < 2; borrowed++) {
         int ran = -1;
         begin(7);
-        tni_cuda *c       = fake_gpu_seat();
+        tni_cuda *c       = fake_gpu_session();
         c->borrowed       = borrowed;
         char       *p     = tni_cuda_alloc(c, 1000);
         tni_buffer *b     = tni_buffer_borrow(&self.buffers, p, release, &ran);
@@ -351,15 +352,15 @@ static void an_element_arrives_when_its_work_is_done(void)
     int64_t     v = 0;
     tni_buffer *b = tni_buffer_new(&self.buffers, 8);
     give(fill, b, 8, 3);
-    int64_t ticket = tni_cuda_fetch(fake_gpu_seat(), TN_I64, b->data);
-    CHECK(ticket > 0 && !tni_cuda_fetched(fake_gpu_seat(), ticket, &v));
+    int64_t ticket = tni_cuda_fetch(fake_gpu_session(), TN_I64, b->data);
+    CHECK(ticket > 0 && !tni_cuda_fetched(fake_gpu_session(), ticket, &v));
     tni_buffer_unref(&self.buffers, b);
     tni_buffer_unref(&self.buffers, upload(8, 4));
     fake_gpu_run(INT32_MAX, false);
-    CHECK(tni_cuda_fetched(fake_gpu_seat(), ticket, &v));
+    CHECK(tni_cuda_fetched(fake_gpu_session(), ticket, &v));
     CHECK_INT(v, 0x0303030303030303);
-    for (int i = 0; i < TNI_FETCHES; i++) tni_cuda_fetch(fake_gpu_seat(), TN_I64, b->data);
-    CHECK(!tni_cuda_fetched(fake_gpu_seat(), ticket, &v));
+    for (int i = 0; i < TNI_FETCHES; i++) tni_cuda_fetch(fake_gpu_session(), TN_I64, b->data);
+    CHECK(!tni_cuda_fetched(fake_gpu_session(), ticket, &v));
     end();
 }
 

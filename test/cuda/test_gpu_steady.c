@@ -175,7 +175,7 @@ static void the_watch_sees_what_is_asked_for(void)
     int64_t           v[2] = { 7, 0 };
     tni_text          why  = { "" };
     fake_gpu_open(1);
-    tni_cuda *c = fake_gpu_seat();
+    tni_cuda *c = fake_gpu_session();
     tni_engine_set(&engine, &tni_device_cpu);
     engine.session = c;
     cx.engine      = &engine;

@@ -25,7 +25,7 @@ typedef struct {
     const char *name;
     tn_tensor *(*f)(tn_tensor *x, int axis);
     tn_tensor *(*bound)(tn_tensor *x, int axis);
-} deed;
+} fold_op;
 
 static int64_t count_of(const input *in)
 {
@@ -35,7 +35,7 @@ static int64_t count_of(const input *in)
 }
 
 // One case; the same twice must be the same bits.
-static void agree(tn_ctx *const *cx, const deed *d, const shape *s, const input *in)
+static void agree(tn_ctx *const *cx, const fold_op *d, const shape *s, const input *in)
 {
     tn_tensor *y[2], *again = NULL, *bound = NULL;
     char       text[256] = "";
@@ -57,7 +57,7 @@ static void agree(tn_ctx *const *cx, const deed *d, const shape *s, const input 
     tn_end(scope[0]);
 }
 
-static void draw_and_agree(tn_ctx *const *cx, const deed *d, const shape *s, tn_dtype dt, mood m)
+static void draw_and_agree(tn_ctx *const *cx, const fold_op *d, const shape *s, tn_dtype dt, mood m)
 {
     input in = input_make(dt, s->lay, 3, s->size, m);
     agree(cx, d, s, &in);
@@ -85,8 +85,8 @@ static tn_tensor *bound_sum(tn_tensor *x, int axis)
     return tn_cumsum(floats ? tn_abs(x) : x, axis);
 }
 
-static const deed sum     = { "cumsum", tn_cumsum, bound_sum },
-                  product = { "cumprod", tn_cumprod, NULL };
+static const fold_op sum     = { "cumsum", tn_cumsum, bound_sum },
+                     product = { "cumprod", tn_cumprod, NULL };
 
 // Powers of two whose product stays near one along the axis, though it goes up and down: so it is
 // exact, unless what is far apart is multiplied first.
@@ -153,9 +153,9 @@ static tn_tensor *largest_of_all(tn_tensor *x, int axis)
     return tn_argmax_all(x);
 }
 
-static const deed places[] = { { "argmax", tn_argmax, NULL },
-                               { "argmin", tn_argmin, NULL },
-                               { "argmax of all", largest_of_all, NULL } };
+static const fold_op places[] = { { "argmax", tn_argmax, NULL },
+                                  { "argmin", tn_argmin, NULL },
+                                  { "argmax of all", largest_of_all, NULL } };
 
 // Rows of one item, of several and of a group, and in chunks; columns, in chunks or not; windows,
 // whose rows are neither.
@@ -227,10 +227,10 @@ static tn_tensor *fallen(tn_tensor *x, int axis)
     return tn_sort(x, axis, true).values;
 }
 
-static const deed orders[] = { { "argsort", rising, NULL },
-                               { "argsort, falling", falling, NULL },
-                               { "sort", risen, NULL },
-                               { "sort, falling", fallen, NULL } };
+static const fold_op orders[] = { { "argsort", rising, NULL },
+                                  { "argsort, falling", falling, NULL },
+                                  { "sort", risen, NULL },
+                                  { "sort, falling", fallen, NULL } };
 
 // Several lines a group, one, and lines of many groups; a last run alone, and with another.
 static const shape sorted[] = {

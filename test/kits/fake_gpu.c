@@ -299,7 +299,7 @@ void fake_gpu_open(uint32_t seed)
     self.session.fetches.send = (tni_cufunction)(void *)&self;
 }
 
-tni_cuda *fake_gpu_seat(void)
+tni_cuda *fake_gpu_session(void)
 {
     return &self.session;
 }

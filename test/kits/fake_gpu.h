@@ -8,7 +8,7 @@
 
 // A session at the fake GPU, with all that is needed to open one. One at a time.
 void      fake_gpu_open(uint32_t seed);
-tni_cuda *fake_gpu_seat(void);
+tni_cuda *fake_gpu_session(void);
 // Ends it: everything given is run. What is left of streams, events and memory.
 int fake_gpu_close(void);
 

@@ -138,6 +138,8 @@ static tn_status launch_starts(const tni_call *c, const scan_params *o)
     return tni_kernel_args_launch(&h, o->lines, ITEMS, c->why);
 }
 
+// Scans each line by one launch, or, if lines are long, by three: the totals of chunks, their prefix sums, and
+// the chunks with what comes before them.
 tn_status tni_groups_scan(const tni_call *c)
 {
     scan_params o     = plan_scan(c);
