@@ -69,6 +69,9 @@ typedef struct {
     tni_op_impl of_op[TNI_OPS], of_class[TNI_CLASSES];
     const struct tni_groups
         *groups;  // for a device with work groups: what device/simt needs from it
+    // Products are much faster if the rows of their matrices begin at multiples of so many bytes: the
+    // planner then leaves gaps between the rows of temporaries. 0: it makes no difference.
+    int row_bytes;
     // A library op fused with its epilogue: a kernel that reads the op's result element by element. The
     // device either lets the library compute the epilogue, or runs rows of the kernel as soon as the
     // elements they read are computed.

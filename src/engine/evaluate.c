@@ -587,6 +587,7 @@ tni_limits tni_limits_of(const tni_engine *e)
                          .checked      = watched,
                          .loads_before_stores = e->kernels->loads_before_stores,
                          .async_errors        = e->events->failed != NULL,
+                         .row_bytes           = watched || by_op ? 0 : d->calls->row_bytes,
                          .buffers             = 24,
                          .takes               = watched || by_op ? NULL : d->calls->takes,
                          .session             = e->session };

@@ -6,8 +6,9 @@
 //    unroll.c).
 // 3. offer_epilogues.c: a library call and the kernel that reads its result become one step, if the
 //    device takes the two.
-// 4. memory.c: where every value is stored.
-// 5. planned_calls.c: the calls, described by shapes and strides.
+// 4. pad_rows.c: which matrices have gaps between their rows.
+// 5. memory.c: where every value is stored.
+// 6. planned_calls.c: the calls, described by shapes and strides.
 //
 // A plan depends on the key of the graph (key.c), the limits of the device and the partitions of the
 // items (split.c), and on nothing else, so that the cache may use it for every graph with that key.
@@ -71,8 +72,9 @@ static tni_plan *new_plan(tni_graph *g)
 tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits)
 {
     tni_plan *p  = new_plan(g);
-    bool      ok = p && p->place && find_steps(g, p, limits) && tni_place_values(g, limits, p) &&
-              tni_plan_calls(g, p);
+    bool      ok = p && p->place && find_steps(g, p, limits);
+    if (ok) tni_pad_rows(g, limits, p);
+    ok = ok && tni_place_values(g, limits, p) && tni_plan_calls(g, p);
     g->cx->stats.plans += ok;
     if (ok) return p;
     tni_plan_free(&g->cx->heap, p);

@@ -322,6 +322,7 @@ static int lower_source(lowering *l, int32_t i, int s, const tni_coords *c)
         if (c->via >= 0) a.stride[TNI_AXES] += v.stride[j] * c->step[j][TNI_AXES];
     }
     int     via    = a.stride[TNI_AXES] ? c->via : TNI_NO_VALUE;
+    a.indices      = via >= 0 ? l->via_size : 0;
     int32_t shared = base >= 0 ? tni_shared_item(l->f, base) : base;
     if (shared >= 0 && tni_is_number(item_node(l, shared)->op))
         return bound_number(l, shared, TNI_NUMBER_VALUE, (tn_dtype)src->dtype, 0);

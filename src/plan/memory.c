@@ -240,8 +240,9 @@ static void share_places(placer *b)
 static int64_t bytes_of(const placer *b, size_t i)
 {
     const tni_node *n     = b->g->item[i].n;
-    int64_t         count = tni_node_count(n);
-    int64_t         size  = (int64_t)b->limits->element_size((tn_dtype)n->dtype);
+    int64_t         count = tni_node_count(n), pitch = b->plan->place[i].pitch;
+    int64_t         size = (int64_t)b->limits->element_size((tn_dtype)n->dtype);
+    if (pitch) count = count / n->size[n->rank - 1] * pitch;
     if (count < 0 || count > TNI_BYTES_LIMIT / size - 64) return TNI_BYTES_LIMIT;
     int64_t bytes = count * size;
     return bytes ? (bytes + 63) / 64 * 64 : 64;

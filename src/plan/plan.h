@@ -23,6 +23,9 @@ typedef struct {
     // result of it may overwrite any input that it reads at the same place.
     bool loads_before_stores;
     bool async_errors;  // an index out of range is reported after the step, not by it
+    // Products are fast if the rows of their matrices begin at multiples of so many bytes; 0: wherever
+    // they begin.
+    int row_bytes;
     int  buffers;       // the most buffers a kernel may have
     // Whether the device runs a library call and the kernel that reads its result as one step; NULL if it
     // never does. Called while the plan is built.
@@ -133,6 +136,7 @@ typedef struct {
     bool    donated;   // TNI_OWN: the value overwrites an input that dies, and keeps its buffer
     int32_t donor;     // of a donated place: the item stored in that input, or ~input
     uint32_t call;     // 1 + its number among the plan's calls; 0: it has no call
+    int64_t pitch;     // elements from one row (last axis) to the next; 0: rows have no gap
 } tni_place;
 
 // Returns where a view begins in the node that holds its elements, in elements; 0 if n is no view.
@@ -165,6 +169,7 @@ static inline bool tni_runs_nothing(const tni_graph *g, const tni_place *place, 
 typedef struct {
     int32_t place, reader, edge;
     int64_t offset, stride[TNI_AXES + 1];  // in elements, by axis; the last: of an index
+    int64_t indices;                       // of an access by an index: how many values that has
 } tni_access_binding;
 
 // Which number of an item's attributes a kernel is given.
@@ -285,6 +290,10 @@ size_t tni_key_source_words(const tni_node *src);
 // Builds the plan of an open graph (build.c). NULL, reported, when memory is out.
 tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits);
 void      tni_plan_free(tni_heap *h, tni_plan *p);
+// Chooses the values whose rows are stored with gaps, and gives the kernels the strides for it (pad_rows.c).
+void tni_pad_rows(const tni_graph *g, const tni_limits *limits, tni_plan *p);
+// Gives an argument of a call, whose node is n, the strides of its place.
+void tni_pad_arg(const tni_graph *g, const tni_plan *p, const tni_node *n, tni_arg *arg);
 // Decides where every value of a plan with steps is stored (memory.c); false when memory is out.
 bool tni_place_values(tni_graph *g, const tni_limits *limits, tni_plan *p);
 // Describes the calls among the steps of a plan; false when memory is out. The other function frees them.

@@ -63,6 +63,7 @@ const tni_device_calls tni_cuda_calls = {
                                                 .varies  = tni_cuda_matmul_varies },
                                [TNI_custom] = { .run = tni_cuda_custom, .scratch = tni_cuda_custom_scratch } },
     .groups                = &groups,
+    .row_bytes             = 16,  // what cuBLASLt's fast algorithms ask of leading dimensions
     .takes                 = tni_cuda_takes_epilogue,
     .scratch_with_epilogue = tni_cuda_scratch_with_epilogue,
     .run_with_epilogue     = tni_cuda_run_with_epilogue,
