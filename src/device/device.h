@@ -69,7 +69,7 @@ typedef struct {
     tni_op_impl of_op[TNI_OPS], of_class[TNI_CLASSES];
     const struct tni_groups
         *groups;  // for a device with work groups: what device/simt needs from it
-    // Products are much faster if the rows of their matrices begin at multiples of so many bytes: the
+    // Products are much faster if the rows of their matrices begin at multiples of that many bytes: the
     // planner then leaves gaps between the rows of temporaries. 0: it makes no difference.
     int row_bytes;
     // A library op fused with its epilogue: a kernel that reads the op's result element by element. The

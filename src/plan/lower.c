@@ -321,7 +321,7 @@ static int lower_source(lowering *l, int32_t i, int s, const tni_coords *c)
         for (int k = 0; k < l->u->naxes; k++) a.stride[k] += v.stride[j] * c->step[j][k];
         if (c->via >= 0) a.stride[TNI_AXES] += v.stride[j] * c->step[j][TNI_AXES];
     }
-    int     via    = a.stride[TNI_AXES] ? c->via : TNI_NO_VALUE;
+    int via        = a.stride[TNI_AXES] ? c->via : TNI_NO_VALUE;
     a.indices      = via >= 0 ? l->via_size : 0;
     int32_t shared = base >= 0 ? tni_shared_item(l->f, base) : base;
     if (shared >= 0 && tni_is_number(item_node(l, shared)->op))

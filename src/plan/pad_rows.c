@@ -16,7 +16,7 @@
 #include <string.h>
 
 // Rows below this many bytes stay as they are: the gap, up to 15 bytes, would be a notable share, and
-// products with so few columns are limited by other things.
+// products with so few columns are limited by their latency.
 enum { ROW_BYTES_LEAST = 512 };
 
 // Rows of `row` elements that begin `pitch` elements apart.

@@ -23,10 +23,10 @@ typedef struct {
     // result of it may overwrite any input that it reads at the same place.
     bool loads_before_stores;
     bool async_errors;  // an index out of range is reported after the step, not by it
-    // Products are fast if the rows of their matrices begin at multiples of so many bytes; 0: wherever
+    // Products are fast if the rows of their matrices begin at multiples of that many bytes; 0: wherever
     // they begin.
     int row_bytes;
-    int  buffers;       // the most buffers a kernel may have
+    int buffers;  // the most buffers a kernel may have
     // Whether the device runs a library call and the kernel that reads its result as one step; NULL if it
     // never does. Called while the plan is built.
     bool (*takes)(void *session, const tni_offer *o);
@@ -136,7 +136,7 @@ typedef struct {
     bool    donated;   // TNI_OWN: the value overwrites an input that dies, and keeps its buffer
     int32_t donor;     // of a donated place: the item stored in that input, or ~input
     uint32_t call;     // 1 + its number among the plan's calls; 0: it has no call
-    int64_t pitch;     // elements from one row (last axis) to the next; 0: rows have no gap
+    int64_t  pitch;    // elements from one row (last axis) to the next; 0: rows have no gap
 } tni_place;
 
 // Returns where a view begins in the node that holds its elements, in elements; 0 if n is no view.
