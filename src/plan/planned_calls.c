@@ -90,7 +90,7 @@ static bool add_call(const tni_graph *g, tni_plan *p, int32_t item, const tni_ep
     c->item             = item;
     c->arg              = tni_alloc(&g->cx->heap, tni_call_args(n) * sizeof *c->arg + 1);
     if (!c->arg) return false;
-    c->call             = tni_call_of(n, c->arg);
+    c->call = tni_call_of(n, c->arg);
     tni_pad_arg(g, p, n, &c->call.out);
     for (uint32_t s = 0; s < n->nsrc; s++) tni_pad_arg(g, p, n->src[s], &c->arg[s]);
     c->call.epilogue    = e;
