@@ -209,3 +209,12 @@ bool tni_glob(const char *pattern, const char *name)
         p = end;
     }
 }
+
+// Returns whether a list with commas contains the word.
+bool tni_has_word(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (; list && *list; list += strcspn(list, ","), list += *list == ',')
+        if (!strncmp(list, word, n) && (!list[n] || list[n] == ',')) return true;
+    return false;
+}

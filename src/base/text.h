@@ -52,6 +52,8 @@ bool tni_parse_double(const char *s, size_t n, double *v);
 
 // Whether a name fits a pattern: '*' is any run, '?' any character; several patterns with commas.
 bool tni_glob(const char *pattern, const char *name);
+// Whether a list of words with commas between them has this word; NULL is an empty list.
+bool tni_has_word(const char *list, const char *word);
 // The part of a name that a star of a pattern matches.
 enum { TNI_STARS = 8 };
 typedef struct {

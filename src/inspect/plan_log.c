@@ -11,20 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Returns whether a list with commas contains the word.
-static bool has_word(const char *list, const char *word)
-{
-    size_t n = strlen(word);
-    for (; list && *list; list += strcspn(list, ","), list += *list == ',')
-        if (!strncmp(list, word, n) && (!list[n] || list[n] == ',')) return true;
-    return false;
-}
-
 // A path that is too long is ignored rather than cut.
 void tni_plan_log_open(tni_inspect *x)
 {
     const char *to = getenv("TN_EXPLAIN");
-    x->log_plans   = has_word(getenv("TN_LOG"), "plan");
+    x->log_plans   = tni_has_word(getenv("TN_LOG"), "plan");
     if (to && strcmp(to, "0") && strlen(to) < sizeof x->explain) strcpy(x->explain, to);
 }
 

@@ -3,23 +3,15 @@
 
 #include "device/cuda/find_libraries.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
-#include <string.h>
 
-// A function of the library: where its pointer goes in the table, and its symbol.
-typedef struct {
-    size_t      at;
-    const char *name;
-} symbol;
-
-static const symbol symbols[] = {
+static const tni_symbol symbols[] = {
 #define CALL(field, name) { offsetof(tni_blaslt, field), #name },
 #include "device/cuda/blaslt.def"
 };
 
-_Static_assert(sizeof(tni_blaslt) == sizeof symbols / sizeof *symbols * sizeof(void (*)(void)),
-               "a row a field");
+enum { CALLS = sizeof symbols / sizeof *symbols };
+_Static_assert(sizeof(tni_blaslt) == CALLS * sizeof(void (*)(void)), "a row a field");
 
 // Newest first; 12 and 13 have the same interface as far as it is used.
 static const char *const names[] = { "libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
@@ -33,26 +25,13 @@ static struct {
     tni_text       where, missing;
 } found = { .once = PTHREAD_ONCE_INIT };
 
-// Fills the table; false, with the name, if a function is missing. POSIX promises that the bits of a
-// dlsym result are those of a function pointer.
-static bool fill_blaslt(void *lib)
-{
-    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-        void *function = dlsym(lib, symbols[i].name);
-        if (!function) {
-            tni_text_add(&found.missing, "libcublasLt has no %s", symbols[i].name);
-            return false;
-        }
-        memcpy((char *)&found.table + symbols[i].at, &function, sizeof function);
-    }
-    return true;
-}
-
 static void find_blaslt(void)
 {
-    void *lib = tni_nvidia_open(names, &found.where);
+    void       *lib     = tni_nvidia_open(names, &found.where);
+    const char *missing = lib ? tni_symbols_fill(lib, &found.table, symbols, CALLS) : NULL;
     if (!lib) tni_text_add(&found.missing, "there is no cuBLASLt (libcublasLt.so)");
-    found.there = lib && fill_blaslt(lib);
+    if (missing) tni_text_add(&found.missing, "libcublasLt has no %s", missing);
+    found.there = lib && !missing;
     if (!found.there) found.where = (tni_text){ "" };
 }
 

@@ -6,8 +6,8 @@
 
 #include "device/cuda/driver.h"
 
-// Words of a key, at most; a product's key has 31.
-enum { TNI_CHOICE_WORDS = 64 };
+// Words of a key, at most; a product's key has 31, attention's 80.
+enum { TNI_CHOICE_WORDS = 96 };
 
 // All that a choice depends on: the library with its version, the kind of GPU, and the work in words,
 // which mean the same in every process.

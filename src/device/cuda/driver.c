@@ -13,30 +13,24 @@ enum { NEEDED = 12000 };  // the version of CUDA that a driver must support
 
 // ---- tables ------------------------------------------------------------------------------------
 
-// A function of a library: where its pointer goes in the table, and its symbol.
-typedef struct {
-    size_t      at;
-    const char *name;
-} symbol;
-
 // driver.def has a row for each field, with the kind of table that it belongs to; each inclusion takes
 // the rows of one kind. Optional functions may be missing, and are NULL then.
-static const symbol driver_symbols[] = {
+static const tni_symbol driver_symbols[] = {
 #define CALL(field, name) { offsetof(tni_driver, field), #name },
 #include "device/cuda/driver.def"
 };
 
-static const symbol driver_optional[] = {
+static const tni_symbol driver_optional[] = {
 #define MAYBE(field, name) { offsetof(tni_driver, field), #name },
 #include "device/cuda/driver.def"
 };
 
-static const symbol nvrtc_symbols[] = {
+static const tni_symbol nvrtc_symbols[] = {
 #define NVRTC(field, name) { offsetof(tni_nvrtc, field), #name },
 #include "device/cuda/driver.def"
 };
 
-static const symbol nvrtc_optional[] = {
+static const tni_symbol nvrtc_optional[] = {
 #define NVRTC_MAYBE(field, name) { offsetof(tni_nvrtc, field), #name },
 #include "device/cuda/driver.def"
 };
@@ -52,26 +46,13 @@ _Static_assert(sizeof(tni_driver) == (CALLS + EXTRAS) * sizeof(void (*)(void)), 
 _Static_assert(sizeof(tni_nvrtc) == (NVRTC_CALLS + NVRTC_EXTRAS) * sizeof(void (*)(void)),
                "a row a field");
 
-// Returns the name of the first function that the library does not have, NULL if it has all. POSIX
-// promises that the bits of a dlsym result are those of a function pointer.
-static const char *fill_symbols(void *lib, void *table, const symbol *symbols, int n)
-{
-    const char *missing = NULL;
-    for (int i = 0; i < n; i++) {
-        void *function = dlsym(lib, symbols[i].name);
-        memcpy((char *)table + symbols[i].at, &function, sizeof function);
-        if (!function && !missing) missing = symbols[i].name;
-    }
-    return missing;
-}
-
 // A driver of CUDA 12.0 has every function that is not optional, so that the version names the problem
 // better than the missing symbol; both are reported.
 bool tni_driver_fill(void *library, tni_driver *cu, tni_text *why)
 {
     int         version = 0;
-    const char *missing = fill_symbols(library, cu, driver_symbols, CALLS);
-    fill_symbols(library, cu, driver_optional, EXTRAS);
+    const char *missing = tni_symbols_fill(library, cu, driver_symbols, CALLS);
+    tni_symbols_fill(library, cu, driver_optional, EXTRAS);
     if (cu->driver_version) cu->driver_version(&version);
     if (!missing && version >= NEEDED) return true;
     tni_text_add(why, "the NVIDIA driver is too old: it supports CUDA %d.%d", version / 1000,
@@ -135,8 +116,8 @@ static void find_nvrtc(void)
                      "the wheel nvidia-cuda-nvrtc, or set CUDA_PATH to a toolkit");
         return;
     }
-    const char *missing = fill_symbols(lib, &found.nvrtc, nvrtc_symbols, NVRTC_CALLS);
-    fill_symbols(lib, &found.nvrtc, nvrtc_optional, NVRTC_EXTRAS);
+    const char *missing = tni_symbols_fill(lib, &found.nvrtc, nvrtc_symbols, NVRTC_CALLS);
+    tni_symbols_fill(lib, &found.nvrtc, nvrtc_optional, NVRTC_EXTRAS);
     found.has_nvrtc = !missing;
     if (missing)
         tni_text_add(&found.no_nvrtc, "NVRTC is too old: %s has no %s", found.nvrtc_path.s,

@@ -216,3 +216,28 @@ void *tni_nvidia_open_driver(tni_text *where)
     void *lib = open_loaded(names);
     return report_path(lib ? lib : open_by_name(names), where);
 }
+
+// A wheel is tested with those that it is installed beside, so that they come before all others.
+void *tni_nvidia_open_for(const char *path, const char *const *names)
+{
+    const char *slash  = strrchr(path, '/');
+    size_t      folder = slash ? (size_t)(slash - path) : 0;
+    void       *lib    = open_loaded(names);
+    if (!lib) lib = open_below(path, folder, "", names);
+    if (!lib) lib = open_below(path, folder, "/../../*/lib", names);
+    return lib ? lib : tni_nvidia_open(names, NULL);
+}
+
+// ---- functions ---------------------------------------------------------------------------------
+
+// POSIX promises that the bits of a dlsym result are those of a function pointer.
+const char *tni_symbols_fill(void *lib, void *table, const tni_symbol *symbols, int n)
+{
+    const char *missing = NULL;
+    for (int i = 0; i < n; i++) {
+        void *function = dlsym(lib, symbols[i].name);
+        memcpy((char *)table + symbols[i].at, &function, sizeof function);
+        if (!function && !missing) missing = symbols[i].name;
+    }
+    return missing;
+}

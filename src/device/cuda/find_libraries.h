@@ -24,7 +24,21 @@ void *tni_nvidia_open(const char *const *names, tni_text *where);
 // Does the same with given places.
 void *tni_nvidia_open_in(const tni_search_paths *p, const char *const *names, tni_text *where);
 
+// Opens a library that another one, the file at `path`, opens by name later on, so that it finds it then:
+// one that the process has, one in the same folder or in a wheel beside that file's, or any other.
+void *tni_nvidia_open_for(const char *path, const char *const *names);
+
 // Opens libcuda, which only the driver brings: no wheel and no toolkit has one that works.
 void *tni_nvidia_open_driver(tni_text *where);
+
+// A function of a library: where its pointer goes in a table of functions, and its symbol.
+typedef struct {
+    size_t      at;
+    const char *name;
+} tni_symbol;
+
+// Fills n functions of a table from an open library. Returns the name of the first that the library does
+// not have, whose pointer is NULL then; NULL if it has all.
+const char *tni_symbols_fill(void *lib, void *table, const tni_symbol *symbols, int n);
 
 #endif

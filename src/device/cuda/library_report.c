@@ -2,11 +2,8 @@
 #include "device/cuda/library_report.h"
 
 #include "device/cuda/blaslt.h"
+#include "device/cuda/cudnn.h"
 #include "device/cuda/driver.h"
-#include "device/cuda/find_libraries.h"
-
-#include <dlfcn.h>
-#include <string.h>
 
 // *cuda: the version of CUDA that the driver serves, such as 13000.
 static tni_nvidia_library report_driver(int *cuda)
@@ -58,23 +55,15 @@ static tni_nvidia_library report_blaslt(void)
     return p;
 }
 
-// cuDNN is only reported, not used. POSIX promises that the bits of a dlsym result are those of a
-// function pointer.
+// Without cuDNN everything works; attention in half precision is Tenon's own.
 static tni_nvidia_library report_cudnn(void)
 {
-    static const char *const names[] = { "libcudnn.so.9", NULL };
-
-    tni_nvidia_library p    = { .name = "cuDNN" };
-    void              *lib  = tni_nvidia_open(names, &p.detail);
-    void              *call = lib ? dlsym(lib, "cudnnGetVersion") : NULL;
-    size_t (*version)(void);
-    p.found = call != NULL;
-    if (!p.found) {
-        p.detail = tni_text_of("there is no cuDNN (libcudnn.so.9)");
-        return p;
-    }
-    memcpy(&version, &call, sizeof call);
-    p.version = three_numbers(version());
+    tni_nvidia_library p   = { .name = "cuDNN" };
+    const tni_cudnn   *dnn = tni_cudnn_get(&p.detail);
+    p.found                = dnn != NULL;
+    if (!dnn) return p;
+    p.version = three_numbers(dnn->version());
+    tni_text_add(&p.detail, "%s", tni_cudnn_where());
     return p;
 }
 
