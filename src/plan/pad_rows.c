@@ -85,7 +85,8 @@ static bool call_takes(const tni_graph *g, int32_t call, int32_t i, rows r)
 {
     const tni_node *n       = g->item[call].n;
     bool            product = n->op == TNI_matmul;
-    if (call == i && (!product || n->src[0]->rank != n->rank)) return false;
+    // A product may have other leading axes than its node, never another last one, unless it is a vector.
+    if (call == i && (!product || n->src[1]->size[n->src[1]->rank - 1] != r.row)) return false;
     for (uint32_t s = 0; s < n->nsrc; s++) {
         if (tni_base_of(g, n->src[s]) != i) continue;
         tni_view v   = tni_node_layout(n->src[s]);

@@ -180,6 +180,50 @@ static void indices_into_many_elements_are_right(void)
     in_parts(places_by_index, 1);
 }
 
+// A matrix of -1, 0 and 1.
+static tn_tensor *signs(tn_ctx *cx, int64_t rows, int64_t cols, tn_dtype dt)
+{
+    return tn_keep(tn_cast(tn_sub_s(tn_randint(cx, TN_I64, 0, 3, TN_SHAPE(rows, cols)), 1), dt));
+}
+
+// Products of 16 bits with an odd number of classes: as output, as depth, and as rows of the weight's
+// gradient. Sums of whole numbers below 256 are exact in bf16, so that both dtypes must give the same.
+static void odd_products(int part, int parts)
+{
+    (void)part, (void)parts;
+    bool    big = !strncmp(tested_device(), "cuda", 4);
+    int64_t M = big ? 4096 : 64, K = 64, N = big ? 50257 : 1013;
+    tn_ctx *cx = rules_open(tested_device());
+    tn_seed(cx, 3);
+    tn_tensor *x = signs(cx, M, K, TN_F32), *w = signs(cx, N, K, TN_F32), *sum[2], *gx[2], *gw[2];
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    for (int i = 0; i < 2; i++) {
+        tn_dtype   dt = i ? TN_BF16 : TN_F32;
+        tn_tensor *a = tn_keep(tn_cast(x, dt)), *b = tn_keep(tn_cast(w, dt));
+        tn_scope  *s = tn_begin(cx);
+        tn_tensor *z = tn_cast(tn_matmul(a, tn_transpose(b, 0, 1)), TN_F32);
+        sum[i]       = tn_keep(tn_sum(tn_mul(z, tn_gt_s(z, 8)), 1));  // row by row
+        // Few elements of each row, so that the sums over classes stay exact too.
+        tn_tensor *row = tn_unsqueeze(tn_max(z, 1), 1);
+        tn_tensor *g   = tn_cast(tn_eq(z, row), dt);
+        gx[i]          = tn_keep(tn_cast(tn_matmul(g, b), TN_F32));
+        gw[i]          = tn_keep(tn_cast(tn_matmul(tn_transpose(g, 0, 1), a), TN_F32));
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        tn_end(s);
+    }
+    CHECK(tn_item(tn_max_all(tn_abs(tn_sub(sum[0], sum[1])))) == 0);
+    CHECK(tn_item(tn_max_all(tn_abs(tn_sub(gx[0], gx[1])))) == 0);
+    CHECK(tn_item(tn_max_all(tn_abs(tn_sub(gw[0], gw[1])))) == 0);
+    CHECK(tn_item(tn_max_all(tn_abs(gx[0]))) > 0 && tn_item(tn_max_all(sum[0])) > 8);
+    CHECK_STATUS(tn_error(cx), TN_OK);
+    tn_close(cx);
+}
+
+static void products_of_odd_sizes_are_exact_for_whole_numbers(void)
+{
+    in_parts(odd_products, 1);
+}
+
 static void products_with_many_elements_are_right(void)
 {
     in_parts(products, 1);
@@ -190,5 +234,6 @@ const test_case tests_gpu_big[] = {
     TEST(rows_and_columns_of_many_elements_are_right),
     TEST(indices_into_many_elements_are_right),
     TEST(products_with_many_elements_are_right),
+    TEST(products_of_odd_sizes_are_exact_for_whole_numbers),
     TEST_END,
 };

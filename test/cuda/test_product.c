@@ -292,6 +292,53 @@ static void vectors_lie_along_their_elements(void)
     CHECK(!p.x[A].transposed && p.x[A].ld == 100 && p.x[B].rows == 30 && p.x[D].ld == 104);
 }
 
+// Multiplications of all parts.
+static double work_of(const tni_product_parts *s)
+{
+    double n = 0;
+    for (int i = 0; i < s->count; i++)
+        n += (double)s->part[i].rows * (double)s->part[i].cols * (double)s->part[i].depth;
+    return n;
+}
+
+// Logits (m, n) in rows of n + 7, and the gradient of their input, whose depth is n.
+static void sizes_that_are_no_multiple_of_16_bytes_are_divided(void)
+{
+    enum { M = 32768, K = 768, N = 50257, PITCH = 50264 };
+    sample            s;
+    tni_product       p;
+    tni_product_parts parts;
+    make(&s, 0, M, K, N);
+    s.in[0].dtype = s.in[1].dtype = s.call.out.dtype = TN_BF16;
+    s.in[1].stride[0]                                = 1;  // b is a transposed (n, k)
+    s.in[1].stride[1]                                = K;
+    if (!CHECK(tni_product_of(&s.call, &p))) return;
+    tni_product_divide(&p, &parts);
+    CHECK_INT(parts.count, 1);  // rows of n elements: nothing is gained
+    s.call.out.stride[0] = PITCH;
+    if (!CHECK(tni_product_of(&s.call, &p))) return;
+    tni_product_divide(&p, &parts);
+    CHECK_INT(parts.count, 2);
+    CHECK(work_of(&parts) == (double)M * K * N);
+    CHECK(parts.part[0].rows == N - 1 && parts.part[1].rows == 1 && parts.part[1].cols == M);
+    CHECK(parts.offset[1][A] == (int64_t)(N - 1) * K && parts.offset[1][B] == 0);
+    CHECK(parts.offset[1][D] == N - 1 && !parts.part[1].epilogue.residual);
+    tni_product_bind_parts(&parts, &s.call);
+    CHECK_INT(parts.part[1].at[D] - parts.part[0].at[D], 2 * (N - 1));
+
+    make(&s, 0, M, N, K);
+    s.in[0].dtype = s.in[1].dtype = s.call.out.dtype = TN_BF16;
+    s.in[0].stride[0]                                = PITCH;
+    if (!CHECK(tni_product_of(&s.call, &p))) return;
+    tni_product_divide(&p, &parts);
+    CHECK_INT(parts.count, 2);
+    CHECK(work_of(&parts) == (double)M * K * N && parts.part[1].depth == 1);
+    CHECK(parts.part[1].epilogue.residual);
+    CHECK(parts.offset[1][A] == (int64_t)(N - 1) * K && parts.offset[1][B] == N - 1);
+    tni_product_bind_parts(&parts, &s.call);
+    CHECK(parts.part[1].residual == s.mem && parts.part[1].at[D] == s.mem);
+}
+
 static void what_cannot_be_done_is_refused(void)
 {
     sample      s;
@@ -609,6 +656,7 @@ const test_case tests_product[] = {
     TEST(axes_in_equal_steps_are_one_batch),
     TEST(a_batch_that_goes_backwards_is_a_loop),
     TEST(vectors_lie_along_their_elements),
+    TEST(sizes_that_are_no_multiple_of_16_bytes_are_divided),
     TEST(what_cannot_be_done_is_refused),
     TEST(a_bias_goes_along_the_last_axis_alone),
     TEST(doubles_take_scale_and_residual_alone),

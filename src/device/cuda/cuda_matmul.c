@@ -108,8 +108,8 @@ static tn_status multiply_best(tni_cuda *c, tni_product *p, tni_text *why)
 
 // What a plan remembers of one of its products: the entry of the contract's prepare.
 typedef struct {
-    bool        suits;    // cuBLASLt is installed and can do it in place
-    tni_product product;  // all but the addresses
+    bool              suits;    // cuBLASLt is installed and can do it in place
+    tni_product_parts product;  // all but the addresses; with an epilogue it has one part
 } planned_product;
 
 // Describes a call, with its epilogue if it has one, as cuBLASLt sees it. suits is false if the library
@@ -118,11 +118,14 @@ static planned_product describe_product(const tni_call *call)
 {
     tni_text        none = { "" };
     planned_product n    = { .suits = false };
-    n.suits              = tni_blaslt_get(&none) && tni_product_of(call, &n.product);
+    tni_product     p;
+    n.suits = tni_blaslt_get(&none) && tni_product_of(call, &p);
     if (n.suits && call->epilogue) {
         tni_product_epilogue epilogue = tni_product_epilogue_of(call->epilogue);
-        n.suits                       = tni_product_add_epilogue(&n.product, &epilogue);
-    }
+        n.suits                       = tni_product_add_epilogue(&p, &epilogue);
+        n.product.count               = 1;
+        n.product.part[0]             = p;
+    } else if (n.suits) tni_product_divide(&p, &n.product);
     return n;
 }
 
@@ -157,8 +160,10 @@ tn_status tni_cuda_matmul(const tni_call *call)
     if (!n) own = describe_product(call), n = &own;
     tni_cuda_enter(call->session);
     if (n->suits && call->compile_only) return TN_OK;
-    tni_product_bind(&n->product, call, call->out.data);
-    tn_status s = n->suits ? multiply_best(call->session, &n->product, &reason) : TN_EARG;
+    tni_product_bind_parts(&n->product, call);
+    tn_status s = n->suits ? TN_OK : TN_EARG;
+    for (int i = 0; i < n->product.count && s == TN_OK; i++)
+        s = multiply_best(call->session, &n->product.part[i], &reason);
     return s == TN_EARG ? tni_groups_matmul(call) : with_reason(call, s, &reason);
 }
 
@@ -219,13 +224,14 @@ static tn_status run_epilogue(const tni_call *call, const tni_launch *l, tni_tex
     if (!n) own = describe_product(call), n = &own;
     if (l->kernel->guarded || !n->suits) return TN_EARG;
     tni_cuda_enter(call->session);
-    tni_product_bind(&n->product, call, access_address(l, e->y));
-    n->product.bias     = access_address(l, e->bias);
-    n->product.residual = access_address(l, e->residual);
-    n->product.input    = access_address(l, e->z);
-    n->product.scale    = number_value(l, e->scale);
-    if (n->product.scale == 0 || !tni_product_is_unaliased(&n->product)) return TN_EARG;
-    return multiply_best(call->session, &n->product, why);
+    tni_product *p = &n->product.part[0];
+    tni_product_bind(p, call, access_address(l, e->y));
+    p->bias     = access_address(l, e->bias);
+    p->residual = access_address(l, e->residual);
+    p->input    = access_address(l, e->z);
+    p->scale    = number_value(l, e->scale);
+    if (p->scale == 0 || !tni_product_is_unaliased(p)) return TN_EARG;
+    return multiply_best(call->session, p, why);
 }
 
 // Runs the product and then the kernel of its epilogue.

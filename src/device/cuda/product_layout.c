@@ -242,6 +242,91 @@ void tni_product_bind(tni_product *p, const tni_call *c, char *out)
     p->at[D]             = out;
 }
 
+// ---- parts -------------------------------------------------------------------------------------
+
+// The dimensions of a product, and which of them each matrix has going down its columns and across.
+enum { ROWS, COLS, DEPTH };
+
+static int64_t *size_of(tni_product *p, int dim)
+{
+    return dim == ROWS ? &p->rows : dim == COLS ? &p->cols : &p->depth;
+}
+
+// Returns the dimension along which a matrix is contiguous.
+static int down_of(const tni_product *p, int i)
+{
+    static const int down[3] = { ROWS, DEPTH, ROWS }, across[3] = { DEPTH, COLS, COLS };
+    return p->x[i].transposed ? across[i] : down[i];
+}
+
+// Returns the dimension across the columns of a matrix.
+static int across_of(const tni_product *p, int i)
+{
+    static const int down[3] = { ROWS, DEPTH, ROWS }, across[3] = { DEPTH, COLS, COLS };
+    return p->x[i].transposed ? down[i] : across[i];
+}
+
+// Whether a product gains by being divided: it is one product of columns that begin at multiples of 16
+// bytes, large enough that two more launches, 5 us each, do not show.
+static bool worth_dividing(const tni_product *p, int64_t unit)
+{
+    const double least = 1e10;  // multiplications: about 30 us
+    if (p->batch != 1 || p->loops || p->out == TN_F64) return false;
+    for (int i = 0; i < 3; i++)
+        if (p->x[i].ld % unit) return false;
+    return (double)p->rows * (double)p->cols * (double)p->depth >= least;
+}
+
+// Takes what is left of dimension dim beyond `keep` from the first part, as a part of its own. Where that
+// is the depth, it is added to what the first part computed.
+static void divide_at(tni_product_parts *s, int dim, int64_t keep)
+{
+    tni_product *first = &s->part[0], *rest = &s->part[s->count];
+    int64_t     *offset = s->offset[s->count++];
+    *rest               = *first;
+    for (int i = 0; i < 3; i++) {
+        offset[i] = 0;
+        if (down_of(first, i) == dim) {
+            offset[i]        = keep;
+            first->x[i].rows = keep;
+            rest->x[i].rows -= keep;
+        } else if (across_of(first, i) == dim) {
+            offset[i]        = keep * first->x[i].ld;
+            first->x[i].cols = keep;
+            rest->x[i].cols -= keep;
+        }
+    }
+    *size_of(first, dim) = keep;
+    *size_of(rest, dim) -= keep;
+    rest->epilogue.residual = dim == DEPTH;
+}
+
+void tni_product_divide(const tni_product *p, tni_product_parts *s)
+{
+    int64_t unit = 16 / (int64_t)tni_dtype_size(p->in);
+    s->count     = 1;
+    s->part[0]   = *p;
+    memset(s->offset, 0, sizeof s->offset);
+    if (!worth_dividing(p, unit)) return;
+    for (int dim = ROWS; dim <= DEPTH; dim++) {
+        int64_t size       = *size_of(&s->part[0], dim);
+        bool    contiguous = false;
+        for (int i = 0; i < 3; i++) contiguous |= down_of(p, i) == dim;
+        if (contiguous && size % unit && size > unit) divide_at(s, dim, size / unit * unit);
+    }
+}
+
+void tni_product_bind_parts(tni_product_parts *s, const tni_call *c)
+{
+    for (int k = 0; k < s->count; k++) {
+        tni_product *p = &s->part[k];
+        tni_product_bind(p, c, c->out.data);
+        for (int i = 0; i < 3; i++)
+            p->at[i] += s->offset[k][i] * (int64_t)tni_dtype_size(i == D ? p->out : p->in);
+        if (p->epilogue.residual) p->residual = p->at[D];
+    }
+}
+
 // ---- epilogues ---------------------------------------------------------------------------------
 
 // The library stores gelu's input as a matrix with an ld of its own, a multiple of LD_UNIT elements. Of
