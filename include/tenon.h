@@ -657,9 +657,18 @@ typedef struct {
     tn_tensor *mask;   // broadcasts to (..., T, S); bool (true: visible) or float (added to scores)
     double     scale;  // of the scores; 0: 1 / sqrt(D)
     double     dropout;  // probability of dropping a weight
+    int64_t    window;   // query i sees only the keys j with |i - j| < window; 0: any
+    // How many keys there are, integers (B) or what broadcasts to the axes before the heads (with
+    // three axes: to the first): of batch b only the first lengths[b] keys are seen. The queries
+    // then have the last T of these places, for causal and window: query i has place
+    // lengths[b] - T + i, as in a cache of keys that was just appended to. NULL: S, and query i
+    // has place i.
+    tn_tensor *lengths;
 } tn_attention_opts;
 // Returns the scaled dot-product attention (..., T, E) of q (..., T, D), k (..., S, D) and v (...,
-// S, E). Axes before the last two broadcast. A query to which the mask shows no key gives 0.
+// S, E). Axes before the last two broadcast; k and v may also have a number of heads (axis -3) that
+// divides q's, and each of them then serves that many heads of q in a row. A query that sees no key
+// gives 0.
 TN_API tn_tensor *tn_attention(tn_tensor *q, tn_tensor *k, tn_tensor *v, tn_attention_opts o);
 
 // ---- losses ------------------------------------------------------------------------------------

@@ -51,6 +51,9 @@ typedef struct {
 //   forget      frees an entry
 //   varies      returns why the bits of a result may differ from run to run, or NULL if they do not; NULL:
 //               they never do
+//   declines    asked when a LIBRARY op is recorded, with a call without addresses: returns why the device
+//               does not run it, in words for tn_explain that live forever, or NULL if it does. The op is
+//               then recorded as other ops. NULL: it runs all
 //
 // Only addresses, and attributes that are no part of a plan's key (RUN in attr.def), differ between runs.
 typedef struct {
@@ -60,6 +63,7 @@ typedef struct {
     void *(*prepare)(const tni_call *call);
     void (*forget)(void *entry);
     const char *(*varies)(const tni_call *call);
+    const char *(*declines)(const tni_call *call);
 } tni_op_impl;
 
 // Calls, found by op, else by the class of the op's row. A LIBRARY op that has neither, except custom, is

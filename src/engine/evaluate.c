@@ -724,6 +724,7 @@ tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
     if (s == TN_OK) {
         settle_stores(cx, mode, computed);
         if (mode != TNI_READ) spend_walked(cx);
+        if (mode != TNI_READ) cx->declined.s[0] = 0;
     } else if (mode == TNI_STEP) {
         tni_roll_back(cx);
     }

@@ -181,11 +181,25 @@ void tni_engine_set(tni_engine *e, const tni_device *d)
     e->pinned   = d->pinned ? d->pinned : &none_pinned;
 }
 
+// What a context asks before it records a LIBRARY op that not every device runs in every form.
+static const char *device_declines(tn_ctx *cx, const tni_node *n)
+{
+    const tni_device  *d    = cx->engine->device;
+    const tni_op_impl *impl = tni_device_impl(d, n->op);
+    tni_arg            arg[TNI_CALL_ARGS];
+    if (!impl->declines || tni_call_args(n) > TNI_CALL_ARGS) return NULL;
+    tni_call c = tni_call_of(n, arg);
+    c.device   = d;
+    c.session  = cx->engine->session;
+    return impl->declines(&c);
+}
+
 // Ops the device lacks are marked in the context, where tni_record finds them (ops/fallback.c).
 void tni_engine_use(tn_ctx *cx, const tni_device *d)
 {
     tni_engine_set(cx->engine, d);
     memset(cx->lacks, 0, sizeof cx->lacks);
+    cx->declines = device_declines;
     for (int op = 0; op < TNI_OPS; op++)
         if (tni_op_table[op].class == TNI_LIBRARY && !tni_device_runs(d, op))
             tni_mark_lacking(cx, op);

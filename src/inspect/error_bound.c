@@ -272,7 +272,8 @@ static void measure_rows(const tni_arg *x, double *most, double *longest)
 }
 
 // An error in a score is a relative error of the weights and an absolute one of the logarithm of their
-// sum; weights add up to 1. Gradients of keys and values add up over all queries. By the Cauchy-Schwarz
+// sum; weights add up to 1. Gradients of keys and values add up over all queries, that of a mask over the
+// scores that each element serves. By the Cauchy-Schwarz
 // inequality a score is at most the product of two rows' lengths.
 static void by_lengths(bounding *w)
 {
@@ -282,14 +283,17 @@ static void by_lengths(bounding *w)
     measure_rows(a.q, &q, &long_q);
     measure_rows(a.k, &k, &long_k);
     measure_rows(a.v, &v, &long_v);
-    if (a.mask) measure_rows(a.mask, &m, &skip);
+    if (a.extras && !a.score) measure_rows(a.extra[0].arg, &m, &skip);
     if (a.g) measure_rows(a.g, &g, &long_g);
     double parts = unit * (4 + m + (2 + sqrt((double)a.D)) * by * long_q * long_k);
     parts += unit * (2 + sqrt((double)a.S) + sqrt((double)a.E) + sqrt((double)a.T));
-    double slope = 4 * parts * long_g * long_v * by, queries = (double)a.T;
-    double bound[2][3] = { { parts * v, parts },
-                           { slope * k, slope * q * queries, parts * g * queries } };
-    for (int64_t i = 0; i < w->count; i++) w->bound[i] = bound[a.g != NULL][w->k];
+    double slope = 4 * parts * long_g * long_v, queries = (double)(a.T * (a.H / a.Hk));
+    if (a.drops) parts /= 1 - a.dropout, slope /= 1 - a.dropout;
+    double scores      = (double)(a.B * a.H * a.T) * (double)a.S / (double)w->count;
+    double bound[2][4] = { { parts * v, parts },
+                           { slope * by * k, slope * by * q * queries, parts * g * queries,
+                             slope * fmax(scores, 1) } };
+    for (int64_t i = 0; i < w->count; i++) w->bound[i] = bound[a.g != NULL][w->k < 3 ? w->k : 3];
 }
 
 // ---- movement ----------------------------------------------------------------------------------

@@ -202,6 +202,7 @@ bool tni_explain(tni_graph *g, const tni_plan *p, FILE *f, tn_explain_opts o)
     fprintf(f, "%zu kernel%s, %lld bytes moved, %lld at least\n", a.launches,
             a.launches == 1 ? "" : "s", (long long)a.moved, (long long)a.least);
     if (p->unfused) fprintf(f, "  not fused: no order of kernels was found\n");
+    if (g->cx->declined.s[0]) fprintf(f, "  recorded as other ops: %s\n", g->cx->declined.s);
     print_steps(&a);
     fprintf(f, "  memory: %s planned, %s lower bound\n", size_text(p->arena).s, size_text(bound).s);
     tni_free(&g->cx->heap, a.listed);

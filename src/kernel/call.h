@@ -31,11 +31,11 @@ typedef struct {
 //   matmul    a (..., m, k), b (..., k, n), out (..., m, n), leading sizes equal
 //   conv      x (N, C, H, W), w (O, C / groups, KH, KW); conv_dgrad (gy, w) -> x; conv_wgrad
 //             (gy, x) -> w; with attr->conv.channels_last x and y are (N, H, W, C)
-//   attention q (B, T, H, D), k (B, S, H, D), v (B, S, H, E) -> (B, T, H, E); a mask (B, H, T, S) of
-//             bools or of their dtype may follow v. more[0]: log(sum(e^score)) of each query,
-//             (B, H, T), in the dtype that is computed in, -inf where it sees no key.
+//   attention q (B, T, H, D), k (B, S, Hk, D), v (B, S, Hk, E) -> (B, T, H, E); device/attention.h
+//             names what may follow v. more[0]: log(sum(e^score)) of each query, (B, H, T), in the
+//             dtype that is computed in, -inf where it sees no key.
 //             attention_grad: the same inputs, both outputs and the gradient of the result -> those
-//             of q, k and v
+//             of q, k, v and of what is read beside the scores
 //   argsort   out i64, along attr->axis.axis; more[0] the elements of in[0] in that order
 //   custom    in[] row-major. The user's function writes every output, so those without data get
 //             scratch; their dtypes and shapes are in tni_custom_outputs
@@ -101,8 +101,9 @@ static inline int tni_conv_operands(const tni_call *c, tni_arg x[3])
     return result;
 }
 
-// Arguments of an offered call, at most: LIBRARY ops have up to seven (attention_grad).
-enum { TNI_OFFER_ARGS = 8 };
+// Arguments of an offered call, at most; and of any LIBRARY op of the table (attention_grad: q, k, v, four
+// extras, lengths, the result, lse, g, and six further outputs).
+enum { TNI_OFFER_ARGS = 8, TNI_CALL_ARGS = 17 };
 
 // A call and the kernel that is the first to read its result, point after point, which the planner
 // offers to a device as one step. only_reader: nothing else reads the result, so it need not be stored.

@@ -80,6 +80,11 @@ tn_tensor *tn_hardswish(tn_tensor *x)
     return tni_narrow(y, tn_dtype_of(x));
 }
 
+tn_tensor *tni_drop(tn_tensor *x, tn_tensor *u, double p)
+{
+    return tn_where(tn_ge_s(u, p), tn_mul_s(x, 1 / (1 - p)), tni_number_like(x, 0));
+}
+
 // What stays is scaled by 1 / (1 - p), so that the expected value is x's. p = 1 keeps NaN, as
 // PyTorch does.
 tn_tensor *tn_dropout(tn_tensor *x, double p, bool training)
@@ -90,9 +95,8 @@ tn_tensor *tn_dropout(tn_tensor *x, double p, bool training)
     if (!training || p == 0) return tni_share(x, "dropout");
     if (p == 1) return tn_mul_s(x, 0);
     // Drawn in f32 for every dtype: 16 bits are too coarse for a small p.
-    tni_view   s = tni_layout(x);
-    tn_tensor *u = tn_rand(cx, TN_F32, s.rank, s.size);
-    return tn_where(tn_ge_s(u, p), tn_mul_s(x, 1 / (1 - p)), tni_number_like(x, 0));
+    tni_view s = tni_layout(x);
+    return tni_drop(x, tn_rand(cx, TN_F32, s.rank, s.size), p);
 }
 
 // x times x, cheaper than a power. Bools become i64, as in PyTorch.

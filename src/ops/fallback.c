@@ -146,34 +146,6 @@ tn_tensor *tni_fallback_argsort(const tni_fallback_args *r)
     return y;
 }
 
-// ---- attention ---------------------------------------------------------------------------------
-
-// (B, T, H, D) as (B, H, T, D), or back.
-static tn_tensor *swap_heads(tn_tensor *x)
-{
-    return tn_transpose(x, 1, 2);
-}
-
-static tn_tensor *transposed_times(tn_tensor *a, tn_tensor *b)
-{
-    return tn_matmul(tn_transpose(a, -1, -2), b);
-}
-
-// With the weights p and their gradient dp = g v', the scores get p (dp - sum(p dp)): the gradient
-// of a softmax.
-tn_tensor *tni_fallback_attention_grad(const tni_fallback_args *r)
-{
-    double     s = r->attr->attention.scale;
-    tn_tensor *q = swap_heads(r->x[0]), *k = swap_heads(r->x[1]), *v = swap_heads(r->x[2]);
-    tn_tensor *g = swap_heads(r->x[r->nin - 1]), *mask = r->nin == 7 ? r->x[3] : NULL;
-    tn_tensor *p  = tni_attention_weights(q, k, mask, s, r->attr->attention.causal);
-    tn_tensor *dp = tn_matmul(g, tn_transpose(v, -1, -2));
-    tn_tensor *ds = tn_mul_s(tn_mul(p, tn_sub(dp, tn_sum_keep(tn_mul(p, dp), -1))), s);
-    r->more[0]    = swap_heads(transposed_times(ds, q));
-    r->more[1]    = swap_heads(transposed_times(p, g));
-    return swap_heads(tn_matmul(ds, k));
-}
-
 // ---- which -------------------------------------------------------------------------------------
 
 // One function a LIBRARY row, by the name in its CALLS.
@@ -189,6 +161,13 @@ static tn_tensor *(*const fallbacks[TNI_OPS])(const tni_fallback_args *) = {
 #undef CALLS
     // clang-format on
 };
+
+bool tni_declines(tn_ctx *cx, const tni_node *n)
+{
+    const char *why = cx->declines ? cx->declines(cx, n) : NULL;
+    if (why) cx->declined = tni_text_of("%s: %s", tni_op_table[n->op].name, why);
+    return why != NULL;
+}
 
 // y as the output was asked for: dtype, shape, row-major.
 static tn_tensor *fit_output(tn_tensor *y, const tn_array *out)

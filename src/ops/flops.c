@@ -16,14 +16,17 @@ static double matmul_flops(const tni_node *n)
     return 2 * (double)tni_node_count(n) * (double)a->size[a->rank - 1];
 }
 
-// Both products of attention, half of them where a query sees only what came before it; the
-// gradient has five.
+// Both products of attention, half of them where a query sees only what came before it, and what a
+// window leaves; the gradient has five.
 static double attention_flops(const tni_node *n)
 {
+    const struct tni_attr_attention *t = &n->attr.attention;
     const int64_t *q = n->src[0]->size, *k = n->src[1]->size, *v = n->src[2]->size;
-    double         places = (double)(q[0] * q[1] * q[2]) * (double)k[1];
+    double         seen = (double)k[1] / (t->causal ? 2 : 1), far = (double)t->window;
     double width = n->op == TNI_attention ? (double)(q[3] + v[3]) : (double)(3 * q[3] + 2 * v[3]);
-    return places * width * (n->attr.attention.causal ? 1 : 2);
+    if (!t->causal) far = 2 * far - 1;
+    if (t->window && far < seen) seen = far;
+    return (double)(q[0] * q[1] * q[2]) * seen * width * 2;
 }
 
 // Which way to count is in the op's row.

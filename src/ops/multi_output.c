@@ -24,7 +24,11 @@ bool tni_record_outputs(tn_ctx *cx, int op, int nout, const tn_array *out, int n
     tni_node *n = primary_node(cx, op, out, nsrc, src);
     if (!n) return false;
     n->attr = *attr;
-    y[0]    = tni_wrap(cx, n);
+    if (tni_op_table[op].class == TNI_LIBRARY && tni_declines(cx, n)) {
+        tni_node_unref(cx, n);
+        return tni_fallback(cx, op, nout, out, nsrc, src, attr, y);
+    }
+    y[0] = tni_wrap(cx, n);
     for (int i = 1; i < nout && y[i - 1]; i++)
         y[i] = tni_wrap(cx, tni_node_output(cx, n, i, out[i].dtype, out[i].rank, out[i].size));
     return y[nout - 1] != NULL;

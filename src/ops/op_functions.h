@@ -25,7 +25,7 @@ typedef struct {
 // first go into more.
 typedef struct {
     tn_ctx         *cx;
-    tn_tensor      *x[7];
+    tn_tensor      *x[TNI_ATTENTION_GRADS + 4];  // attention_grad has the most
     int             nin, nout, rank;
     const int64_t  *size;
     const tni_attr *attr;

@@ -5,6 +5,7 @@
 #define TNI_OPS_OPS_H
 
 #include "ops/op_table.h"
+#include "ops/score.h"
 #include "tensor/context.h"
 
 // Additions and multiplications that computing a node takes.
@@ -82,6 +83,8 @@ tni_num tni_num_as(tn_dtype dt, tni_num v);
 // A plain number (weak) of dtype dt, 0-d: its value is an argument of each run, not part of the
 // plan.
 tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, tni_num v);
+// Elements of x whose random number u is below p become 0, the others are scaled: see tn_dropout.
+tn_tensor *tni_drop(tn_tensor *x, tn_tensor *u, double p);
 // Reserves counters for `count` random numbers of dt; returns the first.
 uint64_t tni_random_reserve(tn_ctx *cx, tn_dtype dt, int64_t count);
 
@@ -113,6 +116,10 @@ static inline bool tni_lacks(const tn_ctx *cx, int op)
     return cx->lacks[op / 64] >> op % 64 & 1;
 }
 
+// Asks the device whether it runs a node of a LIBRARY op that it does not lack. If not, the reason
+// is kept for tn_explain.
+bool tni_declines(tn_ctx *cx, const tni_node *n);
+
 // Records other ops in the place of one that the device lacks, with the same values and gradients,
 // for the first nout outputs. False, reported, on failure.
 bool tni_fallback(tn_ctx *cx, int op, int nout, const tn_array *out, int nsrc, tni_node *const *src,
@@ -125,11 +132,28 @@ tn_tensor *tni_conv(tn_tensor *x, tn_tensor *w, const tni_attr *attr);
 tn_tensor *tni_conv_dgrad(tn_tensor *gy, tn_tensor *w, const int64_t *x_size, const tni_attr *attr);
 tn_tensor *tni_conv_wgrad(tn_tensor *gy, tn_tensor *x, const int64_t *w_size, const tni_attr *attr);
 
-// Attention out of other ops: the weights (..., T, S) of k (..., S, D) for q (..., T, D).
-tn_tensor *tni_attention_weights(tn_tensor *q, tn_tensor *k, tn_tensor *mask, double scale,
-                                 bool causal);
-// The gradients of queries, keys and values of a node of attention for the gradient g of its result.
-// False, reported, on failure.
-bool tni_attention_grad(tn_ctx *cx, tni_node *attention, tn_tensor *g, tn_tensor *gx[3]);
+// What attention is of: q (..., H, T, D), k (..., Hk, S, D), v (..., Hk, S, E); the mask, or what
+// the score program reads, and the lengths broadcast to (..., H, T, S). NULL: not there.
+typedef struct {
+    tn_tensor      *q, *k, *v, *extra[TNI_SCORE_SOURCES], *lengths;
+    const tni_attr *attr;
+} tni_attention_args;
+
+// The same from the sources of a node, whose heads are inside.
+tni_attention_args tni_attention_sources(const tni_attr *attr, tn_tensor *const *x);
+// Attention out of other ops: the weights (..., H, T, S); and x, of their shape, with dropped
+// elements 0 and the others scaled. NULL in, NULL out.
+tn_tensor *tni_attention_weights(const tni_attention_args *a);
+tn_tensor *tni_attention_drop(const tni_attr *attr, tn_tensor *x);
+// x (..., Hk, S, D) as (..., H, S, D), each head H / Hk times; one head stays one.
+tn_tensor *tni_repeat_heads(tn_tensor *x, int64_t H);
+// x summed over the axes along which `like`, of its rank, has size 1.
+tn_tensor *tni_sum_to(tn_tensor *x, const tn_tensor *like);
+
+enum { TNI_ATTENTION_GRADS = 3 + TNI_SCORE_SOURCES };
+// The gradients of queries, keys and values of a node of attention, and of the first `extras` of
+// what it reads beside the scores, for the gradient g of its result. False, reported, on failure.
+bool tni_attention_grad(tn_ctx *cx, tni_node *attention, tn_tensor *g, int extras,
+                        tn_tensor *gx[TNI_ATTENTION_GRADS]);
 
 #endif

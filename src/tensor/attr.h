@@ -8,6 +8,7 @@
 #include <tenon.h>
 
 typedef struct tni_expr_op tni_expr_op;  // src/ops/
+typedef struct tni_score   tni_score;
 
 #define KIND(kind)                      struct tni_attr_##kind {
 #define FIELD(whose, type, name, array) type name array;

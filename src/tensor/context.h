@@ -65,6 +65,11 @@ struct tn_ctx {
     tn_stats    stats;
     tni_engine *engine;
     uint64_t    lacks[4];  // bit set of LIBRARY ops that the device does not run: see tni_lacks
+    // Asks the device about a recorded LIBRARY node; NULL if it runs it, else why not. Set by the
+    // engine. declined: the latest such answer since the last evaluation and the op, for tn_explain;
+    // "" if there was none.
+    const char *(*declines)(tn_ctx *cx, const tni_node *n);
+    tni_text declined;
     // Evaluates everything pending that may still be asked for, without losing a value; set by the
     // engine. Not called while busy: in the middle of a walk or an evaluation.
     tn_status (*flush)(tn_ctx *cx);

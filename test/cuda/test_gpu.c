@@ -78,6 +78,7 @@ static void products_folds_and_sorts_of_all_sizes_agree_with_ref(void)
 static void run_attention(int part, int parts)
 {
     attention_on(tested_device(), part, parts);
+    attention_forms_on(tested_device(), part, parts);
 }
 
 static void attention_agrees_with_ref(void)

@@ -297,9 +297,9 @@ static tn_tensor *attention_grad(const sample *s, tn_ctx *cx, tn_tensor *y, tn_t
     if (!y || s->lay == EMPTY) return y ? tn_zeros(cx, s->dt, TN_SHAPE(0)) : NULL;
     tni_node *n = y->store->node;
     while (n->op == TNI_view) n = n->src[0];
-    tn_tensor *gx[3];
+    tn_tensor *gx[TNI_ATTENTION_GRADS];
     g = tn_reshape(g, TN_SHAPE(n->size[0], n->size[2], n->size[1], n->size[3]));
-    if (!tni_attention_grad(cx, n, tn_transpose(g, 1, 2), gx)) return NULL;
+    if (!tni_attention_grad(cx, n, tn_transpose(g, 1, 2), 0, gx)) return NULL;
     for (int i = 0; i < 3; i++) gx[i] = tn_reshape(gx[i], TN_SHAPE(-1));
     return tn_concat(3, gx, 0);
 }
@@ -329,7 +329,8 @@ static tn_tensor *bound_attention(const sample *s, tn_ctx *cx, tn_tensor *const 
     tn_tensor            *q = tn_cast(x[0], TN_F64), *k = tn_cast(x[1], TN_F64);
     tn_tensor            *v = size_of(x[2]), *aq = tn_abs(q), *ak = tn_abs(k);
     if (s->lay == EMPTY || s->lay == ZERO_D) return NULL;
-    tn_tensor *w    = tni_attention_weights(q, k, o.mask, scale, o.causal);
+    tni_attr   attr = { .attention = { .scale = scale, .causal = o.causal } };
+    tn_tensor *w = tni_attention_weights(&(tni_attention_args){ q, k, v, { o.mask }, NULL, &attr });
     tn_tensor *most = tn_max_all(tn_matmul(aq, tn_transpose(ak, -1, -2)));
     most            = tn_add_s(tn_mul_s(most, fabs(scale)), 1);
     if (s->op == TNI_attention) return tn_mul(tn_matmul(w, v), most);

@@ -1,42 +1,73 @@
 // Attention and its gradient, query by query: all weights of one query, then their products. The
 // definition, without blocks and without reuse of stored sums:
 //
-//     score_j = scale sum_d(q_d k_jd) + mask_j       w = softmax(score)      y_e = sum_j(w_j v_je)
+//     score_j = scale sum_d(q_d k_jd) + mask_j   w = softmax(score)   y_e = sum_j(kept_j w_j v_je)
 //
 // B batches, H heads, T queries, S keys and values, D their size, E that of a value
 #include "ref.h"
 
 #include "device/attention.h"
+#include "kernel/prelude.h"
 
 #include <math.h>
 
-// One query, i, of head h of batch b.
+// One query, i, of head h of batch b, and the keys it sees.
 typedef struct {
     const tni_attention *a;
     int64_t              b, h, i;
+    tni_key_range        keys;
     double              *w;   // S weights
     double              *dw;  // and their gradients
 } query;
 
-// Returns element (row, d) of x, which is (B, T or S, H, D or E), for the query's batch and head.
-static double element_at(const query *c, const tni_arg *x, int64_t row, int64_t d)
+// Returns element (row, d) of a head of x, which is (B, T or S, heads, D or E), of the query's
+// batch.
+static double element_at(const query *c, const tni_arg *x, int64_t head, int64_t row, int64_t d)
 {
-    return tni_cells(x)[tni_ref_offset(x, (int64_t[]){ c->b, row, c->h, d })].f;
+    return tni_cells(x)[tni_ref_offset(x, (int64_t[]){ c->b, row, head, d })].f;
+}
+
+// Returns the head of keys and values that the query reads.
+static int64_t key_head(const query *c)
+{
+    return c->h / (c->a->H / c->a->Hk);
+}
+
+// Returns the place of the query's value for key j in what is read beside the scores.
+static int64_t place_of(const query *c, const int64_t *stride, int64_t j)
+{
+    return c->b * stride[0] + c->h * stride[1] + c->i * stride[2] + j * stride[3];
+}
+
+// Returns the score of key j, scaled.
+static double raw_score(const query *c, int64_t j)
+{
+    double s = 0;
+    for (int64_t d = 0; d < c->a->D; d++)
+        s += element_at(c, c->a->q, c->h, c->i, d) * element_at(c, c->a->k, key_head(c), j, d);
+    return s * c->a->scale;
 }
 
 // Returns the score of key j: -inf if the query does not see it.
 static double query_score(const query *c, int64_t j)
 {
-    const tni_attention *a = c->a;
-    double               s = 0;
-    if (a->causal && j > c->i) return -INFINITY;
-    for (int64_t d = 0; d < a->D; d++)
-        s += element_at(c, a->q, c->i, d) * element_at(c, a->k, j, d);
-    s *= a->scale;
-    if (!a->mask) return s;
-    tni_cell m = tni_cells(a->mask)[tni_ref_offset(a->mask, (int64_t[]){ c->b, c->h, c->i, j })];
-    if (a->mask->dtype == TN_BOOL) return m.i ? s : -INFINITY;
+    tni_attention_extra mask = tni_attention_mask(c->a);
+    if (j < c->keys.first || j >= c->keys.end) return -INFINITY;
+    double s = raw_score(c, j);
+    if (!mask.arg) return s;
+    tni_cell m = tni_cells(mask.arg)[place_of(c, mask.stride, j)];
+    if (mask.arg->dtype == TN_BOOL) return m.i ? s : -INFINITY;
     return s + m.f;
+}
+
+// Returns what the weight of key j is multiplied by after the softmax.
+static double kept(const query *c, int64_t j)
+{
+    const tni_attention *a  = c->a;
+    uint64_t             at = (uint64_t)(((c->b * a->H + c->h) * a->T + c->i) * a->S + j);
+    if (!a->drops) return 1;
+    bool in = m_rand_uniform_f(a->key, a->counter, at) >= (float)a->dropout;
+    return in ? 1 / (1 - a->dropout) : 0;
 }
 
 // Computes the weights: the softmax of the scores, or zeros if all of them are -inf. Returns the
@@ -55,37 +86,63 @@ static double softmax_query(const query *c)
     return most + log(sum);
 }
 
-// Writes the result of the query: the weighted sum of the values.
+// Writes the result of the query: the weighted sum of the values. What it does not see is not read:
+// the rest of a cache of keys may hold anything.
 static void attend_query(const query *c, tni_cell *y)
 {
+    int64_t head = key_head(c);
     for (int64_t e = 0; e < c->a->E; e++) {
         double sum = 0;
-        for (int64_t j = 0; j < c->a->S; j++) sum += c->w[j] * element_at(c, c->a->v, j, e);
+        for (int64_t j = c->keys.first; j < c->keys.end; j++)
+            sum += c->w[j] * kept(c, j) * element_at(c, c->a->v, head, j, e);
         y[e].f = sum;
     }
 }
 
-// Writes the gradient of the query, and adds its part to the gradients of keys and values, which
-// begin at dk and dv; NULL: not wanted. With d_j = sum_e(g_e v_je), the gradient of the score is
+// Turns d_j = kept_j sum_e(g_e v_je), the gradients of the weights, into those of the scores:
 // w_j (d_j - sum(w d)).
-static void add_query_grads(const query *c, tni_cell *dq, tni_cell *dk, tni_cell *dv)
+static void score_grads(const query *c)
 {
     const tni_attention *a     = c->a;
     double               delta = 0;
-    for (int64_t j = 0; j < a->S; j++) {
+    for (int64_t j = c->keys.first; j < c->keys.end; j++) {
         c->dw[j] = 0;
         for (int64_t e = 0; e < a->E; e++)
-            c->dw[j] += element_at(c, a->g, c->i, e) * element_at(c, a->v, j, e);
+            c->dw[j] += element_at(c, a->g, c->h, c->i, e) * element_at(c, a->v, key_head(c), j, e);
+        c->dw[j] *= kept(c, j);
         delta += c->w[j] * c->dw[j];
     }
-    for (int64_t j = 0; j < a->S; j++) {
-        double ds = c->w[j] * (c->dw[j] - delta) * a->scale;
+    for (int64_t j = c->keys.first; j < c->keys.end; j++) c->dw[j] = c->w[j] * (c->dw[j] - delta);
+}
+
+// Adds the gradients of the query's scores to that of what was read beside them. A mask is added to
+// the score; of a score that is hidden nothing comes back.
+static void add_extra_grads(const query *c)
+{
+    for (int x = 0; x < c->a->extras; x++) {
+        const tni_attention_extra *m = &c->a->extra[x];
+        if (!m->grad || !m->grad->data) continue;
+        for (int64_t j = c->keys.first; j < c->keys.end; j++)
+            tni_cells(m->grad)[place_of(c, m->grad_stride, j)].f += c->dw[j];
+    }
+}
+
+// Writes the gradient of the query, and adds its part to the gradients of keys and values, which
+// begin at dk and dv; NULL: not wanted.
+static void add_query_grads(const query *c, tni_cell *dq, tni_cell *dk, tni_cell *dv)
+{
+    const tni_attention *a    = c->a;
+    int64_t              head = key_head(c);
+    score_grads(c);
+    add_extra_grads(c);
+    for (int64_t j = c->keys.first; j < c->keys.end; j++) {
+        double ds = c->dw[j] * a->scale;
         for (int64_t d = 0; d < a->D; d++) {
-            dq[d].f += ds * element_at(c, a->k, j, d);
-            if (dk) dk[j * a->H * a->D + d].f += ds * element_at(c, a->q, c->i, d);
+            dq[d].f += ds * element_at(c, a->k, head, j, d);
+            if (dk) dk[j * a->Hk * a->D + d].f += ds * element_at(c, a->q, c->h, c->i, d);
         }
         for (int64_t e = 0; dv && e < a->E; e++)
-            dv[j * a->H * a->E + e].f += c->w[j] * element_at(c, a->g, c->i, e);
+            dv[j * a->Hk * a->E + e].f += c->w[j] * kept(c, j) * element_at(c, a->g, c->h, c->i, e);
     }
 }
 
@@ -111,6 +168,14 @@ static void clear_outputs(const tni_call *call)
     }
 }
 
+// Returns how many keys batch b has.
+static int64_t length_of(const tni_attention *a, int64_t b)
+{
+    if (!a->lengths) return a->S;
+    int64_t n = tni_cells(a->lengths)[b * a->lengths->stride[0]].i;
+    return n < 0 ? 0 : n > a->S ? a->S : n;
+}
+
 // Serves attention and attention_grad. The gradient computes its weights again from queries and
 // keys, instead of using the stored log-sums: other devices' log-sums are judged, too.
 tn_status tni_ref_attention(const tni_call *call)
@@ -119,8 +184,9 @@ tn_status tni_ref_attention(const tni_call *call)
     int64_t       n[3] = { a.B, a.H, a.T };
     if (a.g) clear_outputs(call);
     for (tni_ref_walk p = tni_ref_walk_over(3, n); p.left; tni_ref_walk_next(&p)) {
-        query   c   = { &a, p.at[0], p.at[1], p.at[2], call->scratch, NULL };
-        int64_t row = (c.b * a.T + c.i) * a.H + c.h, first = c.b * a.S * a.H + c.h;
+        query   c   = { .a = &a, .b = p.at[0], .h = p.at[1], .i = p.at[2], .w = call->scratch };
+        int64_t row = (c.b * a.T + c.i) * a.H + c.h, first = c.b * a.S * a.Hk + key_head(&c);
+        c.keys     = tni_attention_keys(&a, length_of(&a, c.b), c.i);
         c.dw       = c.w + a.S;
         double sum = softmax_query(&c);
         if (a.g) {
