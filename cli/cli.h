@@ -71,8 +71,8 @@ typedef struct {
     char       *normalize, *separator, *missing, *missing_words;
     int64_t     epochs, batch, accumulate, warmup, limit, seed;
     int64_t     layers, heads, width, context, depth;
-    int64_t     every, eval_every, save_every, threads, tokens, top_k, patience, top;
-    double      lr, momentum, weight_decay, clip, dropout, temperature;
+    int64_t     every, eval_every, save_every, threads, tokens, top_k, patience, top, stop;
+    double      lr, momentum, weight_decay, clip, dropout, temperature, top_p, repetition_penalty;
     bool        resume, force, quiet, no_header;
     char      **input;   // predict: arguments that are not options
     int         inputs;  // how many

@@ -143,7 +143,7 @@ static const option options[] = {
     { "top", "N", "the N most likely classes or tokens, not only the first",
       FILES, CLI_PREDICT, WHOLE(top, 1, 1e9) },
     { "quiet", NULL, "no progress; results and errors are printed",
-      FILES, TRAINS, FLAG(quiet) },
+      FILES, TRAINS | CLI_SAMPLE, FLAG(quiet) },
 
     { "prompt", "TEXT", "the start of the text",
       TEXTS, CLI_SAMPLE | CLI_PREDICT, TEXT(prompt) },
@@ -153,6 +153,12 @@ static const option options[] = {
       TEXTS, CLI_SAMPLE, REAL(temperature, 0, 1000) },
     { "top-k", "N", "choose among the N most likely only",
       TEXTS, CLI_SAMPLE, WHOLE(top_k, 1, 1e9) },
+    { "top-p", "X", "choose among the fewest tokens whose probabilities sum up to X",
+      TEXTS, CLI_SAMPLE, REAL(top_p, 1e-9, 1) },
+    { "repetition-penalty", "X", "above 1: tokens that are in the text become less likely",
+      TEXTS, CLI_SAMPLE, REAL(repetition_penalty, 1e-3, 1e3) },
+    { "stop", "N", "end before token N",
+      TEXTS, CLI_SAMPLE, WHOLE(stop, 0, 1e9) },
 
     { "device", "NAME", "from tenon devices; default: TN_DEVICE, or the fastest",
       MACHINE, TRAINS | LOADS, TEXT(device) },

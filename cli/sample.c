@@ -4,16 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Appends a token. A full buffer keeps only the newest `context` tokens, which the network can see.
-static void add_token(cli_tokens *t, int64_t id, int64_t context)
-{
-    if (t->count == t->room) {
-        memmove(t->ids, t->ids + t->count - context, (size_t)context * sizeof *t->ids);
-        t->count = context;
-    }
-    t->ids[t->count++] = id;
-}
-
 bool cli_tokens_read(tn_ctx *cx, const char *prompt, tn_bpe *bpe, int64_t more, cli_tokens *t)
 {
     if (!*prompt) prompt = "\n";
@@ -45,56 +35,97 @@ char *cli_token_text(tn_ctx *cx, tn_bpe *bpe, int64_t id, int64_t *bytes)
     return text;
 }
 
-// Draws the next token from the prediction after the newest `context` ones; temperature 0 takes the most
-// likely one.
-static int64_t next_token(tn_ctx *cx, tn_layer *net, const cli_settings *s, const cli_tokens *t)
+// A run of the command: what the callback of tn_generate needs. `t` are the newest tokens, of which the network
+// sees the last `context`.
+typedef struct {
+    tn_ctx     *cx;
+    tn_bpe     *bpe;
+    cli_tokens  t;
+    cli_partial partial;
+    int64_t     prompt, made, left;  // tokens of the prompt, new ones, and those still wanted
+    double      begin, first, last;  // when the run began, and the first and the newest token came
+    bool        ok;                  // printing works
+} sampling;
+
+// Keeps the newest `most` tokens, if there are more.
+static void forget_tokens(cli_tokens *t, int64_t most)
 {
-    tn_scope  *scope = tn_begin(cx);
-    tn_tensor *y     = cli_tokens_next(net, t, s->context);
-    int64_t    vocab = y ? tn_size(y, 0) : 0, id;
-    if (!(s->temperature > 0)) id = tn_item_i64(tn_argmax_all(y));
-    else {
-        int64_t k   = s->top_k > 0 && s->top_k < vocab ? s->top_k : vocab;
-        tn_pair top = tn_topk(tn_div_s(y, s->temperature), k, 0, TN_LARGEST);
-        id = tn_item_i64(tn_gather(top.indices, 0, tn_multinomial(tn_softmax(top.values, 0), 1)));
-    }
-    tn_end(scope);
-    return id;
+    if (t->count <= most) return;
+    memmove(t->ids, t->ids + t->count - most, (size_t)most * sizeof *t->ids);
+    t->count = most;
 }
 
-static bool print_token(tn_ctx *cx, tn_bpe *bpe, cli_partial *partial, int64_t id)
+// Prints a new token as soon as it is known.
+static bool print_token(int row, int64_t id, void *user)
 {
-    int64_t n;
-    char   *bytes = cli_token_text(cx, bpe, id, &n);
-    if (!bytes) return false;
-    cli_print_text(partial, bytes, (size_t)n);
+    sampling *r = user;
+    int64_t   n;
+    char     *bytes = cli_token_text(r->cx, r->bpe, id, &n);
+    (void)row;
+    if (bytes) cli_print_text(&r->partial, bytes, (size_t)n);
+    r->ok   = bytes && fflush(stdout) == 0;
+    r->last = cli_seconds();
+    if (!r->made++) r->first = r->last;
     free(bytes);
-    return fflush(stdout) == 0;
+    return r->ok;
+}
+
+// Generates until the context is full, or enough. A text that fills the context goes on with its newest half.
+static bool fill_context(sampling *r, tn_layer *net, const cli_settings *s)
+{
+    int64_t most = s->context, stop = s->stop, before = r->made;
+    if (r->t.count >= most) forget_tokens(&r->t, most > 1 ? most / 2 : 1);
+    int64_t          room = most - r->t.count + 1, want = r->left < room ? r->left : room, n = 0;
+    tn_generate_opts o = {
+        .max_tokens         = want,
+        .sample             = { s->temperature, s->top_k, s->top_p },
+        .repetition_penalty = s->repetition_penalty,
+        .length             = most,
+        .stops              = cli_options_given(s, "stop"),
+        .stop               = &stop,
+        .on_token           = print_token,
+        .user               = r,
+    };
+    tn_tokens prompt = { r->t.ids, r->t.count };
+    if (tn_generate(net, 1, &prompt, o, r->t.ids + r->t.count, &n) != TN_OK) return false;
+    r->t.count += n;
+    r->left -= want;
+    return r->ok && r->made - before == want;
+}
+
+// Prints how fast it went, beside the text.
+static void print_rates(const sampling *r)
+{
+    double first = r->first - r->begin, rest = r->last - r->first;
+    if (!r->made) return;
+    fprintf(stderr, "prompt: %lld token%s, %.0f a second; first token after %.3f s",
+            (long long)r->prompt, cli_s(r->prompt), (double)r->prompt / first, first);
+    if (r->made > 1)
+        fprintf(stderr, "; then %lld, %.1f a second", (long long)r->made - 1,
+                (double)(r->made - 1) / rest);
+    fputc('\n', stderr);
 }
 
 // Generates --tokens tokens after the prompt. Returns the exit status.
 static int sample(tn_ctx *cx, cli_settings *s, const cli_saved *f)
 {
-    cli_tokens  t       = { 0 };
-    cli_partial partial = { 0 };
-    tn_bpe     *bpe;
+    sampling r = { .cx = cx, .ok = true };
     if (f->facts.task != CLI_TOKENS) return cli_fail("%s is not a network for text", s->load);
     cli_options_default(s, "tokens=200 temperature=0.8 seed=0");
     const char *prompt = s->prompt && *s->prompt ? s->prompt : "\n";
     tn_layer   *net    = cli_saved_build(cx, s, s->load, f);
-    if (!net || !cli_tokenizer(cx, s, &bpe)) return 1;
-    if (!cli_tokens_read(cx, prompt, bpe, 2 * s->context, &t)) return cli_fail_of(cx);
+    if (!net || !cli_tokenizer(cx, s, &r.bpe)) return 1;
+    if (!cli_tokens_read(cx, prompt, r.bpe, s->context + 1, &r.t)) return cli_fail_of(cx);
     tn_seed(cx, (uint64_t)s->seed);
     tn_layer_train(net, false);
-    tn_grad_mode(cx, false);
-    cli_print_text(&partial, prompt, strlen(prompt));
-    for (int64_t i = 0; i < s->tokens && tn_error(cx) == TN_OK; i++) {
-        int64_t id = next_token(cx, net, s, &t);
-        add_token(&t, id, s->context);
-        if (tn_error(cx) != TN_OK || !print_token(cx, bpe, &partial, id)) break;
-    }
+    cli_print_text(&r.partial, prompt, strlen(prompt));
+    r.left   = s->tokens;
+    r.prompt = r.t.count;
+    r.begin  = cli_seconds();
+    while (r.left > 0 && fill_context(&r, net, s)) continue;
     putchar('\n');
-    free(t.ids);
+    if (!s->quiet) print_rates(&r);
+    free(r.t.ids);
     return tn_error(cx) == TN_OK ? 0 : cli_fail_of(cx);
 }
 

@@ -75,6 +75,7 @@ typedef struct tn_ctx    tn_ctx;     // a device and everything that was made on
 typedef struct tn_scope  tn_scope;   // a span of calls whose tensors die together
 typedef struct tn_tensor tn_tensor;  // a handle to a value: a shape, a dtype, and a view of a store
 typedef struct tn_layer  tn_layer;   // a part of a network, with parameters and a forward function
+typedef struct tn_cache  tn_cache;   // keys and values of the tokens that a network has seen
 typedef struct tn_optim  tn_optim;   // an optimizer
 typedef struct tn_data   tn_data;    // a dataset with its loader
 typedef struct tn_bpe    tn_bpe;     // a tokenizer

@@ -67,7 +67,7 @@ static tn_tensor *run_attention(tn_layer *l, tn_tensor *x)
     if (tn_chunk(tn_forward(a->c_attn, x), 3, -1, part) != 3) return NULL;
     for (int i = 0; i < 3; i++) part[i] = split_heads(part[i], a->heads);
     tn_attention_opts o = { .causal = true, .dropout = training ? a->dropout : 0 };
-    tn_tensor        *y = tn_attention(part[0], part[1], part[2], o);
+    tn_tensor        *y = tn_layer_attention(l, part[0], part[1], part[2], o);
     y                   = tn_flatten(tn_transpose(y, 1, 2), 2, 3);  // join the heads: (B, T, C)
     return tn_dropout(tn_forward(a->c_proj, y), a->dropout, training);
 }
@@ -142,15 +142,15 @@ typedef struct {
     double    dropout;
 } transformer;
 
-// Whether x is (B, T) with T at most the context. Reports an error otherwise.
-static bool tokens_ok(tn_ctx *cx, tn_tensor *x, int64_t context)
+// Whether x is (B, T) and, after `past` tokens in a cache, within the context. Reports an error otherwise.
+static bool tokens_ok(tn_ctx *cx, tn_tensor *x, int64_t past, int64_t context)
 {
     char text[120] = "";
     if (tn_rank(x) != 2)
         snprintf(text, sizeof text, "gpt2: tokens have rank %d, not (B, T)", tn_rank(x));
-    else if (tn_size(x, 1) > context)
+    else if (past + tn_size(x, 1) > context)
         snprintf(text, sizeof text, "gpt2: %lld tokens are more than the context of %lld",
-                 (long long)tn_size(x, 1), (long long)context);
+                 (long long)(past + tn_size(x, 1)), (long long)context);
     if (*text) tn_error_set(cx, TN_ESHAPE, text);
     return !*text;
 }
@@ -160,8 +160,8 @@ static tn_tensor *run_transformer(tn_layer *l, tn_tensor *x)
 {
     const transformer *t  = tn_layer_self(l);
     tn_ctx            *cx = tn_layer_ctx(l);
-    if (!tokens_ok(cx, x, t->context)) return NULL;
-    tn_tensor *place = tn_arange(cx, TN_I64, 0, (double)tn_size(x, 1), 1);
+    if (!tokens_ok(cx, x, tn_layer_past(l), t->context)) return NULL;
+    tn_tensor *place = tn_layer_positions(l, tn_size(x, 1));
     tn_tensor *y     = tn_add(tn_forward(t->wte, x), tn_forward(t->wpe, place));
     y                = tn_dropout(y, t->dropout, tn_layer_training(l));
     return tn_forward(t->ln_f, tn_forward(t->h, y));

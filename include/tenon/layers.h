@@ -176,6 +176,74 @@ TN_API tn_layer *tn_nn_transformer_block(tn_ctx *cx, int64_t width, int64_t head
 TN_API tn_layer *tn_nn_transformer_block_with(tn_ctx *cx, int64_t width, int64_t heads,
                                               tn_nn_transformer_opts o);
 
+// ---- generation --------------------------------------------------------------------------------
+
+// Keys and values of the tokens that a network has seen, for each of its attention layers, so that
+// the next tokens can be computed without running the network on all of them again. Its memory has
+// a fixed size and is written in place. A cache belongs to its context; tn_cache_free is optional.
+typedef struct {
+    // How many of the first tokens of each row are padding: no token sees them, and positions count
+    // from the first token after them. NULL: none.
+    const int64_t *padding;
+} tn_cache_opts;
+// Makes an empty cache for `batch` rows of up to `length` tokens.
+TN_API tn_cache *tn_cache_new(tn_ctx *cx, int64_t batch, int64_t length, tn_cache_opts o);
+// Forgets all tokens, and keeps the memory for others.
+TN_API void tn_cache_clear(tn_cache *c);
+// Frees the cache. Does nothing for NULL.
+TN_API void tn_cache_free(tn_cache *c);
+// Returns the number of tokens in each row, padding included.
+TN_API_PLAIN int64_t tn_cache_count(const tn_cache *c);
+// Runs a network on the tokens x (B, T) that follow those in the cache, and adds them to it. The
+// result is that of tn_forward on all tokens, for the last T of them. Records no gradients.
+TN_API tn_tensor *tn_forward_cached(tn_layer *l, tn_tensor *x, tn_cache *c);
+
+// How a layer of the user's own takes part in it. Outside of tn_forward_cached these mean what they
+// mean without a cache. Layers must attend in the same order in every pass.
+//
+// Causal attention of q, k and v (B, H, T, D), also over the keys and values of earlier passes. The
+// last of o's members, mask, is not allowed with a cache.
+TN_API tn_tensor *tn_layer_attention(tn_layer *l, tn_tensor *q, tn_tensor *k, tn_tensor *v,
+                                     tn_attention_opts o);
+// Returns the positions of the tokens, that many, that l is running on, i64: (T), or (B, T) if rows differ.
+TN_API tn_tensor *tn_layer_positions(tn_layer *l, int64_t tokens);
+// Returns the number of tokens that earlier passes have put into the cache.
+TN_API_PLAIN int64_t tn_layer_past(const tn_layer *l);
+
+typedef struct {
+    double  temperature;  // divides the logits; 0: the most likely index is taken, none is drawn
+    int64_t top_k;        // draw among the k most likely; 0: among all
+    double  top_p;        // draw among the fewest whose probabilities sum up to p or more; 0: 1
+} tn_sample_opts;
+// Draws an index from logits (..., V), i64 (...). Equal logits at the border of top_k or top_p are
+// all kept.
+TN_API tn_tensor *tn_sample(tn_tensor *logits, tn_sample_opts o);
+
+// A list of tokens, the caller's.
+typedef struct {
+    const int64_t *ids;
+    int64_t        count;
+} tn_tokens;
+typedef struct {
+    int64_t        max_tokens;          // new tokens of each row; 0: 128
+    int64_t        length;              // of the cache; 0: the longest prompt + max_tokens
+    tn_sample_opts sample;              // how a token is chosen
+    double         repetition_penalty;  // divides the positive logits of tokens that the row has,
+                                        // and multiplies the negative ones; 0: 1
+    uint64_t       seed;                // of tn_seed; 0: goes on with the context's numbers
+    int            stops;               // number of stop tokens
+    const int64_t *stop;                // a row ends before the first of these
+    bool           no_cache;            // run the network on all tokens for each new one
+    // Called with each new token, in order. Returns false to end the generation.
+    bool (*on_token)(int row, int64_t token, void *user);
+    void *user;
+} tn_generate_opts;
+// Continues n prompts of any lengths: writes the new tokens of row i to ids[i * max_tokens] and
+// their number to count[i]. The network maps tokens (B, T) to logits (B, T, V) and is run in
+// evaluation mode. Tokens are chosen on the device, which does not wait for the host to read them.
+TN_API tn_status tn_generate(tn_layer *net, int n, const tn_tokens *prompts, tn_generate_opts o,
+                             int64_t *ids, int64_t *count);
+
 // ---- initializers: write random or constant values into t, without gradient; return t ----------
 
 // Fan-in and fan-out are those of a weight (out, in, ...).

@@ -4,6 +4,8 @@
 // Each tensor name, or each line that calls it, has a tni_async_item. It holds the node it was given
 // last until that is computed, then lets the device begin to copy it to the host (events->fetch) and
 // keeps the ticket of the copy. A device without that is read at once.
+//
+// tni_fetch_begin and tni_fetch_end are for a caller that wants every value, in order, and keeps the tickets.
 #include "engine/engine.h"
 
 #include "device/ref/ref.h"
@@ -119,6 +121,37 @@ double tn_item_late(tn_tensor *t)
     read_if_computed(cx, l);
     collect_arrived(cx->engine, l);
     return l->value;
+}
+
+// ---- every value, in order ---------------------------------------------------------------------
+
+int64_t tni_fetch_begin(tn_tensor *t, int64_t i)
+{
+    const tni_engine *e = t->cx->engine;
+    tni_node         *n = tni_resolve(t, "reading");
+    if (!n || n->state != TNI_DONE || !e->events->fetch) return 0;
+    tni_arg from = tni_value_arg(e, n);
+    return e->events->fetch(e->session, from.dtype,
+                            from.data + i * from.stride[0] * (int64_t)tni_dtype_size(from.dtype));
+}
+
+// Looks for the value for as long as a step may take, without a call of the device, which would cost more than
+// the wait. Then waits for all work, which finds errors.
+bool tni_fetch_end(tn_ctx *cx, int64_t ticket, int64_t *value)
+{
+    enum { LOOKS = 2000000 };
+    const tni_engine *e = cx->engine;
+    _Alignas(8) char  element[8];
+    for (int i = 0; i < LOOKS; i++)
+        if (e->events->fetched(e->session, ticket, element)) {
+            memcpy(value, element, sizeof *value);
+            return true;
+        }
+    if (tn_sync(cx) != TN_OK) return false;
+    if (!e->events->fetched(e->session, ticket, element))
+        return tni_refuse(cx, TN_EDEVICE, "reading: a value of the device did not arrive");
+    memcpy(value, element, sizeof *value);
+    return true;
 }
 
 void tni_async_items_close(tn_ctx *cx)

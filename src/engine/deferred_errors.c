@@ -52,6 +52,7 @@ static size_t errors_of_kernel(tni_graph *g, tni_plan *p, size_t k, tni_deferred
 static size_t errors_of_item(tni_graph *g, int32_t item, tni_deferred_error *to)
 {
     if (item < 0 || tni_op_table[g->item[item].n->op].fails != TNI_FAILS_INDEX) return 0;
+    if (!tni_node_may_fail(g->item[item].n)) return 0;
     if (to) {
         *to        = describe_error(g, item, 1, next_ticket(g->cx->engine));
         to->kernel = ~item;

@@ -78,6 +78,12 @@ tn_tensor *tni_from_pinned(tn_ctx *cx, const char *op, tn_dtype dt, int rank, co
                            const void *data, uint64_t *copy);
 // Describes the elements of a computed node: address, shape and strides.
 tni_arg tni_value_arg(const tni_engine *e, tni_node *n);
+// Begins to copy element i of t, an i64 whose work is launched, to the host. Returns a ticket, or 0 if the device
+// reads only by waiting. At most TNI_MOST_FETCHES of them may be on their way.
+enum { TNI_MOST_FETCHES = 60 };
+int64_t tni_fetch_begin(tn_tensor *t, int64_t i);
+// Waits for the element of a ticket. False, reported, if it does not arrive.
+bool tni_fetch_end(tn_ctx *cx, int64_t ticket, int64_t *value);
 // Releases the nodes that tn_item_late still waits for, and its list.
 void tni_async_items_close(tn_ctx *cx);
 

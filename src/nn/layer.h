@@ -40,7 +40,8 @@ struct tn_layer {
     size_t     params, buffers, children, param_cap, buffer_cap, child_cap;
     // While a summary runs: called at the end of every forward call. Set in the tree's root.
     void (*watch)(tn_layer *l, int ny, tn_tensor *const *y, void *user);
-    void *watch_user;
+    void     *watch_user;
+    tn_cache *cache;  // of the tn_forward_cached in progress; set in the tree's root
 };
 
 // Makes a built-in layer with a zeroed struct of self_bytes bytes, tn_layer_self of it; 0: none. The caller

@@ -20,6 +20,17 @@ bool tni_want_math_dtype(tn_ctx *cx, const char *op, tn_dtype dt);
 tn_tensor *tni_record(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
                       tni_node *const *src, const tni_attr *attr);
 
+// Promises that all elements of y, integers, are in 0 .. count-1 in every run of any plan. A gather or
+// scatter of at least count elements by y then needs no check, so it cannot fail. NULL is allowed.
+void tni_set_below(tn_tensor *y, int64_t count);
+// Whether computing n can fail: it may find an index out of range, or it is a user's function.
+static inline bool tni_node_may_fail(const tni_node *n)
+{
+    tni_failure how = tni_op_table[n->op].fails;
+    if (how != TNI_FAILS_INDEX) return how != 0;
+    return !n->src[1]->below || n->src[1]->below > n->src[0]->size[n->attr.axis.axis];
+}
+
 // ---- recording by handles ----------------------------------------------------------------------
 
 // Maps with broadcasting and promotion; the op's row gives the name in messages.

@@ -106,6 +106,11 @@ tn_tensor *tni_record(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *
     return tni_wrap(cx, n);
 }
 
+void tni_set_below(tn_tensor *y, int64_t count)
+{
+    if (y && count > 0 && count <= UINT32_MAX) y->store->node->below = (uint32_t)count;
+}
+
 // ---- operands ----------------------------------------------------------------------------------
 
 // How much an operand's dtype counts in a promotion: see tni_operand.

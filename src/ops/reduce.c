@@ -127,6 +127,7 @@ static tn_tensor *record_reduction(int op, const char *name, tn_tensor *x, uint3
     if (!tni_shape_ok(cx, name, rank, size)) return NULL;
     tni_attr   attr = { .reduce = { axes, first, padded } };
     tn_tensor *y    = tni_record(cx, op, out, rank, size, 1, &n, &attr);
+    if (op == TNI_argmax || op == TNI_argmin) tni_set_below(y, tni_reduced_count(x, given));
     return moved ? show_reduced(y, n->rank, order, given, keep) : y;
 }
 

@@ -178,14 +178,15 @@ static size_t most_words(const tni_node *n)
     return 1 + TN_MAX_RANK + n->nsrc * source + attr;
 }
 
-// Appends an item: one word of op, dtype, rank, stored, keeps_sources and number of sources; then its
-// sizes, sources and attributes.
+// Appends an item: one word of op, dtype, rank, stored, keeps_sources, whether its index needs a check,
+// and number of sources; then its sizes, sources and attributes.
 static bool put_item(key_writer *w, const tni_item *it)
 {
     const tni_node *n = it->n;
     if (!reserve_words(w, most_words(n))) return false;
     put_key_word(w, n->op | n->dtype << 8 | n->rank << 16 | (int64_t)(it->why != 0) << 24 |
-                        (int64_t)it->keeps_sources << 25 | (int64_t)n->nsrc << 32);
+                        (int64_t)it->keeps_sources << 25 | (int64_t)tni_node_may_fail(n) << 26 |
+                        (int64_t)n->nsrc << 32);
     put_key_words(w, n->size, n->rank);
     for (uint32_t s = 0; s < n->nsrc; s++) put_source(w, n->src[s]);
     put_attr(w, n);

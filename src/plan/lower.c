@@ -424,8 +424,9 @@ static int lower_random(lowering *l, int32_t i, const tni_coords *c)
     return add_value(l, i, i, c, x);
 }
 
-// Returns the index of a gather or scatter, checked against the size of its axis. The check belongs to
-// item i, which the message names, so equal checks of other items are not shared.
+// Returns the index of a gather or scatter, checked against the size of its axis unless it is known to
+// be in range. The check belongs to item i, which the message names, so equal checks of other items are
+// not shared.
 static int lower_index(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n    = item_node(l, i);
@@ -434,7 +435,8 @@ static int lower_index(lowering *l, int32_t i, const tni_coords *c)
     tni_ins         x    = blank;
     if (at == FAILED || l->guard >= 0)
         return FAILED;  // a check under a guard would fail where the value does not exist
-    at    = cast_of(l, -1, i, NULL, TN_I64, at);
+    at = cast_of(l, -1, i, NULL, TN_I64, at);
+    if (!tni_node_may_fail(n)) return at;
     int m = bind_number(l, (tni_number_binding){ TNI_NUMBER_LITERAL, TN_I64, -1, size });
     if (at == FAILED || m == FAILED) return FAILED;
     x.code   = TNI_I_CHECK;

@@ -102,7 +102,7 @@ static void find_place_lifetimes(placer *b)
         tni_plan_step step = b->plan->step[t];
         if (step >= 0) {
             begin_lifetime(b, step, t);
-            if (tni_op_table[g->item[step].n->op].fails) b->fallible = t + 1;
+            if (tni_node_may_fail(g->item[step].n)) b->fallible = t + 1;
             continue;
         }
         const tni_planned_kernel *k = &b->plan->kernel[~step];

@@ -102,6 +102,7 @@ tni_node *tni_node_view(tn_ctx *cx, tni_node *src, const tni_view *v)
     tni_node *n = tni_node_new(cx, TNI_VIEW_OP, src->dtype, v->rank, v->size, 1, &src);
     if (!n) return NULL;
     n->weak             = src->weak;
+    n->below            = src->below;
     n->attr.view.offset = v->offset;
     for (int i = 0; i < v->rank; i++) n->attr.view.stride[i] = v->stride[i];
     return n;

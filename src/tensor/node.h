@@ -70,26 +70,27 @@ struct tni_node {
         };
         uint64_t refs_and_uses;  // both as one number: TNI_ONE_USE
     };
-    uint32_t    rollbacks;  // stores that return to it if a step fails
-    uint32_t    handles;    // holders by which a user can ask for it: stores, views, late values
-    uint32_t    recipes;    // unstored nodes that have it as a source
-    uint32_t    mark;       // scratch of the walk or evaluation in progress, else 0
-    uint16_t    op;
-    uint8_t     dtype, rank, state;
-    uint32_t    nsrc;
-    bool        needs_grad : 1;  // a leaf, or made from one while the gradient mode was on
-    bool        spent      : 1;  // a backward pass went through it: no further gradient
-    bool        walked     : 1;  // becomes spent when it is next evaluated
-    bool        weak       : 1;  // a plain number: takes the dtype of the tensor it meets
-    bool        failed     : 1;  // a read failed to compute it: only another read tries again
-    bool        owns_bytes : 1;  // attr.custom.bytes
-    bool        constant   : 1;  // one number everywhere: computable at any time, so never gone
-    bool        update     : 1;  // a store's state recorded by an optimizer's update
-    bool        dropped_sources : 1;  // released sources that its value depends on
-    bool        recomputed      : 1;  // has been unstored: computing it now is computing it again
-    bool        carried         : 1;  // stored only because its sources will soon be released
-    bool        visited         : 1;  // scratch of tni_node_reschedule
-    tni_node  **src;                  // `few`, or an array of its own
+    uint32_t rollbacks;  // stores that return to it if a step fails
+    uint32_t handles;    // holders by which a user can ask for it: stores, views, late values
+    uint32_t recipes;    // unstored nodes that have it as a source
+    uint32_t mark;       // scratch of the walk or evaluation in progress, else 0
+    uint32_t below;  // its elements are in 0 .. below-1 whatever they are computed from; 0: unknown
+    uint16_t op;
+    uint8_t  dtype, rank, state;
+    uint32_t nsrc;
+    bool     needs_grad      : 1;  // a leaf, or made from one while the gradient mode was on
+    bool     spent           : 1;  // a backward pass went through it: no further gradient
+    bool     walked          : 1;  // becomes spent when it is next evaluated
+    bool     weak            : 1;  // a plain number: takes the dtype of the tensor it meets
+    bool     failed          : 1;  // a read failed to compute it: only another read tries again
+    bool     owns_bytes      : 1;  // attr.custom.bytes
+    bool     constant        : 1;  // one number everywhere: computable at any time, so never gone
+    bool     update          : 1;  // a store's state recorded by an optimizer's update
+    bool     dropped_sources : 1;  // released sources that its value depends on
+    bool     recomputed      : 1;  // has been unstored: computing it now is computing it again
+    bool     carried         : 1;  // stored only because its sources will soon be released
+    bool     visited         : 1;  // scratch of tni_node_reschedule
+    tni_node  **src;               // `few`, or an array of its own
     tni_node   *few[3];
     tni_leaf   *leaf;    // this is a state of that leaf: gradients stop and are deposited here
     tni_origin *origin;  // of a view that needs gradients: the handle it was made for

@@ -149,6 +149,71 @@ CALL(layer_free)
     return NULL;
 }
 
+// ---- generation
+
+// A cache like the numbers say; NULL without a context.
+static tn_cache *cache_of(const call_args *k)
+{
+    return k->cx ? tn_cache_new(k->cx, 1, 8, (tn_cache_opts){ 0 }) : NULL;
+}
+CALL(cache_new)
+{
+    const int64_t padding[] = { k->j, 0, 0 };
+    tn_cache_opts o         = { .padding = k->i <= 3 ? padding : NULL };
+    tn_cache_free(tn_cache_new(k->cx, k->i, k->j, o));
+    return NULL;
+}
+CALL(cache_clear)
+{
+    tn_cache_clear(cache_of(k));
+    return NULL;
+}
+CALL(cache_free)
+{
+    tn_cache_free(cache_of(k));
+    return NULL;
+}
+CALL(cache_count)
+{
+    tn_cache *c = cache_of(k);
+    tn_cache_count(c);
+    tn_cache_free(c);
+    return NULL;
+}
+CALL(forward_cached)
+{
+    tn_cache  *c = cache_of(k);
+    tn_tensor *y = tn_forward_cached(k->has.net, k->x, c);
+    tn_cache_free(c);
+    return y;
+}
+CALL(layer_attention)
+{
+    return tn_layer_attention(k->has.net, k->x, k->y, k->y, (tn_attention_opts){ .causal = true });
+}
+CALL(layer_positions)
+{
+    return tn_layer_positions(k->has.net, k->i);
+}
+CALL(layer_past)
+{
+    tn_layer_past(k->has.net);
+    return NULL;
+}
+CALL(sample)
+{
+    return tn_sample(k->x, (tn_sample_opts){ .temperature = k->d, .top_k = k->i, .top_p = k->d });
+}
+CALL(generate)
+{
+    const int64_t    ids[] = { k->i, 1 };
+    const tn_tokens  p     = { ids, 2 };
+    int64_t          to[4], n;
+    tn_generate_opts o = { .max_tokens = 4, .length = k->j };
+    tn_generate(k->has.net, k->i == 3 ? 0 : 1, k->j == 1 ? NULL : &p, o, to, &n);
+    return NULL;
+}
+
 // ---- ready-made layers
 
 static tn_nn_conv_opts conv_layer_of(const call_args *k)
@@ -372,6 +437,8 @@ const call calls_of_layers[] = {
     T(forward_n),
     Q(layer_self), Q(layer_ctx), O(layer_train), Q(layer_training), O(layer_freeze), O(layer_cast),
     O(layer_find), O(layer_find_child), O(layer_each), Q(layer_count), O(layer_summary), Q(layer_free),
+    O(cache_new), O(cache_clear), Q(cache_free), Q(cache_count), O(forward_cached), T(layer_attention),
+    O(layer_positions), Q(layer_past), O(sample), O(generate),
     O(nn_linear), O(nn_linear_with), O(nn_conv1d), O(nn_conv1d_with), O(nn_conv2d),
     O(nn_conv2d_hw), O(nn_batch_norm), O(nn_batch_norm_with), O(nn_layer_norm),
     O(nn_layer_norm_nd), O(nn_rms_norm), O(nn_rms_norm_nd), O(nn_group_norm),

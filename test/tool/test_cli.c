@@ -695,14 +695,21 @@ static void a_gpt2_learns_and_writes(void)
     CHECK(atof(last_line_with("test perplexity ") + 16) < 3);
     runs(0, "tenon eval --load g.safetensors");
     prints("test perplexity ");
-    runs(0, "tenon sample --load g.safetensors --prompt 'the cat' --tokens 40 --seed 3 --top-k 5");
+    runs(0, "tenon sample --load g.safetensors --prompt 'the cat' --tokens 40 --seed 3 --top-k 5"
+            " --quiet");
     CHECK_INT(strlen(out), 7 + 40 + 1);
     CHECK(strncmp(out, "the cat", 7) == 0);
     snprintf(text, sizeof text, "%.500s", out);
-    runs(0, "tenon sample --load g.safetensors --prompt 'the cat' --tokens 40 --seed 3 --top-k 5");
+    runs(0, "tenon sample --load g.safetensors --prompt 'the cat' --tokens 40 --seed 3 --top-k 5"
+            " 2>rates");
     CHECK_STR(out, text);
     runs(0, "tenon sample --load g.safetensors --prompt 'the cat' --tokens 20 --temperature 0");
     prints("the cat sat on the mat");
+    prints("prompt: 7 tokens, ");
+    prints("; then 19, ");
+    runs(0, "tenon sample --load g.safetensors --prompt 'the cat' --tokens 20 --temperature 0"
+            " --top-p 0.5 --repetition-penalty 1 --stop 111 --quiet");  // 'o'
+    CHECK_STR(out, "the cat sat \n");
     // Text without end: it takes no memory in advance, and Ctrl-C ends it.
     // With a sanitizer a second may be over before its first token.
     runs(130,
@@ -719,11 +726,12 @@ static void a_terminal_gets_no_control_characters(void)
     if (!tree_has("script")) SKIP("script is not installed");
     if (!begin()) return;
     write_text("t.txt");
-    runs(0, "tenon train --model gpt2 --layers 1 --heads 1 --width 8 --context 8 --data text:t.txt"
-            " --limit 16 --epochs 1 --save g.safetensors --quiet >results; s='sample --load"
-            " g.safetensors --tokens 200 --temperature 900'; LC_ALL=C tenon $s | LC_ALL=C tr -d"
-            " '\\n\\t -~' | wc -c; TERM=xterm LC_ALL=C script -qec \"'" TN_BUILD_DIR
-            "/tenon' $s\" /dev/null | LC_ALL=C tr -d '\\r\\n\\t -~' | wc -c");
+    runs(0,
+         "tenon train --model gpt2 --layers 1 --heads 1 --width 8 --context 8 --data text:t.txt"
+         " --limit 16 --epochs 1 --save g.safetensors --quiet >results; s='sample --quiet"
+         " --load g.safetensors --tokens 200 --temperature 900'; LC_ALL=C tenon $s | LC_ALL=C tr -d"
+         " '\\n\\t -~' | wc -c; TERM=xterm LC_ALL=C script -qec \"'" TN_BUILD_DIR
+         "/tenon' $s\" /dev/null | LC_ALL=C tr -d '\\r\\n\\t -~' | wc -c");
     CHECK(atoi(out) > 50);  // as they are into a pipe
     prints("\n0\n");
     scratch_close();
