@@ -727,6 +727,12 @@ TN_API tn_tensor *tn_kl_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o);
 
 // Turns the recording of gradient history on or off. Returns the previous mode.
 TN_API_PLAIN bool tn_grad_mode(tn_ctx *cx, bool on);
+// Mixed precision: with TN_BF16 or TN_F16, products (matmul, linear, convolution, attention) take f32
+// operands in that dtype, and ops that need the range or the digits of f32 (exp, pow, sums, softmax,
+// norms, losses) take 16-bit ones in f32, by PyTorch's rules. TN_F32 turns it off. Returns the
+// previous mode. tn_end restores the mode that was set at tn_begin, as it does the gradient mode;
+// gradients are computed in the dtypes of the forward pass, in any mode.
+TN_API_PLAIN tn_dtype tn_autocast(tn_ctx *cx, tn_dtype mode);
 // Makes t a leaf, whose gradient tn_backward accumulates, or (off) an ordinary tensor. Returns t.
 TN_API tn_tensor *tn_requires_grad(tn_tensor *t, bool on);
 // Whether t is a leaf or was computed from one.

@@ -166,6 +166,26 @@ class no_grad
     bool    before_;
 };
 
+// Computes products in 16 bits (tn_autocast) during its life, and then restores the mode.
+class autocast
+{
+  public:
+    explicit autocast(tn_ctx *cx, tn_dtype mode = TN_BF16)
+        : cx_(cx), before_(tn_autocast(cx, mode))
+    {
+    }
+    ~autocast()
+    {
+        tn_autocast(cx_, before_);
+    }
+    autocast(const autocast &)            = delete;
+    autocast &operator=(const autocast &) = delete;
+
+  private:
+    tn_ctx  *cx_;
+    tn_dtype before_;
+};
+
 // A tn_tensor * with operators. It owns nothing: the tensor lives as long as its scope, and copies refer to
 // the same tensor.
 class tensor

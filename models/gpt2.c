@@ -19,7 +19,7 @@ typedef struct {
 static tn_tensor *run_affine(tn_layer *l, tn_tensor *x)
 {
     const affine *a = tn_layer_self(l);
-    return tn_add(tn_matmul(x, a->weight), a->bias);
+    return tn_linear(x, tn_transpose(a->weight, 0, 1), a->bias);
 }
 
 // Makes such a map, with normal weights of this standard deviation and a zero bias.

@@ -131,6 +131,7 @@ TESTS(awkward)
 TESTS(optim)
 TESTS(optim_rules)
 TESTS(half)
+TESTS(autocast)
 TESTS_ALONE(every_kernel)
 
 #undef TESTS

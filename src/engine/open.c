@@ -230,6 +230,7 @@ static tn_ctx *open_on(tn_open_opts o)
     cx->magic           = TNI_CTX_LIVE;
     cx->owner           = tni_thread_id();
     cx->grad_mode       = true;
+    cx->autocast        = TN_F32;
     cx->heap            = heap;
     cx->heap.keeps      = KEEPS_BLOCKS;
     cx->handler         = o.handler ? o.handler : print_fault;
@@ -242,8 +243,10 @@ static tn_ctx *open_on(tn_open_opts o)
     cx->flush_nodes = o.flush_nodes > 0 ? o.flush_nodes : 100000;
     cx->flush_at    = cx->flush_nodes;
     cx->fault.site  = (tni_site){ .file = "" };
-    cx->root        = (tn_scope){ .magic = TNI_SCOPE_LIVE, .cx = cx, .grad_mode = true };
-    cx->scope       = &cx->root;
+    cx->root        = (tn_scope){
+               .magic = TNI_SCOPE_LIVE, .cx = cx, .grad_mode = true, .autocast = TN_F32
+    };
+    cx->scope = &cx->root;
     tni_engine_use(cx, dev);
     open_slabs(cx);
     if (!open_device_session(cx, &args)) return NULL;

@@ -74,6 +74,13 @@ static const tni_node *store_state(const tni_node *view)
     return n->leaf ? n->src[0] : n;
 }
 
+// Whether two views look at the same state of a store, or at a leaf and its copy in 16 bits.
+static bool same_state(const tni_node *a, const tni_node *b)
+{
+    const tni_leaf *l = a->src[0]->leaf;
+    return store_state(a) == store_state(b) || (l && l == b->src[0]->leaf && a->dtype != b->dtype);
+}
+
 // Whether node n is a view that was made, directly or through others, from the view x of the same
 // state of the store. The views' chain of origins tells (tensor.h): both look straight at the
 // store.
@@ -82,7 +89,7 @@ static bool made_from(const tni_node *n, const tn_tensor *x, const tni_node *res
     if (n->op != TNI_view || resolved->op != TNI_view || !x->view || !x->origin) return false;
     const tni_origin *o = n->origin;
     while (o && o != x->origin) o = o->parent;
-    return o && store_state(n) == store_state(resolved);
+    return o && same_state(n, resolved);
 }
 
 // The node whose gradient is that of x.
@@ -205,7 +212,8 @@ static bool is_row_major(const tni_node *n)
     return tni_view_contiguous(&v);
 }
 
-// Adds g, of the shape of the leaf's store, to the leaf's gradient, without history. The gradient's
+// Adds g, of the shape of the leaf's store, to the leaf's gradient, without history. Of the leaf's
+// copy in 16 bits (tni_wrap_low) it has the copy's dtype, and is cast. The gradient's
 // own store is bound to the sum, as by a write, so a handle that the user has of it sees the new
 // value. What is bound is always a row-major node of its own: not a view, which would keep a larger
 // buffer alive, and not a plain number, which a failed step could not roll back to and which has no
@@ -213,7 +221,8 @@ static bool is_row_major(const tni_node *n)
 static bool deposit_gradient(walk *k, tni_leaf *l, tn_tensor *g)
 {
     tn_tensor *w = l->handle, *grad = tn_grad_of(w);
-    if (w->view) {
+    if (g && grad && tn_dtype_of(g) != tni_dtype(grad)) g = tn_cast(g, tni_dtype(grad));
+    if (g && w->view) {
         g = tn_contiguous(g);
         g = g ? tni_wrap_view(g, w->view, NULL, NULL) : NULL;
     }
@@ -322,6 +331,7 @@ static bool give_results(walk *k)
             tn_tensor *g = k->g[j];
             if (!g || !stands_for(k->node[j], x, node)) continue;
             if (k->node[j] != node || tni_is_permuted(x)) g = as_gradient_of(k, x, k->node[j], g);
+            if (g && tn_dtype_of(g) != tn_dtype_of(x)) g = tn_cast(g, tn_dtype_of(x));
             if (!g) return false;
             sum = sum ? tn_add(sum, g) : g;
             if (!sum) return false;
@@ -357,17 +367,20 @@ static bool remember_walked(walk *k)
 }
 
 // busy keeps recording from evaluating in the middle of the walk: marks and pointers into the graph
-// would not survive it. A failure that was not reported can only be memory.
+// would not survive it. Autocast is off: a gradient is computed in the dtype of what it is for. A failure that was not reported can only be memory.
 tn_status tni_grad_walk(tn_ctx *cx, const tni_walk_args *w, bool mark_spent)
 {
     walk     k        = { .cx = cx, .w = w };
     uint64_t failures = cx->failures;
     bool     busy     = cx->busy;
+    tn_dtype mode     = cx->autocast;
     cx->busy          = true;
+    cx->autocast      = TN_F32;
     bool ok = collect_nodes(&k) && mark_leads(&k) && seed_outputs(&k) && visit_nodes(&k) &&
               give_results(&k) && (!mark_spent || remember_walked(&k));
     for (size_t i = 0; i < k.count; i++) k.node[i]->mark = 0;
-    cx->busy = busy;
+    cx->busy     = busy;
+    cx->autocast = mode;
     tni_free(&cx->heap, k.node);
     tni_free(&cx->heap, k.g);
     tni_free(&cx->heap, k.leads);

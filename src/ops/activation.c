@@ -62,6 +62,7 @@ tn_tensor *tn_gelu(tn_tensor *x)
 tn_tensor *tn_softplus(tn_tensor *x)
 {
     if (!tni_arg1("softplus", x, "x") || !tni_want_float(x, "softplus")) return NULL;
+    if (!(x = tni_autocast_wide(x))) return NULL;
     tn_tensor *w = tni_widen(x), *from_zero = tn_ge_s(w, 0);
     tn_tensor *above = tn_where(from_zero, w, tni_number_like(w, 0));
     tn_tensor *rest  = tn_log1p(tn_exp(minus_abs(w, from_zero)));
@@ -99,10 +100,10 @@ tn_tensor *tn_dropout(tn_tensor *x, double p, bool training)
     return tni_drop(x, tn_rand(cx, TN_F32, s.rank, s.size), p);
 }
 
-// x times x, cheaper than a power. Bools become i64, as in PyTorch.
+// x times x, cheaper than a power; one for autocast. Bools become i64, as in PyTorch.
 tn_tensor *tn_square(tn_tensor *x)
 {
-    if (!tni_arg1("square", x, "x")) return NULL;
+    if (!tni_arg1("square", x, "x") || !(x = tni_autocast_wide(x))) return NULL;
     if (tn_dtype_of(x) == TN_BOOL) x = tn_cast(x, TN_I64);
     return tn_mul(x, x);
 }

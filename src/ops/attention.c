@@ -332,10 +332,11 @@ static tn_tensor *compose_attention(const extents *e, tn_tensor *const *x,
 tn_tensor *tn_attention(tn_tensor *q, tn_tensor *k, tn_tensor *v, tn_attention_opts o)
 {
     static const char *const names[] = { "q", "k", "v" };
-    tn_tensor *const         x[]     = { q, k, v };
+    tn_tensor               *x[]     = { q, k, v };
     extents                  e;
     tn_ctx                  *cx = tni_args("attention", 3, x, names);
     if (!cx || !attention_shapes_fit(cx, x, &e) || !options_fit(cx, &e, x, &o)) return NULL;
+    if (!tni_autocast_args(cx, tni_op_table[TNI_attention].autocast, 3, x)) return NULL;
     tni_attr attr = { .attention = {
                           .scale   = tni_or_default(o.scale, 1 / sqrt((double)tn_size(q, -1))),
                           .causal  = o.causal,

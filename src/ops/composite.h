@@ -30,6 +30,13 @@ static inline tn_tensor *tni_narrow(tn_tensor *y, tn_dtype dt)
     return y && tni_is_rounded(dt) && tn_dtype_of(y) != dt ? tn_cast(y, dt) : y;
 }
 
+// x as composite ops that PyTorch's autocast runs in f32 take it: then their result is f32 too. NULL
+// in, NULL out.
+static inline tn_tensor *tni_autocast_wide(tn_tensor *x)
+{
+    return tni_autocast_arg(x, TNI_AUTOCAST_WIDE);
+}
+
 // A number of an options struct: 0 means the fallback, TN_ZERO (-0.0) a real zero.
 static inline double tni_or_default(double v, double fallback)
 {

@@ -192,7 +192,10 @@ bool tni_fallback(tn_ctx *cx, int op, int nout, const tn_array *out, int nsrc, t
     bool              ok = true;
     for (int i = 0; i < nsrc; i++)
         if (!(r.x[i] = tni_widen(tni_wrap_node(cx, src[i])))) return false;
-    y[0] = fallbacks[op](&r);
+    tn_dtype mode = cx->autocast;
+    cx->autocast  = TN_F32;  // the op in whose place these are recorded was cast already
+    y[0]          = fallbacks[op](&r);
+    cx->autocast  = mode;
     for (int i = 0; i < nout && ok; i++) ok = (y[i] = fit_output(y[i], &out[i])) != NULL;
     return ok;
 }

@@ -36,11 +36,12 @@ static bool reduce_ok(const char *op, tn_tensor *x, tn_reduction reduce)
     return false;
 }
 
-// Checks the arguments and fills in all fields but index and counts. The classes are axis 1, as in
-// PyTorch, or axis 0 of a single sample.
-static bool open_classes(classes *c, tn_tensor *x, tn_tensor *target, const tn_class_opts *o)
+// Checks the arguments and fills in all fields but index and counts; *given becomes f32 under
+// autocast. The classes are axis 1, as in PyTorch, or axis 0 of a single sample.
+static bool open_classes(classes *c, tn_tensor **given, tn_tensor *target, const tn_class_opts *o)
 {
     static const char *const names[] = { "x", "target" };
+    tn_tensor               *x       = *given;
     if (!tni_args(c->op, 2, (tn_tensor *const[]){ x, target }, names)) return false;
     if (!tni_want_float(x, c->op) || !reduce_ok(c->op, x, o->reduce)) return false;
     if (tn_rank(x) < 1) {
@@ -49,7 +50,7 @@ static bool open_classes(classes *c, tn_tensor *x, tn_tensor *target, const tn_c
     }
     c->axis    = tn_rank(x) == 1 ? 0 : 1;
     c->classes = tn_size(x, c->axis);
-    if (!check_weight(c, x, o->weight)) return false;
+    if (!check_weight(c, x, o->weight) || !(x = *given = tni_autocast_wide(x))) return false;
     c->x      = tni_widen(x);
     c->weight = o->weight ? tn_cast(o->weight, tn_dtype_of(c->x)) : NULL;
     return c->x && (!o->weight || c->weight);
@@ -165,7 +166,7 @@ static tn_tensor *probability_loss(classes *c, tn_tensor *x, tn_tensor *target,
 tn_tensor *tn_cross_entropy_with(tn_tensor *x, tn_tensor *target, tn_class_opts o)
 {
     classes c = { .op = "cross_entropy" };
-    if (!open_classes(&c, x, target, &o)) return NULL;
+    if (!open_classes(&c, &x, target, &o)) return NULL;
     if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1))
         return tni_fail(x->cx, TN_EARG, "cross_entropy: label_smoothing %g is not in 0 .. 1",
                         o.label_smoothing);
@@ -185,7 +186,7 @@ tn_tensor *tn_cross_entropy(tn_tensor *x, tn_tensor *target)
 tn_tensor *tn_nll_with(tn_tensor *x, tn_tensor *target, tn_class_opts o)
 {
     classes c = { .op = "nll" };
-    if (!open_classes(&c, x, target, &o)) return NULL;
+    if (!open_classes(&c, &x, target, &o)) return NULL;
     if (o.label_smoothing != 0)
         return tni_fail(x->cx, TN_EARG, "nll: label_smoothing is for cross_entropy");
     return index_loss(&c, x, target, &o);
@@ -210,15 +211,16 @@ static void warn_of_stretching(const char *op, tn_tensor *x, tn_tensor *target)
                  op, tni_shape_of(x).s, tni_shape_of(target).s, tni_shape_text(y.rank, y.size).s);
 }
 
-// The checks of losses over elements; target broadcasts with x.
-static bool check_pair(const char *op, tn_tensor *x, tn_tensor *target)
+// The checks of losses over elements; target broadcasts with x, which becomes f32 under autocast.
+static bool check_pair(const char *op, tn_tensor **given, tn_tensor *target)
 {
     static const char *const names[] = { "x", "target" };
+    tn_tensor               *x       = *given;
     if (!tni_args(op, 2, (tn_tensor *const[]){ x, target }, names) || !tni_want_float(x, op) ||
         !tni_broadcast_pair(op, x, "x", target, "target"))
         return false;
     warn_of_stretching(op, x, target);
-    return true;
+    return (*given = tni_autocast_wide(x)) != NULL;
 }
 
 // The weight expanded to the loss y, in its dtype.
@@ -253,7 +255,7 @@ static tn_tensor *difference(tn_tensor *x, tn_tensor *target)
 
 tn_tensor *tn_mse_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
 {
-    if (!check_pair("mse", x, target)) return NULL;
+    if (!check_pair("mse", &x, target)) return NULL;
     return weigh_and_reduce("mse", tn_square(difference(x, target)), x, &o, true);
 }
 
@@ -264,7 +266,7 @@ tn_tensor *tn_mse(tn_tensor *x, tn_tensor *target)
 
 tn_tensor *tn_l1_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
 {
-    if (!check_pair("l1", x, target)) return NULL;
+    if (!check_pair("l1", &x, target)) return NULL;
     return weigh_and_reduce("l1", tn_abs(difference(x, target)), x, &o, true);
 }
 
@@ -279,7 +281,7 @@ tn_tensor *tn_l1(tn_tensor *x, tn_tensor *target)
 tn_tensor *tn_huber_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
 {
     double delta = tni_or_default(o.delta, 1);
-    if (!check_pair("huber", x, target)) return NULL;
+    if (!check_pair("huber", &x, target)) return NULL;
     if (!(delta > 0)) return tni_fail(x->cx, TN_EARG, "huber: delta %g is not above 0", delta);
     tn_tensor *d = difference(x, target), *m = tn_clamp(d, -delta, delta);
     return weigh_and_reduce("huber", tn_mul(m, tn_sub(d, tn_mul_s(m, 0.5))), x, &o, false);
@@ -305,7 +307,7 @@ static tn_tensor *bounded_log(tn_tensor *u, tn_tensor *value)
 // -(t log p + (1 - t) log(1 - p)); log1p keeps the digits of a small p.
 tn_tensor *tn_bce_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
 {
-    if (!check_pair("bce", x, target)) return NULL;
+    if (!check_pair("bce", &x, target)) return NULL;
     tn_tensor *p = tni_widen(x), *t = tni_widen(target);
     tn_tensor *yes = tn_mul(t, bounded_log(p, tn_log(p)));
     tn_tensor *no  = tn_mul(tn_rsub_s(t, 1), bounded_log(tn_rsub_s(p, 1), tn_log1p(tn_neg(p))));
@@ -322,7 +324,7 @@ tn_tensor *tn_bce(tn_tensor *x, tn_tensor *target)
 tn_tensor *tn_bce_logits_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
 {
     const char *op = "bce_logits";
-    if (!check_pair(op, x, target)) return NULL;
+    if (!check_pair(op, &x, target)) return NULL;
     tn_tensor *w = tni_widen(x), *t = tni_widen(target), *rest = tn_softplus(tn_neg(w));
     if (o.pos_weight) {
         static const char *const names[] = { "x", "pos_weight" };
@@ -353,7 +355,7 @@ static tn_tensor *divergence(tn_tensor *x, tn_tensor *t, bool log_target)
 // elements.
 tn_tensor *tn_kl_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o)
 {
-    if (!check_pair("kl", x, target)) return NULL;
+    if (!check_pair("kl", &x, target)) return NULL;
     if (o.batch_mean && tn_rank(x) == 0) return tni_fail(x->cx, TN_ESHAPE, "kl: x () has no batch");
     if (o.batch_mean) o.reduce = TN_REDUCTION_SUM;
     tn_tensor *y = divergence(tni_widen(x), tni_widen(target), o.log_target);

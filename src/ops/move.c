@@ -188,6 +188,9 @@ static tn_tensor *record_scatter(int op, tn_tensor *x, int axis, tn_tensor *inde
     if (i < 0) return NULL;
     tni_view shape = tni_layout(index);
     if (op == TNI_scatter_add && !tni_want_math_dtype(cx, name, tn_dtype_of(x))) return NULL;
+    tn_dtype both = tni_promote(tn_dtype_of(x), tn_dtype_of(v));
+    bool     grow = cx->autocast != TN_F32 && tni_op_table[op].autocast == TNI_AUTOCAST_WIDEST;
+    if (grow && !(x = tn_cast(x, both))) return NULL;
     // Before broadcasting, since a larger v does not broadcast.
     if (!(v = reached_part(v, &shape))) return NULL;
     if (!(v = tni_cast_and_expand(v, name, tn_dtype_of(x), shape.rank, shape.size))) return NULL;

@@ -85,6 +85,7 @@ tn_tensor *tn_layer_norm(tn_tensor *x, int n, tn_tensor *w, tn_tensor *b, double
     if (!tni_arg1(op, x, "x") || !tni_want_float(x, op)) return NULL;
     uint32_t mask = last_axes(op, x, n);
     if (!mask || !fits_last(op, x, n, w, "w") || !fits_last(op, x, n, b, "b")) return NULL;
+    if (!(x = tni_autocast_wide(x))) return NULL;
     return affine(normalize(tni_widen(x), op, mask, eps), w, b, x);
 }
 
@@ -150,6 +151,7 @@ tn_tensor *tn_group_norm(tn_tensor *x, int64_t groups, tn_tensor *w, tn_tensor *
     if (groups < 1 || tn_size(x, 1) % groups)
         return tni_fail(cx, TN_EARG, "group_norm: %lld groups do not divide the channels of x %s",
                         (long long)groups, tni_shape_of(x).s);
+    if (!(x = tni_autocast_wide(x))) return NULL;
     tni_view s    = tni_layout(x);
     int64_t  each = s.size[1] / groups;
     for (int i = 2; i < s.rank; i++) each *= s.size[i];

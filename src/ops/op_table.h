@@ -104,11 +104,12 @@ typedef enum {
     TNI_FLOPS_ATTENTION
 } tni_flops;
 
-// The precision that autocast would compute an op in, after PyTorch's lists.
+// The precision that autocast computes an op in (ops/autocast.c), after PyTorch's lists.
 typedef enum {
-    TNI_AUTOCAST_LOW,   // 16 bits: products, which gain most and add up in f32 anyway
-    TNI_AUTOCAST_KEEP,  // the precision of its inputs
-    TNI_AUTOCAST_WIDE   // f32: long sums, and what overflows or loses all digits in 16 bits
+    TNI_AUTOCAST_LOW,    // 16 bits: products, which gain most and add up in f32 anyway
+    TNI_AUTOCAST_KEEP,   // the precision of its inputs
+    TNI_AUTOCAST_WIDE,   // f32: long sums, and what overflows or loses all digits in 16 bits
+    TNI_AUTOCAST_WIDEST  // the widest of its inputs, where promotion alone would take the first
 } tni_autocast;
 
 // One row of ops.def as data: the expression as text, and whether there is a gradient (its code is

@@ -1,5 +1,5 @@
 // Recording: the functions that every op goes through. This is the one header of the folder for
-// what record.c, memory_format.c, multi_output.c, reduce.c, write.c, create.c, product.c,
+// what record.c, autocast.c, memory_format.c, multi_output.c, reduce.c, write.c, create.c, product.c,
 // attention.c, fallback.c, flops.c and custom.c offer to other files.
 #ifndef TNI_OPS_OPS_H
 #define TNI_OPS_OPS_H
@@ -98,6 +98,16 @@ tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, tni_num v);
 tn_tensor *tni_drop(tn_tensor *x, tn_tensor *u, double p);
 // Reserves counters for `count` random numbers of dt; returns the first.
 uint64_t tni_random_reserve(tn_ctx *cx, tn_dtype dt, int64_t count);
+
+// ---- autocast ------------------------------------------------------------------------------------
+
+// The dtype in which autocast computes what would be computed in dt.
+tn_dtype tni_autocast_dtype(const tn_ctx *cx, tni_autocast how, tn_dtype dt);
+// Casts the floats among n operands (NULL: none) as autocast has it, by the dtype that they promote
+// to; x is written. False, reported, on failure.
+bool tni_autocast_args(tn_ctx *cx, tni_autocast how, int n, tn_tensor **x);
+// The same for one; NULL in, NULL out.
+tn_tensor *tni_autocast_arg(tn_tensor *x, tni_autocast how);
 
 // ---- ops with several outputs ------------------------------------------------------------------
 

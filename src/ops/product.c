@@ -93,10 +93,14 @@ tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
     if (!tni_rank(a) || !tni_rank(b))
         return tni_fail(cx, TN_ESHAPE, "matmul: %s @ %s: a 0-d tensor has no product",
                         tni_shape_of(a).s, tni_shape_of(b).s);
-    tn_dtype dt = tni_promote(tni_dtype(a), tni_dtype(b));
     if (!tni_want_math_dtype(cx, "matmul", tni_dtype(a)) ||
         !tni_want_math_dtype(cx, "matmul", tni_dtype(b)))
         return NULL;
+    tn_tensor *low[] = { a, b };
+    if (!tni_autocast_args(cx, tni_op_table[TNI_matmul].autocast, 2, low)) return NULL;
+    a           = low[0];
+    b           = low[1];
+    tn_dtype dt = tni_promote(tni_dtype(a), tni_dtype(b));
     // NumPy takes bool as or of ands; PyTorch refuses it too.
     if (dt == TN_BOOL) return tni_fail(cx, TN_EDTYPE, "matmul: bool is not a supported dtype");
     if (tni_dtype(a) != dt) a = tn_cast(a, dt);
@@ -132,8 +136,10 @@ tn_tensor *tn_linear(tn_tensor *x, tn_tensor *w, tn_tensor *b)
     if (b && !(tni_rank(b) == 1 && tn_size(b, 0) == tn_size(w, 0)))
         return tni_fail(cx, TN_ESHAPE, "linear: w %s and b %s do not fit", tni_shape_of(w).s,
                         tni_shape_of(b).s);
-    tn_tensor *y = tn_matmul(x, tn_transpose(w, 0, 1));
-    return b ? tn_add(y, b) : y;
+    tn_tensor *low[] = { x, w, b };
+    if (!tni_autocast_args(cx, tni_op_table[TNI_matmul].autocast, b ? 3 : 2, low)) return NULL;
+    tn_tensor *y = tn_matmul(low[0], tn_transpose(low[1], 0, 1));
+    return b ? tn_add(y, low[2]) : y;
 }
 
 // ---- convolution -------------------------------------------------------------------------------
@@ -215,9 +221,15 @@ tn_tensor *tni_conv(tn_tensor *x, tn_tensor *w, const tni_attr *a)
     return conv_named("conv", x, w, a);
 }
 
-// The result has x's memory format. Only the activations do: the weight keeps (O, C, KH, KW).
+// The result has x's memory format. Only the activations do: the weight keeps (O, C, KH, KW). The
+// cast of autocast comes before the views of x, so that products of one x share it.
 static tn_tensor *conv_in_format(const char *op, tn_tensor *x, tn_tensor *w, tni_attr *a)
 {
+    tn_tensor *low[] = { x, w };
+    if (!x || !w) return NULL;
+    if (!tni_autocast_args(x->cx, tni_op_table[TNI_conv].autocast, 2, low)) return NULL;
+    x                     = low[0];
+    w                     = low[1];
     a->conv.channels_last = x && tni_is_channels_last(x);
     if (!a->conv.channels_last) return conv_named(op, x, w, a);
     tn_tensor *y = conv_named(op, tni_permuted_view(x, tni_channels_last_order), w, a);
@@ -255,6 +267,12 @@ static bool bias_ok(tn_ctx *cx, const char *op, tn_tensor *w, tn_tensor *b)
     return false;
 }
 
+// The bias as autocast has it beside the product.
+static tn_tensor *conv_bias(tn_tensor *b)
+{
+    return tni_autocast_arg(b, tni_op_table[TNI_conv].autocast);
+}
+
 // x (N, C, H, W), w (O, C / groups, KH, KW). The bias, one number a channel, is a broadcast sum.
 tn_tensor *tn_conv2d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o)
 {
@@ -263,7 +281,7 @@ tn_tensor *tn_conv2d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o)
     tni_attr a  = conv_attr(o);
     if (!cx || !bias_ok(cx, "conv2d", w, b)) return NULL;
     tn_tensor *y = conv_in_format("conv2d", x, w, &a);
-    return b ? tn_add(y, tn_reshape(b, TN_SHAPE(-1, 1, 1))) : y;
+    return b ? tn_add(y, tn_reshape(conv_bias(b), TN_SHAPE(-1, 1, 1))) : y;
 }
 
 // As a 2-d convolution of height 1. The options of its one axis are those of the width.
@@ -284,5 +302,6 @@ tn_tensor *tn_conv1d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o)
     a.conv.dilation[1] = line.conv.dilation[0];
     tn_tensor *y       = conv_in_format("conv1d", tn_unsqueeze(x, 2), tn_unsqueeze(w, 2), &a);
     y                  = tn_squeeze(y, 2);
-    return b ? tn_add(y, tn_reshape(b, TN_SHAPE(-1, 1))) : y ? tni_share(y, "conv1d") : NULL;
+    if (b) return tn_add(y, tn_reshape(conv_bias(b), TN_SHAPE(-1, 1)));
+    return y ? tni_share(y, "conv1d") : NULL;
 }

@@ -5,6 +5,7 @@
 //   record_promoted      the steps of every map, in this order:
 //     broadcast_shape      the shape that the operands broadcast to, or TN_ESHAPE
 //     tni_promote_all      one dtype for all operands, by NumPy's and PyTorch's rules
+//     tni_autocast_dtype   f32 instead of 16 bits, if autocast is on and the op's row says so
 //     tni_dtype_rule_apply the dtype computed in and that of the result, by the op's row
 //     find_result_order    the order of axes in which the result is stored
 //     prepare_source       each operand cast, expanded and resolved to a node
@@ -329,7 +330,8 @@ static tn_tensor *record_promoted(int op, const char *name, tn_ctx *cx, int n, t
     // Numbers among themselves keep their dtypes; beside a tensor a whole one counts as an integer.
     for (int i = 0; i < n && !weak; i++)
         if (is_whole_number(x[i])) kinds[i].dtype = TN_I64;
-    tn_dtype promoted = tni_promote_all(n - skip, kinds + skip);
+    tn_dtype promoted = tni_autocast_dtype(cx, tni_op_table[op].autocast,
+                                           tni_promote_all(n - skip, kinds + skip));
     if (!tni_dtype_rule_apply(tni_op_table[op].rule, promoted, &in, &out))
         return refuse_dtype(cx, name, promoted);
     // floor, ceil, round and trunc of integers.
@@ -376,6 +378,9 @@ tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, tni_num v, bool 
 {
     tn_ctx *cx = tni_arg1(name, x, "x");
     if (!cx) return NULL;
+    // A number divided by x is a reciprocal, which autocast computes as one.
+    if (swap && op == TNI_div) x = tni_autocast_arg(x, tni_op_table[TNI_reciprocal].autocast);
+    if (!x) return NULL;
     tn_tensor *s = tni_number(cx, number_dtype(op, x, v), v);
     if (!s) return NULL;
     tn_tensor *const pair[] = { swap ? s : x, swap ? x : s };

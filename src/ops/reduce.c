@@ -98,6 +98,7 @@ static bool reads_in_memory_order(int op, const tn_tensor *x, uint32_t axes, boo
 static tn_tensor *record_reduction(int op, const char *name, tn_tensor *x, uint32_t axes, bool keep,
                                    bool first, bool padded)
 {
+    if (!(x = tni_autocast_arg(x, tni_op_table[op].autocast))) return NULL;
     tn_ctx  *cx = x->cx;
     tn_dtype in, out, dt = tn_dtype_of(x);
     int      order[TN_MAX_RANK];
@@ -168,6 +169,7 @@ static tn_tensor *record_scan(int op, tn_tensor *x, int axis)
     tn_ctx     *cx   = tni_arg1(name, x, "x");
     tn_dtype    in, out;
     if (!cx || !tni_want_math_dtype(cx, name, tn_dtype_of(x))) return NULL;
+    if (!(x = tni_autocast_arg(x, tni_op_table[op].autocast))) return NULL;
     tni_dtype_rule_apply(tni_op_table[op].rule, tn_dtype_of(x), &in, &out);
     int rank = tn_rank(x), i = tni_axis(cx, name, rank ? rank : 1, axis);
     if (i < 0) return NULL;

@@ -33,7 +33,7 @@ static tn_tensor *along_axis(const char *op, tn_tensor *(*f)(tn_tensor *, int), 
     if (!cx || !tni_want_float(x, op)) return NULL;
     int rank = tn_rank(x);
     axis     = tni_axis(cx, op, rank ? rank : 1, axis);
-    if (axis < 0) return NULL;
+    if (axis < 0 || !(x = tni_autocast_wide(x))) return NULL;
     if (tn_count(x) == 0) return tni_share(x, op);
     return tni_narrow(f(x, axis), tn_dtype_of(x));
 }
@@ -59,6 +59,7 @@ static tn_tensor *drop_axes(tn_tensor *x, uint32_t mask)
 // An infinite maximum is not subtracted: inf - inf would be NaN where the result is infinite.
 static tn_tensor *logsumexp(const char *op, tn_tensor *x, uint32_t mask, bool keep)
 {
+    if (!(x = tni_autocast_wide(x))) return NULL;
     tn_dtype   dt = tn_dtype_of(x);
     tn_tensor *w  = tni_is_float(dt) ? tni_widen(x) : tn_cast(x, TN_F32);
     if (!w) return NULL;

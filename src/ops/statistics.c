@@ -46,7 +46,7 @@ TNI_REDUCTION_FORMS(std, std_deviation)
 // The Euclidean norm. Squares of f32 overflow above 1.8e19; nothing is scaled against that.
 static tn_tensor *norm(const char *op, tn_tensor *x, uint32_t mask, bool keep)
 {
-    if (!tni_want_float(x, op)) return NULL;
+    if (!tni_want_float(x, op) || !(x = tni_autocast_wide(x))) return NULL;
     tn_tensor *sum = tni_sum_over(tn_square(tni_widen(x)), op, mask, keep);
     return tni_narrow(root(sum), tn_dtype_of(x));
 }

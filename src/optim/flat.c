@@ -103,6 +103,7 @@ void tni_state_set(tn_optim *o, tni_trained *s, int k, tn_tensor *t)
 static tn_tensor *tensor_of(const tni_trained *s, int what)
 {
     if (what < TNI_STATES) return s->state[what];
+    if (what == TNI_LOW) return s->p->store->low;
     return what == TNI_PARAM ? s->p : s->p->leaf->grad;
 }
 
@@ -246,6 +247,7 @@ bool tni_flats_place(tn_optim *o)
     if (!s) return false;
     bool ok       = true;
     cx->grad_mode = false;
+    cx->autocast  = TN_F32;
     for (size_t i = 0; ok && i < o->flats; i++) {
         const tni_flat *f = &o->flat[i];
         if (f->count > 1 && are_computed(o, f) && !has_buffer(o, f)) ok = move_in(o, f);
@@ -388,4 +390,77 @@ bool tni_flat_spread(const tn_optim *o, const tni_flat *f, int what, tn_tensor *
         if (!ok) return false;
     }
     return y != NULL;
+}
+
+// ---- copies in 16 bits -------------------------------------------------------------------------
+
+// Returns whether the update writes the copy of a slot, if that is of this dtype.
+static bool writes_low(const tni_trained *s, tn_dtype dt)
+{
+    return s->low && tni_dtype(s->p->store->low) == dt;
+}
+
+// Returns the copies of a block as one tensor if they are stored one after the other, as the last update left
+// them; NULL, not reported, if not. Slots without a copy leave gaps.
+static tn_tensor *joined_low(const tn_optim *o, const tni_flat *f, tn_dtype dt)
+{
+    const tni_node *first = NULL;
+    int64_t         start = 0;
+    for (size_t i = 0; i < f->count; i++) {
+        const tni_trained *s = o->order[f->first + i];
+        if (!writes_low(s, dt)) continue;
+        const tni_node *n = s->p->store->low->store->node;
+        if (n->state != TNI_DONE || n->op == TNI_view) return NULL;
+        if (f->count == 1) return s->p->store->low;
+        if (!first) start = n->start - s->at;
+        first = first ? first : n;
+        if (n->buf != first->buf || n->start != start + s->at) return NULL;
+    }
+    if (!first || start < 0 || (start + f->size) * 2 > (int64_t)first->buf->bytes) return NULL;
+    tn_ctx *cx = o->owned.cx;
+    return tni_wrap(cx, tni_node_in_buffer(cx, dt, 1, &f->size, first->buf, start));
+}
+
+// Returns the new parameters in 16 bits. An equal old value is kept, zeros with their new sign: that changes
+// nothing, but lets the new copies take the place of the old ones, since a kernel overwrites only what it
+// reads.
+static tn_tensor *next_low(const tn_optim *o, const tni_flat *f, tn_dtype dt, tn_tensor *y)
+{
+    tn_tensor *low = tn_cast(y, dt), *old = joined_low(o, f, dt);
+    return old ? tn_where(tn_logical_and(tn_eq(low, old), tn_ne_s(old, 0)), old, low) : low;
+}
+
+// Assigns the copies of one dtype, for a whole block in one tensor, though some slots may have none.
+static bool spread_low(const tn_optim *o, const tni_flat *f, tn_dtype dt, tn_tensor *y)
+{
+    bool any = false, ok = true;
+    for (size_t i = 0; i < f->count; i++) any |= writes_low(o->order[f->first + i], dt);
+    tn_tensor *low = any ? next_low(o, f, dt, y) : NULL;
+    if (!any || !low) return !any;
+    for (size_t i = 0; ok && i < f->count; i++) {
+        const tni_trained *s = o->order[f->first + i];
+        tni_view           v = part_of(s);
+        if (!writes_low(s, dt)) continue;
+        tni_store *store = s->p->store;
+        tni_node  *n     = f->count == 1 ? tni_node_ref(low->store->node)
+                                         : tni_resolve_detached(low, &v, "assign");
+        ok               = n && tni_assign_node(store->low, n);
+        tni_node_unref(low->cx, n);
+        store->low_of   = store->node->id;
+        store->low_used = false;
+    }
+    return ok;
+}
+
+// Which copies are written is known before the parameters are, since after that all of them are stale.
+bool tni_flat_spread_params(const tn_optim *o, const tni_flat *f, tn_tensor *y)
+{
+    for (size_t i = 0; i < f->count; i++) {
+        tni_trained *s     = o->order[f->first + i];
+        tni_store   *store = s->p->store;
+        s->low             = !s->p->view && tni_low_is_valid(store) && store->low_used;
+        if (!s->low) tni_low_drop(store);
+    }
+    return tni_flat_spread(o, f, TNI_PARAM, y) && spread_low(o, f, TN_BF16, y) &&
+           spread_low(o, f, TN_F16, y);
 }

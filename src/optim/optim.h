@@ -32,6 +32,7 @@ typedef struct {
     int64_t    before;  // updates before that
     bool       due;     // has a gradient for the update being recorded
     bool       taken;   // stands in a block already
+    bool       low;     // the update being recorded writes its copy in 16 bits (tni_store.low)
 } tni_trained;
 
 // A flat block: slots that are updated as one tensor, stored one after the other, each from offset `at` on.

@@ -68,7 +68,7 @@ static bool update_flat(const tn_optim *o, const tni_flat *f, double lr)
     for (int k = 0; k < TNI_RULE_STATES; k++)
         if (tni_has_state(o, s->p, k) && !tn_assign(f->state[k], u.next[k])) return false;
     if (tni_has_state(o, s->p, TNI_MASTER) && !tn_assign(f->state[TNI_MASTER], wide)) return false;
-    return tni_flat_spread(o, f, TNI_PARAM, p);
+    return tni_flat_spread_params(o, f, p);
 }
 
 // Records the update of all blocks, whose gradients are sums over `steps` steps. States are made before
@@ -100,6 +100,7 @@ tn_scope *tni_record_begin(tn_ctx *cx)
     tn_scope *s = tn_begin(cx);
     if (!s) return NULL;
     cx->grad_mode = false;
+    cx->autocast  = TN_F32;
     cx->busy      = true;
     return s;
 }

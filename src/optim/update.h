@@ -6,7 +6,8 @@
 #include "optim/optim.h"
 
 // The kinds of tensors of a block that can be joined and assigned: a state by its number, or one of these.
-enum { TNI_PARAM = TNI_STATES, TNI_GRADIENT };
+// TNI_LOW is the copy of a parameter in 16 bits, which some slots have.
+enum { TNI_PARAM = TNI_STATES, TNI_GRADIENT, TNI_LOW };
 
 // Joins the gradients of each block (in g). A block is divided first if only some of its slots have a gradient,
 // or if they no longer agree.
@@ -18,6 +19,9 @@ bool tni_flat_make_states(tn_optim *o, tni_flat *f);
 tn_tensor *tni_flat_params(const tn_optim *o, const tni_flat *f);
 // Assigns each slot of a block its part of y: the parameters or the gradients.
 bool tni_flat_spread(const tn_optim *o, const tni_flat *f, int what, tn_tensor *y);
+// The same for parameters and their copies in 16 bits: those that autocast took since the last update get
+// the new value too, so that no step has to cast a weight. The others are freed.
+bool tni_flat_spread_params(const tn_optim *o, const tni_flat *f, tn_tensor *y);
 
 // Prepares the gradients of all blocks, which are sums over `steps` steps, for the rule: averages them, clips
 // them by norm, then by value.
@@ -25,7 +29,7 @@ bool tni_gradients_prepare(const tn_optim *o, int64_t steps);
 
 // Returns the context of an optimizer that can record now; NULL, reported, if it cannot.
 tn_ctx *tni_record_ready(const char *op, const tn_optim *o);
-// Opens a scope for the recording, without gradients and without flushes, so that nothing of it is computed
+// Opens a scope for the recording, without gradients, autocast and flushes, so that nothing of it is computed
 // before all of it is recorded. NULL, reported, on failure.
 tn_scope *tni_record_begin(tn_ctx *cx);
 void      tni_record_end(tn_scope *s);

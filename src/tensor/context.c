@@ -443,6 +443,7 @@ tn_scope *tn_begin(tn_ctx *cx)
     s->outer     = cx->scope;
     s->depth     = cx->scope->depth + 1;
     s->grad_mode = cx->grad_mode;
+    s->autocast  = cx->autocast;
     cx->scope    = s;
     return s;
 }
@@ -454,6 +455,7 @@ void tni_scope_close(tn_scope *s)
     while (s->newest) tni_tensor_free(s->newest);
     cx->scope     = s->outer;
     cx->grad_mode = s->grad_mode;
+    cx->autocast  = s->autocast;
     s->magic      = 0;
     if (s != &cx->root) tni_slab_give(&cx->scopes, s);
 }

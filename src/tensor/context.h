@@ -31,6 +31,7 @@ struct tn_ctx {
     uint32_t magic;
     uint64_t owner;  // thread, 0 while none
     bool     grad_mode;
+    tn_dtype autocast;  // the 16-bit float that products are computed in; TN_F32: off
 
     tni_fault   fault;
     uint64_t    failures;  // counts every error, also those after the first

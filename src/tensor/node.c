@@ -169,6 +169,7 @@ static tni_node *release_held(tni_node *n, tni_node *list)
 static tni_node *drop_sources(tn_ctx *cx, tni_node *n, uint32_t keep, tni_node *list)
 {
     if (n->op == TNI_OUTPUT_OP && n->nsrc) unlink_output(n);
+    if (!keep && n->nsrc && n->src[0]->low == n) n->src[0]->low = NULL;
     if (n->state == TNI_UNSTORED) recipe_to_sources(n);
     for (uint32_t i = keep; i < n->nsrc; i++) {
         tni_node *s = n->src[i];

@@ -100,6 +100,7 @@ struct tni_node {
     tni_store  *waiting;  // while unstored: its stores, which become pending with it
     tni_node   *output;   // of a primary: its newest living output; of an output: the next one
     tni_node   *held;     // of a stored primary: outputs that recipes need, linked by output
+    tni_node   *low;      // the newest living cast of it that autocast made; weak, NULL: none
     tni_site    site;     // from here on written by tni_node_new, not zeroed
     int64_t     size[TN_MAX_RANK];
     tni_attr    attr;

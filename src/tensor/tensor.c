@@ -114,6 +114,7 @@ static void store_unref(tn_ctx *cx, tni_store *s)
 {
     if (--s->refs) return;
     unlist_store(cx, s);
+    tni_low_drop(s);
     if (s->rollback) set_rollback(cx, s, NULL);
     tni_node_unhold(cx, s->node);
     tni_slab_give(&cx->stores, s);
@@ -251,6 +252,41 @@ tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v, tni_view_fn *step, con
     if (link_origins(t, x, step, how)) return t;
     tni_tensor_free(t);
     return NULL;
+}
+
+void tni_low_drop(tni_store *s)
+{
+    tn_tensor *low = s->low;
+    s->low         = NULL;
+    if (low) tni_tensor_disown(low);
+}
+
+// The copy has no history and no leaf of its own: while gradients are recorded, each handle of it
+// takes the leaf of the handle that it stands for. Of a view of a leaf it is a view made from that,
+// which shows all of it.
+tn_tensor *tni_wrap_low(tn_tensor *x)
+{
+    tn_ctx    *cx = x->cx;
+    tn_tensor *t  = new_handle(cx, x->store->low->store);
+    if (!t) return tni_fail_memory(cx, "recording");
+    mark_handle_used(x);
+    t->is_view  = true;
+    t->permuted = x->permuted;
+    bool ok     = !x->view || (t->view = tni_slab_take(&cx->views)) != NULL;
+    if (ok && x->view) *t->view = *x->view;
+    if (ok && x->leaf && cx->grad_mode) {
+        t->leaf = tni_leaf_ref(x->leaf);
+        if (x->view)
+            ok = (x->origin || (x->origin = new_origin(cx, NULL))) &&
+                 (t->origin = new_origin(cx, x->origin));
+    }
+    if (ok && t->origin) {
+        t->origin->within     = tni_view_whole(x->view->rank, x->view->size);
+        t->origin->has_within = true;
+    }
+    if (ok) return t;
+    tni_tensor_free(t);
+    return tni_fail_memory(cx, "recording");
 }
 
 // A node that is not a view, or is one of all elements in order, gets a store of its own. A strided

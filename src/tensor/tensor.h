@@ -32,6 +32,9 @@ struct tni_store {
     tni_store **list;         // cx->pending, node->waiting, or NULL
     tni_store  *prev, *next;  // in that list
     tn_tensor  *views;        // handles that cache a node made from the current one
+    tn_tensor  *low;          // of a weight: autocast's copy in 16 bits, owned; NULL: none
+    uint64_t    low_of;       // id of the node that it is a copy of: any write makes it stale
+    bool        low_used;     // an op took it since the last update
 };
 
 // The gradient cell of a leaf, a tensor that requires a gradient. Every state that the leaf's store
@@ -88,7 +91,7 @@ struct tn_tensor {
 
 // Owns the tensors made while it was the innermost; the context's root scope owns the rest. Scopes
 // form a chain by `outer` and close from the innermost outwards; closing one restores the gradient
-// mode.
+// mode and autocast.
 struct tn_scope {
     uint32_t   magic;
     tn_ctx    *cx;
@@ -96,6 +99,7 @@ struct tn_scope {
     int        depth;  // scopes around it
     tn_tensor *newest;
     bool       grad_mode;  // of the context when it began
+    tn_dtype   autocast;   // the same
 };
 
 // A handle in the innermost scope on a new store bound to n, whose reference is taken over, also
@@ -111,6 +115,11 @@ typedef bool tni_view_fn(tni_view *v, const void *how);
 // A handle on x's store with another view of it, which `step` made of x's. Without a step (NULL) no
 // gradient for x passes through it if x has an element of its store twice.
 tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v, tni_view_fn *step, const void *how);
+// x as a view of its store's copy in 16 bits (low), with x's view, leaf and origin: a gradient for
+// it is one for x.
+tn_tensor *tni_wrap_low(tn_tensor *x);
+// Frees a store's copy, if it has one.
+void tni_low_drop(tni_store *s);
 // The slow path of tni_store_node: the node is unstored or gone.
 tni_node *tni_store_reschedule(tn_tensor *x, const char *op);
 // Returns the current node of x's store, pending again if it was not stored. NULL, reported as
@@ -164,6 +173,11 @@ static inline int64_t tni_count(const tn_tensor *x)
     int64_t count = 1;
     for (int i = 0; i < tni_rank(x); i++) count *= tni_sizes(x)[i];
     return count;
+}
+// Whether a store has a copy in 16 bits of its current value.
+static inline bool tni_low_is_valid(const tni_store *s)
+{
+    return s->low && s->low_of == s->node->id && s->low->store->node->state != TNI_GONE;
 }
 // Whether x stands for the whole of its store with permuted axes. A leaf does not, since it has a
 // mark of its own, nor a detached handle, which has no history.

@@ -665,6 +665,12 @@ CALL(grad_mode)
     else tn_grad_mode(NULL, true);
     return NULL;
 }
+CALL(autocast)
+{
+    if (k->cx) tn_autocast(k->cx, tn_autocast(k->cx, TN_BF16));
+    else tn_autocast(NULL, TN_BF16);
+    return NULL;
+}
 CALL(requires_grad)
 {
     tn_tensor *x = k->x ? tn_clone(k->x) : NULL;
@@ -818,7 +824,8 @@ const call calls_of_tensors[] = {
     B(cross_entropy), T(cross_entropy_with), B(nll), T(nll_with), B(mse), T(mse_with), B(l1),
     T(l1_with), B(huber), T(huber_with), B(bce), T(bce_with), B(bce_logits), T(bce_logits_with),
     B(kl), T(kl_with),
-    O(grad_mode), O(requires_grad), Q(needs_grad), T(backward), O(grad), O(grad_of), Q(has_grad),
+    O(grad_mode), O(autocast), O(requires_grad), Q(needs_grad), T(backward), O(grad), O(grad_of),
+    Q(has_grad),
     O(zero_grad), O(gradcheck), O(gradgradcheck), O(custom), O(custom_n), Q(device_info),
     Q(device_count), Q(doctor), Q(ctx_stats),
     { 0 },

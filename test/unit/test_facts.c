@@ -24,6 +24,7 @@ static const char *const wide[]     = { "exp",   "expm1",  "log",     "log2", "l
                                         "pow",   "prod",   "sum",     "tan",  "reciprocal",
                                         "rsqrt", "cumsum", "cumprod", 0 };
 static const char *const wide_too[] = { "exp2", 0 };  // it overflows where exp does
+static const char *const widest[]   = { "scatter_add", 0 };
 
 static bool is_in(const char *const *list, const char *name)
 {
@@ -33,7 +34,7 @@ static bool is_in(const char *const *list, const char *name)
 
 static void autocast_follows_pytorchs_lists(void)
 {
-    const char *const *const lists[] = { low, low_too, wide, wide_too };
+    const char *const *const lists[] = { low, low_too, wide, wide_too, widest };
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
         for (const char *const *name = lists[k]; *name; name++)
             test_that(op_of(*name) >= 0, "%s is no op", *name);
@@ -41,6 +42,7 @@ static void autocast_follows_pytorchs_lists(void)
         const char  *name = tni_op_table[op].name;
         tni_autocast want = is_in(low, name) || is_in(low_too, name)     ? TNI_AUTOCAST_LOW
                             : is_in(wide, name) || is_in(wide_too, name) ? TNI_AUTOCAST_WIDE
+                            : is_in(widest, name)                        ? TNI_AUTOCAST_WIDEST
                                                                          : TNI_AUTOCAST_KEEP;
         test_case_result(tni_op_table[op].autocast == want, "%s", name);
     }
