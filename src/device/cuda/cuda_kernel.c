@@ -2,6 +2,7 @@
 // (simt/compiled.h), and launching them, generated and hand-written ones.
 #include "device/cuda/gpu.h"
 
+#include <stdio.h>
 #include <string.h>
 
 // ---- compiling ---------------------------------------------------------------------------------
@@ -22,6 +23,13 @@ tn_status tni_cuda_cubin(int n, const tni_emit_item *item, const char *chip, boo
     return s;
 }
 
+// Writes what a text is compiled for: the chip or, for instructions that no later chip has, exactly
+// this one ("sm_90a").
+static void target_of(const tni_gpu *g, const char *source, char target[20])
+{
+    snprintf(target, 20, "%s%s", g->chip, strstr(source, "wgmma.") ? "a" : "");
+}
+
 // Compiles a program, or finds it on disk, and loads it into the GPU's context. Runs in any thread,
 // also while the GPU is being opened, which tni_gpu_context waits for; a GPU that could not be opened
 // has no driver (cu), and the program fails.
@@ -31,11 +39,13 @@ static void *build_program(void *device, const char *source, const char *what, t
     const tni_gpu *g = device;
     tni_cumodule   m = NULL;
     tni_cubin      c;
+    char           target[20];
     (void)what;
     *s = TN_OK;
+    target_of(g, source, target);
     if (kind != TNI_BUILD_FROM_DISK)
-        *s = tni_cubin_get(&c, source, g->chip, kind == TNI_BUILD_QUICK, found, why);
-    else if (!(*found = tni_cubin_find(&c, source, g->chip))) return NULL;
+        *s = tni_cubin_get(&c, source, target, kind == TNI_BUILD_QUICK, found, why);
+    else if (!(*found = tni_cubin_find(&c, source, target))) return NULL;
     if (*s == TN_OK) {
         tni_cucontext cx    = tni_gpu_context(g);
         int           error = g->cu ? g->cu->set_current(cx) : TNI_CU_NOT_FOUND;

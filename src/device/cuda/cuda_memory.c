@@ -56,8 +56,20 @@ tni_cuptr tni_cuda_scratch(tni_cuda *c, size_t bytes)
     return c->scratch[c->scratches++];
 }
 
+// Cleared in the stream's order, once: kernels of one stream run one after the other.
+tni_cuptr tni_cuda_arrivals(tni_cuda *c)
+{
+    const tni_driver *cu    = c->gpu->cu;
+    size_t            bytes = TNI_CUDA_ARRIVALS * sizeof(int32_t);
+    if (c->arrivals || cu->mem_alloc(&c->arrivals, bytes) != TNI_CU_OK) return c->arrivals;
+    if (cu->set8(c->arrivals, 0, bytes, c->stream) == TNI_CU_OK) return c->arrivals;
+    cu->mem_free(c->arrivals);
+    return c->arrivals = 0;
+}
+
 void tni_cuda_scratch_close(tni_cuda *c)
 {
+    if (c->arrivals) c->gpu->cu->mem_free(c->arrivals);
     for (int i = 0; i < c->scratches; i++) c->gpu->cu->mem_free(c->scratch[i]);
 }
 

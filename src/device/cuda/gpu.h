@@ -76,6 +76,7 @@ typedef struct tni_cuda {
     tni_cufunction small_kernel[4];  // for 1, 2, 4 and 8 blocks per tile; NULL before the first use
     bool           small_ready;      // see tni_small_is_ready
     tni_cuptr      workspace;        // for cuBLASLt; 0 before the first product
+    tni_cuptr      arrivals;         // see tni_cuda_arrivals; 0 before the first use
     tni_cuptr      state;            // the states of all tickets: see index_check.c
     volatile int64_t *host_failure;  // host memory that the first failing CHECK writes
     int               scratches;
@@ -108,6 +109,10 @@ void      tni_index_check_close(tni_cuda *c);
 // Returns scratch for a kernel, which it may use until the next kernel is launched; 0 when memory is out.
 tni_cuptr tni_cuda_scratch(tni_cuda *c, size_t bytes);
 void      tni_cuda_scratch_close(tni_cuda *c);
+// Returns TNI_CUDA_ARRIVALS words by which the blocks of a kernel count who arrives last; a kernel finds
+// and leaves them 0. 0 when memory is out.
+enum { TNI_CUDA_ARRIVALS = 4096 };
+tni_cuptr tni_cuda_arrivals(tni_cuda *c);
 
 // The contract's functions of these names: see device.h.
 void     *tni_cuda_alloc(void *session, size_t bytes);

@@ -82,6 +82,15 @@ struct group_program {
     tn_dtype           x, y;
     group_program     *next;
 };
+
+// The program of a text that its caller printed, known by the text's hash and length, since the text is
+// freed when it is built.
+struct tni_text_program {
+    build_task        u;
+    uint64_t          hash;
+    size_t            length;
+    tni_text_program *next;
+};
 typedef struct group_kernel group_kernel;
 struct group_kernel {
     group_program *of;
@@ -104,6 +113,7 @@ struct tni_compiled {
     entry            *slot[SLOTS];
     job              *jobs;  // generated kernels being built, or that failed
     group_program    *programs;
+    tni_text_program *texts;
     group_kernel     *group_kernels;
     build_task       *interpreter[TNI_INTERPRETERS];
     void             *interpret[TNI_INTERPRETERS];  // the functions of the interpreters
@@ -808,6 +818,48 @@ bool tni_compiled_group_kernel_soon(tni_compiled *t, const char *const *text, tn
     bool there = p && p->u.state == BUILD_DONE;
     pthread_mutex_unlock(&t->lock);
     return there;
+}
+
+// ---- programs of any text ----------------------------------------------------------------------
+
+// Finds or makes the program of a text, which becomes the program's. The lock is held.
+static tni_text_program *text_program_of(tni_compiled *t, char *text, const char *what)
+{
+    size_t            length = strlen(text);
+    uint64_t          hash   = tni_hash(text, length);
+    tni_heap          heap   = tni_heap_default();
+    tni_text_program *p      = t->texts;
+    while (p && (p->hash != hash || p->length != length)) p = p->next;
+    if (p || !(p = calloc(1, sizeof *p))) {
+        tni_free(&heap, text);
+        return p;
+    }
+    p->u            = (build_task){ .t = t, .text = text, .what = what, .kernels = 1 };
+    p->hash         = hash;
+    p->length       = length;
+    p->next         = t->texts;
+    return t->texts = p;
+}
+
+tni_text_program *tni_compiled_text(tni_compiled *t, char *text, const char *what)
+{
+    if (!text) return NULL;
+    pthread_mutex_lock(&t->lock);
+    tni_text_program *p = text_program_of(t, text, what);
+    if (p) start_task(&p->u, true);
+    pthread_mutex_unlock(&t->lock);
+    return p;
+}
+
+void *tni_compiled_text_kernel(tni_text_program *p, const char *name, tn_status *s, tni_text *why)
+{
+    tni_compiled *t = p->u.t;
+    void         *f = NULL;
+    pthread_mutex_lock(&t->lock);
+    *s = wait_task(&p->u, why);
+    if (*s == TN_OK) *s = t->o.by->function(t->o.device, p->u.program, name, &f, why);
+    pthread_mutex_unlock(&t->lock);
+    return *s == TN_OK ? f : NULL;
 }
 
 // ---- the interpreter ---------------------------------------------------------------------------

@@ -92,6 +92,16 @@ void *tni_compiled_group_kernel(tni_compiled *t, const char *const *text, const 
 bool tni_compiled_group_kernel_soon(tni_compiled *t, const char *const *text, tn_dtype x,
                                     tn_dtype y);
 
+// A program of any text, which its caller printed. It lives as long as the table.
+typedef struct tni_text_program tni_text_program;
+
+// Returns the program of a text, which it takes over, and starts to build it in the background, ahead
+// of others; equal texts have one program. NULL when memory is out, or if text is NULL.
+tni_text_program *tni_compiled_text(tni_compiled *t, char *text, const char *what);
+// Returns a kernel of a program after waiting for the compiler; NULL with status and reason if it
+// cannot be compiled.
+void *tni_compiled_text_kernel(tni_text_program *p, const char *name, tn_status *s, tni_text *why);
+
 // ---- the interpreter ---------------------------------------------------------------------------
 
 // Returns the interpreter (kernel/simt_interpreter.h) of a level or of a higher one; NULL if there is

@@ -1,0 +1,143 @@
+// The programs of attention: tiles for each width of heads, and the text around the kernels, which
+// begins, behind the prelude, with constants such as
+//
+//     #define GIVEN const __grid_constant__
+//     enum { HEAD_D = 64, HEAD_E = 64, IS_F16 = 0, WGMMA = 1, ALIGNED = 1, CAUSAL = 1, ... };
+#include "device/cuda/flash.h"
+#include "device/cuda/flash_text.h"
+#include "kernel/emit.h"
+
+// ---- tiles -------------------------------------------------------------------------------------
+
+// Tiles by kernel, kind of product and widest head, in the order in which they are looked up. Timed on
+// an H200 (D 64: 32 batches of 12 heads, T 1024; D 128: 4 of 16, T 4096); those of mma.sync also have to
+// fit into the 100 KB that a block has on smaller chips.
+static const struct {
+    tni_flash_part part;
+    bool           wgmma;
+    int            widest;
+    tni_flash_tile tile;
+} tiles[] = {
+    // clang-format off
+    { TNI_FLASH_FORWARD, true,  64,  { 4, 1,  64, 64, false, 4 } },
+    { TNI_FLASH_FORWARD, true,  128, { 8, 1, 128, 64, false, 1 } },
+    { TNI_FLASH_FORWARD, true,  256, { 8, 1,  64, 64, false, 1 } },
+    { TNI_FLASH_FORWARD, false, 64,  { 4, 2,  64, 64, false, 2 } },
+    { TNI_FLASH_FORWARD, false, 128, { 4, 1,  64, 64, false, 2 } },
+    { TNI_FLASH_FORWARD, false, 256, { 4, 1,  32, 32, false, 1 } },
+    { TNI_FLASH_QUERIES, true,  64,  { 4, 1,  64, 64, false, 3 } },
+    { TNI_FLASH_QUERIES, true,  128, { 4, 1,  64, 64, false, 2 } },
+    { TNI_FLASH_QUERIES, true,  256, { 4, 1,  64, 64, false, 1 } },
+    { TNI_FLASH_QUERIES, false, 64,  { 4, 1,  64, 64, false, 2 } },
+    { TNI_FLASH_QUERIES, false, 128, { 4, 1,  64, 32, false, 2 } },
+    { TNI_FLASH_QUERIES, false, 256, { 4, 1,  32, 16, false, 1 } },
+    { TNI_FLASH_KEYS,    true,  64,  { 4, 1,  64, 64, false, 3 } },
+    { TNI_FLASH_KEYS,    true,  128, { 8, 1,  64, 64, false, 1 } },
+    { TNI_FLASH_KEYS,    true,  256, { 4, 1,  64, 64, false, 1 } },
+    { TNI_FLASH_KEYS,    false, 64,  { 4, 1,  64, 32, true,  2 } },
+    { TNI_FLASH_KEYS,    false, 128, { 4, 1,  64, 16, false, 2 } },
+    { TNI_FLASH_KEYS,    false, 256, { 4, 1,  32, 16, false, 1 } },
+    { TNI_FLASH_DECODE,  false, 256, { 4, 1,   0,  0, false, 2 } },
+    // clang-format on
+};
+
+static int widest_of(const tni_flash_case *x)
+{
+    return x->D > x->E ? x->D : x->E;
+}
+
+// Masks, dropout and changes of scores need registers: then a warp has a single tile of rows.
+tni_flash_tile tni_flash_tile_of(const tni_flash_case *x)
+{
+    size_t i = 0, last = sizeof tiles / sizeof *tiles - 1;
+    while (i < last && (tiles[i].part != x->part || widest_of(x) > tiles[i].widest ||
+                        tiles[i].wgmma != x->wgmma))
+        i++;
+    tni_flash_tile t = tiles[i].tile;
+    if (x->mask || x->dropout || x->program) t.tiles = 1;
+    return t;
+}
+
+int tni_flash_rows(const tni_flash_case *x)
+{
+    tni_flash_tile t = tni_flash_tile_of(x);
+    return t.warps * t.tiles * 16;
+}
+
+// As LANES, EACH and KEYS of the text.
+int tni_flash_decode_keys(const tni_flash_case *x)
+{
+    int lanes = 1, each = x->rows > 4 ? 4 : 8;
+    while (lanes * 8 < widest_of(x)) lanes *= 2;
+    return tni_flash_tile_of(x).warps * 32 / lanes * each;
+}
+
+// The tiles of a block, as the kernels lay them out: a row of 64 columns is 128 bytes. A block begins at
+// a multiple of 1,024 bytes, which it finds by itself.
+int tni_flash_shared(const tni_flash_case *x)
+{
+    tni_flash_tile t = tni_flash_tile_of(x);
+    int            D = (x->D + 63) / 64, E = (x->E + 63) / 64;
+    int            own = x->part != TNI_FLASH_FORWARD ? D + E : D > E ? D : E;
+    if (x->part == TNI_FLASH_DECODE) return 0;
+    return 1024 + 128 * (own * tni_flash_rows(x) + 2 * (D + E) * t.columns);
+}
+
+// ---- texts -------------------------------------------------------------------------------------
+
+const char *tni_flash_kernel(tni_flash_part part)
+{
+    static const char *const name[] = { "flash_forward", "flash_queries", "flash_keys",
+                                        "flash_decode" };
+    return name[part];
+}
+
+static void put_text(tni_out *o, const char *const *text)
+{
+    while (*text) tni_out_print(o, "%s", *text++);
+}
+
+// The constants by which a text is one case. Scores are CHANGES if anything but masking is done to
+// them, so that they have to be scaled first.
+static void put_constants(tni_out *o, const tni_dialect *d, const tni_flash_case *x)
+{
+    tni_flash_tile t = tni_flash_tile_of(x);
+    tni_out_print(o, "#define GIVEN %s\n", d->struct_qualifier);
+    tni_out_print(o, "enum { HEAD_D = %d, HEAD_E = %d, IS_F16 = %d, WGMMA = %d, ALIGNED = %d,\n",
+                  x->D, x->E, x->f16, x->wgmma, x->aligned);
+    tni_out_print(o, "       CAUSAL = %d, WINDOW = %d, LENGTHS = %d, DROPOUT = %d, MASK = %d,\n",
+                  x->causal, x->window, x->lengths, x->dropout, (int)x->mask);
+    tni_out_print(o, "       PROGRAM = %d, CHANGES = %d, SPLIT = %d, ROWS = %d,\n",
+                  x->program != NULL, x->program || x->mask == TNI_FLASH_ADDED_MASK,
+                  tni_flash_splits(x), x->rows);
+    tni_out_print(
+        o, "       WARPS = %d, MTILES = %d, COLS = %d, SUB = %d, HELD = %d, BLOCKS = %d };\n",
+        t.warps, t.tiles, t.columns, t.sub, t.held, t.blocks);
+}
+
+// Scores that are not changed still need the functions' names, which templates look up.
+static const char unchanged[] =
+    "M_FN float score_change(float x, const flash &, const place &, int, int) { return x; }\n"
+    "M_FN float score_slope(float, const flash &, const place &, int, int) { return 1; }\n";
+
+// Called by tni_emit_program behind the prelude.
+static void write_flash(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
+{
+    static const char *const *const kernel[] = { tni_text_flash_forward, tni_text_flash_queries,
+                                                 tni_text_flash_keys, tni_text_flash_decode };
+    const tni_flash_case           *x        = item->opts;
+    put_constants(o, d, x);
+    put_text(o, tni_text_flash);
+    put_text(o, x->wgmma ? tni_text_flash_wgmma : tni_text_flash_mma);
+    tni_out_print(o, "%s", x->program ? x->program : unchanged);
+    put_text(o, tni_text_flash_scores);
+    if (x->part == TNI_FLASH_QUERIES || x->part == TNI_FLASH_KEYS)
+        put_text(o, tni_text_flash_gradient);
+    put_text(o, kernel[x->part]);
+}
+
+char *tni_flash_source(tni_heap *h, const tni_flash_case *x)
+{
+    tni_emit_item item = { .opts = x };
+    return tni_emit_program(h, &tni_dialect_cuda, write_flash, 1, &item, false);
+}

@@ -1,0 +1,301 @@
+// What the kernels of attention share, as text: copies into shared memory, the two products on the
+// tensor cores, and which scores count.
+//
+// Tiles. A tile of rows (queries or keys) is stored in panels of 64 columns. A row of a panel is 128
+// bytes, eight chunks of 16; chunk c of row r is at place c ^ (r & 7), so that the eight rows that an
+// instruction reads at one column lie in different banks. This is also the layout that the products
+// of Hopper call "128-byte swizzle", so that both kinds of product read the same tiles.
+//
+// Fragments. A warp has 16 rows of a product (a group of four warps 64). Lane l = 4 g + t has of each
+// 16 x 8 tile of a result four numbers: c[0], c[1] are row g, columns 2 t and 2 t + 1; c[2], c[3] row
+// g + 8, the same columns. Two such tiles side by side, rounded to 16 bits, are the left operand of a
+// product over 16 steps: {c0 c1}, {c2 c3} of the first, {c0 c1}, {c2 c3} of the second. So the result
+// of a product (scores) becomes the operand of the next without leaving the registers:
+//
+//              columns   0  1 | 2  3 | 4  5 | 6  7
+//     row 0            l=0    | l=1  | l=2  | l=3        c[0] c[1]
+//     row 1            l=4    | l=5  | ...
+//     ...
+//     row 8            l=0    | l=1  | ...               c[2] c[3]
+//
+// A text is printed for one case: flash_plan.c writes its constants ahead of it as
+//
+//     enum { HEAD_D = 64, HEAD_E = 64, IS_F16 = 0, WGMMA = 1, ROWS = 128, COLS = 64, ... };
+#include "device/cuda/flash_text.h"
+
+#define T(...) #__VA_ARGS__ "\n"
+
+// clang-format off
+const char *const tni_text_flash[] = {
+    "#define UNROLL _Pragma(\"unroll\")\n",
+    // Panels and steps of 16 columns of queries and keys (D) and of values (E), and 8-column tiles of
+    // results over them: those of whole panels for the products of Hopper, which have 64 columns.
+    T(enum { THREADS = WARPS * 32,
+             PANELS_D = (HEAD_D + 63) / 64, PANELS_E = (HEAD_E + 63) / 64,
+             STEPS_D = (HEAD_D + 15) / 16, STEPS_E = (HEAD_E + 15) / 16,
+             TILES_D = WGMMA ? PANELS_D * 8 : STEPS_D * 2,
+             TILES_E = WGMMA ? PANELS_E * 8 : STEPS_E * 2 };
+      typedef m_ushort elem;
+      // The argument of all kernels; flash_args in flash.c is the same in C. Strides are in elements:
+      // of the batch, of rows, of heads; of extras (the mask, or what the score program reads): batch,
+      // head, query, key. lse and delta are (B, H, T). H heads of queries, HK of keys. A query sees
+      // `window` - 1 keys to either side. part, arrived, splits: of flash_decode.
+      struct flash {
+          const elem *q; const elem *k; const elem *v; elem *o; float *lse;
+          const elem *g; elem *dq; elem *dk; elem *dv; float *delta;
+          float *part; m_int *arrived;
+          const m_int *lengths; const char *extra[4];
+          m_long q_at[3]; m_long k_at[3]; m_long v_at[3]; m_long o_at[3]; m_long g_at[3];
+          m_long extra_at[4][4];
+          m_ulong key; m_ulong counter;
+          int B; int H; int HK; int T; int S; int window; int lengths_at; int splits;
+          float scale; float drop; float kept;
+          int unused;
+      };
+      // Where a block works: its batch and head, the keys that the batch has, and by how much the keys
+      // are ahead of the queries: query i is at the place of key i + shift.
+      struct place { int b; int h; int keys; int shift; };),
+    // ---- instructions: copies, fragments, exponentials -----------------------------------------
+    T(M_FN void copy_async(m_uint to, const elem *from, int bytes) {
+          asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::
+                       "r"(to), "l"(from), "r"(bytes) : "memory");
+      }
+      M_FN void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+      template <int LEFT>
+      M_FN void copy_async_wait() {
+          asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory");
+      }
+      M_FN void load_matrices(m_uint (&r)[4], m_uint at) {
+          asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                       : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+      }
+      M_FN void load_matrices_transposed(m_uint (&r)[4], m_uint at) {
+          asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                       : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+      }
+      M_FN float power2(float x) {
+          float y;
+          asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+          return y;
+      }
+      // Two numbers rounded to 16 bits, the first in the lower half.
+      M_FN m_uint pack(float low, float high) {
+          m_uint y;
+          if constexpr (IS_F16 != 0)
+              asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+          else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+          return y;
+      }
+      M_FN float element(elem x) {
+          return IS_F16 ? m_half_to_float(x) : m_bf16_to_float(x);
+      }),
+    // ---- tiles ---------------------------------------------------------------------------------
+    T(// Starts to copy n elements, up to eight; the rest of the chunk becomes zeros. What is not ALIGNED
+      // to 16 bytes is copied here, element by element.
+      M_FN void copy_chunk(m_uint to, const elem *from, int n) {
+          if constexpr (ALIGNED != 0) copy_async(to, from, n > 0 ? 16 : 0);
+          else {
+              m_uint x[4] = {};
+              UNROLL for (int i = 0; i < 8; i++)
+                  if (i < n) x[i / 2] |= (m_uint)from[i] << i % 2 * 16;
+              asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::
+                           "r"(to), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
+          }
+      }
+      // Starts to copy a tile of COUNT rows and WIDTH columns; rows from `rows` on and columns up to
+      // the next multiple of 16 become zeros. A thread has one column of chunks, and rows at equal
+      // distances, which are a multiple of eight where the widths allow it: then its places in the
+      // tile are at equal distances too. Whole tiles, which are most, are copied without tests.
+      template <int COUNT, int WIDTH>
+      M_FN void copy_tile(m_uint to, const elem *from, m_long stride, int rows) {
+          constexpr int CHUNKS = (WIDTH + 15) / 16 * 2;
+          constexpr int STEP = THREADS / CHUNKS;
+          constexpr int TURNS = COUNT / (STEP > 0 ? STEP : 1);
+          int r = (int)threadIdx.x / CHUNKS;
+          int c = (int)threadIdx.x % CHUNKS;
+          if constexpr (ALIGNED != 0 && WIDTH % 16 == 0 && THREADS % CHUNKS == 0 && STEP % 8 == 0 &&
+                        COUNT % STEP == 0) {
+              to += c / 8 * (COUNT * 128) + r * 128 + ((c ^ r) & 7) * 16;
+              from += r * stride + c * 8;
+              if (rows >= COUNT) {
+                  UNROLL for (int n = 0; n < TURNS; n++, from += STEP * stride)
+                      copy_async(to + n * STEP * 128, from, 16);
+              } else {
+                  UNROLL for (int n = 0; n < TURNS; n++) {
+                      bool there = r + n * STEP < rows;
+                      copy_async(to + n * STEP * 128, there ? from + n * STEP * stride : from,
+                                 there ? 16 : 0);
+                  }
+              }
+          } else
+              for (int u = threadIdx.x; u < COUNT * CHUNKS; u += THREADS) {
+                  r = u / CHUNKS;
+                  c = u % CHUNKS;
+                  int left = r < rows ? WIDTH - c * 8 : 0;
+                  copy_chunk(to + c / 8 * (COUNT * 128) + r * 128 + ((c ^ r) & 7) * 16,
+                             left > 0 ? from + r * stride + c * 8 : from, left);
+              }
+      }
+      // Reads a warp's 16 rows and 16 columns, from row `row` and step `step` on, as left operand.
+      template <int COUNT>
+      M_FN void load_left(m_uint (&a)[4], m_uint tile, int row, int step) {
+          int lane = threadIdx.x & 31;
+          int r = row + (lane & 15);
+          int c = step % 4 * 2 + (lane >> 4);
+          load_matrices(a, tile + step / 4 * (COUNT * 128) + r * 128 + ((c ^ r) & 7) * 16);
+      }
+      // The first of the 16 rows of a warp in tile m of its block.
+      M_FN int warp_row(int m) { return (m * WARPS + (int)(threadIdx.x >> 5)) * 16; }
+      template <int COUNT, int MT, int STEPS>
+      M_FN void load_lefts(m_uint (&a)[MT][STEPS][4], m_uint tile) {
+          UNROLL for (int m = 0; m < MT; m++)
+              UNROLL for (int s = 0; s < STEPS; s++)
+                  load_left<COUNT>(a[m][s], tile, warp_row(m), s);
+      }),
+    // ---- results in registers ------------------------------------------------------------------
+    T(template <int MT, int NT>
+      M_FN void clear(float (&c)[MT][NT][4]) {
+          UNROLL for (int m = 0; m < MT; m++)
+              UNROLL for (int n = 0; n < NT; n++)
+                  UNROLL for (int i = 0; i < 4; i++) c[m][n][i] = 0;
+      }
+      // Results as the left operand of the next product.
+      template <int MT, int NT>
+      M_FN void round_left(m_uint (&a)[MT][NT / 2][4], const float (&c)[MT][NT][4]) {
+          UNROLL for (int m = 0; m < MT; m++)
+              UNROLL for (int s = 0; s < NT / 2; s++) {
+                  a[m][s][0] = pack(c[m][2 * s][0], c[m][2 * s][1]);
+                  a[m][s][1] = pack(c[m][2 * s][2], c[m][2 * s][3]);
+                  a[m][s][2] = pack(c[m][2 * s + 1][0], c[m][2 * s + 1][1]);
+                  a[m][s][3] = pack(c[m][2 * s + 1][2], c[m][2 * s + 1][3]);
+              }
+      }),
+    NULL,
+};
+
+const char *const tni_text_flash_scores[] = {
+    // ---- scores --------------------------------------------------------------------------------
+    T(M_FN place place_of(const flash &o, int b, int h) {
+          int keys = LENGTHS ? min(o.lengths[b * o.lengths_at], o.S) : o.S;
+          return place { b, h, keys, LENGTHS ? keys - o.T : 0 };
+      }
+      M_FN bool is_seen(const flash &o, const place &p, int i, int j) {
+          return j < p.keys && i < o.T && (!CAUSAL || j <= i + p.shift) &&
+                 (!WINDOW || (j > i + p.shift - o.window && j < i + p.shift + o.window));
+      }
+      // Whether a key and query in these ranges, which are not empty, may not see each other.
+      M_FN bool has_edge(const flash &o, const place &p, int i, int queries, int j, int keys) {
+          return j + keys > p.keys || i + queries > o.T || (CAUSAL && j + keys - 1 > i + p.shift) ||
+                 (WINDOW && (j <= i + queries - 1 + p.shift - o.window ||
+                             j + keys - 1 >= i + p.shift + o.window));
+      }
+      // The keys that any of the queries in a range sees: from, up to.
+      M_FN int first_key(const flash &o, const place &p, int i) {
+          return WINDOW ? max(0, i + p.shift - o.window + 1) : 0;
+      }
+      M_FN int end_key(const flash &o, const place &p, int end) {
+          int last = min(end, o.T) - 1 + p.shift;
+          return min(p.keys, CAUSAL ? last + 1 : WINDOW ? last + o.window : p.keys);
+      }
+      // The factor by which scores become exponents of 2. It is never negative, so that the largest
+      // score is the largest product; change_scores sees to the sign.
+      M_FN float power_scale(const flash &o) {
+          return (CHANGES ? 1.0f : fabsf(o.scale)) * 1.44269504f;
+      }
+      M_FN float minus_infinity() { return m_float_bits(0xff800000u); }
+      M_FN m_long extra_offset(const flash &o, const place &p, int n, int i, int j) {
+          return p.b * o.extra_at[n][0] + p.h * o.extra_at[n][1] + i * o.extra_at[n][2] +
+                 j * o.extra_at[n][3];
+      }
+      template <int KIND>
+      M_FN float masked(const flash &o, const place &p, float x, int i, int j) {
+          if (i >= o.T || j >= p.keys) return x;
+          m_long at = extra_offset(o, p, 0, i, j);
+          if (KIND == 1) return o.extra[0][at] ? x : minus_infinity();
+          return x + element(((const elem *)o.extra[0])[at]);
+      }),
+    // Row and column of number e of tile n, of tile m of rows, in a block's result.
+    T(M_FN int row_at(int m, int e) {
+          return warp_row(m) + ((int)threadIdx.x >> 2 & 7) + (e >> 1) * 8;
+      }
+      M_FN int column_at(int n, int e) { return n * 8 + ((int)threadIdx.x & 3) * 2 + (e & 1); }
+      // One score from its product: scaled, if it is changed at all.
+      M_FN float changed_score(float x, const flash &o, const place &p, int i, int j) {
+          if constexpr (CHANGES != 0) x *= o.scale;
+          else if (o.scale < 0) x = -x;
+          if constexpr (PROGRAM != 0) x = score_change(x, o, p, i, j);
+          if constexpr (MASK != 0) x = masked<MASK>(o, p, x, i, j);
+          return x;
+      }
+      // Scores from products: scaled, if they are changed at all, and -inf where a query does not see
+      // a key. ACROSS: rows are keys and columns queries. slope gets the derivative by the scaled
+      // product.
+      template <bool ACROSS, bool SLOPES, int MT, int NT, int MS, int NS>
+      M_FN void change_scores(float (&c)[MT][NT][4], float (&slope)[MS][NS][4], const flash &o,
+                              const place &p, int row, int column, bool edge) {
+          if (CHANGES != 0 || MASK != 0 || o.scale < 0)
+              UNROLL for (int m = 0; m < MT; m++)
+                  UNROLL for (int n = 0; n < NT; n++)
+                      UNROLL for (int e = 0; e < 4; e++) {
+                          int r = row + row_at(m, e);
+                          int s = column + column_at(n, e);
+                          int i = ACROSS ? s : r;
+                          int j = ACROSS ? r : s;
+                          float x = c[m][n][e];
+                          if constexpr (SLOPES) slope[m][n][e] = score_slope(x * o.scale, o, p, i, j);
+                          c[m][n][e] = changed_score(x, o, p, i, j);
+                      }
+          if (!edge) return;
+          UNROLL for (int m = 0; m < MT; m++)
+              UNROLL for (int n = 0; n < NT; n++)
+                  UNROLL for (int e = 0; e < 4; e++) {
+                      int r = row + row_at(m, e);
+                      int s = column + column_at(n, e);
+                      if (!is_seen(o, p, ACROSS ? s : r, ACROSS ? r : s))
+                          c[m][n][e] = minus_infinity();
+                  }
+      }
+      // The factor of a weight under dropout, 0 or 1 / (1 - rate).
+      M_FN float dropout_factor(const flash &o, const place &p, int i, int j) {
+          m_long at = (((m_long)p.b * o.H + p.h) * o.T + i) * o.S + j;
+          return m_rand_uniform_f(o.key, o.counter, (m_ulong)at) < o.drop ? 0.0f : o.kept;
+      }),
+    // ---- results -------------------------------------------------------------------------------
+    // Stores a warp's rows of a result of WIDTH columns, times a factor, by way of its rows of a tile,
+    // so that global memory is written in pieces of 16 bytes. rows: how many the block has.
+    T(template <int COUNT, int WIDTH, int MT, int NT>
+      M_FN void store_rows(const float (&c)[MT][NT][4], m_uint tile, elem *to, m_long stride,
+                           int rows) {
+          constexpr int CHUNKS = (WIDTH + 7) / 8;
+          int lane = threadIdx.x & 31;
+          UNROLL for (int m = 0; m < MT; m++)
+              UNROLL for (int n = 0; n < CHUNKS; n++)
+                  UNROLL for (int e = 0; e < 4; e += 2) {
+                      int r = row_at(m, e);
+                      asm volatile("st.shared.u32 [%0], %1;" ::
+                                   "r"(tile + n / 8 * (COUNT * 128) + r * 128 +
+                                       ((n ^ r) & 7) * 16 + (lane & 3) * 4),
+                                   "r"(pack(c[m][n][e], c[m][n][e + 1])) : "memory");
+                  }
+          __syncwarp();
+          UNROLL for (int m = 0; m < MT; m++)
+              for (int u = lane; u < 16 * CHUNKS; u += 32) {
+                  int r = warp_row(m) + u / CHUNKS;
+                  int n = u % CHUNKS;
+                  uint4 x;
+                  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                               : "r"(tile + n / 8 * (COUNT * 128) + r * 128 + ((n ^ r) & 7) * 16)
+                               : "memory");
+                  if (r >= rows) continue;
+                  elem *at = to + r * stride + n * 8;
+                  if constexpr (WIDTH % 8 == 0) *(uint4 *)at = x;
+                  else {
+                      m_uint part[4] = { x.x, x.y, x.z, x.w };
+                      UNROLL for (int i = 0; i < 8; i++)
+                          if (n * 8 + i < WIDTH) at[i] = (elem)(part[i / 2] >> i % 2 * 16);
+                  }
+              }
+      }),
+    NULL,
+};
