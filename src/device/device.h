@@ -54,6 +54,7 @@ typedef struct {
 //   declines    asked when a LIBRARY op is recorded, with a call without addresses: returns why the device
 //               does not run it, in words for tn_explain that live forever, or NULL if it does. The op is
 //               then recorded as other ops. NULL: it runs all
+//   strided     its results may have any strides that do not overlap; else they are row-major
 //
 // Only addresses, and attributes that are no part of a plan's key (RUN in attr.def), differ between runs.
 typedef struct {
@@ -64,6 +65,7 @@ typedef struct {
     void (*forget)(void *entry);
     const char *(*varies)(const tni_call *call);
     const char *(*declines)(const tni_call *call);
+    bool strided;
 } tni_op_impl;
 
 // Calls, found by op, else by the class of the op's row. A LIBRARY op that has neither, except custom, is

@@ -572,6 +572,12 @@ static tn_status run_step(const run *r, tni_plan_step step, size_t *item)
     return r->e->observer->step_ran(begun, s, item);
 }
 
+// Whether the results of a library call may have strides, for the planner.
+static bool writes_strided(const void *device, int op)
+{
+    return tni_device_impl(device, op)->strided;
+}
+
 // Whatever is watched, or run op by op, is not fused with library calls, and every step counts as
 // fallible, since an observer may refuse a value. Fusion may use 24 buffers of the 32 that a kernel
 // can have: more inputs and outputs in one kernel save launches, but take registers and arguments.
@@ -590,7 +596,9 @@ tni_limits tni_limits_of(const tni_engine *e)
                          .row_bytes           = watched || by_op ? 0 : d->calls->row_bytes,
                          .buffers             = 24,
                          .takes               = watched || by_op ? NULL : d->calls->takes,
-                         .session             = e->session };
+                         .session             = e->session,
+                         .strided             = watched || by_op ? NULL : writes_strided,
+                         .device              = d };
 }
 
 // A plan was built, not found, if the count of plans has grown.

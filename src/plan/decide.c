@@ -305,7 +305,7 @@ static bool is_inlined(const tni_fusion *f, int32_t at)
 static bool is_filled_in_place(const tni_fusion *f, const tni_node *n, bool stored)
 {
     if (n->op != TNI_concat) return false;
-    bool filled = tni_concat_is_flat(n);
+    bool filled = tni_concat_is_flat(n) || tni_concat_is_strided(f->g, f->limits, n);
     for (uint32_t s = 0; s < n->nsrc; s++) {
         int32_t at = tni_base_of(f->g, n->src[s]);
         if (is_inlined(f, at)) return false;

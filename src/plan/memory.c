@@ -4,7 +4,8 @@
 // Only values in memory have a place (order_units.c: mark_in_memory); which of them outlive the
 // evaluation was decided by graph.c (item.why). The rules, in the order in which they are applied:
 //
-//   concat along the leading axis   its sources are computed into its slices         fill_concat
+//   concat along the leading axis,  its sources are computed into its slices         fill_concat
+//   or of strided results of calls
 //   assignment of a row-major value shares its source's place: TNI_INPUT, or the     share_places
 //                                   source's arena or own place
 //   update of part of a tensor      in place, if it is the last reader of its base   can_update_in_place
@@ -178,18 +179,20 @@ static void fill_concat(placer *b, size_t i)
 {
     const tni_node *n     = b->g->item[i].n;
     int64_t         start = 0;
-    bool            all   = true;
-    if (!tni_concat_is_flat(n)) return;
+    bool            all = true, flat = tni_concat_is_flat(n);
+    if (!flat && !tni_concat_is_strided(b->g, b->limits, n)) return;
     for (uint32_t s = 0; s < n->nsrc; s++) {
-        int64_t k = source_item(b, n->src[s]);
+        int64_t k = source_item(b, n->src[s]), row = tni_concat_row(n, n->src[s]);
         if (k >= 0) {
-            b->plan->place[k].root  = (uint32_t)i;
-            b->plan->place[k].start = start;
+            tni_place *p = &b->plan->place[k];
+            p->root      = (uint32_t)i;
+            p->start     = start;
+            if (!flat) p->row = row, p->pitch = tni_concat_row(n, n);
             if (b->last_read[i] < b->last_read[k]) b->last_read[i] = b->last_read[k];
             b->outlives[i] |= b->outlives[k];
         }
         all &= k >= 0;
-        start += tni_node_count(n->src[s]);
+        start += row;
     }
     b->plan->place[i].filled = all;
 }
@@ -242,7 +245,7 @@ static int64_t bytes_of(const placer *b, size_t i)
     const tni_node *n     = b->g->item[i].n;
     int64_t         count = tni_node_count(n), pitch = b->plan->place[i].pitch;
     int64_t         size = (int64_t)b->limits->element_size((tn_dtype)n->dtype);
-    if (pitch) count = count / n->size[n->rank - 1] * pitch;
+    if (pitch) count = count / b->plan->place[i].row * pitch;
     if (count < 0 || count > TNI_BYTES_LIMIT / size - 64) return TNI_BYTES_LIMIT;
     int64_t bytes = count * size;
     return bytes ? (bytes + 63) / 64 * 64 : 64;

@@ -8,6 +8,10 @@
 //
 //   node (32768, 50257), strides (50257, 1)    in memory: strides (50264, 1)
 //
+// The sources of a concat along an inner axis are rows with gaps too, if they are computed into it: of
+// the gradients of queries, keys and values, each (B, T, H, D), joined to (B, T, 3 H, D), the rows of
+// H D elements begin 3 H D apart.
+//
 // Everything that touches such a value must be a product or a kernel that goes along whole rows or
 // stays in one: a kernel over all elements in one run, a concat or an assignment that shares memory
 // know no gaps, and the value is stored without them.
@@ -139,6 +143,7 @@ static bool all_take(const tni_graph *g, const tni_plan *p, int32_t i, rows r)
 // they are described.
 static void pad_value(const tni_graph *g, tni_plan *p, int32_t i, rows r)
 {
+    p->place[i].row   = r.row;
     p->place[i].pitch = r.pitch;
     for (size_t j = 0; j < p->kernels; j++) {
         tni_planned_kernel *k = &p->kernel[j];
@@ -176,6 +181,48 @@ void tni_pad_arg(const tni_graph *g, const tni_plan *p, const tni_node *n, tni_a
 {
     int32_t i = n->state == TNI_PENDING ? tni_base_of(g, n) : -1;
     if (i < 0 || !p->place[i].pitch) return;
-    const tni_node *base = g->item[i].n;
-    pad_strides(n, (rows){ base->size[base->rank - 1], p->place[i].pitch }, arg);
+    pad_strides(n, (rows){ p->place[i].row, p->place[i].pitch }, arg);
+}
+
+// ---- concats -----------------------------------------------------------------------------------
+
+int64_t tni_concat_row(const tni_node *concat, const tni_node *n)
+{
+    int64_t row = 1;
+    for (int i = concat->attr.axis.axis; i < n->rank; i++) row *= n->size[i];
+    return row;
+}
+
+// Whether a node has one reader and is not stored for another reason. Other outputs of its op hold it too.
+static bool has_one_reader(const tni_graph *g, const tni_node *n)
+{
+    const tni_item *it   = &g->item[n->mark - 1];
+    uint32_t        more = 0;
+    for (const tni_node *o = tni_outputs(n); o; o = o->output) more++;
+    return it->edges == 1 + more && !it->why;
+}
+
+// Whether a source is the whole result of a library call that nothing else reads, and its rows are whole
+// axes of that result.
+static bool fills_rows(const tni_graph *g, const tni_limits *limits, const tni_node *concat,
+                       const tni_node *src)
+{
+    tni_view v   = tni_node_layout(src);
+    int64_t  row = tni_concat_row(concat, src), inner = 1, count = tni_node_count(src);
+    if (src->state != TNI_PENDING || !tni_view_contiguous(&v)) return false;
+    for (; src->op == TNI_view; src = src->src[0])
+        if (src->src[0]->state != TNI_PENDING || !has_one_reader(g, src)) return false;
+    int op = src->op == TNI_output ? src->src[0]->op : src->op;
+    if (tni_op_table[op].class != TNI_LIBRARY || !limits->strided(limits->device, op)) return false;
+    for (int i = src->rank; i > 0 && inner < row;) inner *= src->size[--i];
+    return inner == row && tni_node_count(src) == count && src->dtype == concat->dtype &&
+           has_one_reader(g, src);
+}
+
+bool tni_concat_is_strided(const tni_graph *g, const tni_limits *limits, const tni_node *concat)
+{
+    if (!limits->strided) return false;
+    for (uint32_t s = 0; s < concat->nsrc; s++)
+        if (!fills_rows(g, limits, concat, concat->src[s])) return false;
+    return true;
 }

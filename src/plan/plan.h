@@ -31,6 +31,9 @@ typedef struct {
     // never does. Called while the plan is built.
     bool (*takes)(void *session, const tni_offer *o);
     void *session;  // the argument of takes
+    // Whether the results of a library call may have strides.
+    bool (*strided)(const void *device, int op);
+    const void *device;  // the argument of strided
 } tni_limits;
 
 // What started an evaluation, which decides what it computes and stores.
@@ -136,7 +139,8 @@ typedef struct {
     bool    donated;   // TNI_OWN: the value overwrites an input that dies, and keeps its buffer
     int32_t donor;     // of a donated place: the item stored in that input, or ~input
     uint32_t call;     // 1 + its number among the plan's calls; 0: it has no call
-    int64_t  pitch;    // elements from one row (last axis) to the next; 0: rows have no gap
+    int64_t  row;      // elements of a row, one or more of the last axes together
+    int64_t  pitch;    // elements from one row to the next; 0: rows have no gap
 } tni_place;
 
 // Returns where a view begins in the node that holds its elements, in elements; 0 if n is no view.
@@ -292,6 +296,11 @@ tni_plan *tni_plan_build(tni_graph *g, const tni_limits *limits);
 void      tni_plan_free(tni_heap *h, tni_plan *p);
 // Chooses the values whose rows are stored with gaps, and gives the kernels the strides for it (pad_rows.c).
 void tni_pad_rows(const tni_graph *g, const tni_limits *limits, tni_plan *p);
+// Whether all sources of a concat are results of library calls that can be written with the strides of
+// the concat, and nothing else reads them.
+bool tni_concat_is_strided(const tni_graph *g, const tni_limits *limits, const tni_node *concat);
+// Returns the elements of a concat, or of a source of it, from its axis on: one row.
+int64_t tni_concat_row(const tni_node *concat, const tni_node *n);
 // Gives an argument of a call, whose node is n, the strides of its place.
 void tni_pad_arg(const tni_graph *g, const tni_plan *p, const tni_node *n, tni_arg *arg);
 // Decides where every value of a plan with steps is stored (memory.c); false when memory is out.

@@ -93,6 +93,8 @@ static bool add_call(const tni_graph *g, tni_plan *p, int32_t item, const tni_ep
     c->call = tni_call_of(n, c->arg);
     tni_pad_arg(g, p, n, &c->call.out);
     for (uint32_t s = 0; s < n->nsrc; s++) tni_pad_arg(g, p, n->src[s], &c->arg[s]);
+    for (const tni_node *o = tni_outputs(n); o; o = o->output)
+        tni_pad_arg(g, p, o, &c->arg[n->nsrc + o->attr.output.index - 1]);
     c->call.epilogue    = e;
     p->place[item].call = (uint32_t)++p->calls;
     return true;

@@ -127,6 +127,40 @@ static void gaps_change_no_number(void)
     }
 }
 
+// ---- concats -----------------------------------------------------------------------------------
+
+// Two products side by side, and a sum over their columns, on a device.
+static void join(const char *device, float *out, int *kernels)
+{
+    tn_ctx    *cx = open_quiet(device, 1);
+    tn_tensor *x = tn_keep(pattern(cx, M, C, 7)), *a = tn_keep(pattern(cx, C, 40, 13));
+    tn_tensor *b = tn_keep(pattern(cx, C, 24, 5));
+    tn_eval(cx);
+    tn_scope  *s      = tn_begin(cx);
+    tn_tensor *part[] = { tn_reshape(tn_matmul(x, a), TN_SHAPE(M, 5, 8)),
+                          tn_reshape(tn_matmul(x, b), TN_SHAPE(M, 3, 8)) };
+    tn_tensor *y = tn_want(tn_concat(2, part, 1)), *sum = tn_want(tn_sum(y, 0));
+    tn_stats   before = tn_ctx_stats(cx);
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    *kernels = (int)(tn_ctx_stats(cx).launches - before.launches);
+    tn_read(y, TN_F32, out, (int64_t)M * 64);
+    tn_read(sum, TN_F32, out + (size_t)M * 64, 64);
+    tn_end(s);
+    tn_close(cx);
+}
+
+// Where a product may have strides, it writes its columns of the concat itself: two calls, and the sum.
+static void products_are_computed_into_a_concat(void)
+{
+    static float ours[M * 64 + 64], ref[M * 64 + 64];
+    int          kernels, unused;
+    if (!tni_cl_get()) SKIP("no opencl device: %s", tni_cl_detail());
+    join("opencl", ours, &kernels);
+    join("ref", ref, &unused);
+    for (int i = 0; i < M * 64 + 64; i++) CHECK_NEAR(ours[i], ref[i], 1e-4);
+    CHECK_INT(kernels, 3);
+}
+
 const test_case tests_pad_rows[] = { TEST(logits_and_their_gradient_get_gaps),
                                      TEST(other_values_have_no_gaps), TEST(gaps_change_no_number),
-                                     TEST_END };
+                                     TEST(products_are_computed_into_a_concat), TEST_END };

@@ -60,7 +60,8 @@ const tni_device_calls tni_cuda_calls = {
                                [TNI_matmul] = { .run     = tni_cuda_matmul,
                                                 .prepare = tni_cuda_prepare_matmul,
                                                 .forget  = free,
-                                                .varies  = tni_cuda_matmul_varies },
+                                                .varies  = tni_cuda_matmul_varies,
+                                                .strided = true },
                                [TNI_custom] = { .run = tni_cuda_custom, .scratch = tni_cuda_custom_scratch } },
     .groups                = &groups,
     .row_bytes             = 16,  // what cuBLASLt's fast algorithms ask of leading dimensions

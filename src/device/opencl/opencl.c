@@ -39,7 +39,7 @@ static tn_status run_cast(const tni_call *c)
 static const tni_device_calls calls = {
     .of_class  = { TNI_GROUPS_CLASSES, [TNI_CAST] = { .run = run_cast } },
     .of_op     = { TNI_GROUPS_OPS, [TNI_copy] = { .run = tni_groups_copy },
-                   [TNI_matmul] = { .run = tni_groups_matmul },
+                   [TNI_matmul] = { .run = tni_groups_matmul, .strided = true },
                    [TNI_custom] = { .run = tni_groups_custom } },
     .groups    = &groups,
     .row_bytes = 16,  // kernels load aligned rows 16 bytes at a time
