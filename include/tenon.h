@@ -491,6 +491,8 @@ TN_API tn_tensor *tn_gelu(tn_tensor *x);               // exact, by erf
 TN_API tn_tensor *tn_gelu_tanh(tn_tensor *x);          // the approximation by tanh
 TN_API tn_tensor *tn_softplus(tn_tensor *x);           // log(1 + exp(x))
 TN_API tn_tensor *tn_hardswish(tn_tensor *x);          // x * clamp(x + 3, 0, 6) / 6
+// silu(gate) * up, the gated activation of Llama.
+TN_API tn_tensor *tn_swiglu(tn_tensor *gate, tn_tensor *up);
 // In training, sets elements to 0 with probability p and scales the others by 1 / (1 - p).
 // Otherwise returns x's value.
 TN_API tn_tensor *tn_dropout(tn_tensor *x, double p, bool training);
@@ -671,6 +673,37 @@ typedef struct {
 // divides q's, and each of them then serves that many heads of q in a row. A query that sees no key
 // gives 0.
 TN_API tn_tensor *tn_attention(tn_tensor *q, tn_tensor *k, tn_tensor *v, tn_attention_opts o);
+
+// How frequencies are changed for contexts longer than that of the training, as the rope_type of
+// Hugging Face's configurations: default, linear, dynamic (NTK), llama3, yarn.
+typedef enum {
+    TN_ROPE_PLAIN,
+    TN_ROPE_LINEAR,
+    TN_ROPE_DYNAMIC,
+    TN_ROPE_LLAMA3,
+    TN_ROPE_YARN
+} tn_rope_scaling;
+typedef struct {
+    double          theta;  // base of the frequencies; 0: 10000
+    int64_t         width;  // how many of the first elements of the last axis are rotated; 0: all
+    bool            interleaved;  // a pair is two neighbours, not an element of each half
+    int64_t         start;        // without positions: the position of the first token
+    tn_rope_scaling scaling;
+    double          factor;                // of every scaling: how much longer; 0: 1
+    int64_t         trained;               // dynamic, llama3, yarn: the context of the training
+    double          low_freq, high_freq;   // llama3; 0: 1, 4
+    double          beta_fast, beta_slow;  // yarn; 0: 32, 1
+    double          attention;  // yarn: factor of sines and cosines; 0: 0.1 * log(factor) + 1
+    tn_dtype        dtype;      // of a table: TN_F64, or f32
+} tn_rope_opts;
+// Applies the rotary position embedding to x (..., T, D): pairs of elements are rotated by their
+// position times a frequency, computed in f32, or in f64 for f64. positions is (T), or (B, T) for x
+// (B, ..., T, D), i64 or i32; or a table from tn_rope_table, whose width then counts; or NULL:
+// start, start + 1, ...
+TN_API tn_tensor *tn_rope(tn_tensor *x, tn_tensor *positions, tn_rope_opts o);
+// Returns cosines and sines of the angles at these positions, for several calls of tn_rope: (2, T,
+// width / 2), or (2, B, T, width / 2). The options must have a width.
+TN_API tn_tensor *tn_rope_table(tn_tensor *positions, tn_rope_opts o);
 
 // ---- losses ------------------------------------------------------------------------------------
 

@@ -3,9 +3,7 @@
 // B batch, T tokens, C width, H heads, D = C / H
 #include "part.h"
 
-#include <limits.h>
 #include <math.h>
-#include <stdlib.h>
 
 static const double STD = 0.02;  // standard deviation of all initial weights, as in GPT-2
 
@@ -51,25 +49,17 @@ typedef struct {
     double    dropout;
 } attention;
 
-// Reshapes (B, T, C) to (B, H, T, D).
-static tn_tensor *split_heads(tn_tensor *x, int64_t H)
-{
-    if (!x) return NULL;
-    int64_t B = tn_size(x, 0), T = tn_size(x, 1), C = tn_size(x, 2);
-    return tn_transpose(tn_reshape(x, TN_SHAPE(B, T, H, C / H)), 1, 2);
-}
-
 static tn_tensor *run_attention(tn_layer *l, tn_tensor *x)
 {
     const attention *a        = tn_layer_self(l);
     bool             training = tn_layer_training(l);
     tn_tensor       *part[3];
     if (tn_chunk(tn_forward(a->c_attn, x), 3, -1, part) != 3) return NULL;
-    for (int i = 0; i < 3; i++) part[i] = split_heads(part[i], a->heads);
+    for (int i = 0; i < 3; i++) part[i] = tni_split_heads(part[i], a->heads);
     tn_attention_opts o = { .causal = true, .dropout = training ? a->dropout : 0 };
     tn_tensor        *y = tn_layer_attention(l, part[0], part[1], part[2], o);
-    y                   = tn_flatten(tn_transpose(y, 1, 2), 2, 3);  // join the heads: (B, T, C)
-    return tn_dropout(tn_forward(a->c_proj, y), a->dropout, training);
+    y                   = tn_forward(a->c_proj, tni_join_heads(y));
+    return tn_dropout(y, a->dropout, training);
 }
 
 static tn_layer *new_attention(tn_ctx *cx, const tn_gpt2_opts *o)
@@ -120,9 +110,10 @@ static tn_tensor *run_block(tn_layer *l, tn_tensor *x)
     return tn_add(x, tn_forward(b->mlp, tn_forward(b->ln_2, x)));
 }
 
-static tn_layer *new_block(tn_ctx *cx, const tn_gpt2_opts *o)
+static tn_layer *new_block(tn_ctx *cx, const void *opts)
 {
-    tn_layer *l = tni_model_part(cx, run_block, sizeof(block));
+    const tn_gpt2_opts *o = opts;
+    tn_layer           *l = tni_model_part(cx, run_block, sizeof(block));
     if (!l) return NULL;
     block *b = tn_layer_self(l);
     b->ln_1  = tn_layer_child(l, "ln_1", tn_nn_layer_norm(cx, o->width));
@@ -142,47 +133,15 @@ typedef struct {
     double    dropout;
 } transformer;
 
-// Whether x is (B, T) and, after `past` tokens in a cache, within the context. Reports an error otherwise.
-static bool tokens_ok(tn_ctx *cx, tn_tensor *x, int64_t past, int64_t context)
-{
-    char text[120] = "";
-    if (tn_rank(x) != 2)
-        snprintf(text, sizeof text, "gpt2: tokens have rank %d, not (B, T)", tn_rank(x));
-    else if (past + tn_size(x, 1) > context)
-        snprintf(text, sizeof text, "gpt2: %lld tokens are more than the context of %lld",
-                 (long long)(past + tn_size(x, 1)), (long long)context);
-    if (*text) tn_error_set(cx, TN_ESHAPE, text);
-    return !*text;
-}
-
 // Adds the embeddings of tokens and positions, runs the blocks, and normalizes.
 static tn_tensor *run_transformer(tn_layer *l, tn_tensor *x)
 {
-    const transformer *t  = tn_layer_self(l);
-    tn_ctx            *cx = tn_layer_ctx(l);
-    if (!tokens_ok(cx, x, tn_layer_past(l), t->context)) return NULL;
+    const transformer *t = tn_layer_self(l);
+    if (!tni_tokens_ok(l, "gpt2", x, t->context)) return NULL;
     tn_tensor *place = tn_layer_positions(l, tn_size(x, 1));
     tn_tensor *y     = tn_add(tn_forward(t->wte, x), tn_forward(t->wpe, place));
     y                = tn_dropout(y, t->dropout, tn_layer_training(l));
     return tn_forward(t->ln_f, tn_forward(t->h, y));
-}
-
-// Makes an embedding with GPT-2's initial weights instead of PyTorch's.
-static tn_layer *new_embedding(tn_ctx *cx, int64_t count, int64_t width)
-{
-    tn_layer *l = tn_nn_embedding(cx, count, width);
-    return tni_model_done(l, l && tn_init_normal(tn_layer_find(l, "weight"), 0, STD));
-}
-
-// Makes o->layers blocks, named "0", "1", ...
-static tn_layer *new_blocks(tn_ctx *cx, const tn_gpt2_opts *o)
-{
-    tn_layer **list = calloc((size_t)o->layers, sizeof *list);
-    if (!list) return tn_error_set(cx, TN_EMEM, "gpt2: out of memory");
-    for (int64_t i = 0; i < o->layers; i++) list[i] = new_block(cx, o);
-    tn_layer *l = tn_nn_seq_n(cx, (int)o->layers, list);
-    free(list);
-    return l;
 }
 
 static tn_layer *new_transformer(tn_ctx *cx, const tn_gpt2_opts *o)
@@ -192,31 +151,11 @@ static tn_layer *new_transformer(tn_ctx *cx, const tn_gpt2_opts *o)
     transformer *t = tn_layer_self(l);
     t->context     = o->context;
     t->dropout     = o->dropout;
-    t->wte         = tn_layer_child(l, "wte", new_embedding(cx, o->vocab, o->width));
-    t->wpe         = tn_layer_child(l, "wpe", new_embedding(cx, o->context, o->width));
-    t->h           = tn_layer_child(l, "h", new_blocks(cx, o));
+    t->wte         = tn_layer_child(l, "wte", tni_model_embedding(cx, o->vocab, o->width, STD));
+    t->wpe         = tn_layer_child(l, "wpe", tni_model_embedding(cx, o->context, o->width, STD));
+    t->h           = tn_layer_child(l, "h", tni_model_stack(cx, o->layers, 1, new_block, o));
     t->ln_f        = tn_layer_child(l, "ln_f", tn_nn_layer_norm(cx, o->width));
     return tni_model_done(l, t->wte && t->wpe && t->h && t->ln_f);
-}
-
-// The output layer: no bias, and its weight (out, in) is tied to the embedding.
-typedef struct {
-    tn_tensor *weight;
-} head;
-
-static tn_tensor *run_head(tn_layer *l, tn_tensor *x)
-{
-    const head *h = tn_layer_self(l);
-    return tn_linear(x, h->weight, NULL);
-}
-
-static tn_layer *new_head(tn_ctx *cx, tn_tensor *embedding)
-{
-    tn_layer *l = tni_model_part(cx, run_head, sizeof(head));
-    if (!l) return NULL;
-    head *h   = tn_layer_self(l);
-    h->weight = tn_layer_param(l, "weight", embedding);
-    return tni_model_done(l, h->weight);
 }
 
 // The transformer, and the output layer that shares its embedding.
@@ -245,21 +184,15 @@ static tn_gpt2_opts with_defaults(tn_gpt2_opts o)
 // Whether the settings are valid. Reports the first wrong one otherwise.
 static bool settings_ok(tn_ctx *cx, const tn_gpt2_opts *o)
 {
-    const struct {
-        const char *name;
-        int64_t     v;
-    } sizes[] = { { "layers", o->layers },
-                  { "heads", o->heads },
-                  { "width", o->width },
-                  { "vocab", o->vocab },
-                  { "context", o->context } };
+    const tni_model_size sizes[] = { { "layers", o->layers },
+                                     { "heads", o->heads },
+                                     { "width", o->width },
+                                     { "vocab", o->vocab },
+                                     { "context", o->context } };
 
     char text[160] = "";
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !*text; i++)
-        if (sizes[i].v < 1 || sizes[i].v > INT_MAX)
-            snprintf(text, sizeof text, "gpt2: %s %lld is not in 1 .. %d", sizes[i].name,
-                     (long long)sizes[i].v, INT_MAX);
-    if (!*text && o->width % o->heads != 0)
+    if (!tni_sizes_ok(cx, "gpt2", sizeof sizes / sizeof *sizes, sizes)) return false;
+    if (o->width % o->heads != 0)
         snprintf(text, sizeof text, "gpt2: width %lld is no multiple of %lld heads",
                  (long long)o->width, (long long)o->heads);
     if (!*text && !(o->dropout >= 0 && o->dropout < 1))
@@ -277,6 +210,6 @@ tn_layer *tn_gpt2(tn_ctx *cx, tn_gpt2_opts o)
     g->transformer = tn_layer_child(l, "transformer", new_transformer(cx, &o));
     if (!g->transformer) return tni_model_done(l, false);
     tn_tensor *embedding = tn_layer_find(g->transformer, "wte.weight");
-    g->lm_head           = tn_layer_child(l, "lm_head", new_head(cx, embedding));
+    g->lm_head           = tn_layer_child(l, "lm_head", tni_model_head(cx, embedding));
     return tni_model_done(l, g->lm_head);
 }

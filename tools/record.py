@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Records how PyTorch trains small networks, for test/training/test_recordings.c to compare with.
 
-    pip install torch torchvision && python3 tools/record.py
+    pip install torch torchvision transformers && python3 tools/record.py [NAME]...
 
-writes test/recordings/*.safetensors. Weights and batches are not stored: both sides compute them from
+writes test/recordings/*.safetensors, or those named. Weights and batches are not stored: both sides compute them from
 names by the same integer hash, exactly. Of each model a file has
 
     f32.loss            the first loss, computed in f32
@@ -11,8 +11,9 @@ names by the same integer hash, exactly. Of each model a file has
     OPTIM.loss          ten losses of training in f64, each with a batch of its own
     OPTIM.param.NAME    the parameters after that
 
-and torchvision.safetensors the logits of its resnet18 and resnet50, in training mode; float8.safetensors
-what 8-bit floats are and what numbers become them.
+of models of Hugging Face's also f32.logits, the first logits. rope.safetensors has cosines and sines of
+their rotary embeddings with every scaling, torchvision.safetensors the logits of its resnet18 and
+resnet50, in training mode; float8.safetensors what 8-bit floats are and what numbers become them.
 
 A tensor of more than BUCKETS elements is stored as a sketch: elements are added up, with random signs,
 in random buckets. That is linear and keeps the Euclidean norm but for a few percent, so the norm of a
@@ -25,7 +26,6 @@ import struct
 import sys
 
 import torch
-import torchvision
 from torch import nn
 from torch.nn import functional as F
 
@@ -173,20 +173,85 @@ class GPT2(nn.Module):
         return (t.ln_f(t.h(x)) @ t.wte.weight.T).transpose(1, 2)  # classes second, for the loss
 
 
+def hugging_face(kind, **sizes):
+    """A network of transformers, whose forward returns logits with classes second."""
+    import transformers
+
+    config = getattr(transformers, kind + "Config")(attn_implementation="sdpa", **sizes)
+    net = getattr(transformers, {"GPT2": "GPT2LMHeadModel"}.get(kind, kind + "ForCausalLM"))(config).eval()
+    logits = net.forward
+    net.forward = lambda tokens: logits(tokens).logits.transpose(1, 2)
+    return net
+
+
+# Eight heads of queries share one of keys and values, as in TinyLlama.
+def tinyllama():
+    return hugging_face("Llama", hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=8,
+                        num_key_value_heads=1, vocab_size=97, max_position_embeddings=16, rms_norm_eps=1e-5)
+
+
+# Nine heads on three, and a tied output layer, as in SmolLM; with the scaling of Llama 3.
+def smollm():
+    rope = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8}
+    return hugging_face("Llama", hidden_size=36, intermediate_size=40, num_hidden_layers=1, num_attention_heads=9,
+                        num_key_value_heads=3, vocab_size=97, max_position_embeddings=16, tie_word_embeddings=True,
+                        rms_norm_eps=1e-5, rope_parameters=rope)
+
+
+# Biases of queries, keys and values.
+def qwen2():
+    return hugging_face("Qwen2", hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2,
+                        num_key_value_heads=1, vocab_size=97, max_position_embeddings=16, rms_norm_eps=1e-6)
+
+
+# A window of 5 tokens.
+def mistral():
+    return hugging_face("Mistral", hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
+                        num_key_value_heads=1, vocab_size=97, max_position_embeddings=16, rms_norm_eps=1e-5,
+                        sliding_window=5)
+
+
+def gpt2_hf():
+    return hugging_face("GPT2", n_embd=16, n_layer=2, n_head=2, vocab_size=97, n_positions=16)
+
+
 # name: network, shape of a batch, shape of its targets, classes, optimizers
 MODELS = {
     "mlp": (mlp, (8, 1, 28, 28), (8,), 10, list(OPTIMS)),
     "lenet": (lenet, (4, 1, 28, 28), (4,), 10, ["adam_decay"]),
     "resnet20": (ResNet20, (4, 3, 32, 32), (4,), 10, ["sgd_nesterov"]),
     "gpt2": (GPT2, (4, 16), (4, 16), 97, ["adamw_decay"]),
+    "gpt2_hf": (gpt2_hf, (2, 16), (2, 16), 97, []),
+    "tinyllama": (tinyllama, (4, 16), (4, 16), 97, ["adamw_decay"]),
+    "smollm": (smollm, (4, 16), (4, 16), 97, []),
+    "qwen2": (qwen2, (2, 16), (2, 16), 97, []),
+    "mistral": (mistral, (2, 16), (2, 16), 97, []),
 }
+HUGGING_FACE = ("gpt2_hf", "tinyllama", "smollm", "qwen2", "mistral")
 
 
 # ---- recording
 
 
+def in_f64(net):
+    """Replaces what Hugging Face's networks compute in f32 for every dtype: angles, and root mean squares."""
+    D, theta = net.config.head_dim, net.config.rope_parameters["rope_theta"]
+
+    def rotate(x, position_ids):
+        angle = position_ids[..., None].double() * theta ** -(torch.arange(0, D, 2).double() / D)
+        return angle.cos().repeat(1, 1, 2), angle.sin().repeat(1, 1, 2)
+
+    net.model.rotary_emb.forward = rotate
+    for norm in net.modules():
+        if hasattr(norm, "variance_epsilon"):
+            norm.forward = lambda x, self=norm: F.rms_norm(x, x.shape[-1:], self.weight, self.variance_epsilon)
+
+
 def fresh(make, dtype):
     net = make().to(dtype)
+    if dtype == torch.float64 and hasattr(net, "model"):
+        in_f64(net)
     with torch.no_grad():
         for name, p in net.named_parameters():
             p.copy_(initial(name, p))
@@ -195,12 +260,15 @@ def fresh(make, dtype):
 
 def loss_of(net, model, step, dtype):
     _, shape, targets, classes, _ = MODELS[model]
-    if model == "gpt2":
-        x = (hashes(f"x{step}", math.prod(shape)) % classes).reshape(shape)
-    else:
-        x = units(f"x{step}", shape).to(dtype)
     y = (hashes(f"y{step}", math.prod(targets)) % classes).reshape(targets)
-    return F.cross_entropy(net(x), y)
+    return F.cross_entropy(net(batch(model, step, dtype)), y)
+
+
+def batch(model, step, dtype):
+    _, shape, _, classes, _ = MODELS[model]
+    if len(shape) == 2:
+        return (hashes(f"x{step}", math.prod(shape)) % classes).reshape(shape)
+    return units(f"x{step}", shape).to(dtype)
 
 
 def record(model):
@@ -210,6 +278,8 @@ def record(model):
     loss.backward()
     out = {"f32.loss": loss.reshape(1)}
     out |= {f"f32.grad.{name}": p.grad for name, p in net.named_parameters()}
+    if model in HUGGING_FACE:
+        out["f32.logits"] = net(batch(model, 0, torch.float32)).transpose(1, 2)
     for name in optims:
         net, losses = fresh(make, torch.float64), []
         optim = OPTIMS[name](net.parameters())
@@ -223,7 +293,31 @@ def record(model):
     return {key: sketch(t) for key, t in out.items()}
 
 
+def rope():
+    """Tables of the rotary embedding of a head of 16, by every scaling: cosines, then sines, of 5 positions."""
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    at = torch.tensor([[0, 1, 7, 100, 2047]])
+    kinds = {
+        "default": {"rope_type": "default", "rope_theta": 10000.0},
+        "linear": {"rope_type": "linear", "rope_theta": 500000.0, "factor": 4.0},
+        "dynamic": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0},
+        "llama3": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 32.0, "low_freq_factor": 1.0,
+                   "high_freq_factor": 4.0, "original_max_position_embeddings": 256},
+        "yarn": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 256},
+    }
+    out = {}
+    for name, kind in kinds.items():
+        config = LlamaConfig(hidden_size=32, num_attention_heads=2, max_position_embeddings=256, rope_parameters=kind)
+        cos, sin = LlamaRotaryEmbedding(config)(torch.zeros(1), at)
+        out[name] = torch.stack([cos[0, :, :8], sin[0, :, :8]]).flatten().double()
+    return out
+
+
 def torchvision_logits():
+    import torchvision
+
     x = units("x0", (2, 3, 64, 64)).float()
     nets = {"resnet18": torchvision.models.resnet18, "resnet50": torchvision.models.resnet50}
     return {name: sketch(fresh(make, torch.float32)(x)) for name, make in nets.items()}
@@ -264,7 +358,6 @@ def write(file, tensors):
 
 if __name__ == "__main__":
     OUT.mkdir(parents=True, exist_ok=True)
-    for model in MODELS:
-        write(model, record(model))
-    write("torchvision", torchvision_logits())
-    write("float8", float8())
+    others = {"rope": rope, "torchvision": torchvision_logits, "float8": float8}
+    for name in sys.argv[1:] or [*MODELS, *others]:
+        write(name, others[name]() if name in others else record(name))

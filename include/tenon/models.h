@@ -42,6 +42,37 @@ typedef struct {
 // tn_load_opts .add_prefix = "transformer.", .ignore = "*.attn.bias".
 TN_API tn_layer *tn_gpt2(tn_ctx *cx, tn_gpt2_opts o);
 
+typedef struct {
+    int64_t layers, heads, width;  // 0: 22, 32, 2048
+    int64_t
+        kv_heads;  // heads of keys and values, which divides heads; 0: heads, or 4 if heads is 0
+    int64_t      hidden;  // width of the feed-forward part; 0: 8/3 width, up to a multiple of 256
+    int64_t      head_width;      // 0: width / heads
+    int64_t      vocab, context;  // 0: 32000, 2048
+    int64_t      window;          // each token sees that many tokens, up to itself; 0: all
+    double       eps;             // of the norms; 0: 1e-5
+    bool         tied;            // the output layer is tied to the embedding
+    bool         qkv_bias;        // queries, keys and values have a bias, as in Qwen 2
+    bool         out_bias;        // so has the layer after them
+    bool         mlp_bias;        // and the feed-forward part
+    tn_rope_opts rope;            // width 0: all of a head
+} tn_llama_opts;
+// Makes a Llama: from tokens (B, T), i64 or i32, to logits (B, T, vocab), with T up to context. A
+// second input, which may be left out (tn_forward_n), has the positions of the tokens, (T) or (B,
+// T), instead of 0, 1, ... Names are those of Hugging Face's LlamaForCausalLM. The defaults are
+// TinyLlama's 1.1 B parameters.
+TN_API tn_layer *tn_llama(tn_ctx *cx, tn_llama_opts o);
+
+typedef struct {
+    tn_dtype dtype;    // of the parameters: f32, f16, bf16 or f64; 0: that of the files
+    int64_t  context;  // a shorter context than config.json says; 0: that one
+} tn_pretrained_opts;
+// Makes the network that a folder of Hugging Face's describes and loads it: config.json with a
+// model_type of gpt2, llama, mistral or qwen2, and model.safetensors or the files that
+// model.safetensors.index.json names. The network is in evaluation mode.
+TN_API tn_layer *tn_pretrained(tn_ctx *cx, const char *folder);
+TN_API tn_layer *tn_pretrained_with(tn_ctx *cx, const char *folder, tn_pretrained_opts o);
+
 #include "models_sites.h"
 
 #ifdef __cplusplus

@@ -19,6 +19,9 @@ TN_CALL(tn_layer *, tn_mlp, (tn_ctx *cx, int n, const int64_t *sizes), (cx, n, s
 TN_CALL(tn_layer *, tn_lenet, (tn_ctx *cx), (cx))
 TN_CALL(tn_layer *, tn_resnet, (tn_ctx *cx, tn_resnet_opts o), (cx, o))
 TN_CALL(tn_layer *, tn_gpt2, (tn_ctx *cx, tn_gpt2_opts o), (cx, o))
+TN_CALL(tn_layer *, tn_llama, (tn_ctx *cx, tn_llama_opts o), (cx, o))
+TN_CALL(tn_layer *, tn_pretrained, (tn_ctx *cx, const char *folder), (cx, folder))
+TN_CALL(tn_layer *, tn_pretrained_with, (tn_ctx *cx, const char *folder, tn_pretrained_opts o), (cx, folder, o))
 #undef TN_OP
 #undef TN_CALL
 #undef TN_DO
@@ -28,4 +31,7 @@ TN_CALL(tn_layer *, tn_gpt2, (tn_ctx *cx, tn_gpt2_opts o), (cx, o))
 #define tn_lenet(cx) tn_lenet_at(TN_HERE, cx)
 #define tn_resnet(...) tn_resnet_at(TN_HERE, __VA_ARGS__)
 #define tn_gpt2(...) tn_gpt2_at(TN_HERE, __VA_ARGS__)
+#define tn_llama(...) tn_llama_at(TN_HERE, __VA_ARGS__)
+#define tn_pretrained(cx, folder) tn_pretrained_at(TN_HERE, cx, folder)
+#define tn_pretrained_with(...) tn_pretrained_with_at(TN_HERE, __VA_ARGS__)
 #endif

@@ -248,7 +248,8 @@ TN_API void tn_bpe_free(tn_bpe *b);
 
 // ---- files -------------------------------------------------------------------------------------
 
-// Opens a safetensors file, the index.json of several, or an npy file (one tensor, named "").
+// Opens a safetensors file, the index.json of several, or an npy file (one tensor, named ""). Another
+// JSON file has no tensors: its values are metadata, "rope_scaling.factor" for one in an object.
 TN_API tn_file *tn_file_open(tn_ctx *cx, const char *path);
 // Returns the number of tensors in the file.
 TN_API_PLAIN int tn_file_count(const tn_file *f);

@@ -136,16 +136,22 @@ static bool box_of(tni_view v, const tni_view *base, int *order, box *b)
     return find_box(&v, &grid, total, b) || find_box(&v, &none, total, b);
 }
 
-// g among zeros: a pad, which is computed where it is read.
+// g among zeros: a pad, which is computed where it is read; none if the box is all of the base, as
+// it is for a flip.
 static tn_tensor *pad_box(tn_tensor *g, const tni_view *v, const tni_view *base, const int *order,
                           const box *b)
 {
     int64_t after[TN_MAX_RANK];
-    for (int j = 0; j < b->rank; j++) after[j] = b->size[j] - b->start[j] - b->count[j];
+    bool    all = true;
+    for (int j = 0; j < b->rank; j++) {
+        after[j] = b->size[j] - b->start[j] - b->count[j];
+        all &= b->count[j] == b->size[j];
+    }
     for (int i = 0; i < v->rank; i++)
         if (v->stride[i] < 0 && v->size[i] > 1) g = tn_flip(g, i);
     g = tn_reshape(tn_permute(g, v->rank, order), b->rank, b->count);
-    return tn_reshape(tn_pad(g, b->start, after, 0), base->rank, base->size);
+    if (!all) g = tn_pad(g, b->start, after, 0);
+    return tn_reshape(g, base->rank, base->size);
 }
 
 // ------------------------------------------------------------------------------------------------

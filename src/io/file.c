@@ -1,4 +1,5 @@
-// tn_file_*: one list of tensors over a safetensors file, the files of an index, or an npy file.
+// tn_file_*: one list of tensors over a safetensors file, the files of an index, or an npy file; and the
+// settings of a JSON file, as the metadata of a file without tensors.
 //
 // Opening a file maps it and parses its header; no element is read. A tensor borrows its bytes from the
 // mapping where dtype and alignment allow, so that loading a large model touches each page once, when it is
@@ -124,13 +125,14 @@ void tni_file_close(tn_file *f)
     tni_free(heap, f);
 }
 
-// The format is known by the first bytes (npy) or by the name (an index); everything else must be
-// safetensors.
+// The format is known by the first bytes (npy) or by the name (an index, settings); everything else must
+// be safetensors.
 static bool read_all(tn_file *f, const char *path, bool npy_only)
 {
     if (!tni_file_part_add(f, path)) return false;
     if (npy_only || tni_is_npy(f->part->map)) return tni_npy_load(f) && index_names(f);
-    if (!tni_is_index(path)) return tni_safetensors_read(f) && index_names(f);
+    if (!tni_is_json(path)) return tni_safetensors_read(f) && index_names(f);
+    if (!tni_is_index(path, f->part->map)) return tni_settings_read(f) && index_names(f);
     return tni_shards_read(f) && index_names(f) && tni_shards_check(f);
 }
 

@@ -69,8 +69,13 @@ bool tni_shards_read(tn_file *f);
 // After by_name is made: returns whether every tensor is in the file that the index says.
 bool tni_shards_check(tn_file *f);
 
-bool            tni_is_npy(const tni_mapping *m);
-bool            tni_is_index(const char *path);
+// Reads the settings that are f's only part as metadata.
+bool tni_settings_read(tn_file *f);
+
+bool tni_is_npy(const tni_mapping *m);
+bool tni_is_json(const char *path);
+// Whether a JSON file is an index: by its name, or because it has a weight_map.
+bool            tni_is_index(const char *path, const tni_mapping *m);
 tni_file_entry *tni_file_entry_find(const tn_file *f, const char *name);
 // The sizes of an entry, rank of them.
 void tni_file_entry_sizes(const tni_file_entry *it, int64_t size[TN_MAX_RANK]);

@@ -12,10 +12,29 @@
 #include <stdio.h>
 #include <string.h>
 
-bool tni_is_index(const char *path)
+static bool ends_in(const char *path, const char *end)
 {
-    size_t n = strlen(path);
-    return n >= 5 && strcmp(path + n - 5, ".json") == 0;
+    size_t n = strlen(path), k = strlen(end);
+    return n >= k && strcmp(path + n - k, end) == 0;
+}
+
+bool tni_is_json(const char *path)
+{
+    return ends_in(path, ".json");
+}
+
+bool tni_is_index(const char *path, const tni_mapping *m)
+{
+    tni_json j;
+    if (ends_in(path, "index.json")) return true;
+    tni_json_open(&j, (const char *)m->data, m->bytes);
+    if (tni_json_next(&j) != TNI_JSON_OBJECT) return false;
+    while (tni_json_next(&j) == TNI_JSON_KEY) {
+        if (tni_json_is(&j, "weight_map")) return true;
+        tni_json_next(&j);
+        if (!tni_json_skip(&j)) return false;
+    }
+    return false;
 }
 
 // A walk through the map. tensor and file are the current pair; they share one block that is large

@@ -170,6 +170,15 @@ static tn_tensor *make_mask(tn_cache *c)
     return tn_logical_and(seen, tn_ge(key, first));
 }
 
+// The mask of the pass within a window: places farther back than that are not seen either.
+static tn_tensor *windowed_mask(tn_cache *c, int64_t window)
+{
+    if (window <= 0) return c->mask;
+    tn_tensor *key   = tn_arange_i64(c->owned.cx, TN_I64, 0, places_read(c), 1);
+    tn_tensor *since = tn_sub_i64(tn_unsqueeze(places(c), 1), window);
+    return tn_logical_and(c->mask, tn_gt(key, since));
+}
+
 // Whether x (B, T) goes into the cache; reports what is wrong otherwise.
 static bool tokens_fit(tn_ctx *cx, const tn_cache *c, const tn_tensor *x)
 {
@@ -322,6 +331,8 @@ tn_tensor *tn_layer_attention(tn_layer *l, tn_tensor *q, tn_tensor *k, tn_tensor
     if (!vals) return NULL;
     if (!c->mask) return tn_attention(q, k, v, o);
     o.causal = false;
-    o.mask   = c->mask;
+    o.mask   = windowed_mask(c, o.window);
+    o.window = 0;
+    if (!o.mask) return NULL;
     return tn_attention(q, keys, vals, o);
 }

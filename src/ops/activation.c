@@ -49,6 +49,18 @@ tn_tensor *tn_silu(tn_tensor *x)
     return tni_narrow(tn_mul(w, sigmoid(w)), tn_dtype_of(x));
 }
 
+// silu(gate) up, rounded once.
+tn_tensor *tn_swiglu(tn_tensor *gate, tn_tensor *up)
+{
+    static const char *const names[] = { "gate", "up" };
+    tn_ctx                  *cx = tni_args("swiglu", 2, (tn_tensor *const[]){ gate, up }, names);
+    if (!cx || !tni_want_float(gate, "swiglu") || !tni_want_float(up, "swiglu")) return NULL;
+    if (!tni_broadcast_pair("swiglu", gate, "gate", up, "up")) return NULL;
+    tn_dtype   dt = tni_promote(tn_dtype_of(gate), tn_dtype_of(up));
+    tn_tensor *w  = tni_widen(gate);
+    return tni_narrow(tn_mul(tn_mul(w, sigmoid(w)), tni_widen(up)), dt);
+}
+
 // x times the normal distribution function, by erf; 0.7071... is 1 / sqrt(2).
 tn_tensor *tn_gelu(tn_tensor *x)
 {

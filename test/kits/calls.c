@@ -613,6 +613,20 @@ CALL(batch_norm)
     tn_tensor *m = k->y ? tn_clone(k->y) : NULL, *v = k->y ? tn_clone(k->y) : NULL;
     return tn_batch_norm(k->x, m, v, k->y, k->y, (tn_batch_norm_opts){ k->i & 1, k->d, k->d });
 }
+CALL(rope)
+{
+    tn_rope_opts o = { .theta   = 100 * k->d,
+                       .width   = k->j,
+                       .start   = k->i,
+                       .scaling = (tn_rope_scaling)(k->i % 5),
+                       .factor  = k->d,
+                       .trained = k->j };
+    return tn_rope(k->x, k->i & 2 ? k->y : NULL, o);
+}
+CALL(rope_table)
+{
+    return tn_rope_table(k->x, (tn_rope_opts){ .width = 2 * k->i, .theta = 100 * k->d });
+}
 CALL(attention)
 {
     return tn_attention(k->x, k->y, k->y, (tn_attention_opts){ .causal = k->i & 1, .scale = k->d });
@@ -811,7 +825,7 @@ const call calls_of_tensors[] = {
     I(add_i64), I(sub_i64), I(rsub_i64), I(mul_i64), I(div_i64), I(rdiv_i64), I(pow_i64),
     I(maximum_i64), I(minimum_i64), I(eq_i64), I(ne_i64), I(lt_i64), I(le_i64), I(gt_i64), I(ge_i64),
     O(cast), T(where), T(masked_fill), T(masked_fill_i64), O(clamp), O(clamp_i64), U(relu), S(leaky_relu), S(elu), U(sigmoid),
-    U(silu), U(gelu), U(gelu_tanh), U(softplus), U(hardswish), O(dropout),
+    U(silu), U(gelu), U(gelu_tanh), U(softplus), U(hardswish), B(swiglu), O(dropout),
     FOLD(sum), FOLD(mean), FOLD(prod), FOLD(max), FOLD(min), FOLD(var), FOLD(std), FOLD(norm),
     FOLD(logsumexp), FOLD(any), FOLD(all), ARG(argmax), ARG(argmin), A(cumsum), A(cumprod),
     A(softmax), A(log_softmax),
@@ -820,7 +834,7 @@ const call calls_of_tensors[] = {
     O(one_hot), T(embed), O(sort), O(argsort), O(topk), O(multinomial),
     B(matmul), T(linear), T(conv1d), T(conv2d), O(max_pool1d), O(avg_pool1d), O(max_pool2d),
     O(avg_pool2d), O(adaptive_avg_pool2d), O(adaptive_max_pool2d), T(layer_norm), T(rms_norm),
-    T(group_norm), T(batch_norm), T(attention),
+    T(group_norm), T(batch_norm), T(attention), T(rope), O(rope_table),
     B(cross_entropy), T(cross_entropy_with), B(nll), T(nll_with), B(mse), T(mse_with), B(l1),
     T(l1_with), B(huber), T(huber_with), B(bce), T(bce_with), B(bce_logits), T(bce_logits_with),
     B(kl), T(kl_with),

@@ -430,6 +430,28 @@ CALL(gpt2)
     tn_gpt2_opts o = { k->i == 1, 2, 4, k->j, k->i, k->d };
     return run(tn_gpt2(k->cx, o), k);
 }
+CALL(llama)
+{
+    tn_llama_opts o = { .layers   = k->i == 1,
+                        .heads    = 2,
+                        .width    = 4,
+                        .kv_heads = 1,
+                        .hidden   = 8,
+                        .vocab    = k->j,
+                        .context  = k->i,
+                        .window   = k->j,
+                        .eps      = k->d };
+    return run(tn_llama(k->cx, o), k);
+}
+CALL(pretrained)
+{
+    return run(tn_pretrained(k->cx, k->i & 1 ? "no such folder" : NULL), k);
+}
+CALL(pretrained_with)
+{
+    tn_pretrained_opts o = { .dtype = (tn_dtype)(k->j & 15), .context = k->i };
+    return run(tn_pretrained_with(k->cx, "no such folder", o), k);
+}
 
 // clang-format off
 const call calls_of_layers[] = {
@@ -448,7 +470,7 @@ const call calls_of_layers[] = {
     O(nn_standardize_nd), O(nn_attention), O(nn_attention_with), O(nn_transformer_block), O(nn_transformer_block_with),
     O(init_constant), O(init_uniform), O(init_normal), O(init_trunc_normal), O(init_xavier_uniform),
     O(init_xavier_normal), O(init_kaiming_uniform), O(init_kaiming_normal),
-    O(mlp), O(lenet), O(resnet), O(gpt2),
+    O(mlp), O(lenet), O(resnet), O(gpt2), O(llama), O(pretrained), O(pretrained_with),
     { 0 },
 };
 // clang-format on

@@ -88,6 +88,7 @@ FORM(f_gelu, tn_gelu(x[0]))
 FORM(f_gelu_tanh, tn_gelu_tanh(x[0]))
 FORM(f_softplus, tn_softplus(x[0]))
 FORM(f_hardswish, tn_hardswish(tn_mul_s(x[0], 2.5)))
+FORM(f_swiglu, tn_swiglu(x[0], x[1]))
 
 // The same elements are dropped each time.
 static tn_tensor *f_dropout(tn_tensor *const *x, void *user)
@@ -193,6 +194,8 @@ const form forms_maps[] = {
     { "gelu_tanh",       f_gelu_tanh,    SMOOTH | WIDE,  1, ONE(APART) },
     { "softplus",        f_softplus,     SMOOTH | WIDE,  1, ONE(APART) },
     { "hardswish",       f_hardswish,    SMOOTH | WIDE,  2, ONE(APART) },
+    { "swiglu",          f_swiglu,       SMOOTH | WIDE,  1, TWO(APART, APART) },
+    { "swiglu of a row", f_swiglu,       SMOOTH,         1, ROW(APART) },
     { "dropout",         f_dropout,      SMOOTH | WIDE,  1, ONE(APART) },
     { "dropout outside training", f_dropout_eval, SMOOTH | WIDE, 1, ONE(APART) },
     { "dropout of all",  f_dropout_all,  SMOOTH | WIDE,  1, ONE(APART) },

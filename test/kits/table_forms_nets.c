@@ -80,6 +80,28 @@ FORM(f_attention_mask,
      tn_attention(x[0], x[1], x[2], (tn_attention_opts){ .mask = MASK2(2, 3, 1, 0, 1, 1, 1, 0) }))
 FORM(f_attention_float, tn_attention(x[0], x[1], x[2], (tn_attention_opts){ .mask = x[3] }))
 
+// ---- rotary embedding: positions beyond what the scalings are told that the training had
+
+#define ROPE(...) tn_rope(x[0], INDEX(0, 3, 41), (tn_rope_opts){ __VA_ARGS__ })
+FORM(f_rope, tn_rope(x[0], NULL, (tn_rope_opts){ .start = 2 }))
+FORM(f_rope_pairs, ROPE(.interleaved = true, .theta = 100))
+FORM(f_rope_part, ROPE(.width = 4))
+FORM(f_rope_part_pairs, ROPE(.width = 2, .interleaved = true))
+FORM(f_rope_batch, tn_rope(x[0], INDEX2(2, 3, 0, 1, 2, 9, 8, 7), (tn_rope_opts){ .theta = 50 }))
+FORM(f_rope_linear, ROPE(.scaling = TN_ROPE_LINEAR, .factor = 4))
+FORM(f_rope_dynamic, ROPE(.scaling = TN_ROPE_DYNAMIC, .factor = 2, .trained = 16))
+FORM(f_rope_llama3, ROPE(.scaling = TN_ROPE_LLAMA3, .factor = 8, .trained = 64))
+FORM(f_rope_yarn, ROPE(.scaling = TN_ROPE_YARN, .factor = 4, .trained = 64, .beta_fast = 4))
+FORM(f_rope_table, tn_rope_table(INDEX2(2, 2, 0, 1, 7, -3), (tn_rope_opts){ .width = 8 }))
+
+static tn_tensor *f_rope_twice(tn_tensor *const *x, void *user)
+{
+    (void)user;
+    tn_rope_opts o     = { .width = 4, .dtype = DT };
+    tn_tensor   *table = tn_rope_table(INDEX(5, 6, 7), o);
+    return tn_mul(tn_rope(x[0], table, o), tn_rope(x[1], table, o));
+}
+
 static tn_tensor *f_attention_dropout(tn_tensor *const *x, void *user)
 {
     (void)user;
@@ -141,6 +163,17 @@ const form forms_nets[] = {
     { "batch_norm, plain",   f_batch_norm_plain, SMOOTH, 1, 1, { IN(2, APART, 5, 4) } },
     { "batch_norm outside training", f_batch_norm_eval, SMOOTH, 1, 3, { IN(3, APART, 2, 4, 2), IN(1, APART, 4), IN(1, APART, 4) } },
     { "batch_norm, running", f_batch_norm_running, NO_GRAD, 1, 1, { IN(3, APART, 3, 4, 2) } },
+    { "rope",                f_rope,            SMOOTH, 1, 1, { IN(3, APART, 2, 3, 6) } },
+    { "rope, interleaved",   f_rope_pairs,      SMOOTH, 1, 1, { IN(3, APART, 2, 3, 4) } },
+    { "rope of a part",      f_rope_part,       SMOOTH, 1, 1, { IN(2, APART, 3, 6) } },
+    { "rope of a part, interleaved", f_rope_part_pairs, SMOOTH, 1, 1, { IN(2, APART, 3, 5) } },
+    { "rope by batch",       f_rope_batch,      SMOOTH, 1, 1, { IN(4, APART, 2, 2, 3, 4) } },
+    { "rope, linear",        f_rope_linear,     SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
+    { "rope, dynamic",       f_rope_dynamic,    SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
+    { "rope, llama3",        f_rope_llama3,     SMOOTH, 1, 1, { IN(2, APART, 3, 8) } },
+    { "rope, yarn",          f_rope_yarn,       SMOOTH, 1, 1, { IN(2, APART, 3, 8) } },
+    { "rope_table",          f_rope_table,      NO_GRAD, 1, 1, { IN(1, APART, 1) } },
+    { "rope by one table",   f_rope_twice,      SMOOTH, 1, 2, { IN(2, APART, 3, 4), IN(2, APART, 3, 4) } },
     { "attention",           f_attention,         SMOOTH, 5, 3, { QKV } },
     { "attention causal",    f_attention_causal,  SMOOTH, 5, 3, { QKV } },
     { "attention scaled",    f_attention_scale,   SMOOTH, 5, 3, { QKV } },

@@ -94,21 +94,87 @@ static tn_layer *make_gpt2(tn_ctx *cx)
             .layers = 2, .heads = 2, .width = 32, .vocab = 97, .context = 16, .dropout = TN_ZERO });
 }
 
-// A model of the script: how it is made, and its batches.
+static tn_layer *make_gpt2_hf(tn_ctx *cx)
+{
+    return tn_gpt2(
+        cx,
+        (tn_gpt2_opts){
+            .layers = 2, .heads = 2, .width = 16, .vocab = 97, .context = 16, .dropout = TN_ZERO });
+}
+
+static tn_layer *make_tinyllama(tn_ctx *cx)
+{
+    return tn_llama(cx, (tn_llama_opts){ .layers   = 2,
+                                         .heads    = 8,
+                                         .kv_heads = 1,
+                                         .width    = 32,
+                                         .hidden   = 48,
+                                         .vocab    = 97,
+                                         .context  = 16 });
+}
+
+static tn_layer *make_smollm(tn_ctx *cx)
+{
+    return tn_llama(
+        cx, (tn_llama_opts){
+                .layers   = 1,
+                .heads    = 9,
+                .kv_heads = 3,
+                .width    = 36,
+                .hidden   = 40,
+                .vocab    = 97,
+                .context  = 16,
+                .tied     = true,
+                .rope = { .theta = 100, .scaling = TN_ROPE_LLAMA3, .factor = 4, .trained = 8 } });
+}
+
+static tn_layer *make_qwen2(tn_ctx *cx)
+{
+    return tn_llama(cx, (tn_llama_opts){ .layers   = 1,
+                                         .heads    = 2,
+                                         .kv_heads = 1,
+                                         .width    = 16,
+                                         .hidden   = 24,
+                                         .vocab    = 97,
+                                         .context  = 16,
+                                         .eps      = 1e-6,
+                                         .qkv_bias = true });
+}
+
+static tn_layer *make_mistral(tn_ctx *cx)
+{
+    return tn_llama(cx, (tn_llama_opts){ .layers   = 2,
+                                         .heads    = 2,
+                                         .kv_heads = 1,
+                                         .width    = 16,
+                                         .hidden   = 24,
+                                         .vocab    = 97,
+                                         .context  = 16,
+                                         .window   = 5 });
+}
+
+// A model of the script: how it is made, its batches, and the optimizer of its ten steps (NULL: none).
 typedef struct {
     const char *name;
     tn_layer *(*make)(tn_ctx *cx);
-    int     rank;
-    int64_t size[4];  // of x
-    int     classes;
-    bool    tokens;
+    int         rank;
+    int64_t     size[4];  // of x
+    int         classes;
+    bool        tokens;
+    const char *optim;
+    bool        logits;  // are recorded too
 } model;
 
 static const model models[] = {
-    { "mlp", make_mlp, 4, { 8, 1, 28, 28 }, 10, false },
-    { "lenet", tn_lenet, 4, { 4, 1, 28, 28 }, 10, false },
-    { "resnet20", make_resnet20, 4, { 4, 3, 32, 32 }, 10, false },
-    { "gpt2", make_gpt2, 2, { 4, 16 }, 97, true },
+    { "mlp", make_mlp, 4, { 8, 1, 28, 28 }, 10, false, "sgd", false },
+    { "lenet", tn_lenet, 4, { 4, 1, 28, 28 }, 10, false, "adam_decay", false },
+    { "resnet20", make_resnet20, 4, { 4, 3, 32, 32 }, 10, false, "sgd_nesterov", false },
+    { "gpt2", make_gpt2, 2, { 4, 16 }, 97, true, "adamw_decay", false },
+    { "gpt2_hf", make_gpt2_hf, 2, { 2, 16 }, 97, true, NULL, true },
+    { "tinyllama", make_tinyllama, 2, { 4, 16 }, 97, true, "adamw_decay", true },
+    { "smollm", make_smollm, 2, { 4, 16 }, 97, true, NULL, true },
+    { "qwen2", make_qwen2, 2, { 2, 16 }, 97, true, NULL, true },
+    { "mistral", make_mistral, 2, { 2, 16 }, 97, true, NULL, true },
 };
 
 enum { MODELS = sizeof models / sizeof *models };
@@ -215,15 +281,12 @@ static bool recorded(tn_file *f, const char *name, double *v, int64_t n)
     return t && tn_count(t) == n && tn_read(t, TN_F64, v, n) == TN_OK;
 }
 
-static void compare(const char *name, tn_tensor *t, void *user)
+// Compares a tensor with the recorded one of that name.
+static void compare_as(const comparison *c, const char *key, tn_tensor *t)
 {
-    comparison *c = user;
-    if (!tn_needs_grad(t)) return;
-    char    key[256];
     double  want[BUCKETS];
     int64_t n;
-    snprintf(key, sizeof key, "%s.%s.%s", c->group, c->gradients ? "grad" : "param", name);
-    double *have = sketch(c->gradients ? tn_grad_of(t) : t, &n);
+    double *have = sketch(t, &n);
     if (test_that(have && recorded(c->file, key, want, n), "%s: no %s of %d", c->m->name, key,
                   (int)n)) {
         double scale = norm_of(want, n);
@@ -233,6 +296,15 @@ static void compare(const char *name, tn_tensor *t, void *user)
         test_case_result(d <= most, "%s: %s differs by %.3g of %.3g", c->m->name, key, d, scale);
     }
     free(have);
+}
+
+static void compare(const char *name, tn_tensor *t, void *user)
+{
+    const comparison *c = user;
+    char              key[256];
+    if (!tn_needs_grad(t)) return;
+    snprintf(key, sizeof key, "%s.%s.%s", c->group, c->gradients ? "grad" : "param", name);
+    compare_as(c, key, c->gradients ? tn_grad_of(t) : t);
 }
 
 static void compare_losses(comparison *c, const double *have, int n)
@@ -257,6 +329,9 @@ static void first_step(const model *m, tn_ctx *cx)
     CHECK_STATUS(tn_backward(loss, NULL), TN_OK);
     compare_losses(&c, (double[]){ tn_item(loss) }, 1);
     CHECK_STATUS(tn_layer_each(net, compare, &c), TN_OK);
+    if (!m->logits) return;
+    tn_tensor *y = tn_forward(net, classes(cx, "x0", m->rank, m->size, m->classes));
+    if (CHECK(y != NULL)) compare_as(&c, "f32.logits", y);
 }
 
 static void first_gradients_in_f32_equal_the_recorded_ones(void)
@@ -292,9 +367,6 @@ static const char *const optims[] = { "sgd",         "sgd_nesterov", "sgd_dampen
                                       "adamw_decay", "rmsprop",      "rmsprop_centered" };
 enum { OPTIMS = sizeof optims / sizeof *optims };
 
-// The optimizer that each model was recorded with.
-static const char *const optim_of[MODELS] = { "sgd", "adam_decay", "sgd_nesterov", "adamw_decay" };
-
 static void ten_steps_of_every_optimizer_in_f64_equal_the_recorded_ones(void)
 {
     for (int i = 0; i < OPTIMS; i++) ten_steps(&models[0], optims[i], "cpu");
@@ -302,7 +374,8 @@ static void ten_steps_of_every_optimizer_in_f64_equal_the_recorded_ones(void)
 
 static void ten_steps_of_every_model_in_f64_equal_the_recorded_ones(void)
 {
-    for (int i = 1; i < MODELS; i++) ten_steps(&models[i], optim_of[i], "cpu");
+    for (int i = 1; i < MODELS; i++)
+        if (models[i].optim) ten_steps(&models[i], models[i].optim, "cpu");
 }
 
 // On a device that has no LIBRARY op: products, convolutions and attention are other ops. (Of the models
@@ -310,7 +383,8 @@ static void ten_steps_of_every_model_in_f64_equal_the_recorded_ones(void)
 static void ten_steps_without_library_ops_equal_the_recorded_ones(void)
 {
     for (int i = 0; i < MODELS; i++)
-        if (strcmp(models[i].name, "resnet20")) ten_steps(&models[i], optim_of[i], "skeleton");
+        if (models[i].optim && strcmp(models[i].name, "resnet20"))
+            ten_steps(&models[i], models[i].optim, "skeleton");
 }
 
 // Where few draws are asked for, as under a watch that makes kernels slow, only mlp takes ten steps.
@@ -322,7 +396,8 @@ void recordings_on(const char *device, int part, int parts)
         int step = i - MODELS, optim = step - (MODELS - 1);
         if (brief && step >= 0 && optim < 0) continue;
         if (optim >= 0) ten_steps(&models[0], optims[optim], device);
-        else if (step >= 0) ten_steps(&models[step + 1], optim_of[step + 1], device);
+        else if (step >= 0 && models[step + 1].optim)
+            ten_steps(&models[step + 1], models[step + 1].optim, device);
         if (step >= 0) continue;
         tn_ctx *cx = rules_open(device);
         first_step(&models[i], cx);
@@ -359,11 +434,42 @@ static void logits_of_torchvisions_resnets_equal_the_recorded_ones(void)
     tn_close(cx);
 }
 
+// By every scaling, at positions within and far beyond the training.
+static void rotary_tables_equal_the_recorded_ones(void)
+{
+    static const struct {
+        const char  *name;
+        tn_rope_opts o;
+    } kinds[] = {
+        { "default", { .width = 16 } },
+        { "linear", { .width = 16, .theta = 5e5, .scaling = TN_ROPE_LINEAR, .factor = 4 } },
+        { "dynamic", { .width = 16, .scaling = TN_ROPE_DYNAMIC, .factor = 2, .trained = 256 } },
+        { "llama3",
+          { .width = 16, .theta = 5e5, .scaling = TN_ROPE_LLAMA3, .factor = 32, .trained = 256 } },
+        { "yarn", { .width = 16, .scaling = TN_ROPE_YARN, .factor = 4, .trained = 256 } },
+    };
+    static const int64_t at[] = { 0, 1, 7, 100, 2047 };
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_file *f = recording(cx, "rope");
+        for (size_t i = 0; f && i < sizeof kinds / sizeof *kinds; i++) {
+            double     have[80], want[80];
+            tn_tensor *p = tn_from(cx, TN_I64, TN_SHAPE(5), at);
+            CHECK_STATUS(tn_read(tn_rope_table(p, kinds[i].o), TN_F64, have, 80), TN_OK);
+            if (!CHECK(recorded(f, kinds[i].name, want, 80))) continue;
+            // An angle of 2047 in f32 is known to 1e-4.
+            for (int k = 0; k < 80; k++)
+                test_case_result(fabs(have[k] - want[k]) <= (k % 40 < 32 ? 1e-5 : 3e-4),
+                                 "%s[%d] is %.9g, not %.9g", kinds[i].name, k, have[k], want[k]);
+        }
+    }
+}
+
 const test_case tests_recordings[] = {
     TEST(first_gradients_in_f32_equal_the_recorded_ones),
     TEST(ten_steps_of_every_optimizer_in_f64_equal_the_recorded_ones),
     TEST(ten_steps_of_every_model_in_f64_equal_the_recorded_ones),
     TEST(ten_steps_without_library_ops_equal_the_recorded_ones),
     TEST(logits_of_torchvisions_resnets_equal_the_recorded_ones),
+    TEST(rotary_tables_equal_the_recorded_ones),
     TEST_END,
 };

@@ -514,6 +514,64 @@ static void a_bad_index_is_refused(void)
     scratch_close();
 }
 
+// ---- settings
+
+static void settings_are_metadata(void)
+{
+    CHECK(scratch_open());
+    tn_ctx     *cx = rules_open("cpu");
+    const char *text =
+        "{\"model_type\": \"ll\\u0061ma\", \"hidden_size\": 2048, \"eps\": 1e-05, \"tied\": true, "
+        "\"head_dim\": null, \"rope\": {\"factor\": 8.0, \"in\": {\"x\": false}}, \"eos\": [1, [2]], "
+        "\"none\": {}}";
+    tn_file *f = tn_file_open(cx, put_text("config.json", text));
+    CHECK_INT(tn_file_count(f), 0);
+    CHECK_STR(tn_file_meta(f, "model_type"), "llama");
+    CHECK_STR(tn_file_meta(f, "hidden_size"), "2048");
+    CHECK_STR(tn_file_meta(f, "eps"), "1e-05");
+    CHECK_STR(tn_file_meta(f, "tied"), "true");
+    CHECK_STR(tn_file_meta(f, "head_dim"), "null");
+    CHECK_STR(tn_file_meta(f, "rope.factor"), "8.0");
+    CHECK_STR(tn_file_meta(f, "rope.in.x"), "false");
+    CHECK_STR(tn_file_meta(f, "eos.0"), "1");
+    CHECK_STR(tn_file_meta(f, "eos.1.0"), "2");
+    CHECK(tn_file_meta(f, "none") == NULL && tn_file_meta(f, "rope") == NULL);
+    CHECK_STR(tn_file_meta_key(f, 8), "eos.1.0");
+    CHECK(tn_file_meta_key(f, 9) == NULL);
+    f = tn_file_open(cx, put_text("empty.json", "{}"));
+    CHECK(f != NULL && tn_file_meta_key(f, 0) == NULL);
+    tn_close(cx);
+    scratch_close();
+}
+
+static void bad_settings_are_refused(void)
+{
+    static const struct {
+        const char *text, *part;
+    } cases[] = {
+        { "", "it is not an object of settings" },
+        { "[1]", "it is not an object of settings" },
+        { "{\"a\": 1", "the text ends too early" },
+        { "{\"a\": [1, }", "" },
+        { "{\"a\": 1} 2", "something follows the value" },
+        { "{\"a\": \"x\\u0000y\"}", "the value of \"a\" is no text" },
+        { "{\"a\": \"\\ud800\"}", "the value of \"a\" is no text" },
+        { "{\"\\ud800\": 1}", "a key is no text" },
+    };
+    CHECK(scratch_open());
+    tn_ctx *cx = rules_open("cpu");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK(!tn_file_open(cx, put_text("config.json", cases[i].text)));
+        CHECK_FAILED(cx, TN_EFORMAT, cases[i].part);
+    }
+    char deep[4096] = "", *at = deep;
+    for (int i = 0; i < 60; i++) at += sprintf(at, "{\"a key that is long\":[");
+    CHECK(!tn_file_open(cx, put_text("config.json", deep)));
+    CHECK_FAILED(cx, TN_EFORMAT, "");
+    tn_close(cx);
+    scratch_close();
+}
+
 // ---- writing that fails
 
 // Writes n floats under the name w.
@@ -687,6 +745,8 @@ const test_case tests_files[] = {
     TEST(bad_arguments_of_writing_are_refused),
     TEST(an_index_joins_its_files),
     TEST(a_bad_index_is_refused),
+    TEST(settings_are_metadata),
+    TEST(bad_settings_are_refused),
     TEST(a_full_disk_leaves_the_old_file),
     TEST(a_place_that_cannot_be_written_is_an_error),
     TEST(an_unwritable_folder_leaves_the_old_file),
