@@ -134,6 +134,7 @@ TESTS(optim)
 TESTS(optim_rules)
 TESTS(half)
 TESTS(autocast)
+TESTS(scaling)
 TESTS_ALONE(every_kernel)
 
 #undef TESTS

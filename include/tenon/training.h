@@ -36,6 +36,14 @@ typedef struct {
 // (tn_assign, tn_load) are copied to the master at the next update. no_master keeps no master
 // copies, which saves 4 bytes per element; each update is then rounded. The program decides this,
 // not a checkpoint: master copies in a file are then skipped.
+//
+// loss_scale above 0, such as 65536, is for training under tn_autocast(cx, TN_F16), whose gradients
+// would underflow: tn_step multiplies the loss by it and divides the gradients by it again, before
+// they are clipped. An update whose gradients are not finite is skipped: parameters and state stay
+// as they are, and the scale is multiplied by scale_backoff. After scale_interval updates without
+// that it is multiplied by scale_growth. All of it happens on the device; nothing waits. A skipped
+// update counts for the schedule and for tn_optim_updates, not for the rule (Adam's correction of its
+// moments), as in PyTorch. Checkpoints keep scale and counts.
 typedef struct {
     double      lr;  // 0: 1e-3
     double      momentum, dampening, weight_decay;
@@ -43,7 +51,9 @@ typedef struct {
     bool        nesterov;
     int         accumulate;
     tn_schedule schedule;
-    bool        no_master;  // f16 and bf16 parameters
+    bool        no_master;                                // f16 and bf16 parameters
+    double      loss_scale, scale_growth, scale_backoff;  // 0: off, 2, 0.5
+    int64_t     scale_interval;                           // 0: 2000
 } tn_sgd_opts;
 typedef struct {
     double      lr, beta1, beta2, eps;  // 0: 1e-3, 0.9, 0.999, 1e-8
@@ -51,7 +61,9 @@ typedef struct {
     double      clip_norm, clip_value;
     int         accumulate;
     tn_schedule schedule;
-    bool        no_master;  // f16 and bf16 parameters
+    bool        no_master;                                // f16 and bf16 parameters
+    double      loss_scale, scale_growth, scale_backoff;  // 0: off, 2, 0.5
+    int64_t     scale_interval;                           // 0: 2000
 } tn_adamw_opts;
 typedef tn_adamw_opts tn_adam_opts;
 typedef struct {
@@ -61,7 +73,9 @@ typedef struct {
     bool        centered;
     int         accumulate;
     tn_schedule schedule;
-    bool        no_master;  // f16 and bf16 parameters
+    bool        no_master;                                // f16 and bf16 parameters
+    double      loss_scale, scale_growth, scale_backoff;  // 0: off, 2, 0.5
+    int64_t     scale_interval;                           // 0: 2000
 } tn_rmsprop_opts;
 // Make an optimizer for the parameters that net has now and that are not frozen; tied ones count
 // once. The optimizer keeps them alive, also if net is freed.
@@ -98,6 +112,11 @@ TN_API void tn_optim_set_lr(tn_optim *o, double lr);
 TN_API tn_status tn_optim_set_schedule(tn_optim *o, tn_schedule s);
 // Returns the number of updates done.
 TN_API_PLAIN int64_t tn_optim_updates(const tn_optim *o);
+// Returns the loss scale of the next update, 1 without loss scaling. For a backward pass without
+// tn_step: tn_backward(loss, tn_optim_loss_scale(o)), then tn_optim_step(o).
+TN_API tn_tensor *tn_optim_loss_scale(tn_optim *o);
+// Returns how many updates loss scaling has skipped. Waits for the device.
+TN_API int64_t tn_optim_skipped(tn_optim *o);
 // Frees the optimizer and its state. Does nothing for NULL.
 TN_API void tn_optim_free(tn_optim *o);
 

@@ -37,17 +37,34 @@ static tn_tensor *scale_gradient(tn_tensor *x, tn_tensor *factor)
 
 // ---- in an update ------------------------------------------------------------------------------
 
-// The mean over accumulated steps and the clipping factor are one number, so that together they cost
-// one pass over the gradients, which the planner fuses into the update.
-bool tni_gradients_prepare(const tn_optim *o, int64_t steps)
+// Returns what all gradients are multiplied with: the mean over accumulated steps, the loss scale taken back and
+// the clipping factor as one number, so that together they cost one pass over the gradients, which the planner
+// fuses into the update. *factor is NULL if it is only `share`. False, reported, on failure.
+static bool find_factor(tn_optim *o, double share, tn_tensor **factor)
 {
-    double     share  = 1.0 / (double)steps;
-    tn_tensor *factor = NULL;
-    if (o->clip_norm > 0) {
-        factor = clip_factor(tn_mul_s(total_norm(o), share), o->clip_norm);
-        factor = tn_mul_s(factor, share);
-        if (!factor) return false;
+    bool       scaled = o->scaling[TNI_SCALE] != NULL, clips = o->clip_norm > 0;
+    tn_tensor *norm = scaled || clips ? tn_mul_s(total_norm(o), share) : NULL;
+    *factor = o->finite = NULL;
+    if (!scaled && !clips) return true;
+    if (!norm) return false;
+    if (scaled) {
+        tn_tensor *inverse = tni_scaling_inverse(o);
+        if (!inverse || !tni_scaling_check(o, norm)) return false;
+        norm    = tn_mul(norm, inverse);
+        *factor = tn_mul_s(inverse, share);
     }
+    if (clips) {
+        tn_tensor *clip = clip_factor(norm, o->clip_norm);
+        *factor         = scaled ? tn_mul(*factor, clip) : tn_mul_s(clip, share);
+    }
+    return *factor != NULL;
+}
+
+bool tni_gradients_prepare(tn_optim *o, int64_t steps)
+{
+    double     share = 1.0 / (double)steps;
+    tn_tensor *factor;
+    if (!find_factor(o, share, &factor)) return false;
     for (size_t i = 0; i < o->flats; i++) {
         if (!o->flat[i].g) continue;
         tn_tensor *g = tni_widen(o->flat[i].g);
@@ -81,7 +98,10 @@ static bool assign_gradients(const tn_optim *o, const tni_flat *f, tn_tensor *g)
 static tn_tensor *record_clip_norm(tn_optim *o, double max)
 {
     if (!tni_flats_begin(o)) return NULL;
-    tn_tensor *norm = total_norm(o), *factor = clip_factor(norm, max);
+    tn_tensor *norm = total_norm(o);
+    // Stored gradients are those of the scaled loss; the norm is that of the loss.
+    if (o->scaling[TNI_SCALE]) norm = tn_mul(norm, tni_scaling_inverse(o));
+    tn_tensor *factor = clip_factor(norm, max);
     if (!factor) return NULL;
     for (size_t i = 0; i < o->flats; i++) {
         const tni_flat *f = &o->flat[i];
@@ -106,12 +126,20 @@ tn_tensor *tn_optim_clip_norm(tn_optim *o, double max)
     return norm;
 }
 
+// Limits a gradient to -max .. max, times the loss scale.
+static tn_tensor *clamp_gradient(const tn_optim *o, tn_tensor *g, double max)
+{
+    if (!o->scaling[TNI_SCALE]) return tn_clamp(g, -max, max);
+    g = scale_gradient(g, tni_scaling_inverse(o));
+    return scale_gradient(tn_clamp(g, -max, max), o->scaling[TNI_SCALE]);
+}
+
 static bool record_clip_value(tn_optim *o, double max)
 {
     if (!tni_flats_begin(o)) return false;
     for (size_t i = 0; i < o->flats; i++) {
         const tni_flat *f = &o->flat[i];
-        if (f->g && !assign_gradients(o, f, tn_clamp(tni_widen(f->g), -max, max))) return false;
+        if (f->g && !assign_gradients(o, f, clamp_gradient(o, tni_widen(f->g), max))) return false;
     }
     return true;
 }

@@ -3,7 +3,7 @@
 // All optimizers share one struct and one way through a step; a rule (adam.c, rmsprop.c, sgd.c) only says how
 // a new value and new states are computed from a parameter, its gradient and its states, in tensor math. To add
 // one, write such a file and declare its constructor in training.h.
-#include "optim/optim.h"
+#include "optim/update.h"
 #include "ops/composite.h"
 
 #include <math.h>
@@ -50,6 +50,10 @@ tni_text tni_optim_wrong(const tn_optim *o)
         { "clip_norm", o->clip_norm, INFINITY },
         { "clip_value", o->clip_value, INFINITY },
         { "accumulate", (double)o->accumulate, INFINITY },
+        { "loss_scale", o->loss_scale, INFINITY },
+        { "scale_growth", o->scale_growth, INFINITY },
+        { "scale_backoff", o->scale_backoff, INFINITY },
+        { "scale_interval", (double)o->scale_interval, INFINITY },
     };
     tni_text    wrong    = { "" };
     const char *schedule = tni_schedule_wrong(&o->schedule);
@@ -60,6 +64,9 @@ tni_text tni_optim_wrong(const tn_optim *o)
         return wrong;
     }
     if (schedule) tni_text_add(&wrong, "schedule: %s", schedule);
+    else if (o->loss_scale > 0 && !(o->scale_growth >= 1 && o->scale_backoff <= 1))
+        tni_text_add(&wrong, "scale_growth %g is below 1 or scale_backoff %g above",
+                     o->scale_growth, o->scale_backoff);
     else if (o->nesterov && !(o->momentum > 0 && o->dampening == 0))
         tni_text_add(&wrong, "nesterov needs a momentum and no dampening");
     return wrong;
@@ -191,6 +198,7 @@ static void free_optim(tni_owned *t)
         tni_tensor_disown(o->slot[i].p);
         tni_free(h, o->slot[i].name);
     }
+    tni_scaling_close(o);
     tni_free(h, o->slot);
     tni_free(h, o->order);
     tni_free(h, o->flat);
@@ -206,7 +214,8 @@ static bool fill_optim(tn_optim *o, tn_layer *net)
 {
     tni_entries list;
     if (!tni_layer_list(net, o->rule->name, &list)) return false;
-    bool ok = take_parameters(o, &list) && (!o->slots || compute_values(o, &list));
+    bool ok = take_parameters(o, &list) && (!o->slots || compute_values(o, &list)) &&
+              tni_scaling_open(o);
     tni_entries_free(&list);
     if (!ok) return false;
     if (o->slots) return tni_flats_place(o);

@@ -11,6 +11,10 @@
 // master.
 enum { TNI_RULE_STATES = 3, TNI_MASTER = TNI_RULE_STATES, TNI_STATES };
 
+// What loss scaling keeps on the device: the scale (f32), updates since it changed (i64), updates skipped (i64).
+enum { TNI_SCALE, TNI_SINCE, TNI_SKIPPED, TNI_SCALING };
+extern const char *const tni_scaling_name[TNI_SCALING];  // in checkpoints
+
 // One slot of an optimizer: a parameter and the state kept for it. The optimizer shares ownership of p and
 // owns the state, which is made at the parameter's first update. since and before undo a failed step: p's
 // store returns to a node older than since, and the count of updates to before.
@@ -56,6 +60,8 @@ typedef struct {
     tn_tensor *next[TNI_RULE_STATES];
     double     lr, weight_decay;
     int64_t    t;  // this update, counted from 1
+    tn_tensor
+        *counted;  // under loss scaling: the same without skipped updates, f32, 0-d; else NULL
 } tni_update;
 
 // An update rule, constant. The names of its states are PyTorch's; checkpoints use them.
@@ -84,12 +90,23 @@ struct tn_optim {
     tn_schedule            schedule;
     int64_t                accumulate;      // tn_steps to an update
     int64_t                updates, micro;  // updates done; tn_steps since the last
-    tni_trained          **order;           // the slots of one block after the other
-    tni_flat              *flat, *spare;
-    size_t                 flats;
-    tn_tensor            **list;  // the tensors being made
-    tni_node             **node;  // the values being joined
+    double                 loss_scale;      // at the beginning; 0: losses are not scaled
+    double                 scale_growth, scale_backoff;
+    int64_t                scale_interval;
+    tn_tensor             *scaling[TNI_SCALING];  // owned, 0-d; NULL without loss scaling
+    tn_tensor    *finite;  // while an update is recorded under loss scaling: whether it is done
+    tni_trained **order;   // the slots of one block after the other
+    tni_flat     *flat, *spare;
+    size_t        flats;
+    tn_tensor   **list;  // the tensors being made
+    tni_node    **node;  // the values being joined
 };
+
+// The options of loss scaling, which all optimizers have, as settings.
+#define TNI_SCALING_OF(o)                                                          \
+    .loss_scale = (o).loss_scale, .scale_growth = tni_option((o).scale_growth, 2), \
+    .scale_backoff  = tni_option((o).scale_backoff, 0.5),                          \
+    .scale_interval = (o).scale_interval ? (o).scale_interval : 2000
 
 // Makes an optimizer of net's parameters with these settings, after checking them. NULL, reported, on failure.
 tn_optim *tni_optim_make(const char *op, tn_layer *net, const tn_optim *settings);

@@ -40,5 +40,6 @@ tn_optim *tn_rmsprop(tn_layer *net, tn_rmsprop_opts o)
                                        .no_master    = o.no_master,
                                        .centered     = o.centered,
                                        .accumulate   = o.accumulate,
-                                       .schedule     = o.schedule });
+                                       .schedule     = o.schedule,
+                                       TNI_SCALING_OF(o) });
 }

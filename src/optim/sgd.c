@@ -2,13 +2,18 @@
 // Nesterov's form p -= lr * (g + m * b).
 #include "optim/optim.h"
 
+// As in PyTorch, the first gradient enters the buffer undamped.
+static tn_tensor *damped(const tn_optim *o, const tni_update *u, tn_tensor *g)
+{
+    tn_tensor *less = tn_mul_s(g, 1 - (u->t > 1 ? o->dampening : 0));
+    return u->counted ? tn_where(tn_le_s(u->counted, 1), g, less) : less;
+}
+
 static tn_tensor *update_sgd(const tn_optim *o, tni_update *u)
 {
     tn_tensor *g = tni_decayed(u), *b = u->state[0];
     if (o->momentum > 0) {
-        // As in PyTorch, the first gradient enters the buffer undamped.
-        double     damped = u->t > 1 ? o->dampening : 0;
-        tn_tensor *fresh  = o->dampening > 0 ? tn_mul_s(g, 1 - damped) : g;
+        tn_tensor *fresh = o->dampening > 0 ? damped(o, u, g) : g;
         b = u->next[0] = tn_add(tn_mul_s(b, o->momentum), fresh);
         g              = o->nesterov ? tn_add(g, tn_mul_s(b, o->momentum)) : b;
     }
@@ -37,5 +42,6 @@ tn_optim *tn_sgd(tn_layer *net, tn_sgd_opts o)
                                        .no_master    = o.no_master,
                                        .nesterov     = o.nesterov,
                                        .accumulate   = o.accumulate,
-                                       .schedule     = o.schedule });
+                                       .schedule     = o.schedule,
+                                       TNI_SCALING_OF(o) });
 }

@@ -60,13 +60,17 @@ static bool update_flat(const tn_optim *o, const tni_flat *f, double lr)
                              .g            = f->g,
                              .lr           = lr * s->lr_scale,
                              .weight_decay = s->weight_decay,
-                             .t            = s->updates };
+                             .t            = s->updates,
+                             .counted      = tni_scaling_count(o, s->updates) };
     memcpy(u.state, f->state, sizeof u.state);
-    tn_tensor *wide = u.p ? o->rule->update(o, &u) : NULL;
+    if (!u.p || (o->finite && !u.counted)) return false;
+    tn_tensor *wide = tni_scaling_keep(o, o->rule->update(o, &u), u.p);
     tn_tensor *p    = tni_narrow(wide, tni_dtype(s->p));
     if (!p) return false;
     for (int k = 0; k < TNI_RULE_STATES; k++)
-        if (tni_has_state(o, s->p, k) && !tn_assign(f->state[k], u.next[k])) return false;
+        if (tni_has_state(o, s->p, k) &&
+            !tn_assign(f->state[k], tni_scaling_keep(o, u.next[k], f->state[k])))
+            return false;
     if (tni_has_state(o, s->p, TNI_MASTER) && !tn_assign(f->state[TNI_MASTER], wide)) return false;
     return tni_flat_spread_params(o, f, p);
 }
@@ -89,7 +93,9 @@ static bool record_update(tn_optim *o, int64_t steps)
     cx->updating = true;
     for (size_t i = 0; ok && i < o->flats; i++)
         if (o->flat[i].g) ok = update_flat(o, &o->flat[i], lr);
+    if (ok && o->finite) ok = tni_scaling_update(o);
     cx->updating = false;
+    o->finite    = NULL;
     return ok;
 }
 
@@ -184,8 +190,10 @@ tn_status tn_step(tn_optim *o, tn_tensor *loss)
     if (!s) return tni_record_give_up(o);
     step_target   a    = { .o = o };
     tni_walk_args w    = { .op = "step", .ny = 1, .y = &loss, .accepts = accept_leaf, .user = &a };
-    bool          last = o->micro + 1 >= o->accumulate;
-    bool          ok   = tni_grad_walk(cx, &w, true) == TN_OK;
+    bool          last = o->micro + 1 >= o->accumulate, scaled = o->scaling[TNI_SCALE] != NULL;
+    tn_tensor    *seed = scaled ? tni_scaling_seed(o, loss) : NULL;
+    w.gy               = scaled ? &seed : NULL;
+    bool ok            = (!scaled || seed) && tni_grad_walk(cx, &w, true) == TN_OK;
     if (ok && a.found && last) ok = record_update(o, o->accumulate) && clear_gradients(o);
     tni_record_end(s);
     if (!ok) return tni_record_give_up(o);

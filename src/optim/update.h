@@ -23,9 +23,29 @@ bool tni_flat_spread(const tn_optim *o, const tni_flat *f, int what, tn_tensor *
 // the new value too, so that no step has to cast a weight. The others are freed.
 bool tni_flat_spread_params(const tn_optim *o, const tni_flat *f, tn_tensor *y);
 
-// Prepares the gradients of all blocks, which are sums over `steps` steps, for the rule: averages them, clips
-// them by norm, then by value.
-bool tni_gradients_prepare(const tn_optim *o, int64_t steps);
+// Prepares the gradients of all blocks, which are sums over `steps` steps, for the rule: divides them by the
+// loss scale, averages them, clips them by norm, then by value.
+bool tni_gradients_prepare(tn_optim *o, int64_t steps);
+
+// ---- loss scaling (scaling.c) ------------------------------------------------------------------
+
+// Makes what loss scaling keeps, if the settings ask for it; frees it.
+bool tni_scaling_open(tn_optim *o);
+void tni_scaling_close(tn_optim *o);
+// Returns the gradient that the backward pass of a loss begins with: the scale. For an optimizer with loss
+// scaling, as the next two.
+tn_tensor *tni_scaling_seed(const tn_optim *o, const tn_tensor *loss);
+// Returns 1 / scale.
+tn_tensor *tni_scaling_inverse(const tn_optim *o);
+// Decides by the norm of the gradients whether the update being recorded is done or skipped (o->finite).
+bool tni_scaling_check(tn_optim *o, tn_tensor *norm);
+// Returns next if the update is done, old if it is skipped; next without loss scaling.
+tn_tensor *tni_scaling_keep(const tn_optim *o, tn_tensor *next, tn_tensor *old);
+// Returns the number of a parameter's update, counted without those skipped; NULL without loss
+// scaling.
+tn_tensor *tni_scaling_count(const tn_optim *o, int64_t updates);
+// Assigns the next scale and counts.
+bool tni_scaling_update(const tn_optim *o);
 
 // Returns the context of an optimizer that can record now; NULL, reported, if it cannot.
 tn_ctx *tni_record_ready(const char *op, const tn_optim *o);

@@ -6,6 +6,7 @@
 //   net.k.NAME            a parameter or buffer
 //   opt.k.STATE.NAME      what the update rule remembers of a parameter: exp_avg, momentum_buffer, master ...
 //   opt.k.grad.NAME       a gradient, if the parameter has one
+//   opt.k.loss_scale.X    scale, since and skipped of loss scaling
 //   opt.k.settings        f64: learning rate, betas and so on, in the order of numbers.c
 //   opt.k.counts          i64: updates, accumulated steps, schedule, and a fingerprint of the parameters
 //   opt.k.groups          f64: learning-rate scale and weight decay of each parameter

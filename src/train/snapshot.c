@@ -80,7 +80,23 @@ static bool add_slot(tni_snapshot *s, int k, tni_trained *slot)
     return true;
 }
 
-// Adds an optimizer: its numbers first, then the pieces of each parameter.
+// Adds what loss scaling keeps. Listed also without it, so that a file may have it.
+static bool add_scaling(tni_snapshot *s, int k)
+{
+    const tn_optim *o      = s->c->opt[k];
+    tni_text        prefix = { "" };
+    tni_text_add(&prefix, "opt.%d.loss_scale.", k);
+    for (int i = 0; i < TNI_SCALING; i++) {
+        tni_piece *p = add_piece(s, TNI_PIECE_SCALING, prefix.s, tni_scaling_name[i]);
+        if (!p) return false;
+        p->t      = o->scaling[i];
+        p->unused = !p->t;
+        p->dtype  = i == TNI_SCALE ? TN_F32 : TN_I64;
+    }
+    return true;
+}
+
+// Adds an optimizer: its numbers first, then its loss scale, then the pieces of each parameter.
 static bool add_optim(tni_snapshot *s, int k)
 {
     tn_optim          *o      = s->c->opt[k];
@@ -95,7 +111,7 @@ static bool add_optim(tni_snapshot *s, int k)
     bool ok = add_numbers(s, prefix.s, "settings", TN_F64, TNI_SETTINGS, n->setting) &&
               add_numbers(s, prefix.s, "counts", TN_I64, TNI_COUNTS, n->count) &&
               add_numbers(s, prefix.s, "groups", TN_F64, 2 * slots, n->group) &&
-              add_numbers(s, prefix.s, "updates", TN_I64, slots, n->updates);
+              add_numbers(s, prefix.s, "updates", TN_I64, slots, n->updates) && add_scaling(s, k);
     for (size_t i = 0; ok && i < o->slots; i++) ok = add_slot(s, k, &o->slot[i]);
     return ok;
 }
@@ -169,7 +185,7 @@ bool tni_snapshot_take(tni_snapshot *s)
 {
     for (size_t i = 0; i < s->pieces; i++) {
         tni_piece *p = &s->piece[i];
-        if (p->kind == TNI_PIECE_VALUE) p->value = p->t;
+        if (p->kind == TNI_PIECE_VALUE || p->kind == TNI_PIECE_SCALING) p->value = p->t;
         else if (p->kind == TNI_PIECE_STATE) p->value = p->unused ? NULL : p->slot->state[p->state];
         else if (p->kind == TNI_PIECE_GRADIENT) p->value = tni_trained_grad(p->slot);
         else if (p->data && !(p->value = tn_from(s->cx, p->dtype, 1, &p->count, p->data)))
@@ -245,6 +261,7 @@ bool tni_snapshot_put(tni_snapshot *s)
         if (p->kind == TNI_PIECE_VALUE) tni_put_value(p->t, p->value);
         else if (p->kind == TNI_PIECE_STATE) tni_state_set(p->opt, p->slot, p->state, p->value);
         else if (p->kind == TNI_PIECE_GRADIENT) put_gradient(p);
+        else if (p->kind == TNI_PIECE_SCALING && p->value) tni_put_value(p->t, p->value);
     }
     for (int k = 0; k < TN_MAX_CHECKPOINT; k++)
         if (s->c->opt[k]) {

@@ -8,6 +8,7 @@ typedef enum {
     TNI_PIECE_VALUE,     // of a parameter or buffer
     TNI_PIECE_STATE,     // what an update rule remembers of a parameter, if anything
     TNI_PIECE_GRADIENT,  // of an optimizer's parameter, if it has one
+    TNI_PIECE_SCALING,   // what loss scaling keeps, if an optimizer does it
     TNI_PIECE_NUMBERS    // host memory
 } tni_piece_kind;
 
@@ -20,7 +21,7 @@ typedef struct {
     tni_trained   *slot;
     int            state;  // which state of the slot
     tn_dtype       dtype;
-    bool           unused;  // of a state: the optimizer keeps none, whatever the file has
+    bool           unused;  // of a state or scaling: the optimizer has none, whatever the file has
     int64_t        count;   // of numbers; data NULL: not asked for
     void          *data;
     int            from;   // loading: its index in the file, -1 where that has none

@@ -132,6 +132,15 @@ CALL(optim_set_schedule)
     tn_optim_set_schedule(k->has.opt, schedule_of(k));
     return NULL;
 }
+CALL(optim_loss_scale)
+{
+    return tn_optim_loss_scale(k->has.opt);
+}
+CALL(optim_skipped)
+{
+    tn_optim_skipped(k->has.opt);
+    return NULL;
+}
 CALL(optim_updates)
 {
     tn_optim_updates(k->has.opt);
@@ -409,7 +418,7 @@ CALL(checkpoint_load)
 const call calls_of_training[] = {
     O(sgd), O(adam), O(adamw), O(rmsprop), O(optim_add_group), O(step), O(optim_step),
     O(optim_zero_grad), O(optim_clip_norm), O(optim_clip_value), Q(optim_lr), O(optim_set_lr),
-    O(optim_set_schedule), Q(optim_updates), Q(optim_free),
+    O(optim_set_schedule), Q(optim_updates), O(optim_loss_scale), O(optim_skipped), Q(optim_free),
     O(next), O(digits), O(idx), O(idx_files), O(idx_read), O(image_read), O(cifar10), O(csv),
     O(text), O(arrays), O(dataset), Q(data_info), Q(data_count), Q(data_batches), Q(data_schema), Q(data_class_name), Q(data_row),
     O(data_shuffle), O(data_drop_last), O(data_split), O(data_augment), Q(data_cursor), O(data_seek), O(data_rewind),
