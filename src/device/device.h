@@ -88,6 +88,11 @@ typedef struct {
     bool (*takes)(void *session, const tni_offer *o);
     size_t (*scratch_with_epilogue)(const tni_call *call, void *entry, const tni_launch *l);
     tn_status (*run_with_epilogue)(const tni_call *call, void *entry, tni_launch *l, tni_text *why);
+    // Queries times keys from which attention spelled out in plain ops is recorded as one call of attention;
+    // 0: never. runs_scores: the device runs such calls also with a score program (ops/score.h), where masks
+    // do not say what is done to scores; `declines` of the call may still say no.
+    int64_t recognizes;
+    bool    runs_scores;
 } tni_device_calls;
 
 // Kernels, each of one op or of several fused ones. Without this group, every op is a call.

@@ -187,6 +187,9 @@ static const char *device_declines(tn_ctx *cx, const tni_node *n)
     const tni_device  *d    = cx->engine->device;
     const tni_op_impl *impl = tni_device_impl(d, n->op);
     tni_arg            arg[TNI_CALL_ARGS];
+    bool               attends = n->op == TNI_attention || n->op == TNI_attention_grad;
+    if (attends && n->attr.attention.score && !d->calls->runs_scores)
+        return "this device runs no score programs";
     if (!impl->declines || tni_call_args(n) > TNI_CALL_ARGS) return NULL;
     tni_call c = tni_call_of(n, arg);
     c.device   = d;
@@ -199,7 +202,8 @@ void tni_engine_use(tn_ctx *cx, const tni_device *d)
 {
     tni_engine_set(cx->engine, d);
     memset(cx->lacks, 0, sizeof cx->lacks);
-    cx->declines = device_declines;
+    cx->declines   = device_declines;
+    cx->recognizes = d->calls->recognizes;
     for (int op = 0; op < TNI_OPS; op++)
         if (tni_op_table[op].class == TNI_LIBRARY && !tni_device_runs(d, op))
             tni_mark_lacking(cx, op);
@@ -335,6 +339,7 @@ void tn_close(tn_ctx *cx)
     tni_slab_close(&cx->leaves);
     tni_slab_close(&cx->origins);
     tni_paths_close(cx);
+    tni_scores_close(cx);
     tni_free(&cx->heap, cx->engine->inspect);
     tni_free(&cx->heap, cx->engine);
     cx->engine = NULL;

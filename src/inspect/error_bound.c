@@ -344,7 +344,8 @@ static bool propagate_errors(bounding *w)
                 (w->c->nin > 1 && !is_value(w->c->op, 1) && w->error[1].data);
     if (lost && any_error(w)) set_unknown(w);
     else if (way == TNI_ERROR_COMPARES) by_nearness(w);
-    else if (way == TNI_ERROR_ATTENDS && any_error(w)) set_unknown(w);
+    else if (way == TNI_ERROR_ATTENDS && (any_error(w) || w->c->attr->attention.score))
+        set_unknown(w);
     else if (way == TNI_ERROR_ATTENDS) by_lengths(w);
     else if (moving) return by_moving(w);
     else if (way == TNI_ERROR_ADDS) return by_magnitude(w);

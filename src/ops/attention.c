@@ -174,6 +174,20 @@ static tn_tensor *record_operands(tn_ctx *cx, const operands *o, tn_dtype dt, in
     return y ? tni_share(y, "attention") : NULL;
 }
 
+tn_tensor *tni_attention_record(tn_tensor *const x[3], tn_tensor *const *extra,
+                                const tni_attr *attr)
+{
+    extents  e;
+    operands o = { .e = &e };
+    int64_t  T = tn_size(x[0], -2), S = tn_size(x[1], -2);
+    if (!find_extents(&e, x)) return NULL;
+    bool ok = add_operand(&o, x[0], e.H) && add_operand(&o, x[1], e.Hk) &&
+              add_operand(&o, x[2], e.Hk);
+    for (int i = 0; ok && i < attr->attention.extras; i++) ok = add_extra(&o, extra[i], T, S);
+    if (!ok) return NULL;
+    return record_operands(x[0]->cx, &o, tn_dtype_of(x[0]), T, tn_size(x[2], -1), attr);
+}
+
 // NULL, not reported, if it cannot be one op: no device code, nothing to compute, every weight
 // dropped, or an operand that strides cannot express.
 static tn_tensor *record_attention(tn_ctx *cx, const extents *e, tn_tensor *const *given,
@@ -211,7 +225,8 @@ static tn_tensor *log_sums(tn_ctx *cx, tni_node *n)
 // Sources: those of attention, then its result, the log-sums and g. The result saves a pass: the
 // sum of p dp over a row, which the softmax's gradient needs, is the dot product of g and the
 // result. Outputs: the gradients of queries, keys, values and, as far as `extras` says, of what is
-// read beside the scores.
+// read beside the scores. There is no rule for the gradient of one through a score program: where
+// somebody may ask for it, other ops compute the first already, which have all further ones.
 bool tni_attention_grad(tn_ctx *cx, tni_node *n, tn_tensor *g, int extras,
                         tn_tensor *gx[TNI_ATTENTION_GRADS])
 {
@@ -225,9 +240,16 @@ bool tni_attention_grad(tn_ctx *cx, tni_node *n, tn_tensor *g, int extras,
         out[i].dtype = (tn_dtype)src[i]->dtype;
         memcpy(out[i].size, src[i]->size, 4 * sizeof *src[i]->size);
     }
-    tn_tensor *more[] = { tni_wrap_node(cx, n), log_sums(cx, n), g };
+    bool       again  = n->attr.attention.score && cx->grad_mode;
+    tn_tensor *y      = tni_wrap_node(cx, n);
+    tn_tensor *more[] = { y, again ? y : log_sums(cx, n), g };
     for (int i = 0; i < 3; i++)
         if (!(src[nsrc++] = grad_source(more[i]))) return false;
+    if (again) {
+        cx->declined = tni_text_of("attention_grad: of a score program, and it may be "
+                                   "differentiated again: gradient mode is on");
+        return tni_fallback(cx, TNI_attention_grad, 3 + extras, out, nsrc, src, &n->attr, gx);
+    }
     return tni_record_outputs(cx, TNI_attention_grad, 3 + extras, out, nsrc, src, &n->attr, gx);
 }
 

@@ -171,6 +171,20 @@ tn_tensor *tni_repeat_heads(tn_tensor *x, int64_t H);
 // x summed over the axes along which `like`, of its rank, has size 1.
 tn_tensor *tni_sum_to(tn_tensor *x, const tn_tensor *like);
 
+// Attention as one op over q, k and v of four axes and extras of the attributes' number, (B, H, T, S)
+// with sizes of 1 where they broadcast. NULL, not reported, if the device declines it.
+tn_tensor *tni_attention_record(tn_tensor *const x[3], tn_tensor *const *extra,
+                                const tni_attr *attr);
+// The product of a and b as attention, if that is what it is the end of (recognize.c), else NULL. The
+// arguments are checked and of one dtype.
+tn_tensor *tni_recognize_attention(tn_tensor *a, tn_tensor *b);
+// Records the first `count` instructions of a score program over the scores raw (B, H, T, S) and its
+// sources: value[i] is that of instruction i. False, reported, on failure.
+bool tni_score_record(tn_ctx *cx, const tni_score_op *op, int count, tn_tensor *raw,
+                      tn_tensor *const *extra, tn_tensor **value);
+// Frees the programs that a context keeps.
+void tni_scores_close(tn_ctx *cx);
+
 enum { TNI_ATTENTION_GRADS = 3 + TNI_SCORE_SOURCES };
 // The gradients of queries, keys and values of a node of attention, and of the first `extras` of
 // what it reads beside the scores, for the gradient g of its result. False, reported, on failure.

@@ -84,20 +84,34 @@ static tn_tensor *masked_softmax(tn_tensor *score)
     return tn_masked_fill(tn_softmax(tn_masked_fill(score, blind, 0), -1), blind, 0);
 }
 
-// softmax(scale q k'), masked. q is scaled, not the product: it is the smaller tensor. Only causal
-// leaves every query a key.
-tn_tensor *tni_attention_weights(const tni_attention_args *a)
+// softmax(scale q k'), masked, or what the score program makes of scale q k'. q is scaled, not the
+// product: it is the smaller tensor. Only causal leaves every query a key. value, unless NULL, gets
+// every value of the program, the slopes among them.
+static tn_tensor *weights_by(const tni_attention_args *a, tn_tensor **value)
 {
     const struct tni_attr_attention *t = &a->attr->attention;
+    tn_tensor                       *own[TNI_SCORE_OPS];
     if (!a->q || !a->k) return NULL;
     tn_tensor *k     = tni_repeat_heads(a->k, tn_rank(a->q) > 2 ? tn_size(a->q, -3) : 1);
     tn_tensor *score = tn_matmul(tn_mul_s(a->q, t->scale), tn_transpose(k, -1, -2));
-    bool       hides = t->causal || t->window || a->lengths;
     if (!score) return NULL;
-    if (hides) score = tn_masked_fill(score, hidden_keys(a), -INFINITY);
-    if (a->extra[0]) score = apply_mask(score, a->extra[0]);
-    bool blind = a->extra[0] || t->window || a->lengths;
+    if (t->score) {
+        int count = value ? t->score->all : t->score->count;
+        if (!value) value = own;
+        if (!tni_score_record(a->q->cx, t->score->op, count, score, a->extra, value)) return NULL;
+        score = value[t->score->count - 1];
+    } else if (a->extra[0]) {
+        score = apply_mask(score, a->extra[0]);
+    }
+    if (t->causal || t->window || a->lengths)
+        score = tn_masked_fill(score, hidden_keys(a), -INFINITY);
+    bool blind = a->extra[0] || t->score || t->window || a->lengths;
     return blind ? masked_softmax(score) : tn_softmax(score, -1);
+}
+
+tn_tensor *tni_attention_weights(const tni_attention_args *a)
+{
+    return weights_by(a, NULL);
 }
 
 // What tn_dropout does, by the random numbers that the attributes name.
@@ -141,14 +155,22 @@ static tn_tensor *transposed_times(tn_tensor *a, tn_tensor *b)
 // of a softmax. Dropped weights pass no gradient on.
 tn_tensor *tni_fallback_attention_grad(const tni_fallback_args *r)
 {
-    tni_attention_args a = tni_attention_sources(r->attr, r->x);
-    tn_tensor         *g = swap_heads(r->x[r->nin - 1]), *p = tni_attention_weights(&a);
+    tni_attention_args a     = tni_attention_sources(r->attr, r->x);
+    const tni_score   *score = r->attr->attention.score;
+    tn_tensor         *value[TNI_SCORE_OPS];
+    tn_tensor         *g = swap_heads(r->x[r->nin - 1]), *p = weights_by(&a, value);
     if (!g || !p || !a.v) return NULL;
     int64_t    H = tn_size(a.q, 1), Hk = tn_size(a.k, 1);
     tn_tensor *k = tni_repeat_heads(a.k, H), *v = tni_repeat_heads(a.v, H);
     tn_tensor *dp = tni_attention_drop(r->attr, tn_matmul(g, tn_transpose(v, -1, -2)));
     tn_tensor *ds = tn_mul(p, tn_sub(dp, tn_sum_keep(tn_mul(p, dp), -1)));
-    for (int i = 0; i < r->nout - 3; i++) r->more[2 + i] = tni_sum_to(ds, a.extra[i]);
+    for (int i = 0; i < r->nout - 3; i++) {
+        bool       none = score && score->source_slope[i] < 0;  // of a source that is not of floats
+        tn_tensor *by   = score && !none ? value[score->source_slope[i]] : NULL;
+        r->more[2 + i]  = none ? tn_zeros_like(a.extra[i])
+                               : tni_sum_to(by ? tn_mul(ds, by) : ds, a.extra[i]);
+    }
+    if (score) ds = tn_mul(ds, value[score->slope]);
     ds         = tn_mul_s(ds, r->attr->attention.scale);
     r->more[0] = swap_heads(sum_groups(transposed_times(ds, a.q), Hk));
     r->more[1] = swap_heads(sum_groups(transposed_times(tni_attention_drop(r->attr, p), g), Hk));

@@ -71,6 +71,10 @@ struct tn_ctx {
     // "" if there was none.
     const char *(*declines)(tn_ctx *cx, const tni_node *n);
     tni_text declined;
+    // T * S from which attention spelled out in plain ops is recognized (ops/recognize.c), 0: never;
+    // and the score programs that it made.
+    int64_t    recognizes;
+    tni_score *scores;
     // Evaluates everything pending that may still be asked for, without losing a value; set by the
     // engine. Not called while busy: in the middle of a walk or an evaluation.
     tn_status (*flush)(tn_ctx *cx);

@@ -61,6 +61,7 @@ static size_t ref_element_size(tn_dtype dt)
 
 // clang-format off
 static const tni_device_calls calls = {
+    .runs_scores = true,
     .of_class = {
         [TNI_UNARY]          = { .run_nofail = tni_ref_map },
         [TNI_BINARY]         = { .run_nofail = tni_ref_map },

@@ -48,12 +48,58 @@ static double raw_score(const query *c, int64_t j)
     return s * c->a->scale;
 }
 
+// Returns a value of the score program that is no map.
+static tni_cell input_value(const query *c, const tni_score_op *x, double raw, int64_t j)
+{
+    const tni_attention_extra *e = &c->a->extra[x->source];
+    int64_t                    n = place_of(c, x->step, j);
+    if (x->op == TNI_matmul) return (tni_cell){ .f = raw };
+    if (x->op == TNI_leaf) return tni_cells(e->arg)[place_of(c, e->stride, j)];
+    bool real = tni_is_float((tn_dtype)x->dtype);
+    if (real) return (tni_cell){ .f = x->f + (x->op == TNI_iota ? x->df * (double)n : 0) };
+    return (tni_cell){ .i = x->i + (x->op == TNI_iota ? x->di * n : 0) };
+}
+
+// Computes one map of the score program, in double or in 64 bits, as ref computes ops.
+static tni_cell map_value(const tni_score_op *op, const tni_score_op *x, const tni_cell *v)
+{
+    int      n    = tni_score_operands(x->op);
+    tn_dtype from = (tn_dtype)op[x->src[n - 1]].dtype, to = (tn_dtype)x->dtype;
+    int      bits = 8 * (int)tni_dtype_size(tni_compute_dtype(from));
+    double   f[3] = { 0 };
+    int64_t  i[3] = { 0 };
+    if (x->op == TNI_cast) return tni_ref_convert(to, from, v[x->src[0]]);
+    for (int k = 0; k < n; k++) {
+        tni_cell a = v[x->src[k]];
+        f[k]       = tni_is_float((tn_dtype)op[x->src[k]].dtype) ? a.f : (double)a.i;
+        i[k]       = a.i;
+    }
+    if (!tni_is_float(from))
+        return (tni_cell){ .i = tni_ref_wrap(to, tni_map_i(x->op, i[0], i[1], i[2], bits)) };
+    double y = tni_map_f(x->op, f[0], f[1], f[2]);
+    return tni_is_float(to) ? (tni_cell){ .f = y } : (tni_cell){ .i = y != 0 };
+}
+
+// Runs the first `count` instructions of the score program for key j.
+static void run_program(const query *c, double raw, int64_t j, int count, tni_cell *v)
+{
+    const tni_score_op *op = c->a->score->op;
+    for (int k = 0; k < count; k++)
+        v[k] = tni_score_operands(op[k].op) ? map_value(op, &op[k], v)
+                                            : input_value(c, &op[k], raw, j);
+}
+
 // Returns the score of key j: -inf if the query does not see it.
 static double query_score(const query *c, int64_t j)
 {
     tni_attention_extra mask = tni_attention_mask(c->a);
     if (j < c->keys.first || j >= c->keys.end) return -INFINITY;
     double s = raw_score(c, j);
+    if (c->a->score) {
+        tni_cell v[TNI_SCORE_OPS];
+        run_program(c, s, j, c->a->score->count, v);
+        return v[c->a->score->count - 1].f;
+    }
     if (!mask.arg) return s;
     tni_cell m = tni_cells(mask.arg)[place_of(c, mask.stride, j)];
     if (mask.arg->dtype == TN_BOOL) return m.i ? s : -INFINITY;
@@ -115,15 +161,22 @@ static void score_grads(const query *c)
     for (int64_t j = c->keys.first; j < c->keys.end; j++) c->dw[j] = c->w[j] * (c->dw[j] - delta);
 }
 
-// Adds the gradients of the query's scores to that of what was read beside them. A mask is added to
-// the score; of a score that is hidden nothing comes back.
+// Adds the gradients of the query's scores to those of what was read beside them, and turns them into
+// those of the products of query and keys. A mask is added to the score; a score program has slopes.
 static void add_extra_grads(const query *c)
 {
-    for (int x = 0; x < c->a->extras; x++) {
-        const tni_attention_extra *m = &c->a->extra[x];
-        if (!m->grad || !m->grad->data) continue;
-        for (int64_t j = c->keys.first; j < c->keys.end; j++)
-            tni_cells(m->grad)[place_of(c, m->grad_stride, j)].f += c->dw[j];
+    const tni_score *s = c->a->score;
+    tni_cell         v[TNI_SCORE_OPS];
+    for (int64_t j = c->keys.first; j < c->keys.end; j++) {
+        if (s) run_program(c, raw_score(c, j), j, s->all, v);
+        for (int x = 0; x < c->a->extras; x++) {
+            const tni_attention_extra *m = &c->a->extra[x];
+            if (!m->grad || !m->grad->data || c->w[j] == 0) continue;
+            if (s && s->source_slope[x] < 0) continue;
+            double slope = s ? v[s->source_slope[x]].f : 1;
+            tni_cells(m->grad)[place_of(c, m->grad_stride, j)].f += c->dw[j] * slope;
+        }
+        if (s) c->dw[j] = c->w[j] == 0 ? 0 : c->dw[j] * v[s->slope].f;
     }
 }
 

@@ -1,0 +1,385 @@
+// test_recognize.c: attention spelled out in plain ops is one call where the device says so, with the
+// same values and gradients; and what is not attention, or asked for, stays as it was.
+//
+// B batches, H heads, T queries, S keys, D their size
+#include "check.h"
+#include "rules_kit.h"
+#include "table.h"
+
+#include "ops/ops.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { B = 2, H = 3, T = 6, S = 7, D = 4, MOST = 4096, PAGE = 1 << 15 };
+
+// q, k and v of a program, and one more leaf; those that it takes gradients of.
+typedef struct {
+    tn_ctx    *cx;
+    tn_dtype   dtype;
+    tn_tensor *q, *k, *v, *more, *leaf[4];
+    int        leaves;
+} inputs;
+
+static tn_tensor *leaf(inputs *in, int rank, const int64_t *size)
+{
+    tn_tensor *x = tn_cast(tn_randn(in->cx, TN_F32, rank, size), in->dtype);
+    CHECK_STATUS(tn_eval_of(x), TN_OK);
+    return in->leaf[in->leaves++] = tn_requires_grad(x, true);
+}
+
+static inputs draw_inputs(tn_ctx *cx, tn_dtype dt)
+{
+    inputs in = { .cx = cx, .dtype = dt };
+    tn_seed(cx, 3);
+    in.q = leaf(&in, TN_SHAPE(B, H, T, D));
+    in.k = leaf(&in, TN_SHAPE(B, H, S, D));
+    in.v = leaf(&in, TN_SHAPE(B, H, S, D));
+    return in;
+}
+
+static tn_tensor *scores(inputs *in)
+{
+    return tn_mul_s(tn_matmul(in->q, tn_transpose(in->k, -1, -2)), 0.5);
+}
+
+static tn_tensor *attend(inputs *in, tn_tensor *s)
+{
+    return tn_matmul(tn_softmax(s, -1), in->v);
+}
+
+// i - j, or j alone, as whole numbers.
+static tn_tensor *queries(tn_ctx *cx)
+{
+    return tn_unsqueeze(tn_arange(cx, TN_I64, 0, T, 1), 1);
+}
+
+static tn_tensor *keys(tn_ctx *cx)
+{
+    return tn_arange(cx, TN_I64, 0, S, 1);
+}
+
+// ---- the programs --------------------------------------------------------------------------------
+
+static tn_tensor *plain(inputs *in)
+{
+    return attend(in, scores(in));
+}
+
+static tn_tensor *scaled_before(inputs *in)
+{
+    tn_tensor *q = tn_div_s(tn_mul_s(in->q, 3), 4);
+    return attend(in, tn_matmul(q, tn_transpose(tn_mul_s(in->k, 0.25), -1, -2)));
+}
+
+static tn_tensor *causal(inputs *in)
+{
+    tn_tensor *future = tn_gt(keys(in->cx), queries(in->cx));
+    return attend(in, tn_masked_fill(scores(in), future, -INFINITY));
+}
+
+// By what is seen, not by what is hidden.
+static tn_tensor *windowed(inputs *in)
+{
+    tn_tensor *i = queries(in->cx), *j = keys(in->cx);
+    tn_tensor *seen = tn_logical_and(tn_le(j, i), tn_lt_s(tn_sub(i, j), 3));
+    tn_tensor *none = tn_full(in->cx, in->dtype, TN_0D, -INFINITY);
+    return attend(in, tn_where(seen, scores(in), none));
+}
+
+static tn_tensor *near_ones(inputs *in)
+{
+    tn_tensor *far = tn_ge_s(tn_abs(tn_sub(queries(in->cx), keys(in->cx))), 3);
+    return attend(in, tn_masked_fill(scores(in), far, -INFINITY));
+}
+
+static tn_tensor *alibi(inputs *in)
+{
+    in->more       = leaf(in, TN_SHAPE(H, 1, 1));
+    tn_tensor *far = tn_cast(tn_sub(keys(in->cx), queries(in->cx)), in->dtype);
+    tn_tensor *s   = tn_add(scores(in), tn_mul(in->more, far));
+    return attend(in, tn_masked_fill(s, tn_gt(keys(in->cx), queries(in->cx)), -INFINITY));
+}
+
+static tn_tensor *softcap(inputs *in)
+{
+    return attend(in, tn_mul_s(tn_tanh(tn_div_s(scores(in), 1.5)), 1.5));
+}
+
+static tn_tensor *documents(inputs *in)
+{
+    static const int64_t number[B * S] = { 0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 2, 2, 2 };
+    tn_tensor           *all           = tn_from(in->cx, TN_I64, TN_SHAPE(B, S), number);
+    tn_tensor           *of_i  = tn_reshape(tn_slice(all, 1, 0, T, 1), TN_SHAPE(B, 1, T, 1));
+    tn_tensor           *other = tn_ne(of_i, tn_reshape(all, TN_SHAPE(B, 1, 1, S)));
+    return attend(in, tn_masked_fill(scores(in), other, -INFINITY));
+}
+
+// A table of biases by distance, read by a gather.
+static tn_tensor *relative(inputs *in)
+{
+    in->more         = leaf(in, TN_SHAPE(T + S, H));
+    tn_tensor *at    = tn_add_s(tn_sub(queries(in->cx), keys(in->cx)), S);
+    tn_tensor *index = tn_expand(tn_reshape(at, TN_SHAPE(T * S, 1)), TN_SHAPE(T * S, H));
+    tn_tensor *bias  = tn_reshape(tn_gather(in->more, 0, index), TN_SHAPE(T, S, H));
+    return attend(in, tn_add(scores(in), tn_permute(bias, TN_AXES(2, 0, 1))));
+}
+
+static tn_tensor *gated(inputs *in)
+{
+    in->more     = leaf(in, TN_SHAPE(B, 1, 1, S));
+    tn_tensor *s = tn_mul(tn_sigmoid(in->more), tn_square(scores(in)));
+    return attend(in, tn_sub(s, tn_exp(in->more)));
+}
+
+static tn_tensor *dropped(inputs *in)
+{
+    tn_tensor *p = tn_dropout(tn_softmax(scores(in), -1), 0.4, TN_TRAINING);
+    return tn_matmul(p, in->v);
+}
+
+static tn_tensor *without_heads(inputs *in)
+{
+    tn_tensor *q = tn_select(in->q, 1, 0), *k = tn_select(in->k, 1, 1), *v = tn_select(in->v, 1, 2);
+    tn_tensor *s = tn_div_s(tn_matmul(q, tn_transpose(k, 1, 2)), 2);
+    return tn_matmul(tn_softmax(tn_maximum_s(s, -0.5), -1), v);
+}
+
+static tn_tensor *with_a_bias(inputs *in)
+{
+    in->more = leaf(in, TN_SHAPE(H, T, S));
+    return attend(in, tn_add(scores(in), in->more));
+}
+
+static tn_tensor *with_a_mask(inputs *in)
+{
+    tn_tensor *m    = tn_lt_s(tn_rand(in->cx, TN_F32, TN_SHAPE(T, S)), 0.7);
+    tn_tensor *none = tn_full(in->cx, in->dtype, TN_0D, -INFINITY);
+    CHECK_STATUS(tn_eval_of(m), TN_OK);
+    return attend(in, tn_where(tn_logical_or(m, tn_eq_s(keys(in->cx), 2)), scores(in), none));
+}
+
+typedef struct {
+    const char *name;
+    tn_tensor *(*f)(inputs *in);
+    bool program;  // it needs a score program
+} spelling;
+
+static const spelling spellings[] = {
+    { "plain", plain, false },          { "scaled before", scaled_before, false },
+    { "causal", causal, false },        { "window", windowed, false },
+    { "both sides", near_ones, false }, { "alibi", alibi, true },
+    { "softcap", softcap, true },       { "documents", documents, true },
+    { "relative", relative, false },    { "gated", gated, true },
+    { "dropout", dropped, false },      { "three axes", without_heads, true },
+    { "bias", with_a_bias, false },     { "mask", with_a_mask, true },
+};
+enum { SPELLINGS = sizeof spellings / sizeof *spellings };
+
+// ---- comparing -----------------------------------------------------------------------------------
+
+static bool near(const double *a, const double *b, int64_t n, double part, char text[96])
+{
+    double most = 1e-3;
+    for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(b[i]));
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs(a[i] - b[i]) <= part * most)) {
+            snprintf(text, 96, "[%lld] is %.9g, not %.9g", (long long)i, a[i], b[i]);
+            return false;
+        }
+    return true;
+}
+
+// How often a call is a step of what is pending.
+static int steps_of(tn_ctx *cx, const char *op)
+{
+    static char page[PAGE];
+    char        name[32];
+    int         n = 0;
+    FILE       *f = tmpfile();
+    snprintf(name, sizeof name, "  %s ", op);
+    if (!CHECK(f && tn_explain(cx, f) == TN_OK)) return -1;
+    rewind(f);
+    page[fread(page, 1, PAGE - 1, f)] = 0;
+    fclose(f);
+    for (const char *s = page; (s = strstr(s, name)); s++) n++;
+    return n;
+}
+
+typedef enum { BACKWARD, GRAD } way;
+
+// The value and the gradients of a spelling, one after the other; counts the calls.
+static int64_t compute(const spelling *s, inputs *in, way how, double *out, int calls[2])
+{
+    tn_tensor *g[5], *y = s->f(in);
+    int64_t    n = 0;
+    if (!CHECK(y)) return 0;
+    tn_tensor *loss = tn_sum_all(tn_mul(y, tn_sin(y)));
+    tn_status  ok   = how == BACKWARD ? tn_backward(loss, NULL)
+                                      : tn_grad(1, &loss, in->leaves, in->leaf, NULL, g);
+    test_that(ok == TN_OK, "%s: %s", s->name, tn_error_text(in->cx));
+    for (int i = 0; i < in->leaves && how == BACKWARD; i++) g[i] = tn_grad_of(in->leaf[i]);
+    g[in->leaves] = y;
+    for (int i = 0; i <= in->leaves; i++) tn_want(g[i]);
+    calls[0] = steps_of(in->cx, "attention");
+    calls[1] = steps_of(in->cx, "matmul");
+    for (int i = 0; i <= in->leaves; i++) {
+        CHECK_STATUS(tn_read(g[i], TN_F64, out + n, tn_count(g[i])), TN_OK);
+        n += tn_count(g[i]);
+    }
+    return n;
+}
+
+static void compare_spelling(tn_ctx *const *cx, const spelling *s, tn_dtype dt, way how,
+                             double part)
+{
+    static double a[MOST], b[MOST];
+    char          text[96] = "";
+    tn_scope     *scope[]  = { tn_begin(cx[0]), tn_begin(cx[1]) };
+    int           found[2], plainly[2];
+    inputs        one = draw_inputs(cx[0], dt), two = draw_inputs(cx[1], dt);
+    int64_t       n = compute(s, &one, how, a, found), m = compute(s, &two, how, b, plainly);
+    bool          same  = n == m && near(a, b, n, part, text);
+    bool          whole = found[0] == 1 && plainly[0] == 0 && (how == GRAD || found[1] == 0);
+    test_case_result(same && whole, "%s %s: %d of attention, %d of matmul: %s %s", s->name,
+                     tn_dtype_name(dt), found[0], found[1], text, tn_error_text(cx[0]));
+    for (int i = 0; i < 2; i++) {
+        tn_error_clear(cx[i]);
+        tn_end(scope[i]);
+    }
+}
+
+static void every_spelling_is_attention(void)
+{
+    tn_ctx *cx[]      = { open_quiet("ref", 1), open_quiet("ref", 1) };
+    cx[0]->recognizes = 1;
+    for (int i = 0; i < SPELLINGS; i++) {
+        compare_spelling(cx, &spellings[i], TN_F64, BACKWARD, 1e-11);
+        compare_spelling(cx, &spellings[i], TN_F32, BACKWARD, 1e-6);
+        compare_spelling(cx, &spellings[i], TN_BF16, BACKWARD, 1e-1);
+        compare_spelling(cx, &spellings[i], TN_F64, GRAD, 1e-11);
+    }
+    tn_close(cx[0]);
+    tn_close(cx[1]);
+}
+
+// cpu runs attention, and no score programs: it declines, and the plain graph stays.
+static void a_device_may_decline_programs(void)
+{
+    tn_ctx *cx     = open_quiet("cpu", 1);
+    cx->recognizes = 1;
+    for (int i = 0; i < SPELLINGS; i++) {
+        tn_scope *s  = tn_begin(cx);
+        inputs    in = draw_inputs(cx, TN_F32);
+        tn_want(spellings[i].f(&in));
+        int calls = steps_of(cx, "attention");
+        test_case_result(calls == !spellings[i].program, "%s: %d", spellings[i].name, calls);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        tn_end(s);
+    }
+    CHECK_STR(tn_error_text(cx), "");
+    tn_close(cx);
+}
+
+// ---- what stays ----------------------------------------------------------------------------------
+
+static tn_ctx *open_recognizing(void)
+{
+    tn_ctx *cx     = open_quiet("ref", 1);
+    cx->recognizes = 1;
+    return cx;
+}
+
+// The weights can be read, before the step and after it.
+static void the_weights_can_be_read(void)
+{
+    for (int when = 0; when < 3; when++) {
+        tn_ctx    *cx = open_recognizing();
+        inputs     in = draw_inputs(cx, TN_F64);
+        tn_tensor *s = scores(&in), *p = tn_softmax(s, -1), *y = tn_matmul(p, in.v);
+        if (when == 2) tn_want(p);
+        tn_want(y);
+        CHECK_INT(steps_of(cx, "attention"), 1);
+        CHECK_INT(steps_of(cx, "matmul"), when == 2);
+        if (when) CHECK_STATUS(tn_eval(cx), TN_OK);
+        CHECK_NEAR(tn_item(tn_sum_all(p)), B * H * T, 1e-9);
+        CHECK_NEAR(tn_item(tn_max_all(tn_abs(tn_sub(tn_matmul(tn_softmax(s, -1), in.v), y)))), 0,
+                   1e-12);
+        CHECK_STR(tn_error_text(cx), "");
+        tn_close(cx);
+    }
+}
+
+static void what_is_not_attention_stays(void)
+{
+    tn_ctx    *cx = open_recognizing();
+    inputs     in = draw_inputs(cx, TN_F64);
+    tn_tensor *s  = scores(&in);
+    // Over queries; of what was computed already; of scores that are not a product's.
+    tn_want(tn_matmul(tn_softmax(s, -2), in.v));
+    tn_tensor *p = tn_softmax(tn_add_s(s, 1), -1);
+    CHECK_STATUS(tn_eval_of(p), TN_OK);
+    tn_want(tn_matmul(p, in.v));
+    tn_want(tn_matmul(tn_softmax(tn_randn(cx, TN_F64, TN_SHAPE(B, H, T, S)), -1), in.v));
+    // Scores that a reduction of theirs changes.
+    tn_want(tn_matmul(tn_softmax(tn_sub(s, tn_mean_keep(tn_square(s), -1)), -1), in.v));
+    CHECK_INT(steps_of(cx, "attention"), 0);
+    cx->recognizes = T * S + 1;
+    tn_want(plain(&in));
+    CHECK_INT(steps_of(cx, "attention"), 0);
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    CHECK_STR(tn_error_text(cx), "");
+    tn_close(cx);
+}
+
+// The same program again is the same plan; another number is another.
+static void programs_are_kept_once(void)
+{
+    tn_ctx *cx = open_recognizing();
+    for (int i = 0; i < 3; i++) {
+        tn_scope *s  = tn_begin(cx);
+        inputs    in = draw_inputs(cx, TN_F32);
+        CHECK(isfinite(tn_item(tn_sum_all(softcap(&in)))));
+        CHECK(isfinite(tn_item(tn_sum_all(alibi(&in)))));
+        tn_end(s);
+    }
+    CHECK(cx->scores && cx->scores->next && !cx->scores->next->next);
+    tn_close(cx);
+}
+
+static tn_tensor *second(tn_tensor *const *x, void *user)
+{
+    inputs     in = { x[0]->cx, TN_F64, x[0], x[1], x[2], NULL, { x[0], x[1], x[2] }, 3 };
+    bool       on = tn_grad_mode(in.cx, true);
+    tn_tensor *gx[3], *sum = NULL;
+    (void)user;
+    for (int i = 0; i < 3; i++)
+        if (!tn_needs_grad(x[i])) tn_requires_grad(x[i], true);
+    tn_tensor *y = softcap(&in), *all = tn_sum_all(tn_mul(y, tn_sin(y)));
+    if (tn_grad(1, &all, 3, x, NULL, gx) != TN_OK) return NULL;
+    for (int i = 0; i < 3; i++) {
+        tn_tensor *one = tn_sum_all(tn_mul(gx[i], tn_cos(gx[i])));
+        sum            = sum ? tn_add(sum, one) : one;
+    }
+    tn_grad_mode(in.cx, on);
+    return sum;
+}
+
+static void gradients_can_be_differentiated(void)
+{
+    tn_ctx *cx = open_recognizing();
+    inputs  in = draw_inputs(cx, TN_F64);
+    test_that(tn_gradcheck(second, 3, in.leaf, NULL) == TN_OK, "%s", tn_error_text(cx));
+    tn_close(cx);
+}
+
+const test_case tests_recognize[] = {
+    TEST(every_spelling_is_attention),
+    TEST(a_device_may_decline_programs),
+    TEST(the_weights_can_be_read),
+    TEST(what_is_not_attention_stays),
+    TEST(programs_are_kept_once),
+    TEST(gradients_can_be_differentiated),
+    TEST_END,
+};
