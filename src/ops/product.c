@@ -105,8 +105,9 @@ tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
     if (dt == TN_BOOL) return tni_fail(cx, TN_EDTYPE, "matmul: bool is not a supported dtype");
     if (tni_dtype(a) != dt) a = tn_cast(a, dt);
     if (tni_dtype(b) != dt) b = tn_cast(b, dt);
+    uint64_t   failures  = cx->failures;
     tn_tensor *attention = cx->recognizes && a && b ? tni_recognize_attention(a, b) : NULL;
-    if (attention) return attention;
+    if (attention || cx->failures != failures) return attention;
     if (row) a = tn_unsqueeze(a, 0);
     if (col) b = tn_unsqueeze(b, 1);
     tni_view   y;

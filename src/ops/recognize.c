@@ -385,14 +385,15 @@ static bool lacks_slope(const finding *f, tn_tensor *const *x)
     return needs;
 }
 
-// Drops from the list the nodes that a step has to store, since they were asked for by name.
+// Drops from the list the nodes that a step has to store: they were asked for by name, or have a
+// tensor of an outer scope, which is still there afterwards.
 static void keep_asked_for(finding *f)
 {
     tni_score_reader *r = &f->r;
     int               n = 0;
     for (int i = 0; i < r->passes; i++) r->passed[i]->visited = true;
     for (const tni_store *s = f->cx->pending; s; s = s->next)
-        if (s->wanted || s->assigned) s->node->visited = false;
+        if (s->wanted || s->assigned || s->depth < f->cx->scope->depth) s->node->visited = false;
     for (int i = 0; i < r->passes; i++)
         if (r->passed[i]->visited) r->passed[n++] = r->passed[i];
     for (int i = 0; i < n; i++) r->passed[i]->visited = false;
@@ -445,30 +446,43 @@ static bool shapes_agree(const finding *f, const tni_node *p, const tn_tensor *v
     return tn_size(v, -2) == n->size[n->rank - 1] && tn_dtype_of(v) == (tn_dtype)n->dtype;
 }
 
-// Cheap for products of anything else: the node of a tells mostly at once.
+// Whether a pending node can be weights: a softmax, perhaps dropped and cast. Most products fail here.
+static bool may_be_weights(const tni_node *n)
+{
+    if (n->rank < 3 || n->rank > 4) return false;
+    if (is_pending(n, TNI_cast)) n = n->src[0];
+    if (is_pending(n, TNI_where)) n = n->src[1];
+    if (is_pending(n, TNI_mul) && tni_is_number(n->src[1]->op)) n = n->src[0];
+    if (is_pending(n, TNI_cast)) n = n->src[0];
+    if (!is_pending(n, TNI_mul) && !is_pending(n, TNI_div)) return false;
+    return n->src[0]->op == TNI_exp;
+}
+
+// Follows the weights p back to queries and keys and records attention; NULL if they are not such.
+static tn_tensor *follow_weights(finding *f, tni_node *p, tn_tensor *v)
+{
+    tni_node *weights = under_dropout(f, under_casts(f, p));
+    f->softmax_of     = under_softmax(f, weights);
+    if (!f->softmax_of) return NULL;
+    f->softmax_of = under_casts(f, f->softmax_of);
+    if (!take_product(f, find_product(f->softmax_of)) || !shapes_agree(f, p, v)) return NULL;
+    return read_program(f) ? record_found(f, v) : NULL;
+}
+
+// busy keeps recording from evaluating in between: what is looked at is pending.
 tn_tensor *tni_recognize_attention(tn_tensor *a, tn_tensor *b)
 {
-    tn_ctx *cx = a->cx;
-    if (cx->busy || tni_lacks(cx, TNI_attention) || tni_rank(a) < 3 || a->view) return NULL;
-    tni_node *p = a->store->node;
-    if (p->state != TNI_PENDING || p->rank < 3 || p->rank > 4) return NULL;
-    if (p->op != TNI_mul && p->op != TNI_div && p->op != TNI_cast && p->op != TNI_where)
-        return NULL;
-    finding f       = { .cx = cx,
-                        .r  = tni_score_reader_of((int64_t[4]){ 0 }, NULL, 0),
-                        .t  = { .scale = 1 } };
-    int     last    = p->rank - 1;
-    int64_t size[4] = { p->size[0], p->rank == 4 ? p->size[1] : 1, p->size[last - 1],
-                        p->size[last] };
-    if (size[2] * size[3] < cx->recognizes) return NULL;
-    memcpy(f.r.size, size, sizeof size);
-    tni_node *weights = under_dropout(&f, under_casts(&f, p));
-    f.softmax_of      = under_softmax(&f, weights);
-    if (!f.softmax_of) return NULL;
-    f.softmax_of = under_casts(&f, f.softmax_of);
-    if (!take_product(&f, find_product(f.softmax_of)) || !shapes_agree(&f, p, b)) return NULL;
-    if (!read_program(&f)) return NULL;
-    tn_tensor *y = record_found(&f, b);
+    tn_ctx   *cx = a->cx;
+    tni_node *p  = a->store->node;
+    if (cx->busy || a->view || !may_be_weights(p) || tni_lacks(cx, TNI_attention)) return NULL;
+    int     last = p->rank - 1;
+    int64_t T = p->size[last - 1], S = p->size[last];
+    int64_t size[4] = { p->size[0], p->rank == 4 ? p->size[1] : 1, T, S };
+    if (T * S < cx->recognizes) return NULL;
+    finding f    = { .cx = cx, .r = tni_score_reader_of(size, NULL, 0), .t = { .scale = 1 } };
+    cx->busy     = true;
+    tn_tensor *y = follow_weights(&f, p, b);
     if (y) leave_replaced(&f);
+    cx->busy = false;
     return y;
 }

@@ -86,6 +86,16 @@ static void attention_agrees_with_ref(void)
     in_parts(run_attention, cores());
 }
 
+static void run_recognized(int part, int parts)
+{
+    recognize_on(tested_device(), part, parts);
+}
+
+static void attention_in_plain_ops_agrees_with_ref(void)
+{
+    in_parts(run_recognized, cores());
+}
+
 // ---- gradients, graphs, recordings -------------------------------------------------------------
 
 static void run_gradients(int part, int parts)
@@ -298,6 +308,7 @@ const test_case tests_gpu[] = {
     TEST(every_op_by_itself_agrees_with_ref),
     TEST(products_folds_and_sorts_of_all_sizes_agree_with_ref),
     TEST(attention_agrees_with_ref),
+    TEST(attention_in_plain_ops_agrees_with_ref),
     TEST(gradients_agree_with_ref),
     TEST(gradients_are_those_of_differences),
     TEST(random_graphs_agree_with_ref),

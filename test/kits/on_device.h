@@ -18,6 +18,7 @@ void scatters_on(const char *device);
 // steps that PyTorch did. Each is in the file of its subject.
 void attention_on(const char *device, int part, int parts);
 void attention_forms_on(const char *device, int part, int parts);
+void recognize_on(const char *device, int part, int parts);
 void gradients_on(const char *device, int part, int parts);
 void differences_on(const char *device, int part, int parts);
 void recordings_on(const char *device, int part, int parts);
