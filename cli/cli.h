@@ -66,7 +66,7 @@ enum { CLI_TRAIN = 1, CLI_EVAL = 2, CLI_SAMPLE = 4, CLI_DEMO = 8, CLI_PREDICT = 
 typedef struct {
     const char *program;  // as it was called, for suggested commands
     const char *command;  // its name
-    char       *model, *data, *optim, *schedule, *augment, *hidden, *vocab_dir;
+    char       *model, *data, *optim, *schedule, *precision, *augment, *hidden, *vocab_dir;
     char       *device, *save, *load, *log, *prompt, *part, *out;
     char       *normalize, *separator, *missing, *missing_words;
     int64_t     epochs, batch, accumulate, warmup, limit, seed;

@@ -117,6 +117,9 @@ static const option options[] = {
       TRAINING, TRAINS | KEPT, REAL(clip, 0, 1e30) },
     { "accumulate", "N", "batches per update",
       TRAINING, TRAINS | KEPT, WHOLE(accumulate, 1, 1e9) },
+    { "precision", "NAME",
+      "of products: f32, tf32 (on GPUs that have it), or autocast in bf16 or f16",
+      TRAINING, TRAINS | KEPT, WORDS(precision, "f32 tf32 bf16 f16") },
     { "seed", "N", "of weights, order and all random numbers",
       TRAINING, TRAINS | CLI_SAMPLE | KEPT, WHOLE(seed, 0, MANY) },
 

@@ -43,6 +43,35 @@ static tn_schedule schedule_of(const cli_run *r)
     return schedule;
 }
 
+// ---- precision
+
+static bool has_precision(const cli_settings *s, const char *name)
+{
+    return s->precision && !strcmp(s->precision, name);
+}
+
+// TF32 belongs to the device, which reads the setting when it is opened. A resumed run, which knows its
+// precision only from its file, is opened again. Returns false on failure, reported.
+static bool open_context(cli_run *r)
+{
+    const char *env = getenv("TN_TF32");
+    bool        was = env && *env == '1';
+    bool        is  = has_precision(r->s, "tf32") || (was && !has_precision(r->s, "f32"));
+    if (r->cx && is == was) return true;
+    if (is != was) setenv("TN_TF32", is ? "1" : "0", 1);
+    if (r->cx) tn_close(r->cx);
+    return (r->cx = cli_open(r->s)) != NULL;
+}
+
+// Autocast for the whole run, its evaluations too. Parameters and files stay f32.
+static void set_autocast(const cli_run *r)
+{
+    if (has_precision(r->s, "bf16")) tn_autocast(r->cx, TN_BF16);
+    if (has_precision(r->s, "f16")) tn_autocast(r->cx, TN_F16);
+}
+
+// ---- opening
+
 // Makes the optimizer that --optim names. A weight decay of 0 that was given is a real zero; one that
 // was not given means the default of the optimizer.
 static tn_optim *make_optimizer(const cli_run *r)
@@ -54,26 +83,30 @@ static tn_optim *make_optimizer(const cli_run *r)
     int    accumulate = (int)s->accumulate;
     double momentum   = cli_options_given(s, "momentum") || !sgd ? s->momentum : 0.9;
     double decay      = decays && !(s->weight_decay > 0) ? TN_ZERO : s->weight_decay;
+    double scale      = has_precision(s, "f16") ? 65536 : 0;
 
     tn_adamw_opts adam = { .lr           = lr,
                            .weight_decay = decay,
                            .clip_norm    = clip,
                            .accumulate   = accumulate,
-                           .schedule     = schedule };
+                           .schedule     = schedule,
+                           .loss_scale   = scale };
     if (sgd)
         return tn_sgd(r->net, (tn_sgd_opts){ .lr           = lr,
                                              .momentum     = momentum,
                                              .weight_decay = decay,
                                              .clip_norm    = clip,
                                              .accumulate   = accumulate,
-                                             .schedule     = schedule });
+                                             .schedule     = schedule,
+                                             .loss_scale   = scale });
     if (!strcmp(s->optim, "rmsprop"))
         return tn_rmsprop(r->net, (tn_rmsprop_opts){ .lr           = lr,
                                                      .momentum     = momentum,
                                                      .weight_decay = decay,
                                                      .clip_norm    = clip,
                                                      .accumulate   = accumulate,
-                                                     .schedule     = schedule });
+                                                     .schedule     = schedule,
+                                                     .loss_scale   = scale });
     return strcmp(s->optim, "adamw") ? tn_adam(r->net, adam) : tn_adamw(r->net, adam);
 }
 
@@ -93,7 +126,6 @@ static int settle(cli_run *r)
     cli_options_default(s, r->model->defaults);
     cli_options_default(s, general_defaults);
     if (!cli_options_fit(s)) return 2;
-    tn_seed(r->cx, (uint64_t)s->seed);
     return cli_files_check(s) && cli_run_may_save(r) ? 0 : 1;
 }
 
@@ -156,8 +188,11 @@ static int open_run(cli_run *r)
 {
     cli_settings *s = r->s;
     int           status;
-    if (!(r->cx = cli_open(s))) return 1;
+    if (!open_context(r)) return 1;
     if ((status = settle(r)) != 0) return status;
+    if (!open_context(r)) return 1;
+    tn_seed(r->cx, (uint64_t)s->seed);
+    set_autocast(r);
     if (!cli_source_open(r->cx, s, CLI_PART_BOTH, r->schema, &r->data) || !keep_schema(r) ||
         !keep_classes(r))
         return 1;

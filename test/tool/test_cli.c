@@ -165,6 +165,7 @@ static void wrong_command_lines_name_the_option_and_the_help(void)
         { "train --batch 9999999999", "--batch needs a whole number from 1 to 1000000000, not" },
         { "train --quiet=yes", "--quiet takes no value" },
         { "train --optim sgdx", "--optim is one of: sgd adam adamw rmsprop" },
+        { "train --precision f8", "--precision is one of: f32 tf32 bf16 f16" },
         { "train --model alexnet", "--model is mlp, lenet, resnet or gpt2" },
         { "train --data mnist:x", "--data is digits" },
         { "train --data idx", "--data is digits" },
@@ -432,6 +433,23 @@ static void stop_and_resume(const char *signal, int status)
     runs(0, "tenon train --resume --save it.safetensors --log it.jsonl\n"
             "cmp whole.safetensors it.safetensors && test $(wc -l <it.jsonl) = 570");
     prints("continuing after step ");
+    scratch_close();
+}
+
+// A run in 16 bits keeps f32 weights, and with them its copies, its scale and its precision.
+static void a_run_in_16_bits_goes_on_exactly(void)
+{
+    if (!begin()) return;
+    runs(0, "a='--model mlp --hidden 16 --data digits:count=300 --schedule constant --quiet'\n"
+            "for p in bf16 f16 tf32; do\n"
+            "tenon train $a --precision $p --epochs 3 --save whole.$p || exit 9\n"
+            "tenon train $a --precision $p --epochs 1 --save it.$p || exit 9\n"
+            "tenon train --resume --epochs 3 --save it.$p || exit 9\n"
+            "cmp whole.$p it.$p && cmp whole.$p.state it.$p.state || exit 9\n"
+            "head -c 900 whole.$p | grep -q '\"F32\"' || exit 9\n"
+            "head -c 900 whole.$p | grep -q 'F16\"' && exit 9\n"
+            "done; ! cmp -s whole.bf16 whole.f16");
+    runs(0, "grep -aq loss_scale whole.f16.state && ! grep -aq loss_scale whole.bf16.state");
     scratch_close();
 }
 
@@ -872,6 +890,7 @@ const test_case tests_cli[] = {
     TEST(a_terminal_gets_a_bar),
     TEST(a_narrow_terminal_is_not_overrun),
     TEST(two_runs_of_one_seed_are_equal),
+    TEST(a_run_in_16_bits_goes_on_exactly),
     TEST(a_run_stopped_by_ctrl_c_goes_on_exactly),
     TEST(a_killed_run_goes_on_exactly),
     TEST(a_resumed_run_may_be_longer_but_not_another),
