@@ -168,7 +168,12 @@ const tni_score *tni_score_keep(tn_ctx *cx, const tni_score_op *op, int count, i
     s->slope          = -1;
     for (int i = 0; i < TNI_SCORE_SOURCES; i++) s->source_slope[i] = -1;
     memcpy(s->op, op, (size_t)count * sizeof *op);
+    uint64_t failures = cx->failures;
     if (!differentiate(cx, s)) {
+        if (cx->failures != failures) {
+            tni_free(&cx->heap, s);
+            return NULL;
+        }
         s->all   = count;
         s->slope = -1;
         for (int i = 0; i < TNI_SCORE_SOURCES; i++) s->source_slope[i] = -1;

@@ -240,8 +240,25 @@ static void flush(session *s)
     if (in) tn_end(in);
 }
 
-static void (*const scenarios[])(session *) = { train,      write_in_place, custom,
-                                                move_about, look,           flush };
+// Attention in plain ops, of which a device makes one call; with a score program where it runs these.
+static void attend(session *s)
+{
+    tn_scope *in      = tn_begin(s->cx);
+    s->cx->recognizes = 1;
+    for (int i = 0; i < 2; i++) {
+        tn_tensor *q = tn_requires_grad(tn_full(s->cx, TN_F64, TN_SHAPE(1, 2, 3, 4), 0.5), true);
+        tn_tensor *score = tn_mul_s(tn_matmul(q, tn_transpose(q, -1, -2)), 0.5);
+        if (i) score = tn_tanh(score);
+        tn_tensor *y = tn_sum_all(tn_square(tn_matmul(tn_softmax(score, -1), q)));
+        if (y && tn_backward(y, NULL) == TN_OK) note_all(s, tn_grad_of(q));
+        else note(s, 0);
+    }
+    s->cx->recognizes = 0;
+    if (in) tn_end(in);
+}
+
+static void (*const scenarios[])(session *) = { train, write_in_place, custom, move_about,
+                                                look,  flush,          attend };
 enum { SCENARIOS = sizeof scenarios / sizeof *scenarios };
 
 static void play(session *s)
