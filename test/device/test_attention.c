@@ -160,6 +160,34 @@ static const problem problems[] = {
 };
 enum { PROBLEMS = sizeof problems / sizeof *problems };
 
+// What tensor cores compute: 16 bits, widths that are multiples of 8. Lengths within and across tiles, more
+// keys than queries and fewer, one query, heads that share keys, every layout.
+static const problem halves[] = {
+    { 1, 4, 256, 256, 64, 64, true, NONE, SLICES, TN_BF16 },
+    { 1, 4, 256, 256, 64, 64, false, NONE, SLICES, TN_F16 },
+    { 2, 2, 128, 128, 128, 128, true, NONE, ROWS, TN_BF16 },
+    { 2, 2, 128, 128, 128, 128, false, NONE, ROWS, TN_F16 },
+    { 1, 2, 1024, 1024, 64, 64, true, NONE, ROWS, TN_BF16 },
+    { 2, 2, 100, 300, 64, 64, false, NONE, ROWS, TN_BF16 },
+    { 2, 2, 300, 100, 64, 64, true, NONE, ROWS, TN_F16 },
+    { 2, 2, 100, 300, 64, 64, true, NONE, ROWS, TN_BF16 },
+    { 1, 2, 77, 77, 64, 64, true, NONE, SLICES, TN_BF16 },
+    { 1, 2, 256, 256, 256, 256, true, NONE, ROWS, TN_BF16 },
+    { 2, 3, 130, 130, 8, 8, true, NONE, ROWS, TN_F16 },
+    { 1, 2, 96, 96, 72, 40, true, NONE, ROWS, TN_BF16 },
+    { 1, 4, 64, 64, 128, 64, false, NONE, ROWS, TN_BF16 },
+    { 2, 2, 1, 256, 64, 64, false, NONE, ROWS, TN_BF16 },
+    { 1, 1, 1, 3, 16, 16, false, NONE, ROWS, TN_F16 },
+    { 40, 2, 20, 20, 16, 16, true, NONE, SLICES, TN_BF16 },
+    { 2, 4, 90, 90, 64, 64, true, NONE, SHARED, TN_BF16 },
+    { 2, 4, 128, 128, 64, 64, true, NONE, SHARED, TN_F16 },
+    { 2, 2, 128, 256, 64, 64, false, BOOLS, ROWS, TN_BF16 },
+    { 2, 2, 130, 200, 32, 32, false, NUMBERS, ROWS, TN_F16 },
+    { 3, 2, 128, 128, 64, 64, true, KEYS, SLICES, TN_BF16 },
+    { 1, 2, 64, 64, 64, 64, false, NONE, SWAPPED, TN_BF16 },
+};
+enum { HALVES = sizeof halves / sizeof *halves };
+
 static void cpu_agrees_with_ref(void)
 {
     tn_ctx *cx[] = { open_quiet("cpu", 3), open_quiet("ref", 1) };
@@ -171,14 +199,24 @@ static void cpu_agrees_with_ref(void)
     tn_close(cx[1]);
 }
 
-void attention_on(const char *device, int part, int parts)
+static void run_problems_on(const char *device, const problem *list, int count, int part, int parts)
 {
     tn_ctx *cx[] = { open_quiet(device, 1), open_quiet("ref", 1) };
-    for (int i = part; cx[0] && i < PROBLEMS; i += parts) run_problem(cx, &problems[i]);
+    for (int i = part; cx[0] && i < count; i += parts) run_problem(cx, &list[i]);
     bool there = cx[0] != NULL;
     tn_close(cx[0]);
     tn_close(cx[1]);
     if (!there) SKIP("%s", tn_error_text(NULL));
+}
+
+void attention_on(const char *device, int part, int parts)
+{
+    run_problems_on(device, problems, PROBLEMS, part, parts);
+}
+
+void attention_halves_on(const char *device, int part, int parts)
+{
+    run_problems_on(device, halves, HALVES, part, parts);
 }
 
 static void opencl_agrees_with_ref(void)

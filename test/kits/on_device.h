@@ -14,9 +14,10 @@ void products_on(const char *device);
 void sums_on(const char *device);
 void scatters_on(const char *device);
 
-// Attention and its gradient; gradients against those of ref, and against differences; training
+// Attention and its gradient, in 16 bits more of it; gradients against those of ref, and against differences; training
 // steps that PyTorch did. Each is in the file of its subject.
 void attention_on(const char *device, int part, int parts);
+void attention_halves_on(const char *device, int part, int parts);
 void attention_forms_on(const char *device, int part, int parts);
 void recognize_on(const char *device, int part, int parts);
 void gradients_on(const char *device, int part, int parts);

@@ -6,7 +6,7 @@
 
 #include "device/cuda/driver.h"
 
-// Words of a key, at most; a product's key has 31, attention's 80.
+// Words of a key, at most; a product's key has 31, attention's 96.
 enum { TNI_CHOICE_WORDS = 96 };
 
 // All that a choice depends on: the library with its version, the kind of GPU, and the work in words,

@@ -1,5 +1,6 @@
 // How this device runs one op at a time: plain copies by the driver, matmul and users' kernels by their
 // own files, all else as on every device with work groups.
+#include "device/cuda/cuda_attention.h"
 #include "device/cuda/gpu.h"
 
 #include <stdlib.h>
@@ -54,14 +55,28 @@ static tn_status run_copy(const tni_call *call)
     return call->compile_only ? TN_OK : copy_bytes(call);
 }
 
+// Entries are forms, which calls share and which live until the process ends.
+static void keep_form(void *entry)
+{
+    (void)entry;
+}
+
+#define ATTENTION                                                                              \
+    {                                                                                          \
+        .run = tni_cuda_attention, .prepare = tni_cuda_prepare_attention, .forget = keep_form, \
+        .scratch = tni_cuda_attention_scratch, .varies = tni_cuda_attention_varies,            \
+        .declines = tni_cuda_attention_declines, .strided = true                               \
+    }
+
 const tni_device_calls tni_cuda_calls = {
     .of_class              = { TNI_GROUPS_CLASSES, [TNI_CAST] = { .run = run_copy } },
     .of_op                 = { TNI_GROUPS_OPS, [TNI_copy] = { .run = run_copy },
-                               [TNI_matmul] = { .run     = tni_cuda_matmul,
-                                                .prepare = tni_cuda_prepare_matmul,
-                                                .forget  = free,
-                                                .varies  = tni_cuda_matmul_varies,
-                                                .strided = true },
+                               [TNI_matmul]    = { .run     = tni_cuda_matmul,
+                                                   .prepare = tni_cuda_prepare_matmul,
+                                                   .forget  = free,
+                                                   .varies  = tni_cuda_matmul_varies,
+                                                   .strided = true },
+                               [TNI_attention] = ATTENTION, [TNI_attention_grad] = ATTENTION,
                                [TNI_custom] = { .run = tni_cuda_custom, .scratch = tni_cuda_custom_scratch } },
     .groups                = &groups,
     .row_bytes             = 16,  // what cuBLASLt's fast algorithms ask of leading dimensions

@@ -45,7 +45,7 @@ typedef struct {
     op  op[MOST_OPS];
 } graph;
 
-fake_dnn      fake = { .engines = 3, .fastest = 1, .broken = -1 };
+fake_dnn      fake = { .engines = 3, .fastest = 1, .fails = FAKE_NONE, .broken = -1 };
 static graph *graphs[MOST_GRAPHS];
 static int    graph_count;
 

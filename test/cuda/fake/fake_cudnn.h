@@ -4,6 +4,8 @@
 
 #include "device/cuda/cudnn.h"
 
+enum { FAKE_NONE = -2 };
+
 typedef struct {
     int  engines;  // how many it proposes
     int  fastest;  // the number of the one that takes half as long, from 0
