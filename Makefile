@@ -80,6 +80,11 @@ test-peer: configure
 	@$(build) --target tenon-peer
 	@$(B)/tenon-peer '$(PROGRAMS)' '$(SEED)' '$(DEVICE)' '$(WITHOUT)' '$(PEER_JOBS)'
 
+# Logits and gradients of language models beside transformers, by TN_PYTHON; MODELS names some of them.
+test-transformers: configure
+	@$(build) --target tenon-transformers
+	@$(or $(TN_PYTHON),python3) test/transformers/compare.py $(B)/tenon-transformers '$(DEVICE)' $(MODELS)
+
 demo: setup-demo
 	@$(MAKE) --no-print-directory all
 	@$(B)/tenon demo --force --save $(B)/lenet.safetensors $(ARGS)
@@ -143,6 +148,7 @@ help:
 	@echo 'make test-gpu            the tests of the cuda device, on an NVIDIA GPU; 9 minutes'
 	@echo 'make sanitize-gpu        kernels on a GPU under compute-sanitizer, WATCH=memcheck or racecheck alone; 9 minutes each'
 	@echo 'make test-peer           random programs here and in PyTorch: PROGRAMS=1000 SEED=... DEVICE=cpu | opencl | cuda WITHOUT="op op" PEER_JOBS=1'
+	@echo 'make test-transformers   language models here and in Hugging Face transformers: MODELS="tinyllama smollm" DEVICE=cpu | opencl | cuda'
 	@echo 'make fuzz                feed damaged files to every reader, FUZZ_SECONDS=60 each, with sanitizers'
 	@echo 'make demo                train a small model and show what ran'
 	@echo 'make bench [ARGS=...]    measure; ARGS=--list names the cases, --quick only tries them'
@@ -158,4 +164,4 @@ help:
 	@echo 'test and demo say what is missing and install that alone, with apt-get, as root or by a sudo that asks'
 	@echo 'for no password. Otherwise, or with TN_NO_INSTALL=1, they go on without what is optional.'
 
-.PHONY: all configure check test test-long test-oclgrind test-gpu sanitize-gpu test-peer fuzz fuzz-all demo bench bench-gpu bench-lm setup-test setup-demo install docs golden sites format format-check clean help
+.PHONY: all configure check test test-long test-oclgrind test-gpu sanitize-gpu test-peer test-transformers fuzz fuzz-all demo bench bench-gpu bench-lm setup-test setup-demo install docs golden sites format format-check clean help

@@ -70,10 +70,10 @@ typedef struct {
     char       *device, *save, *load, *log, *prompt, *part, *out;
     char       *normalize, *separator, *missing, *missing_words;
     int64_t     epochs, batch, accumulate, warmup, limit, seed;
-    int64_t     layers, heads, width, context, depth;
+    int64_t     layers, heads, kv_heads, width, context, depth;
     int64_t     every, eval_every, save_every, threads, tokens, top_k, patience, top, stop;
     double      lr, momentum, weight_decay, clip, dropout, temperature, top_p, repetition_penalty;
-    bool        resume, force, quiet, no_header;
+    bool        resume, force, quiet, no_header, tied;
     char      **input;   // predict: arguments that are not options
     int         inputs;  // how many
     uint64_t    given;   // bit i: row i of the table has a value
@@ -179,7 +179,7 @@ typedef struct {
     tn_layer *(*build)(tn_ctx *cx, const cli_settings *s, const cli_facts *f);
 } cli_model;
 
-#define CLI_MODEL_FORM  "mlp, lenet, resnet or gpt2"
+#define CLI_MODEL_FORM  "mlp, lenet, resnet, gpt2 or llama"
 #define CLI_HIDDEN_FORM "sizes with commas, as in 128,64, or none"
 #define CLI_NORMALIZE_FORM \
     "MEAN,STD or MEAN,MEAN,.../STD,STD,..., a number for each channel, as in 0.1307,0.3081"
@@ -399,7 +399,18 @@ typedef struct {
     char            *data;     // the SPEC it was trained on
     char            *classes;  // their names, a line each; NULL: they have none, or the schema has
     bool             foreign;  // weights of another program: facts and schema come from the data
+    bool             folder;   // of Hugging Face's: its config.json says everything
 } cli_saved;
+
+// Folders of Hugging Face's, with config.json and safetensors.
+bool cli_is_folder(const char *path);
+// Open the settings and the weights of a folder. NULL, with the error in the context, on failure.
+tn_file *cli_folder_config(tn_ctx *cx, const char *path);
+tn_file *cli_folder_weights(tn_ctx *cx, const char *path);
+// Reads the settings of a folder into s, and facts. False, reported.
+bool cli_folder_open(tn_ctx *cx, cli_settings *s, const char *path, cli_saved *f);
+// Builds and loads its network. NULL, reported on stderr, on failure.
+tn_layer *cli_folder_build(tn_ctx *cx, const cli_settings *s, const char *path);
 
 // Reads a file's settings into s (those that have no value yet), facts and schema. False, reported.
 bool cli_saved_open(tn_ctx *cx, cli_settings *s, const char *path, cli_saved *f);

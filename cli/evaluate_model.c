@@ -150,8 +150,11 @@ static int evaluate(tn_ctx *cx, cli_settings *s, const cli_saved *f)
     if (!cli_options_fit(s)) return 2;
     if (!cli_source_open(cx, s, part_of(s, f), f->schema, &d)) return 1;
     cli_saved what = *f;
+    // The vocabulary of a folder may be larger than its tokenizer's, to be a round number.
+    bool padded = f->folder && d.facts.outputs < f->facts.outputs;
+    if (padded) what.facts.outputs = d.facts.outputs;
     if (f->foreign) what.facts = d.facts;
-    else if (!facts_fit(&d.facts, &f->facts)) return 1;
+    else if (!facts_fit(&d.facts, &what.facts)) return 1;
     tn_layer *net = cli_saved_build(cx, s, s->load, &what);
     if (!net) return 1;
     if (cli_evaluate(net, &d, s->batch, &score) != TN_OK) return cli_fail_of(cx);

@@ -98,6 +98,21 @@ static void make_gpt2(cli_kit *k)
     k->target      = tn_randint(k->cx, TN_I64, 0, VOCAB, TN_SHAPE(B, T));
 }
 
+static void make_llama(cli_kit *k)
+{
+    tn_llama_opts o = { .layers   = 2,
+                        .heads    = 4,
+                        .kv_heads = 2,
+                        .width    = 128,
+                        .hidden   = 384,
+                        .vocab    = VOCAB,
+                        .context  = T };
+    k->net          = tn_llama(k->cx, o);
+    k->opt          = tn_adamw(k->net, (tn_adamw_opts){ .lr = 1e-3f, .clip_norm = 1 });
+    k->x            = tn_randint(k->cx, TN_I64, 0, VOCAB, TN_SHAPE(B, T));
+    k->target       = tn_randint(k->cx, TN_I64, 0, VOCAB, TN_SHAPE(B, T));
+}
+
 // ---- the cases ---------------------------------------------------------------------------------
 
 static void relu_chain(cli_kit *k)
@@ -187,7 +202,7 @@ static void classify(cli_kit *k)
     train(k, tn_cross_entropy(y, k->target));
 }
 
-static void gpt2_step(cli_kit *k)
+static void text_step(cli_kit *k)
 {
     tn_tensor *y    = tn_reshape(tn_forward(k->net, k->x), TN_SHAPE(B * T, VOCAB));
     tn_tensor *next = tn_reshape(k->target, TN_SHAPE(B * T));
@@ -214,7 +229,9 @@ static const cli_case cases[] = {
     { "transformer_block", "forward and backward", make_block, transformer_block, 0 },
     { "mlp_step", "a training step of a small perceptron", make_mlp, classify, STEADY },
     { "lenet_step", "a training step of lenet", make_lenet, classify, STEADY },
-    { "gpt2_step", "a training step of a small gpt2, with clipping", make_gpt2, gpt2_step, STEADY },
+    { "gpt2_step", "a training step of a small gpt2, with clipping", make_gpt2, text_step, STEADY },
+    { "llama_step", "a training step of a small llama, with clipping", make_llama, text_step,
+      STEADY },
 };
 
 const cli_case *cli_case_at(int i)

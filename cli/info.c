@@ -1,4 +1,4 @@
-// info.c: `tenon info FILE`, the tensors and metadata of a safetensors or npy file.
+// info.c: `tenon info FILE`, the tensors and metadata of a safetensors or npy file, or of a folder with a model.
 #include "cli.h"
 
 #include <string.h>
@@ -69,11 +69,13 @@ int cli_info(int argc, char **argv)
     }
     tn_ctx *cx = cli_open(&(cli_settings){ .device = "cpu" });
     if (!cx) return 1;
-    tn_file *f      = tn_file_open(cx, argv[2]);
-    int      status = f ? 0 : cli_fail_of(cx);
-    if (f) {
+    bool     folder = cli_is_folder(argv[2]);
+    tn_file *f      = folder ? cli_folder_weights(cx, argv[2]) : tn_file_open(cx, argv[2]);
+    tn_file *facts  = f && folder ? cli_folder_config(cx, argv[2]) : f;
+    int      status = facts ? 0 : cli_fail_of(cx);
+    if (facts) {
         print_tensors(f);
-        print_metadata(f);
+        print_metadata(facts);
     }
     tn_close(cx);
     return status;

@@ -24,7 +24,7 @@ static const char spec_help[] =
     "  cifar10:DIR             data_batch_1.bin ... and test_batch.bin\n"
     "  csv:FILE[:target=COL]   a table; the target is a column by name or number, else the last;\n"
     "                          add :header=no if the first line is data\n"
-    "  text:FILE               a text, for gpt2\n"
+    "  text:FILE               a text, for gpt2 and llama\n"
     "A tenth of csv and text data is held out for the test, chosen by the seed.\n";
 
 static const command commands[] = {
@@ -47,11 +47,13 @@ static const command commands[] = {
       "  text           a file; the token after each of its lines is predicted\n"
       "With several INPUTs, the first column is the file.\n",
       cli_predict, CLI_PREDICT },
-    { "sample", "writes text with a trained gpt2", "--load FILE [--prompt TEXT] [OPTION]...",
+    { "sample", "writes text with a trained gpt2 or llama",
+      "--load FILE [--prompt TEXT] [OPTION]...",
       "Prints the text while it is generated. The same seed gives the same text.\n", cli_sample,
       CLI_SAMPLE },
     { "info", "lists the tensors of a file", "FILE",
-      "Name, dtype, shape and size of every tensor of a safetensors or npy file, and its metadata.\n",
+      "Name, dtype, shape and size of every tensor of a safetensors or npy file, and its metadata;\n"
+      "of a folder with a model of Hugging Face's, those of all its files, and its config.json.\n",
       cli_info, 0 },
     { "demo", "trains lenet on digits and shows its predictions", "[OPTION]...",
       "Runs `tenon train` with settings for a first look. Options override them.\n", cli_demo,

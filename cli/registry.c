@@ -87,6 +87,23 @@ static tn_layer *build_gpt2(tn_ctx *cx, const cli_settings *s, const cli_facts *
                                        .dropout = s->dropout > 0 ? s->dropout : TN_ZERO });
 }
 
+// --hidden is one size here.
+static tn_layer *build_llama(tn_ctx *cx, const cli_settings *s, const cli_facts *f)
+{
+    int64_t sizes[MOST_LAYERS] = { 0 };
+    if (f->task != CLI_TOKENS) return cli_fail("llama is for text, as in --data text:FILE"), NULL;
+    if (s->hidden && read_hidden(s->hidden, sizes) != 2)
+        return cli_fail("--hidden is one size for llama"), NULL;
+    return tn_llama(cx, (tn_llama_opts){ .layers   = s->layers,
+                                         .heads    = s->heads,
+                                         .kv_heads = s->kv_heads,
+                                         .width    = s->width,
+                                         .hidden   = sizes[1],
+                                         .vocab    = f->outputs,
+                                         .context  = s->context,
+                                         .tied     = s->tied });
+}
+
 // ---- normalization and weights of other programs
 
 // Reads numbers separated by commas, up to `most`. Returns their count, 0 if the text is not such a list,
@@ -178,6 +195,9 @@ static const cli_model models[] = {
     { "gpt2",   "a transformer that continues a text",
       "layers=4 heads=4 width=128 context=128 dropout=0 batch=16 epochs=3 optim=adamw clip=1",
       build_gpt2 },
+    { "llama",  "a transformer with rotary positions and gated layers, that continues a text",
+      "layers=4 heads=4 width=128 context=128 batch=16 epochs=3 optim=adamw clip=1",
+      build_llama },
 };
 // clang-format on
 
@@ -207,7 +227,7 @@ bool cli_is_model(const char *text)
 tn_tensor *cli_loss(tn_layer *net, const cli_facts *f, tn_tensor *y, tn_tensor *target)
 {
     if (f->task == CLI_TOKENS)
-        return tn_cross_entropy(tn_reshape(y, TN_SHAPE(-1, f->outputs)),
+        return tn_cross_entropy(tn_reshape(y, TN_SHAPE(-1, tn_size(y, -1))),
                                 tn_reshape(target, TN_SHAPE(-1)));
     if (f->task == CLI_CLASSES) return tn_cross_entropy(y, target);
     tn_tensor *deviation = tn_layer_find(net, "target_std");

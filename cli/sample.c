@@ -1,4 +1,4 @@
-// sample.c: `tenon sample`, which continues a text with a gpt2 and prints it while it is generated.
+// sample.c: `tenon sample`, which continues a text with a gpt2 or llama and prints it while it is generated.
 #include "cli.h"
 
 #include <stdlib.h>

@@ -232,8 +232,9 @@ static bool read_all(const origin *from, cli_settings *s, const char *path, cli_
 
 bool cli_saved_open(tn_ctx *cx, cli_settings *s, const char *path, cli_saved *f)
 {
+    *f = (cli_saved){ 0 };
+    if (cli_is_folder(path)) return cli_folder_open(cx, s, path, f);
     origin from = { .file = tn_file_open(cx, path) };
-    *f          = (cli_saved){ 0 };
     if (!from.file) return cli_fail_of(cx), false;
     bool ok = read_all(&from, s, path, f);
     tn_file_free(from.file);
@@ -281,6 +282,7 @@ void cli_saved_free(cli_saved *f)
 
 tn_layer *cli_saved_build(tn_ctx *cx, const cli_settings *s, const char *path, const cli_saved *f)
 {
+    if (f->folder) return cli_folder_build(cx, s, path);
     tn_layer *net = cli_model_build(cx, f->model, s, &f->facts, f->foreign ? path : NULL);
     if (!net || f->foreign || tn_load(net, path) == TN_OK) return net;
     cli_fail_of(cx);

@@ -133,13 +133,12 @@ static tn_rope_opts read_rope(config *c, int64_t context)
     return o;
 }
 
-// The longest text: two scalings are for texts beyond what max_position_embeddings says.
+// The longest text: but for llama3, scalings are for texts beyond what max_position_embeddings says.
 static int64_t read_context(config *c, const tn_rope_opts *rope, const tn_pretrained_opts *o)
 {
     int64_t n      = size(c, "max_position_embeddings", 2048);
     double  longer = (double)rope->trained * rope->factor;
-    bool    beyond = rope->scaling == TN_ROPE_DYNAMIC || rope->scaling == TN_ROPE_YARN;
-    if (beyond && longer > (double)n && longer < INT_MAX) n = (int64_t)longer;
+    if (rope->scaling != TN_ROPE_LLAMA3 && longer > (double)n && longer < INT_MAX) n = (int64_t)longer;
     return o->context && o->context < n ? o->context : n;
 }
 

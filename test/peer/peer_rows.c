@@ -56,6 +56,7 @@ const peer_row peer_rows[] = {
     UNARY_AS(relu, NO_BOOL | NEEDS_EXACT | KEEPS_EXACT, 4, "F.relu($0)"),
     UNARY(sigmoid, 0, 3),
     UNARY_AS(silu, NEEDS_FLOAT, 2, "F.silu($0)"),
+    BINARY_AS(swiglu, NEEDS_FLOAT, 2, "F.silu($0) * $1"),
     UNARY_AS(gelu, NEEDS_FLOAT, 2, "F.gelu($0)"),
     UNARY_AS(gelu_tanh, NEEDS_FLOAT, 2, "F.gelu($0, approximate='tanh')"),
     // PyTorch takes x itself for softplus above 20, where the difference is below what f32 can hold.

@@ -166,7 +166,7 @@ static void wrong_command_lines_name_the_option_and_the_help(void)
         { "train --quiet=yes", "--quiet takes no value" },
         { "train --optim sgdx", "--optim is one of: sgd adam adamw rmsprop" },
         { "train --precision f8", "--precision is one of: f32 tf32 bf16 f16" },
-        { "train --model alexnet", "--model is mlp, lenet, resnet or gpt2" },
+        { "train --model alexnet", "--model is mlp, lenet, resnet, gpt2 or llama" },
         { "train --data mnist:x", "--data is digits" },
         { "train --data idx", "--data is digits" },
         { "train --data digits:count=many", "--data is digits" },
@@ -700,6 +700,40 @@ static void a_table_of_numbers_is_learned(void)
     scratch_close();
 }
 
+// What it saves has Hugging Face's names, so with a config.json it is a folder of theirs.
+static void a_llama_learns_and_a_folder_is_loaded(void)
+{
+    static const char config[] =
+        "{\"model_type\": \"llama\", \"num_hidden_layers\": 1, \"num_attention_heads\": 4, "
+        "\"num_key_value_heads\": 2, \"hidden_size\": 32, \"intermediate_size\": 64, "
+        "\"vocab_size\": 256, \"max_position_embeddings\": 24, \"rms_norm_eps\": 1e-05, "
+        "\"tie_word_embeddings\": true, \"eos_token_id\": [0]}";
+    char text[512];
+    if (!begin()) return;
+    write_text("t.txt");
+    runs(0, "tenon train --model llama --layers 1 --heads 4 --kv-heads 2 --width 32 --hidden 64"
+            " --tied --context 24 --data text:t.txt --epochs 4 --lr 5e-3 --save g.safetensors"
+            " --quiet");
+    CHECK(atof(last_line_with("test perplexity ") + 16) < 3);
+    runs(0, "tenon sample --load g.safetensors --prompt 'the cat' --tokens 15 --temperature 0"
+            " --quiet");
+    prints("the cat sat on the mat");
+    snprintf(text, sizeof text, "%.500s", out);
+    runs(0, "mkdir folder && cp g.safetensors folder/model.safetensors");
+    scratch_write(scratch_path("folder/config.json"), config, strlen(config));
+    runs(0, "tenon sample --load folder --prompt 'the cat' --tokens 15 --temperature 0 --quiet");
+    CHECK_STR(out, text);
+    runs(0, "tenon eval --load folder --data text:t.txt --batch 4");
+    prints("test perplexity ");
+    runs(0, "tenon info folder");
+    prints("model.layers.0.self_attn.k_proj.weight");
+    prints("num_key_value_heads  2");
+    runs(1, "tenon sample --load folder/nothing");
+    runs(1, "rm folder/config.json; tenon sample --load folder");
+    prints("config.json: No such file");
+    scratch_close();
+}
+
 static void a_gpt2_learns_and_writes(void)
 {
     char text[512];
@@ -905,6 +939,7 @@ const test_case tests_cli[] = {
     TEST(a_table_of_classes_is_learned),
     TEST(a_table_of_numbers_is_learned),
     TEST(a_gpt2_learns_and_writes),
+    TEST(a_llama_learns_and_a_folder_is_loaded),
     TEST(a_terminal_gets_no_control_characters),
     TEST(eval_ends_with_ctrl_c),
     TEST(text_can_be_the_tokens_of_a_vocabulary),
