@@ -138,7 +138,8 @@ static int64_t read_context(config *c, const tn_rope_opts *rope, const tn_pretra
 {
     int64_t n      = size(c, "max_position_embeddings", 2048);
     double  longer = (double)rope->trained * rope->factor;
-    if (rope->scaling != TN_ROPE_LLAMA3 && longer > (double)n && longer < INT_MAX) n = (int64_t)longer;
+    if (rope->scaling != TN_ROPE_LLAMA3 && longer > (double)n && longer < INT_MAX)
+        n = (int64_t)longer;
     return o->context && o->context < n ? o->context : n;
 }
 
