@@ -83,4 +83,6 @@ const tni_device_calls tni_cuda_calls = {
     .takes                 = tni_cuda_takes_epilogue,
     .scratch_with_epilogue = tni_cuda_scratch_with_epilogue,
     .run_with_epilogue     = tni_cuda_run_with_epilogue,
+    .recognizes            = 64 * 64,  // a tile of scores
+    .runs_scores           = true,
 };
