@@ -11,7 +11,8 @@
 #include <string.h>
 
 // The methods, the likely fastest first: it is taken if nothing is timed.
-static const tni_attention_method *const methods[] = { &tni_attention_by_cudnn };
+static const tni_attention_method *const methods[] = { &tni_attention_by_cudnn,
+                                                       &tni_attention_by_flash };
 
 enum { METHODS = sizeof methods / sizeof *methods, WORDS = 96, MOST_TIMED = 32 };
 
@@ -62,6 +63,13 @@ static void put_arg(writer *w, const tni_arg *x, int rank)
     for (int i = 0; i < rank; i++) put(w, x->size[i] == 1 ? 0 : x->stride[i]);
 }
 
+// A score program as a word: its instructions, since another may have its address once its context is
+// closed.
+static int64_t score_word(const tni_score *s)
+{
+    return s ? (int64_t)tni_hash(s->op, (size_t)s->all * sizeof *s->op) : 0;
+}
+
 // Writes a call as words. False if they do not fit, which no call reaches.
 static bool describe(const tni_cuda *c, const tni_call *call, form_key *k)
 {
@@ -71,7 +79,7 @@ static bool describe(const tni_cuda *c, const tni_call *call, form_key *k)
     int64_t plain[] = { call->op, a.B, a.H,      a.Hk,     a.T,      a.S,
                         a.D,      a.E, a.causal, a.window, a.extras, a.drops };
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) put(&w, plain[i]);
-    put(&w, (int64_t)(intptr_t)a.score);
+    put(&w, score_word(a.score));
     put_arg(&w, a.q, 4);
     put_arg(&w, a.k, 4);
     put_arg(&w, a.v, 4);
@@ -163,7 +171,7 @@ static tni_choice_key choice_key_of(const tni_cuda *c, const form *f)
                              .words   = WORDS };
 }
 
-// A score program is known by its address, which means nothing in another process.
+// Choices of forms with a score program, which is known by a hash alone, are not kept.
 static bool find_kept(const tni_cuda *c, const tni_call *call, form *f)
 {
     kept_choice    kept = { "" };

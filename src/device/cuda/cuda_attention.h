@@ -35,8 +35,8 @@ typedef struct {
     const char *(*varies)(tni_cuda *c, const tni_call *call);
 } tni_attention_method;
 
-// The methods: cudnn_attention.c.
-extern const tni_attention_method tni_attention_by_cudnn;
+// The methods: cudnn_attention.c, flash.c.
+extern const tni_attention_method tni_attention_by_cudnn, tni_attention_by_flash;
 
 // The contract's functions for attention and attention_grad.
 const char *tni_cuda_attention_declines(const tni_call *call);

@@ -4,14 +4,15 @@
 #define TNI_CUDA_FLASH_H
 
 #include "base/heap.h"
+#include "ops/score.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 // The version rises when the kernels become faster or slower, so that choices timed against another
 // version are timed again. TNI_FLASH_WIDEST: the widest heads; TNI_FLASH_DECODE_ROWS: the most queries
-// that share keys in flash_decode.
-enum { TNI_FLASH_VERSION = 1, TNI_FLASH_WIDEST = 256, TNI_FLASH_DECODE_ROWS = 8 };
+// of a block of flash_decode.
+enum { TNI_FLASH_VERSION = 1, TNI_FLASH_WIDEST = 256, TNI_FLASH_DECODE_ROWS = 4 };
 
 // The kernels: attention; its gradient for queries, and for keys and values; and attention of few
 // queries over many keys.
@@ -26,12 +27,14 @@ typedef enum { TNI_FLASH_NO_MASK, TNI_FLASH_BOOL_MASK, TNI_FLASH_ADDED_MASK } tn
 
 // Everything that a text depends on. D, E: widths of a key and of a value; rows: of flash_decode, the
 // queries that share keys; aligned: all rows begin at multiples of 16 bytes; wgmma: the products of
-// Hopper are used; program: the functions score_change and score_slope, NULL if scores are not changed.
+// Hopper are used; grads: a bit for each extra whose gradient flash_queries adds up; program: the
+// functions of the score program (tni_flash_program), NULL if scores are not changed.
 typedef struct {
     tni_flash_part part;
     int            D, E, rows;
     bool           f16, aligned, wgmma, causal, window, lengths, dropout;
     tni_flash_mask mask;
+    unsigned       grads;
     const char    *program;
 } tni_flash_case;
 
@@ -60,6 +63,13 @@ int tni_flash_decode_keys(const tni_flash_case *x);
 int tni_flash_shared(const tni_flash_case *x);
 // Returns the name of the kernel.
 const char *tni_flash_kernel(tni_flash_part part);
+// Returns whether the slope of a program by a source does not depend on the score, so that the
+// gradient of that source can be added up.
+bool tni_flash_adds_source(const tni_score *score, int source);
+// Prints the functions of a score program, for tni_flash_case.program; source: the dtypes of what it
+// reads; size: B, H, T and S. The caller frees it by tni_free; NULL when memory is out.
+char *tni_flash_program(tni_heap *h, const tni_score *score, const tn_dtype *source,
+                        const int64_t size[4]);
 // Prints the program; the caller frees it by tni_free. NULL when memory is out.
 char *tni_flash_source(tni_heap *h, const tni_flash_case *x);
 

@@ -19,8 +19,8 @@ static const struct {
     tni_flash_tile tile;
 } tiles[] = {
     // clang-format off
-    { TNI_FLASH_FORWARD, true,  64,  { 4, 1,  64, 64, false, 4 } },
-    { TNI_FLASH_FORWARD, true,  128, { 8, 1, 128, 64, false, 1 } },
+    { TNI_FLASH_FORWARD, true,  64,  { 4, 1,  64, 64, false, 3 } },
+    { TNI_FLASH_FORWARD, true,  128, { 4, 1,  64, 64, false, 2 } },
     { TNI_FLASH_FORWARD, true,  256, { 8, 1,  64, 64, false, 1 } },
     { TNI_FLASH_FORWARD, false, 64,  { 4, 2,  64, 64, false, 2 } },
     { TNI_FLASH_FORWARD, false, 128, { 4, 1,  64, 64, false, 2 } },
@@ -29,12 +29,12 @@ static const struct {
     { TNI_FLASH_QUERIES, true,  128, { 4, 1,  64, 64, false, 2 } },
     { TNI_FLASH_QUERIES, true,  256, { 4, 1,  64, 64, false, 1 } },
     { TNI_FLASH_QUERIES, false, 64,  { 4, 1,  64, 64, false, 2 } },
-    { TNI_FLASH_QUERIES, false, 128, { 4, 1,  64, 32, false, 2 } },
+    { TNI_FLASH_QUERIES, false, 128, { 4, 1,  64, 64, false, 2 } },
     { TNI_FLASH_QUERIES, false, 256, { 4, 1,  32, 16, false, 1 } },
     { TNI_FLASH_KEYS,    true,  64,  { 4, 1,  64, 64, false, 3 } },
     { TNI_FLASH_KEYS,    true,  128, { 8, 1,  64, 64, false, 1 } },
     { TNI_FLASH_KEYS,    true,  256, { 4, 1,  64, 64, false, 1 } },
-    { TNI_FLASH_KEYS,    false, 64,  { 4, 1,  64, 32, true,  2 } },
+    { TNI_FLASH_KEYS,    false, 64,  { 4, 1,  64, 64, true,  2 } },
     { TNI_FLASH_KEYS,    false, 128, { 4, 1,  64, 16, false, 2 } },
     { TNI_FLASH_KEYS,    false, 256, { 4, 1,  32, 16, false, 1 } },
     { TNI_FLASH_DECODE,  false, 256, { 4, 1,   0,  0, false, 2 } },
@@ -46,7 +46,8 @@ static int widest_of(const tni_flash_case *x)
     return x->D > x->E ? x->D : x->E;
 }
 
-// Masks, dropout and changes of scores need registers: then a warp has a single tile of rows.
+// Masks, dropout and changes of scores need registers: then a warp has a single tile of rows, and
+// fewer scores at a time or fewer blocks beside it.
 tni_flash_tile tni_flash_tile_of(const tni_flash_case *x)
 {
     size_t i = 0, last = sizeof tiles / sizeof *tiles - 1;
@@ -54,7 +55,11 @@ tni_flash_tile tni_flash_tile_of(const tni_flash_case *x)
                         tiles[i].wgmma != x->wgmma))
         i++;
     tni_flash_tile t = tiles[i].tile;
-    if (x->mask || x->dropout || x->program) t.tiles = 1;
+    if (!x->mask && !x->dropout && !x->program) return t;
+    t.tiles = 1;
+    t.held  = false;
+    if (!x->wgmma && t.sub > 32) t.sub = 32;
+    if (x->wgmma && t.blocks > 2) t.blocks = 2;
     return t;
 }
 
@@ -67,7 +72,7 @@ int tni_flash_rows(const tni_flash_case *x)
 // As LANES, EACH and KEYS of the text.
 int tni_flash_decode_keys(const tni_flash_case *x)
 {
-    int lanes = 1, each = x->rows > 4 ? 4 : 8;
+    int lanes = 1, each = 8;
     while (lanes * 8 < widest_of(x)) lanes *= 2;
     return tni_flash_tile_of(x).warps * 32 / lanes * each;
 }
@@ -107,8 +112,8 @@ static void put_constants(tni_out *o, const tni_dialect *d, const tni_flash_case
                   x->D, x->E, x->f16, x->wgmma, x->aligned);
     tni_out_print(o, "       CAUSAL = %d, WINDOW = %d, LENGTHS = %d, DROPOUT = %d, MASK = %d,\n",
                   x->causal, x->window, x->lengths, x->dropout, (int)x->mask);
-    tni_out_print(o, "       PROGRAM = %d, CHANGES = %d, SPLIT = %d, ROWS = %d,\n",
-                  x->program != NULL, x->program || x->mask == TNI_FLASH_ADDED_MASK,
+    tni_out_print(o, "       PROGRAM = %d, CHANGES = %d, GRADS = %u, SPLIT = %d, ROWS = %d,\n",
+                  x->program != NULL, x->program || x->mask == TNI_FLASH_ADDED_MASK, x->grads,
                   tni_flash_splits(x), x->rows);
     tni_out_print(
         o, "       WARPS = %d, MTILES = %d, COLS = %d, SUB = %d, HELD = %d, BLOCKS = %d };\n",
@@ -118,7 +123,8 @@ static void put_constants(tni_out *o, const tni_dialect *d, const tni_flash_case
 // Scores that are not changed still need the functions' names, which templates look up.
 static const char unchanged[] =
     "M_FN float score_change(float x, const flash &, const place &, int, int) { return x; }\n"
-    "M_FN float score_slope(float, const flash &, const place &, int, int) { return 1; }\n";
+    "M_FN float score_slope(float, const flash &, const place &, int, int) { return 1; }\n"
+    "template <int N> M_FN float extra_slope(const flash &, const place &, int, int) { return 1; }\n";
 
 // Called by tni_emit_program behind the prelude.
 static void write_flash(tni_out *o, const tni_dialect *d, const tni_emit_item *item)

@@ -38,15 +38,16 @@ const char *const tni_text_flash[] = {
       typedef m_ushort elem;
       // The argument of all kernels; flash_args in flash.c is the same in C. Strides are in elements:
       // of the batch, of rows, of heads; of extras (the mask, or what the score program reads): batch,
-      // head, query, key. lse and delta are (B, H, T). H heads of queries, HK of keys. A query sees
+      // head, query, key, as of their gradients, which are sums in f32. lse and delta are (B, H, T). H heads of queries, HK of keys. A query sees
       // `window` - 1 keys to either side. part, arrived, splits: of flash_decode.
       struct flash {
           const elem *q; const elem *k; const elem *v; elem *o; float *lse;
           const elem *g; elem *dq; elem *dk; elem *dv; float *delta;
           float *part; m_int *arrived;
-          const m_int *lengths; const char *extra[4];
+          const m_int *lengths; const char *extra[4]; float *extra_grad[4];
           m_long q_at[3]; m_long k_at[3]; m_long v_at[3]; m_long o_at[3]; m_long g_at[3];
-          m_long extra_at[4][4];
+          m_long dq_at[3]; m_long dk_at[3]; m_long dv_at[3];
+          m_long extra_at[4][4]; m_long extra_grad_at[4][4];
           m_ulong key; m_ulong counter;
           int B; int H; int HK; int T; int S; int window; int lengths_at; int splits;
           float scale; float drop; float kept;
@@ -54,7 +55,13 @@ const char *const tni_text_flash[] = {
       };
       // Where a block works: its batch and head, the keys that the batch has, and by how much the keys
       // are ahead of the queries: query i is at the place of key i + shift.
-      struct place { int b; int h; int keys; int shift; };),
+      struct place { int b; int h; int keys; int shift; };
+      M_FN m_long offset_of(const m_long (&at)[4], const place &p, int i, int j) {
+          return p.b * at[0] + p.h * at[1] + i * at[2] + j * at[3];
+      }
+      M_FN m_long extra_offset(const flash &o, const place &p, int n, int i, int j) {
+          return offset_of(o.extra_at[n], p, i, j);
+      }),
     // ---- instructions: copies, fragments, exponentials -----------------------------------------
     T(M_FN void copy_async(m_uint to, const elem *from, int bytes) {
           asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::
@@ -77,6 +84,10 @@ const char *const tni_text_flash[] = {
           float y;
           asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
           return y;
+      }
+      // Off by 2^-22, absolutely; for score programs.
+      M_FN float coarse_tanh(float x) {
+          return m_fma_f(-2.0f, m_rcp_f(1.0f + power2(x * 2.88539008f)), 1.0f);
       }
       // Two numbers rounded to 16 bits, the first in the lower half.
       M_FN m_uint pack(float low, float high) {
@@ -203,10 +214,6 @@ const char *const tni_text_flash_scores[] = {
           return (CHANGES ? 1.0f : fabsf(o.scale)) * 1.44269504f;
       }
       M_FN float minus_infinity() { return m_float_bits(0xff800000u); }
-      M_FN m_long extra_offset(const flash &o, const place &p, int n, int i, int j) {
-          return p.b * o.extra_at[n][0] + p.h * o.extra_at[n][1] + i * o.extra_at[n][2] +
-                 j * o.extra_at[n][3];
-      }
       template <int KIND>
       M_FN float masked(const flash &o, const place &p, float x, int i, int j) {
           if (i >= o.T || j >= p.keys) return x;
@@ -289,7 +296,7 @@ const char *const tni_text_flash_scores[] = {
                                : "memory");
                   if (r >= rows) continue;
                   elem *at = to + r * stride + n * 8;
-                  if constexpr (WIDTH % 8 == 0) *(uint4 *)at = x;
+                  if constexpr (ALIGNED != 0) *(uint4 *)at = x;
                   else {
                       m_uint part[4] = { x.x, x.y, x.z, x.w };
                       UNROLL for (int i = 0; i < 8; i++)

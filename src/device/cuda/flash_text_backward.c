@@ -82,19 +82,27 @@ const char *const tni_text_flash_gradient[] = {
               round_left(a, kept);
           } else round_left(a, c);
       }
-      // The gradients of the scaled products from those of the weights, d. delta as base above.
-      template <int MT, int NT, int MS, int NS, int MF, int NF, typename DELTA>
+      // The gradients of scores from those of the weights, d. delta as base above.
+      template <int MT, int NT, int MF, int NF, typename DELTA>
       M_FN void differentiate(const float (&c)[MT][NT][4], float (&d)[MT][NT][4],
-                              const float (&slope)[MS][NS][4], const float (&f)[MF][NF][4],
-                              DELTA delta) {
+                              const float (&f)[MF][NF][4], DELTA delta) {
           UNROLL for (int m = 0; m < MT; m++)
               UNROLL for (int n = 0; n < NT; n++)
                   UNROLL for (int e = 0; e < 4; e++) {
                       float dw = d[m][n][e];
                       if constexpr (DROPOUT != 0) dw *= f[m][n][e];
                       d[m][n][e] = c[m][n][e] * (dw - delta(m, n, e));
-                      if constexpr (PROGRAM != 0) d[m][n][e] *= slope[m][n][e];
                   }
+      }
+      // Of the scaled products from those of the scores. A score of -inf has any slope, but no gradient.
+      template <int MT, int NT, int MS, int NS>
+      M_FN void multiply_slopes(const float (&c)[MT][NT][4], float (&d)[MT][NT][4],
+                                const float (&slope)[MS][NS][4]) {
+          if constexpr (PROGRAM != 0)
+              UNROLL for (int m = 0; m < MT; m++)
+                  UNROLL for (int n = 0; n < NT; n++)
+                      UNROLL for (int e = 0; e < 4; e++)
+                          d[m][n][e] = c[m][n][e] == 0.0f ? 0.0f : d[m][n][e] * slope[m][n][e];
       }
       template <int MT, int NT>
       M_FN void scale_all(float (&c)[MT][NT][4], float by) {
@@ -105,8 +113,33 @@ const char *const tni_text_flash_gradient[] = {
     NULL,
 };
 
-// dq and delta of a tile of queries.
+// dq and delta of a tile of queries; and what scores give to the gradients of the mask, or of what the
+// score program reads.
 const char *const tni_text_flash_queries[] = {
+    // GRADS: a bit for each extra whose gradient is wanted. Scores that broadcast from one element are
+    // added up in any order.
+    T(template <int N>
+      M_FN void add_extra(const flash &o, const place &p, int i, int j, float ds) {
+          if constexpr ((GRADS >> N & 1) != 0)
+              atomicAdd(o.extra_grad[N] + offset_of(o.extra_grad_at[N], p, i, j),
+                        ds * extra_slope<N>(o, p, i, j));
+      }
+      template <int MT, int NT>
+      M_FN void add_extras(const float (&d)[MT][NT][4], const flash &o, const place &p, int row,
+                           int column) {
+          if constexpr (GRADS != 0)
+              UNROLL for (int m = 0; m < MT; m++)
+                  UNROLL for (int n = 0; n < NT; n++)
+                      UNROLL for (int e = 0; e < 4; e++) {
+                          int i = row + row_at(m, e);
+                          int j = column + column_at(n, e);
+                          if (i >= o.T || j >= p.keys || d[m][n][e] == 0.0f) continue;
+                          add_extra<0>(o, p, i, j, d[m][n][e]);
+                          add_extra<1>(o, p, i, j, d[m][n][e]);
+                          add_extra<2>(o, p, i, j, d[m][n][e]);
+                          add_extra<3>(o, p, i, j, d[m][n][e]);
+                      }
+      }),
     T(M_FN void copy_keys(const flash &o, const elem *k, const elem *v, int j, int keys, m_uint k_to,
                           m_uint v_to) {
           copy_tile<COLS, HEAD_D>(k_to, k + j * o.k_at[1], o.k_at[1], keys - j);
@@ -192,8 +225,10 @@ const char *const tni_text_flash_queries[] = {
                   weigh(c, o, [&](int m, int, int e) { return base[m][e >> 1]; });
                   draw_factors<false>(factor, o, p, row, column);
                   products_wait<0>();
-                  differentiate(c, d, slope, factor,
+                  differentiate(c, d, factor,
                                 [&](int m, int, int e) { return delta[m][e >> 1]; });
+                  add_extras(d, o, p, row, column);
+                  multiply_slopes(c, d, slope);
                   round_left(w, d);
                   products_begin();
                   rows_by_columns<COLS>(y, w, k_tile + at * K_BYTES, s);
@@ -204,9 +239,8 @@ const char *const tni_text_flash_queries[] = {
           __syncthreads();
           if (!o.dq) return;
           scale_all(y, o.scale);
-          m_long stride = (m_long)o.H * HEAD_D;
-          store_rows<COUNT, HEAD_D>(y, q_tile, o.dq + ((m_long)p.b * o.T + row) * stride +
-                                    p.h * HEAD_D, stride, o.T - row);
+          store_rows<COUNT, HEAD_D>(y, q_tile, o.dq + p.b * o.dq_at[0] + row * o.dq_at[1] +
+                                    p.h * o.dq_at[2], o.dq_at[1], o.T - row);
       }),
     NULL,
 };
@@ -306,8 +340,9 @@ const char *const tni_text_flash_keys[] = {
                   if constexpr (IN_V) round_weights(w, c, factor);
                   products_wait<0>();
                   if constexpr (IN_K) {
-                      differentiate(c, d, slope, factor,
+                      differentiate(c, d, factor,
                                     [&](int, int n, int e) { return of[COLS + column_at(n, e)]; });
+                      multiply_slopes(c, d, slope);
                       round_left(x, d);
                   }
                   products_begin();
@@ -320,16 +355,17 @@ const char *const tni_text_flash_keys[] = {
               i = next;
           }
           __syncthreads();
-          m_long to = ((m_long)p.b * o.S + row) * o.HK + hk;
           if constexpr (IN_K) {
               scale_all(dk, o.scale);
               if (o.dk)
-                  store_rows<COUNT, HEAD_D>(dk, k_tile, o.dk + to * HEAD_D, (m_long)o.HK * HEAD_D,
+                  store_rows<COUNT, HEAD_D>(dk, k_tile, o.dk + p.b * o.dk_at[0] +
+                                            row * o.dk_at[1] + hk * o.dk_at[2], o.dk_at[1],
                                             o.S - row);
           }
           if constexpr (IN_V)
               if (o.dv)
-                  store_rows<COUNT, HEAD_E>(dv, v_tile, o.dv + to * HEAD_E, (m_long)o.HK * HEAD_E,
+                  store_rows<COUNT, HEAD_E>(dv, v_tile, o.dv + p.b * o.dv_at[0] +
+                                            row * o.dv_at[1] + hk * o.dv_at[2], o.dv_at[1],
                                             o.S - row);
       }),
     // SPLIT: heads so wide that the sums of both do not fit into the registers.

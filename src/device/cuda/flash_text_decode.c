@@ -1,8 +1,9 @@
 // Attention of few queries over many keys, as text: generating a token reads every key and value once,
 // so that it is bound by memory, and tensor cores would have nothing to do.
 //
-// A block has some of the keys of one head, for all queries that read them: ROWS, of the heads that
-// share the keys (T of each). LANES lanes read a key together, 16 bytes each; a thread has EACH keys
+// A block has some of the keys of one head, for ROWS queries: T of each of one or two heads that share
+// the keys. More would share more reads, but take registers and time that few blocks do not have; what
+// is read again by another block comes from the cache. LANES lanes read a key together, 16 bytes each; a thread has EACH keys
 // and values in flight at a time, and the queries in registers. Where several blocks split the keys of
 // a head, each writes what it has so far, and the last one to arrive joins them.
 #include "device/cuda/flash_text.h"
@@ -15,7 +16,7 @@ const char *const tni_text_flash_decode[] = {
              CHUNKS = CHUNKS_D > CHUNKS_E ? CHUNKS_D : CHUNKS_E,
              LANES = CHUNKS <= 1 ? 1 : CHUNKS <= 2 ? 2 : CHUNKS <= 4 ? 4 : CHUNKS <= 8 ? 8
                    : CHUNKS <= 16 ? 16 : 32,
-             SLOTS = THREADS / LANES, EACH = ROWS > 4 ? 4 : 8, KEYS = SLOTS * EACH, WIDTH = LANES * 8,
+             SLOTS = THREADS / LANES, EACH = 8, KEYS = SLOTS * EACH, WIDTH = LANES * 8,
              STATE = HEAD_E + 2 };
       // Eight elements, of which n exist.
       M_FN uint4 load_chunk(const elem *from, int n) {
@@ -149,8 +150,10 @@ const char *const tni_text_flash_decode[] = {
           m_begin();
           int split = (int)blockIdx.x % o.splits;
           int head = (int)blockIdx.x / o.splits;
-          int hk = head % o.HK;
-          place p = place_of(o, head / o.HK, hk * (o.H / o.HK));
+          int heads = ROWS / o.T;
+          int of = o.H / heads;
+          place p = place_of(o, head / of, head % of * heads);
+          int hk = p.h / (o.H / o.HK);
           int lane = (int)threadIdx.x % LANES;
           int slot = (int)threadIdx.x / LANES;
           const elem *k = o.k + p.b * o.k_at[0] + hk * o.k_at[2] + lane * 8;
