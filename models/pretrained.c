@@ -61,6 +61,15 @@ static int64_t size(config *c, const char *key, int64_t missing)
     return c->failed ? 0 : (int64_t)d;
 }
 
+// The number of blocks. Nothing of the files has been compared yet, and each block takes memory.
+static int64_t blocks(config *c, const char *key)
+{
+    enum { MOST_BLOCKS = 10000 };
+    int64_t n = size(c, key, 0);
+    if (n > MOST_BLOCKS) wrong(c, "%s is %lld, above %d", key, (long long)n, (int)MOST_BLOCKS);
+    return c->failed ? 0 : n;
+}
+
 static bool truth(config *c, const char *key, bool missing)
 {
     const char *v = setting(c, key);
@@ -157,7 +166,7 @@ static tn_layer *make_llama(config *c, const tn_pretrained_opts *p)
 {
     const char   *type = setting(c, "model_type");
     bool          qwen = !strcmp(type, "qwen2"), bias = truth(c, "attention_bias", false);
-    tn_llama_opts o = { .layers   = size(c, "num_hidden_layers", 0),
+    tn_llama_opts o = { .layers   = blocks(c, "num_hidden_layers"),
                         .heads    = size(c, "num_attention_heads", 0),
                         .width    = size(c, "hidden_size", 0),
                         .hidden   = size(c, "intermediate_size", 0),
@@ -183,7 +192,7 @@ static tn_layer *make_llama(config *c, const tn_pretrained_opts *p)
 static tn_layer *make_gpt2(config *c, const tn_pretrained_opts *p)
 {
     double       dropout = real(c, "resid_pdrop", 0.1);
-    tn_gpt2_opts o       = { .layers  = size(c, "n_layer", 0),
+    tn_gpt2_opts o       = { .layers  = blocks(c, "n_layer"),
                              .heads   = size(c, "n_head", 0),
                              .width   = size(c, "n_embd", 0),
                              .vocab   = size(c, "vocab_size", 0),

@@ -1,5 +1,6 @@
 // Fuzzes the reader of safetensors. The first byte of an input says what the rest is: a file as it
-// is ('r'), a header without its length, a 0 and data ('h'), or the index of two good files ('i').
+// is ('r'), a header without its length, a 0 and data ('h'), the index of two good files ('i'), or settings
+// ('s').
 // Damage to a header would else hardly ever come past its length.
 #include "fuzz.h"
 
@@ -34,6 +35,10 @@ static void seeds(void)
     seed('i',
          "{\"metadata\":{\"total_size\":18},"
          "\"weight_map\":{\"a\":\"one.safetensors\",\"c\":\"two.safetensors\"}}",
+         0);
+    seed('s',
+         "{\"model_type\":\"llama\",\"rope\":{\"factor\":8.0,\"a\":[1,[null,{}]]},\"tied\":true,"
+         "\"k\\u00e9\":\"\\n\"}",
          0);
     fuzz_seed("r\x02\0\0\0\0\0\0\0{}", 11);
 }
@@ -71,6 +76,8 @@ static uint64_t look(tn_file *f)
         if (t) FUZZ_CHECK(tn_rank(t) == d.rank);
         if (t && tn_count(t)) tn_item(tn_sum_all(t));
     }
+    for (int i = 0; tn_file_meta_key(f, i); i++)
+        FUZZ_CHECK(tn_file_meta(f, tn_file_meta_key(f, i)) != NULL);
     if (tn_file_meta(f, "format")) seen |= (uint64_t)1 << 62;
     return seen;
 }
@@ -81,6 +88,7 @@ static uint64_t run(const unsigned char *data, size_t n)
     char        kind = (char)data[0];
     const char *path = kind == 'h'   ? put_file("a.safetensors", data + 1, n - 1)
                        : kind == 'i' ? fuzz_file("a.index.json", data + 1, n - 1)
+                       : kind == 's' ? fuzz_file("config.json", data + 1, n - 1)
                                      : fuzz_file("a.safetensors", data + 1, n - 1);
     if (kind == 'i') put_shards();
     tn_ctx  *cx   = fuzz_open();

@@ -463,6 +463,7 @@ static void what_is_wrong_in_a_folder_is_named(void)
           "num_hidden_layers is 2.5, not a whole number" },
         { "\"num_hidden_layers\": 2", "\"num_hidden_layers\": -2",
           "num_hidden_layers is -2, not a whole number" },
+        { "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 20000", "is 20000, above 10000" },
         { "\"vocab_size\": 11", "\"vocab_size\": \"many\"", "vocab_size is many, not a number" },
         { "\"silu\"", "\"gelu\"", "hidden_act is gelu, and only silu is supported" },
         { "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"longrope\"}",
