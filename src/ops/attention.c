@@ -225,8 +225,7 @@ static tn_tensor *log_sums(tn_ctx *cx, tni_node *n)
 // Sources: those of attention, then its result, the log-sums and g. The result saves a pass: the
 // sum of p dp over a row, which the softmax's gradient needs, is the dot product of g and the
 // result. Outputs: the gradients of queries, keys, values and, as far as `extras` says, of what is
-// read beside the scores. There is no rule for the gradient of one through a score program: where
-// somebody may ask for it, other ops compute the first already, which have all further ones.
+// read beside the scores.
 bool tni_attention_grad(tn_ctx *cx, tni_node *n, tn_tensor *g, int extras,
                         tn_tensor *gx[TNI_ATTENTION_GRADS])
 {
@@ -240,16 +239,9 @@ bool tni_attention_grad(tn_ctx *cx, tni_node *n, tn_tensor *g, int extras,
         out[i].dtype = (tn_dtype)src[i]->dtype;
         memcpy(out[i].size, src[i]->size, 4 * sizeof *src[i]->size);
     }
-    bool       again  = n->attr.attention.score && cx->grad_mode;
-    tn_tensor *y      = tni_wrap_node(cx, n);
-    tn_tensor *more[] = { y, again ? y : log_sums(cx, n), g };
+    tn_tensor *more[] = { tni_wrap_node(cx, n), log_sums(cx, n), g };
     for (int i = 0; i < 3; i++)
         if (!(src[nsrc++] = grad_source(more[i]))) return false;
-    if (again) {
-        cx->declined = tni_text_of("attention_grad: of a score program, and it may be "
-                                   "differentiated again: gradient mode is on");
-        return tni_fallback(cx, TNI_attention_grad, 3 + extras, out, nsrc, src, &n->attr, gx);
-    }
     return tni_record_outputs(cx, TNI_attention_grad, 3 + extras, out, nsrc, src, &n->attr, gx);
 }
 

@@ -149,6 +149,79 @@ static bool differentiate(tn_ctx *cx, tni_score *s)
     return ok;
 }
 
+// ---- slopes of slopes ----------------------------------------------------------------------------
+
+// The slope by the score (0) or by source number i - 1; -1: none.
+static int slope_at(const tni_score *s, int i)
+{
+    return i ? s->source_slope[i - 1] : s->slope;
+}
+
+// Appends to the reader what the gradients of slopes, g[i] of slope i, make for the score and the
+// sources: at[i] is the instruction, -1 for none. g[i] is read as source number s->sources + i.
+static bool read_slope_grads(tn_ctx *cx, const tni_score *s, tni_score_reader *r, int *at)
+{
+    dummies    d = { .leaves = 0 };
+    tn_tensor *y[1 + TNI_SCORE_SOURCES], *g[1 + TNI_SCORE_SOURCES];
+    int        n = 0;
+    if (!make_dummies(cx, s, &d)) return false;
+    if (!tni_score_record(cx, s->op, s->all, d.x[0], d.x + 1, d.value)) return false;
+    for (int i = 0; i < s->all; i++) tni_score_reader_knows(r, d.value[i], i);
+    for (int i = 0; i <= s->sources; i++) {
+        int slope = slope_at(s, i);
+        at[i]     = -1;
+        if (slope < 0 || tn_rank(d.value[slope]) != 4 || !tn_needs_grad(d.value[slope])) continue;
+        y[n] = d.value[slope];
+        g[n] = tni_record(cx, TNI_uniform, TN_F32, 4, small, 0, NULL, &(tni_attr){ 0 });
+        if (!g[n] || !(g[n] = tn_cast(g[n], tn_dtype_of(y[n])))) return false;
+        tni_score_reader_knows(r, g[n++], s->all + i);
+    }
+    if (n == 0) return true;
+    if (tn_grad(n, y, d.leaves, d.leaf, g, d.grad) != TN_OK) return false;
+    for (int i = 0; i < d.leaves; i++)
+        if ((at[d.of[i]] = tni_read_value(r, d.grad[i])) < 0) return false;
+    return true;
+}
+
+static bool too_long(tn_ctx *cx)
+{
+    return tni_refuse(cx, TN_EGRAD,
+                      "attention: its score program is too long to be differentiated "
+                      "twice: tn_clone of the weights keeps them as they are");
+}
+
+// In two parts: the gradients as instructions, found over dummies, and these over the tensors. A walk
+// may be in progress: it does not meet the dummies.
+bool tni_score_slope_grads(tn_ctx *cx, const tni_score *s, tn_tensor *raw, tn_tensor *const *extra,
+                           tn_tensor *const *g, tn_tensor **gx)
+{
+    tni_score_reader r                              = tni_score_reader_of(small, s->op, s->all);
+    tn_tensor       *all[1 + 2 * TNI_SCORE_SOURCES] = { NULL }, *value[TNI_SCORE_OPS];
+    int              at[1 + TNI_SCORE_SOURCES];
+    bool             busy = cx->busy;
+    if (s->all + s->sources + 1 > TNI_SCORE_OPS) return too_long(cx);
+    for (int i = 0; i <= s->sources; i++) {
+        tni_score_op *x = &r.op[r.count++];
+        x->op           = TNI_leaf;
+        x->dtype        = s->op[s->count - 1].dtype;
+        x->source       = (int16_t)(s->sources + i);
+        if (i < s->sources) all[i] = extra[i];
+        all[s->sources + i] = g[i];
+    }
+    uint64_t  failures = cx->failures;
+    tn_scope *scope    = tn_begin(cx);
+    if (!scope) return false;
+    cx->busy      = true;
+    cx->grad_mode = true;
+    bool ok       = read_slope_grads(cx, s, &r, at);
+    cx->busy      = busy;
+    tni_scope_close(scope);
+    if (!ok) return cx->failures == failures ? too_long(cx) : false;
+    if (!tni_score_record(cx, r.op, r.count, raw, all, value)) return false;
+    for (int i = 0; i <= s->sources; i++) gx[i] = at[i] < 0 ? NULL : value[at[i]];
+    return true;
+}
+
 // ---- keeping -----------------------------------------------------------------------------------
 
 // A program whose slopes cannot be read back, since it would have too many instructions, has none: it
