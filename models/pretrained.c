@@ -221,9 +221,9 @@ typedef struct {
 // clang-format off
 static const kind kinds[] = {
     { "gpt2",    make_gpt2,  "wte.weight",          "transformer.", "*.attn.bias",           "*.attn.masked_bias" },
-    { "llama",   make_llama, "embed_tokens.weight", "model.",       "*.rotary_emb.inv_freq", NULL },
-    { "mistral", make_llama, "embed_tokens.weight", "model.",       "*.rotary_emb.inv_freq", NULL },
-    { "qwen2",   make_llama, "embed_tokens.weight", "model.",       "*.rotary_emb.inv_freq", NULL },
+    { "llama",   make_llama, "embed_tokens.weight", "model.",       "*rotary_emb.inv_freq",  NULL },
+    { "mistral", make_llama, "embed_tokens.weight", "model.",       "*rotary_emb.inv_freq",  NULL },
+    { "qwen2",   make_llama, "embed_tokens.weight", "model.",       "*rotary_emb.inv_freq",  NULL },
 };
 // clang-format on
 

@@ -56,8 +56,10 @@ tn_tensor *tn_swiglu(tn_tensor *gate, tn_tensor *up)
     tn_ctx                  *cx = tni_args("swiglu", 2, (tn_tensor *const[]){ gate, up }, names);
     if (!cx || !tni_want_float(gate, "swiglu") || !tni_want_float(up, "swiglu")) return NULL;
     if (!tni_broadcast_pair("swiglu", gate, "gate", up, "up")) return NULL;
-    tn_dtype   dt = tni_promote(tn_dtype_of(gate), tn_dtype_of(up));
-    tn_tensor *w  = tni_widen(gate);
+    tni_operand both[] = { { tn_dtype_of(gate), tn_rank(gate) ? 2 : 1 },
+                           { tn_dtype_of(up), tn_rank(up) ? 2 : 1 } };
+    tn_dtype    dt     = tni_promote_all(2, both);
+    tn_tensor  *w      = tni_widen(gate);
     return tni_narrow(tn_mul(tn_mul(w, sigmoid(w)), tni_widen(up)), dt);
 }
 
