@@ -201,11 +201,12 @@ TN_API tn_tensor *tn_forward_cached(tn_layer *l, tn_tensor *x, tn_cache *c);
 // How a layer of the user's own takes part in it. Outside of tn_forward_cached these mean what they
 // mean without a cache. Layers must attend in the same order in every pass.
 //
-// Causal attention of q, k and v (B, H, T, D), also over the keys and values of earlier passes. The
-// last of o's members, mask, is not allowed with a cache.
+// Causal attention of q, k and v (B, H, T, D), also over the keys and values of earlier passes. o
+// may have no mask and no lengths then.
 TN_API tn_tensor *tn_layer_attention(tn_layer *l, tn_tensor *q, tn_tensor *k, tn_tensor *v,
                                      tn_attention_opts o);
-// Returns the positions of the tokens, that many, that l is running on, i64: (T), or (B, T) if rows differ.
+// Returns the positions of the tokens that l is running on, of which there are that many, i32 or
+// i64: (T), or (B, T) if rows differ.
 TN_API tn_tensor *tn_layer_positions(tn_layer *l, int64_t tokens);
 // Returns the number of tokens that earlier passes have put into the cache.
 TN_API_PLAIN int64_t tn_layer_past(const tn_layer *l);

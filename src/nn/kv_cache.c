@@ -5,16 +5,19 @@
 // count .. count+T-1 of every row. That place is an argument of the run, not part of a plan, and nothing else
 // holds the old value, so it is a write in place of T tokens, by the same plan for every place.
 //
-// Attention reads the places from 0 on, as many as the pass has filled rounded up to STEP, so that a plan
-// serves STEP places; a mask hides the rest. Rows of unequal lengths begin with padding, which the mask hides
-// too, so that all rows are written at one place.
+// Attention reads the places from 0 on, as many as the pass has filled rounded up to a step, so that a plan
+// serves that many places; their number hides the rest. It is an element of a table 0, 1, 2, ... that the cache
+// has, as are the positions: a pass computes neither. Rows of unequal lengths begin with padding, so that all
+// rows are written at one place; then a mask hides both.
 //
 // B batch, T tokens of the pass, S places that are read, H heads, D width of a head
 #include "nn/layer.h"
 
 #include <string.h>
 
-enum { STEP = 128 };  // places: more of them would be read in vain, fewer would make more plans
+// Places that attention reads are a multiple of this. The cpu may convert all of them, so that more would be
+// converted in vain; other devices look at those that count, and fewer would make more plans.
+enum { CPU_STEP = 128, STEP = 1024 };
 
 // The keys and values of one attention layer; owned.
 typedef struct {
@@ -27,12 +30,15 @@ struct tn_cache {
     tni_owned   owned;  // first
     int64_t     batch, length, count;
     int64_t    *padding;  // of each row; NULL: none
+    tn_tensor  *table;    // 0 .. length, i32; owned, NULL before the first pass
     bool        lost;
     cache_slot *slot;
     size_t      slots, slot_cap;
-    int64_t     tokens;            // of the pass
-    size_t      next;              // the slot of the next layer that attends
-    tn_tensor  *positions, *mask;  // owned; mask NULL: the pass sees no other tokens than its own
+    int64_t     tokens;  // of the pass
+    size_t      next;    // the slot of the next layer that attends
+    tn_tensor  *positions, *lengths,
+        *mask;  // owned; lengths (1) how many places are seen, or a mask;
+                // neither: the pass sees no other tokens than its own
 };
 
 // ---- making and freeing ------------------------------------------------------------------------
@@ -57,8 +63,7 @@ static void free_cache(tni_owned *t)
         disown(&c->slot[i].k);
         disown(&c->slot[i].v);
     }
-    disown(&c->positions);
-    disown(&c->mask);
+    disown(&c->table);
     tni_free(&t->cx->heap, c->slot);
     tni_free(&t->cx->heap, c->padding);
     tni_free(&t->cx->heap, c);
@@ -131,41 +136,52 @@ int64_t tn_cache_count(const tn_cache *c)
 
 // ---- a pass ------------------------------------------------------------------------------------
 
+// Elements from .. from+n-1 of the table: numbers of the run that are not in its plan.
+static tn_tensor *from_table(tn_cache *c, int64_t from, int64_t n)
+{
+    return tn_slice(c->table, 0, from, from + n, 1);
+}
+
+// Makes the table in the first pass. False, reported, on failure.
+static bool make_table(tn_cache *c)
+{
+    if (c->table) return true;
+    tn_tensor *t = tn_arange_i64(c->owned.cx, TN_I32, 0, c->length + 1, 1);
+    if (t && tn_eval_of(t) == TN_OK) c->table = own(t);
+    return c->table != NULL;
+}
+
 // The padding of each row as a tensor (B, 1).
 static tn_tensor *padding_column(tn_cache *c)
 {
-    return tn_from(c->owned.cx, TN_I64, TN_SHAPE(c->batch, 1), c->padding);
-}
-
-// The places that the pass writes: (T).
-static tn_tensor *places(tn_cache *c)
-{
-    return tn_arange_i64(c->owned.cx, TN_I64, c->count, c->count + c->tokens, 1);
+    tn_tensor *p = tn_from(c->owned.cx, TN_I64, TN_SHAPE(c->batch, 1), c->padding);
+    return p ? tn_cast(p, TN_I32) : NULL;
 }
 
 // Positions count from the first token after the padding; padding has position 0, which nothing sees. They
 // are below the length by construction: tables of that length are read without a check.
 static tn_tensor *make_positions(tn_cache *c)
 {
-    tn_tensor *p = places(c);
+    tn_tensor *p = from_table(c, c->count, c->tokens);
     if (c->padding) p = tn_maximum_i64(tn_sub(p, padding_column(c)), 0);
+    if (p) p = tni_share(p, "forward_cached");
     tni_set_below(p, c->length);
     return p;
 }
 
-// The number of places that attention reads in this pass: a multiple of STEP, or all.
+// The number of places that attention reads in this pass: a multiple of a step, or all.
 static int64_t places_read(const tn_cache *c)
 {
-    int64_t n = (c->count + c->tokens + STEP - 1) / STEP * STEP;
+    int64_t step = c->owned.cx->engine->device->memory->host ? CPU_STEP : STEP;
+    int64_t n    = (c->count + c->tokens + step - 1) / step * step;
     return n < c->length ? n : c->length;
 }
 
-// Which places a token of the pass sees: those up to its own, after the padding. (T, S) or (B, 1, T, S).
+// Which places a token of a row with padding sees: those up to its own, after the padding. (B, 1, T, S)
 static tn_tensor *make_mask(tn_cache *c)
 {
-    tn_tensor *key  = tn_arange_i64(c->owned.cx, TN_I64, 0, places_read(c), 1);
-    tn_tensor *seen = tn_le(key, tn_unsqueeze(places(c), 1));
-    if (!c->padding || !seen) return seen;
+    tn_tensor *key   = from_table(c, 0, places_read(c));
+    tn_tensor *seen  = tn_le(key, tn_unsqueeze(from_table(c, c->count, c->tokens), 1));
     tn_tensor *first = tn_reshape(padding_column(c), TN_SHAPE(c->batch, 1, 1, 1));
     return tn_logical_and(seen, tn_ge(key, first));
 }
@@ -174,8 +190,8 @@ static tn_tensor *make_mask(tn_cache *c)
 static tn_tensor *windowed_mask(tn_cache *c, int64_t window)
 {
     if (window <= 0) return c->mask;
-    tn_tensor *key   = tn_arange_i64(c->owned.cx, TN_I64, 0, places_read(c), 1);
-    tn_tensor *since = tn_sub_i64(tn_unsqueeze(places(c), 1), window);
+    tn_tensor *key   = from_table(c, 0, places_read(c));
+    tn_tensor *since = tn_sub_i64(tn_unsqueeze(from_table(c, c->count, c->tokens), 1), window);
     return tn_logical_and(c->mask, tn_gt(key, since));
 }
 
@@ -200,10 +216,11 @@ static bool begin_cached_pass(tn_cache *c, int64_t T)
 {
     c->tokens = T;
     c->next   = 0;
-    if (!(c->positions = own(make_positions(c)))) return false;
+    if (!make_table(c) || !(c->positions = own(make_positions(c)))) return false;
     // A first pass without padding is plain causal attention, of its own keys alone.
     if (c->count == 0 && !c->padding) return true;
-    return (c->mask = own(make_mask(c))) != NULL;
+    if (c->padding) return (c->mask = own(make_mask(c))) != NULL;
+    return (c->lengths = own(from_table(c, c->count + T, 1))) != NULL;
 }
 
 static void end_cached_pass(tn_cache *c, bool ok)
@@ -211,6 +228,7 @@ static void end_cached_pass(tn_cache *c, bool ok)
     if (ok) c->count += c->tokens;
     c->tokens = 0;
     disown(&c->positions);
+    disown(&c->lengths);
     disown(&c->mask);
 }
 
@@ -310,7 +328,7 @@ static tn_tensor *write_places(tn_cache *c, tn_tensor *s, tn_tensor *x)
     return by_place(tn_slice(s, 1, 0, places_read(c), 1));
 }
 
-// Without a mask the pass sees no other keys than its own, which are still where they were made.
+// A pass that sees no other keys than its own reads them where they were made.
 tn_tensor *tn_layer_attention(tn_layer *l, tn_tensor *q, tn_tensor *k, tn_tensor *v,
                               tn_attention_opts o)
 {
@@ -322,17 +340,21 @@ tn_tensor *tn_layer_attention(tn_layer *l, tn_tensor *q, tn_tensor *k, tn_tensor
         return tni_fail(cx, TN_EARG, "%s: the layer belongs to another context", op);
     tn_cache *c = cache_of(l);
     if (!c) return tn_attention(q, k, v, o);
-    if (!o.causal || o.mask)
-        return tni_fail(cx, TN_EARG, "%s: with a cache, attention is causal and has no mask", op);
+    if (!o.causal || o.mask || o.lengths)
+        return tni_fail(cx, TN_EARG,
+                        "%s: with a cache, attention is causal and has no mask and no lengths", op);
     if (!slot_fits(c, "q", q) || !slot_fits(c, "k", k) || !slot_fits(c, "v", v)) return NULL;
     cache_slot *s    = next_slot(c, k, v);
     tn_tensor  *keys = s ? write_places(c, s->k, k) : NULL;
     tn_tensor  *vals = keys ? write_places(c, s->v, v) : NULL;
     if (!vals) return NULL;
-    if (!c->mask) return tn_attention(q, k, v, o);
-    o.causal = false;
-    o.mask   = windowed_mask(c, o.window);
-    o.window = 0;
-    if (!o.mask) return NULL;
+    if (!c->mask && !c->lengths) return tn_attention(q, k, v, o);
+    o.lengths = c->lengths;
+    if (c->mask) {
+        o.causal = false;
+        o.mask   = windowed_mask(c, o.window);
+        o.window = 0;
+        if (!o.mask) return NULL;
+    }
     return tn_attention(q, keys, vals, o);
 }

@@ -25,6 +25,23 @@ static tn_layer *some_gpt2(tn_ctx *cx)
     return net;
 }
 
+// A Llama with grouped heads, in which each token sees 9 tokens.
+static tn_layer *some_llama(tn_ctx *cx)
+{
+    tn_llama_opts o   = { .layers   = 2,
+                          .heads    = 4,
+                          .kv_heads = 2,
+                          .width    = 32,
+                          .hidden   = 48,
+                          .vocab    = VOCAB,
+                          .context  = CONTEXT,
+                          .window   = 9 };
+    tn_layer     *net = tn_llama(cx, o);
+    tn_init_normal(tn_layer_find(net, "model.embed_tokens.weight"), 0, 1);
+    tn_eval(cx);
+    return net;
+}
+
 // ---- generation
 
 // The ways of choosing a token.
@@ -40,10 +57,11 @@ static tn_generate_opts way(int i)
 static void cached_and_uncached_generation_agree(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
-        tn_layer *net = some_gpt2(cx);
-        for (int i = 0; i < 4; i++)
+        tn_layer *nets[] = { some_gpt2(cx), some_llama(cx) };
+        for (int i = 0; i < 6; i++)
             for (int rows = 1; rows <= ROWS; rows += ROWS - 1) {
-                tn_generate_opts o = way(i);
+                tn_layer        *net = nets[i / 4];
+                tn_generate_opts o   = way(i % 4);
                 int64_t          a[ROWS * NEW], b[ROWS * NEW], na[ROWS], nb[ROWS];
                 CHECK_STATUS(tn_generate(net, rows, prompts, o, a, na), TN_OK);
                 o.no_cache = true;
