@@ -67,6 +67,55 @@ def cross_entropy():
 FUSED = {f.__name__: f for f in (chain, softmax, layer_norm, cross_entropy)}
 
 
+# The case of decode.c: a token of GPT-2 124M with a cache of fixed size, as PyTorch's users write it.
+
+class Block(nn.Module):
+    def __init__(self, width, heads, length):
+        super().__init__()
+        self.heads = heads
+        self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.fc, self.out = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        for name in ("k", "v"):
+            self.register_buffer(name, torch.zeros(1, heads, length, width // heads))
+
+    def forward(self, x, at):
+        shape = (1, 1, self.heads, -1)
+        q, k, v = (y.view(shape).transpose(1, 2) for y in self.qkv(self.ln_1(x)).chunk(3, -1))
+        self.k[:, :, at:at + 1], self.v[:, :, at:at + 1] = k, v
+        y = F.scaled_dot_product_attention(q, self.k[:, :, :at + 1], self.v[:, :, :at + 1])
+        x = x + self.proj(y.transpose(1, 2).reshape(1, 1, -1))
+        return x + self.out(F.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
+
+
+class GPT2(nn.Module):
+    def __init__(self, layers=12, heads=12, width=768, vocab=50257, length=256):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(vocab, width), nn.Embedding(1024, width)
+        self.h = nn.ModuleList(Block(width, heads, length) for _ in range(layers))
+        self.ln_f = nn.LayerNorm(width)
+
+    def forward(self, token, at):
+        x = self.wte(token) + self.wpe.weight[at]
+        for block in self.h:
+            x = block(x, at)
+        return F.linear(self.ln_f(x), self.wte.weight)[:, -1].argmax(-1, keepdim=True)
+
+
+def times_of_decoding(dtype):
+    net = GPT2().to(dtype).eval()
+    with torch.inference_mode():
+        token, took = torch.zeros(1, 1, dtype=torch.long), []
+        for at in range(56):
+            before = time.perf_counter()
+            token = net(token, at)
+            took.append(time.perf_counter() - before)
+    yield statistics.median(took[16:]), " eager"
+
+
+DECODING = {"decode_f32": torch.float32, "decode_bf16": torch.bfloat16}
+
+
 def median(step):
     start = time.perf_counter()
     for i in range(10):
@@ -114,7 +163,10 @@ def times_of_fused(make):
 
 def main():
     name = sys.argv[1]
-    times = times_of_fused(FUSED[name]) if name in FUSED else times_of_training(*TRAINING[name])
+    if name in DECODING:
+        times = times_of_decoding(DECODING[name])
+    else:
+        times = times_of_fused(FUSED[name]) if name in FUSED else times_of_training(*TRAINING[name])
     best, way = min(times)
     print("torch", torch.__version__ + way)
     print("seconds %.9f" % best)

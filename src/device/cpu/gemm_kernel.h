@@ -34,11 +34,13 @@ typedef struct {
 } tni_gemm_block;
 
 // The kernels for one type of element. block takes any block; row takes blocks of one row,
-// reads b in place, whatever its strides, and takes up to TNI_GEMM_ROW_COLS columns.
+// reads b in place, whatever its strides, and takes up to TNI_GEMM_ROW_COLS columns; row_bf16, of f32
+// alone, does the same for a b of bf16.
 typedef struct {
     int mr, nr;  // shape of the tile held in registers
     void (*block)(const tni_gemm_block *);
     void (*row)(const tni_gemm_block *);
+    void (*row_bf16)(const tni_gemm_block *);
 } tni_gemm_kernel;
 
 enum { TNI_GEMM_ROW_COLS = 1024 };

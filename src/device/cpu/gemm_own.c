@@ -33,10 +33,16 @@ enum {
     // LARGE_WORK multiply-adds may have fewer, since its arithmetic outweighs the packing.
     LEAST_TILES = 4,
     LARGE_WORK  = 1 << 22,
-    ROW_COLS    = 512,      // least columns of a panel of one row: lines of b are read in long runs
-    ITEM_WORK   = 1 << 16,  // panels of fewer multiply-adds share a task, which costs time to start
-    DIRECT_TILES = 3,       // an operand that no more tiles read is read in place, not packed
-    ALIGN        = 64       // bytes of a cache line, and of the largest vector
+    // Of products of one row, which are bound by memory: least columns of a panel, as lines of b are read
+    // in runs; panels wanted, and the least work of one.
+    ROW_COLS = 128,
+    ACROSS_COLS =
+        48,  // columns of such a panel if columns are contiguous: each is read to its end soon
+    ROW_PANELS = 8,
+    ROW_WORK   = 1 << 15,
+    ITEM_WORK  = 1 << 16,  // panels of fewer multiply-adds share a task, which costs time to start
+    DIRECT_TILES = 3,      // an operand that no more tiles read is read in place, not packed
+    ALIGN        = 64      // bytes of a cache line, and of the largest vector
 };
 
 // How one product is cut, and the scratch that its panels need. Invariant: everything depends on the
@@ -53,6 +59,7 @@ typedef struct {
     int64_t                down, across;       // panels per product
     int64_t                units, per_item;    // panels of all products, panels in an item
     bool                   packs_a, packs_b;
+    bool                   row_bf16;                               // one row, and b is read as bf16
     size_t                 a_wide, b_wide, a_pack, b_pack, stage;  // bytes of each scratch area
 } product_plan;
 
@@ -112,11 +119,13 @@ static void cut_panels(product_plan *p)
         p->down       = tni_ceil_div(g->m, p->rows);
         p->across     = tni_ceil_div(g->n, p->cols);
         double panels = (double)p->down * (double)p->across * (double)p->g.batch;
-        if (panels >= PANELS || panel_work(p) < 2.0 * PANEL_WORK) return;
+        bool   row    = g->m == 1;
+        if (panels >= (row ? ROW_PANELS : PANELS)) return;
+        if (panel_work(p) < 2.0 * (row ? ROW_WORK : PANEL_WORK)) return;
 
         int64_t tiles = panel_work(p) < 2.0 * LARGE_WORK ? LEAST_TILES : 1;
-        int64_t rows  = g->m == 1 ? 1 : half_side(p->rows, mr, tiles * mr);
-        int64_t cols  = half_side(p->cols, nr, g->m == 1 ? ROW_COLS : tiles * nr);
+        int64_t rows  = row ? 1 : half_side(p->rows, mr, tiles * mr);
+        int64_t cols  = half_side(p->cols, nr, row ? ROW_COLS : tiles * nr);
         if (rows < p->rows && (p->rows >= p->cols || cols == p->cols)) p->rows = rows;
         else if (cols < p->cols) p->cols = cols;
         else return;
@@ -134,6 +143,7 @@ static void plan_panels(product_plan *p)
     p->rows  = row ? 1 : tni_round_up(tni_min_i64(g->m, PANEL_ROWS), p->kernel->mr);
     p->cols  = tni_round_up(tni_min_i64(g->n, row ? TNI_GEMM_ROW_COLS : PANEL_COLS), p->kernel->nr);
     if (row) p->cols = tni_min_i64(p->cols, TNI_GEMM_ROW_COLS);
+    if (row && g->b_col != 1) p->cols = tni_min_i64(p->cols, ACROSS_COLS);
     cut_panels(p);
     double work = panel_work(p);
     p->units    = p->down * p->across * p->g.batch;
@@ -157,13 +167,12 @@ static void plan_scratch(product_plan *p)
     const tni_gemm_kernel *unit = p->kernel;
     bool                   row  = g->m == 1;
 
-    p->staged  = p->widens || p->c_col != 1;
-    p->packs_a = !row && p->cols > DIRECT_TILES * unit->nr;
-    p->packs_b = !row && (p->rows > DIRECT_TILES * unit->mr || g->b_col != 1);
-    if (p->widens) {
-        p->a_wide = area_bytes(p->rows * p->depth, p->wide_bytes);
-        p->b_wide = area_bytes(p->cols * p->depth, p->wide_bytes);
-    }
+    p->staged   = p->widens || p->c_col != 1;
+    p->packs_a  = !row && p->cols > DIRECT_TILES * unit->nr;
+    p->packs_b  = !row && (p->rows > DIRECT_TILES * unit->mr || g->b_col != 1);
+    p->row_bf16 = row && g->dtype == TN_BF16;
+    if (p->widens) p->a_wide = area_bytes(p->rows * p->depth, p->wide_bytes);
+    if (p->widens && !p->row_bf16) p->b_wide = area_bytes(p->cols * p->depth, p->wide_bytes);
     if (p->packs_a)
         p->a_pack = area_bytes(tni_round_up(p->rows, unit->mr) * p->depth, p->wide_bytes);
     if (!row) p->b_pack = area_bytes(unit->nr * p->depth, p->wide_bytes);
@@ -258,7 +267,7 @@ static operand_view widen_operand(const product_plan *p, operand_view v, int64_t
 static void multiply_block(const product_plan *p, tni_gemm_block *k, void *a_pack, void *b_pack)
 {
     if (p->g.one.m == 1) {
-        p->kernel->row(k);
+        (p->row_bf16 ? p->kernel->row_bf16 : p->kernel->row)(k);
         return;
     }
     int64_t whole = k->cols / p->kernel->nr * p->kernel->nr;
@@ -315,7 +324,7 @@ static void run_own_panel(const product_plan *p, int64_t unit, char *scratch)
         operand_view vb    = { b + k0 * g->b_row * size, g->b_row, g->b_col };
         if (p->widens) {
             va = widen_operand(p, va, rows, depth, a_wide);
-            vb = widen_operand(p, vb, depth, cols, b_wide);
+            if (!p->row_bf16) vb = widen_operand(p, vb, depth, cols, b_wide);
         }
         tni_gemm_block k = {
             .rows  = rows,
