@@ -318,6 +318,19 @@ static bool visit_nodes(walk *k)
     return ok;
 }
 
+// Whether x can be differentiated by: values that were replaced by one call of attention have no
+// gradient of their own, and zeros would be wrong.
+static bool is_there(walk *k, const tn_tensor *x, const tni_node *n)
+{
+    while (n->op == TNI_view && !n->leaf) n = n->src[0];
+    if (!n->replaced) return true;
+    return tni_refuse(
+        k->cx, TN_EGRAD,
+        "%s: x %s is a part of attention, which was recorded as one call; where it is "
+        "computed first (tn_eval_of), attention stays as it was written",
+        k->w->op, tni_shape_of(x).s);
+}
+
 // For tn_grad: the sum of everything that stands for x, or zeros if nothing arrived. tni_share
 // gives each result a store of its own, as two x may have the same gradient.
 static bool give_results(walk *k)
@@ -326,7 +339,7 @@ static bool give_results(walk *k)
     for (int i = 0; i < w->nx; i++) {
         tn_tensor *x = w->x[i], *sum = NULL;
         tni_node  *node = gradient_node(k, x);
-        if (!node) return false;
+        if (!node || !is_there(k, x, node)) return false;
         for (size_t j = 0; j < k->count; j++) {
             tn_tensor *g = k->g[j];
             if (!g || !stands_for(k->node[j], x, node)) continue;

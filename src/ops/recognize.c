@@ -416,6 +416,7 @@ static void leave_replaced(finding *f)
         tni_node *n = r->passed[i];
         if (n->state == TNI_PENDING && !n->uses && !n->constant) tni_node_mark_unstored(f->cx, n);
         if (n->state == TNI_UNSTORED) n->recomputed = false;
+        n->replaced = n->needs_grad;
     }
 }
 

@@ -413,9 +413,52 @@ static void gradients_can_be_differentiated(void)
     }
 }
 
+// The gradient of the weights themselves is asked for: an error, not zeros; and how to get it.
+static void the_weights_have_no_gradient_unless_computed_first(void)
+{
+    for (int first = 0; first < 2; first++) {
+        tn_ctx    *cx = open_recognizing();
+        inputs     in = draw_inputs(cx, TN_F64);
+        tn_tensor *p = tn_softmax(scores(&in), -1), *g = NULL;
+        if (first) CHECK_STATUS(tn_eval_of(p), TN_OK);
+        tn_tensor *y = tn_sum_all(tn_square(tn_matmul(p, in.v)));
+        CHECK_STATUS(tn_grad(1, &y, 1, &p, NULL, &g), first ? TN_OK : TN_EGRAD);
+        if (first) CHECK(tn_item(tn_max_all(tn_abs(g))) > 0);
+        else CHECK_FAILED(cx, TN_EGRAD, "is a part of attention, which was recorded as one call");
+        tn_close(cx);
+    }
+}
+
+// The gradient of a score program out of other ops, where only it is declined.
+static void the_gradient_alone_can_be_other_ops(void)
+{
+    tn_ctx *cx[]      = { open_quiet("ref", 1), open_quiet("ref", 1) };
+    cx[0]->recognizes = cx[1]->recognizes = 1;
+    tni_mark_lacking(cx[0], TNI_attention_grad);
+    for (int i = 0; i < SPELLINGS; i++) {
+        static double a[MOST], b[MOST];
+        char          text[96] = "";
+        tn_scope     *scope[]  = { tn_begin(cx[0]), tn_begin(cx[1]) };
+        int           calls[2];
+        inputs        one = draw_inputs(cx[0], TN_F64), two = draw_inputs(cx[1], TN_F64);
+        int64_t       n    = compute(&spellings[i], &one, BACKWARD, a, calls);
+        bool          same = n == compute(&spellings[i], &two, BACKWARD, b, calls);
+        test_case_result(same && near(a, b, n, 1e-11, text), "%s: %s", spellings[i].name, text);
+        for (int k = 0; k < 2; k++) tn_end(scope[k]);
+    }
+    tn_close(cx[0]);
+    tn_close(cx[1]);
+}
+
 const test_case tests_recognize[] = {
-    TEST(every_spelling_is_attention),     TEST(casts_of_mixed_precision_are_looked_through),
-    TEST(a_device_may_decline_programs),   TEST(the_weights_can_be_read),
-    TEST(what_is_not_attention_stays),     TEST(programs_are_kept_once),
-    TEST(gradients_can_be_differentiated), TEST_END,
+    TEST(every_spelling_is_attention),
+    TEST(casts_of_mixed_precision_are_looked_through),
+    TEST(a_device_may_decline_programs),
+    TEST(the_weights_can_be_read),
+    TEST(what_is_not_attention_stays),
+    TEST(programs_are_kept_once),
+    TEST(gradients_can_be_differentiated),
+    TEST(the_weights_have_no_gradient_unless_computed_first),
+    TEST(the_gradient_alone_can_be_other_ops),
+    TEST_END,
 };
