@@ -367,6 +367,33 @@ static void updates_write_the_copies(void)
         }
 }
 
+// Returns the value that a product reads, behind views.
+static const tni_node *operand(const tn_tensor *y, int i)
+{
+    int64_t skip;
+    return tni_node_base(y->store->node->src[i], &skip);
+}
+
+// After the first update the weight of a product is a value that is there: only its input is cast.
+static void a_steady_step_casts_no_weight(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_layer  *net = tn_nn_linear_with(cx, 4, 3, (tn_nn_linear_opts){ .no_bias = true });
+        tn_optim  *opt = tn_adamw(net, (tn_adamw_opts){ .lr = 0.01f });
+        tn_tensor *x   = numbers(cx, 2, -0.4);
+        for (int i = 0; i < 3; i++) {
+            tn_scope *s = tn_begin(cx);
+            tn_autocast(cx, TN_BF16);
+            tn_tensor *y = tn_forward(net, tn_tanh(x));
+            CHECK_INT(operand(y, 0)->op, TNI_cast);
+            CHECK((operand(y, 1)->state == TNI_DONE) == (i > 0));
+            CHECK(i > 0 || operand(y, 1)->op == TNI_cast);
+            CHECK_STATUS(tn_step(opt, tn_sum_all(y)), TN_OK);
+            tn_end(s);
+        }
+    }
+}
+
 // A step whose labels are out of range fails when it is computed.
 static void a_failed_step_leaves_weights_and_copies_together(void)
 {
@@ -418,6 +445,7 @@ const test_case tests_autocast[] = {
     TEST(a_write_to_a_weight_makes_its_copy_again),
     TEST(products_of_one_value_share_its_cast),
     TEST(updates_write_the_copies),
+    TEST(a_steady_step_casts_no_weight),
     TEST(a_failed_step_leaves_weights_and_copies_together),
     TEST(training_in_16_bits_reaches_the_loss_of_f32),
     TEST_END
