@@ -166,6 +166,24 @@ static int before_scale(const tni_kernel *k, int i, int dtype, tni_epilogue *e)
     return i;
 }
 
+// Enters a kernel that only casts 16 bits to f32, as gradients of weights are cast on their way to the
+// leaf: a library can store its sums as they are.
+static bool match_widening(const tni_launch *l, int product, tni_epilogue *e)
+{
+    const tni_kernel *k    = l->kernel;
+    const tni_ins    *last = &k->ins[k->nins - 1];
+    if (k->nins != 3 || last->code != TNI_I_STORE || k->ins[last->a].code != TNI_I_CAST)
+        return false;
+    const tni_ins *x  = &k->ins[k->ins[last->a].a];
+    tn_dtype       to = (tn_dtype)k->buffer[k->access[last->access].buffer].dtype;
+    if (!tni_is_rounded((tn_dtype)k->buffer[product].dtype) || to != TN_F32) return false;
+    if (!is_unguarded_load(x) || k->access[x->access].buffer != product) return false;
+    e->x    = x->access;
+    e->y    = last->access;
+    e->wide = is_contiguous_access(l, e->x) && is_contiguous_access(l, e->y);
+    return e->wide;
+}
+
 // A guarded kernel does nothing after a failure, which a library cannot know, so it is no epilogue.
 // Nor is a kernel that only copies: there would be nothing to fuse.
 tni_epilogue tni_epilogue_of(const tni_launch *l, int product, int64_t width)
@@ -181,7 +199,12 @@ tni_epilogue tni_epilogue_of(const tni_launch *l, int product, int64_t width)
                             .residual   = -1,
                             .bias       = -1,
                             .sum        = -1 };
-    if (k->guarded || !find_stores(l, dtype, width, &s)) return e;
+    if (k->guarded || k->nins < 2) return e;
+    if (match_widening(l, product, &e)) {
+        e.fits = true;
+        return e;
+    }
+    if (!find_stores(l, dtype, width, &s)) return e;
     int v = before_activation(k, dtype, s.of, &e);
     if (v == TNI_NO_VALUE || !match_column_sum(k, &s, &e)) return e;
     v = before_slope(l, v, product, &e);

@@ -11,6 +11,7 @@
 // residual go element after element, bias and sum along the last axis of x. -1: absent.
 typedef struct {
     bool fits;        // the kernel does this and nothing else
+    bool wide;        // y is x in f32, where x is of 16 bits: the sums of a product, not rounded
     int  activation;  // an op of the table: relu, gelu_tanh; gelu_slope: z is read; TNI_leaf: none
     int  scale;       // the number of the launch
     int  x, y, z, residual, bias, sum;

@@ -21,7 +21,8 @@ enum {
     INPUT    = 32,
     TAKEN    = 64,
     SLOPE    = 128,
-    SUM      = 256
+    SUM      = 256,
+    WIDE_Y   = 512
 };
 
 // What follows a product y. b has an element for each column, c one for each row, r is as large as y.
@@ -106,6 +107,16 @@ static tn_tensor *wider(const values *v)
     return tn_cast(tn_relu(v->y), TN_F32);
 }
 
+static tn_tensor *widened(const values *v)
+{
+    return tn_cast(v->y, TN_F32);
+}
+
+static tn_tensor *widened_to_f64(const values *v)
+{
+    return tn_cast(v->y, TN_F64);
+}
+
 static tn_tensor *rounded(const values *v)
 {
     return tn_relu(tn_cast(tn_cast(v->y, TN_F16), TN_BF16));
@@ -175,6 +186,9 @@ static const ending cases[] = {
     { "the product as its own bias", itself, TN_F32, 0 },
     { "a result of another dtype", wider, TN_BF16, 0 },
     { "rounded on the way", rounded, TN_BF16, 0 },
+    { "the sums of a product of bf16", widened, TN_BF16, WIDE_Y | TAKEN },
+    { "the sums of a product of f16", widened, TN_F16, WIDE_Y | TAKEN },
+    { "sums that the library has not", widened_to_f64, TN_BF16, 0 },
 };
 
 // The kernel that runs with the product, as it was launched, and the plan's call of the product.
@@ -202,7 +216,8 @@ static int parts_of(const tni_planned_kernel *f, const tni_call *call)
     return (e->bias >= 0 ? BIAS : 0) | (e->residual >= 0 ? RESIDUAL : 0) |
            (e->scale >= 0 ? SCALE : 0) | (e->z >= 0 ? INPUT : 0) | (e->sum >= 0 ? SUM : 0) |
            (e->activation == TNI_gelu_slope ? SLOPE : 0) | (e->activation == TNI_relu ? RELU : 0) |
-           (e->activation == TNI_gelu_tanh ? GELU : 0) | (tni_product_of_offer(&o, &p) ? TAKEN : 0);
+           (e->wide ? WIDE_Y : 0) | (e->activation == TNI_gelu_tanh ? GELU : 0) |
+           (tni_product_of_offer(&o, &p) ? TAKEN : 0);
 }
 
 static void look_at(const ending *e)

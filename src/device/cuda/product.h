@@ -25,6 +25,7 @@ typedef struct {
     bool residual;    // a matrix of D's dtype and layout is added
     bool bias;        // one element of D's dtype for each of D's rows is added
     bool input;       // the input of the activation is stored too, as a matrix like the residual
+    bool wide;        // D is f32 though A and B are of 16 bits; alone
 } tni_product_epilogue;
 
 // Products of one shape, D = A B with A (rows, depth) and B (depth, cols) after transposing, over a batch of
