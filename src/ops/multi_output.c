@@ -15,7 +15,8 @@ static tni_node *primary_node(tn_ctx *cx, int op, const tn_array *out, int nsrc,
     return n;
 }
 
-// If one output cannot be made, those before it stay valid: the caller's frame frees them.
+// If one output cannot be made, those before it stay valid: the caller's frame frees them. The device
+// is asked when all outputs are there: it may want to know them.
 bool tni_record_outputs(tn_ctx *cx, int op, int nout, const tn_array *out, int nsrc,
                         tni_node *const *src, const tni_attr *attr, tn_tensor **y)
 {
@@ -24,14 +25,13 @@ bool tni_record_outputs(tn_ctx *cx, int op, int nout, const tn_array *out, int n
     tni_node *n = primary_node(cx, op, out, nsrc, src);
     if (!n) return false;
     n->attr = *attr;
-    if (tni_op_table[op].class == TNI_LIBRARY && tni_declines(cx, n)) {
-        tni_node_unref(cx, n);
-        return tni_fallback(cx, op, nout, out, nsrc, src, attr, y);
-    }
-    y[0] = tni_wrap(cx, n);
+    y[0]    = tni_wrap(cx, n);
     for (int i = 1; i < nout && y[i - 1]; i++)
         y[i] = tni_wrap(cx, tni_node_output(cx, n, i, out[i].dtype, out[i].rank, out[i].size));
-    return y[nout - 1] != NULL;
+    if (!y[nout - 1]) return false;
+    if (tni_op_table[op].class != TNI_LIBRARY || !tni_declines(cx, n)) return true;
+    for (int i = nout - 1; i >= 0; i--) tni_tensor_free(y[i]), y[i] = NULL;
+    return tni_fallback(cx, op, nout, out, nsrc, src, attr, y);
 }
 
 // Records a primary that was computed already once more, over the same sources: an output that was

@@ -53,10 +53,10 @@ static bool is_half(const tni_arg *x)
     return x->dtype == TN_F16 || x->dtype == TN_BF16;
 }
 
-// Whether elements of a row follow each other.
+// Whether elements of a row follow each other; true of a result that is not wanted.
 static bool has_dense_rows(const tni_arg *x)
 {
-    return x->size[3] == 1 || x->stride[3] == 1;
+    return !x->rank || x->size[3] == 1 || x->stride[3] == 1;
 }
 
 // Whether the elements of an argument of any rank follow each other.
