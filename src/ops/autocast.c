@@ -31,13 +31,16 @@ tn_dtype tni_autocast_dtype(const tn_ctx *cx, tni_autocast how, tn_dtype dt)
 
 // ---- casts that are made once ------------------------------------------------------------------
 
-// Whether x shows a value that outlives the steps that use it: a parameter, or a table that the
-// program made once. Its copy is worth keeping.
+// Whether the copy of x's store is worth keeping, since x outlives the steps that use it: a parameter,
+// or all of a value that the program made once and does not write. Of other values, as part of a
+// large one or what every step writes, just what is used is cast.
 static bool is_weight(const tn_tensor *x)
 {
     const tni_store *s   = x->store;
     bool             own = x->leaf || x->detached || !s->node->needs_grad;  // no history of its own
-    return s->depth == 0 && own && (x->leaf || s->node->state == TNI_DONE) && !s->node->constant;
+    bool             all = tni_count(x) == tni_node_count(s->node) && s->node->state == TNI_DONE;
+    if (s->depth > 0 || !own || s->node->constant) return false;
+    return x->leaf || tni_low_is_valid(s) || (all && !s->written);
 }
 
 // Makes the copy of all of x's store, without history: gradients go to the leaf by its mark.

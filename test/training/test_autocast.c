@@ -275,6 +275,25 @@ static void a_write_to_a_weight_makes_its_copy_again(void)
     }
 }
 
+// Of a table that is used in parts, and of what is written, only what is used is cast.
+static void only_weights_have_copies(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *w = tn_requires_grad(numbers(cx, 3, -0.7), true), *table = numbers(cx, 8, 0);
+        tn_tensor *cache = numbers(cx, 2, 0.3), *fixed = numbers(cx, 2, 0.1);
+        tn_assign(tn_slice(cache, 0, 0, 1, 1), tn_slice(table, 0, 0, 1, 1));
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        CHECK_STATUS(tn_eval_of(fixed), TN_OK);
+        tn_scope *s = tn_begin(cx);
+        tn_autocast(cx, TN_BF16);
+        CHECK_INT(tn_dtype_of(tn_linear(tn_slice(table, 0, 2, 4, 1), w, NULL)), TN_BF16);
+        CHECK_INT(tn_dtype_of(tn_linear(cache, w, NULL)), TN_BF16);
+        CHECK_INT(tn_dtype_of(tn_linear(fixed, w, NULL)), TN_BF16);
+        CHECK(w->store->low && fixed->store->low && !table->store->low && !cache->store->low);
+        tn_end(s);
+    }
+}
+
 // Products of one value share its cast, which is gone with the last of them.
 static void products_of_one_value_share_its_cast(void)
 {
@@ -443,6 +462,7 @@ const test_case tests_autocast[] = {
     TEST(views_of_a_weight_have_their_gradients),
     TEST(a_copy_serves_every_gradient_mode),
     TEST(a_write_to_a_weight_makes_its_copy_again),
+    TEST(only_weights_have_copies),
     TEST(products_of_one_value_share_its_cast),
     TEST(updates_write_the_copies),
     TEST(a_steady_step_casts_no_weight),
