@@ -84,7 +84,11 @@ static void bind_call(const run *r, size_t i, tni_call *c, tni_arg *arg, tni_tex
     c->wait_for_compiler = tni_waits_for_compiler(r->e);
     c->why               = why;
     c->out.data          = r->data[i];
-    for (uint32_t s = 0; s < n->nsrc; s++) arg[s].data = source_data(r, n->src[s]);
+    c->lasting           = 0;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+        arg[s].data = source_data(r, n->src[s]);
+        if (s < 32 && n->src[s]->state != TNI_PENDING) c->lasting |= (uint32_t)1 << s;
+    }
     for (const tni_node *o = tni_outputs(n); o; o = o->output)
         arg[n->nsrc + o->attr.output.index - 1].data = r->data[o->mark - 1];
 }

@@ -54,7 +54,9 @@ typedef struct {
     tni_text         *why;           // what went wrong, where run returns an error
     int               ticket;        // as tni_launch.ticket
     bool              compile_only;  // of run: only begins to compile what the call will need
-    bool wait_for_compiler;        // for compiled kernels; else any path with the same bits will do
+    bool wait_for_compiler;  // for compiled kernels; else any path with the same bits will do
+    uint32_t
+        lasting;  // bit i: in[i] was computed before this plan, which does not write it before this
     const tni_epilogue *epilogue;  // of run_with_epilogue: what the kernel does to the result
     void               *entry;     // what the device prepared for calls of these shapes, or NULL
     struct tni_tiled_epilogue

@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include "device/cuda/gpu.h"
+#include "device/cuda/product_rows.h"
 #include "device/cuda/product_small.h"
 #include "engine/engine.h"
 #include "gpu_parts.h"
@@ -210,6 +211,7 @@ static const struct {
 } hands[] = {
     { "send", tni_text_send, { "send" } },
     { "small", tni_text_small, { "small_1", "small_2", "small_4", "small_8" } },
+    { "rows", tni_text_rows, { "dots", "columns_1", "columns_2", "columns_4", "columns_8" } },
     { "matmul", tni_text_matmul, { "matmul" } },
     { "conv 16", tni_text_conv_16, { "conv" } },
     { "conv 32", tni_text_conv_32, { "conv" } },
@@ -247,6 +249,7 @@ static bool is_asked_for(int hand, tn_dtype x, tn_dtype y)
     if (tni_is_storage_only(x)) return text == tni_text_index && y == x;  // it moves elements too
     if (text == tni_text_send) return x == TN_U8 && y == TN_U8;
     if (text == tni_text_small) return x == TN_F32 && y == TN_F32;
+    if (text == tni_text_rows) return (x == TN_F32 || narrow) && y == x;
     if (text == tni_text_sort || text == tni_text_extremum) return y == TN_I64;
     if (text == tni_text_cumsum || text == tni_text_cumprod)
         return floats ? y == x : y == tni_total_dtype(x);

@@ -1,7 +1,8 @@
-// Matrix products: by cuBLASLt if it is installed and accepts the layout, by our own kernel for small
-// ones if that is faster, else by the kernel of all devices with work groups. The epilogue that a plan
+// Matrix products: by our own kernel if they have few rows, by cuBLASLt if it is installed and accepts
+// the layout, by our own kernel for small ones if that is faster, else by the kernel of all devices with work groups. The epilogue that a plan
 // offers is taken if cuBLASLt has an algorithm for the two together.
 #include "device/cuda/gpu.h"
+#include "device/cuda/product_rows.h"
 #include "device/cuda/product_small.h"
 #include "device/simt/groups.h"
 
@@ -63,6 +64,22 @@ static tn_status multiply_small(tni_cuda *c, const tni_product *p, tni_text *why
     return tni_cuda_status(c, error, "multiplying", why);
 }
 
+// The kernel for few rows adds up through a cluster, too.
+static bool takes_rows(const tni_cuda *c, const tni_product *p)
+{
+    return has_small(c) && tni_rows_takes(p);
+}
+
+// Returns TN_EARG if the kernel is not compiled, or an address is not aligned. Until it is compiled the
+// library multiplies, and the run does not become a graph.
+static tn_status multiply_rows(tni_cuda *c, const tni_product *p, tni_text *why)
+{
+    int error = tni_rows_launch(c, p, p->lasting);
+    if (error != TNI_CU_NOT_FOUND) return tni_cuda_status(c, error, "multiplying", why);
+    tni_replay_provisional(c);
+    return TN_EARG;
+}
+
 // Launches by the library, unless a recorded run replaces it. The mark is everything that may differ
 // between two runs of the same call, compared as bytes: the addresses, the scale and the epilogue.
 static tn_status multiply_library(tni_cuda *c, tni_product *p, const tni_product_env *at,
@@ -90,6 +107,7 @@ static tn_status multiply_best(tni_cuda *c, tni_product *p, tni_text *why)
     p->tf32            = c->tf32;
     if (c->small_policy == TNI_SMALL_ALWAYS && has_small(c) && tni_small_takes(p))
         s = multiply_small(c, p, why);
+    if (s == TN_EARG && takes_rows(c, p)) s = multiply_rows(c, p, why);
     if (s != TN_EARG) return s;
     tni_product_method method = tni_product_method_of(p, &at);
     if (method == TNI_BY_NEITHER) return TN_EARG;
@@ -125,6 +143,9 @@ static planned_product describe_product(const tni_call *call)
         n.suits                       = tni_product_add_epilogue(&p, &epilogue);
         n.product.count               = 1;
         n.product.part[0]             = p;
+    } else if (n.suits && tni_rows_takes(&p)) {
+        n.product.count   = 1;
+        n.product.part[0] = p;
     } else if (n.suits) tni_product_divide(&p, &n.product);
     return n;
 }
@@ -152,6 +173,14 @@ static tn_status with_reason(const tni_call *call, tn_status s, const tni_text *
     return s;
 }
 
+// Notes whether A, which is either operand of the call, outlives the plan.
+static void set_lasting(tni_product *p, const tni_call *call)
+{
+    p->lasting = false;
+    for (int i = 0; i < 2; i++)
+        if (p->at[0] == call->in[i].data) p->lasting = call->lasting >> i & 1;
+}
+
 // The contract's run. With compile_only there is nothing to compile for the library.
 tn_status tni_cuda_matmul(const tni_call *call)
 {
@@ -162,6 +191,7 @@ tn_status tni_cuda_matmul(const tni_call *call)
     if (n->suits && call->compile_only) return TN_OK;
     tni_product_bind_parts(&n->product, call);
     tn_status s = n->suits ? TN_OK : TN_EARG;
+    for (int i = 0; i < n->product.count; i++) set_lasting(&n->product.part[i], call);
     for (int i = 0; i < n->product.count && s == TN_OK; i++)
         s = multiply_best(call->session, &n->product.part[i], &reason);
     return s == TN_EARG ? tni_groups_matmul(call) : with_reason(call, s, &reason);
@@ -179,6 +209,7 @@ bool tni_cuda_takes_epilogue(void *session, const tni_offer *o)
     tni_text    none = { "" };
     tni_product p;
     if (!tni_product_of_offer(o, &p) || !tni_blaslt_get(&none)) return false;
+    if (takes_rows(c, &p)) return true;
     tni_cuda_enter(c);
     tni_product_env at      = env_of(c);
     char           *aligned = (char *)(uintptr_t)4096;
@@ -230,6 +261,7 @@ static tn_status run_epilogue(const tni_call *call, const tni_launch *l, tni_tex
     p->residual = access_address(l, e->residual);
     p->input    = access_address(l, e->z);
     p->scale    = number_value(l, e->scale);
+    set_lasting(p, call);
     if (p->scale == 0 || !tni_product_is_unaliased(p)) return TN_EARG;
     return multiply_best(call->session, p, why);
 }

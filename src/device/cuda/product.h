@@ -35,6 +35,7 @@ typedef struct {
 typedef struct {
     tn_dtype in, out;           // dtype of A and B; of D and the epilogue
     bool     waits;             // the caller waits for our own kernel to be compiled
+    bool     lasting;           // A was computed before the plan that runs
     bool     tf32;              // f32 operands may be rounded to 10 bits of mantissa
     bool    result_transposed;  // D's rows are the columns of the call's result: D is its transpose
     int64_t rows, cols, depth, batch;
