@@ -54,6 +54,8 @@ typedef struct {
 //   declines    asked when a LIBRARY op is recorded, with a call without addresses: returns why the device
 //               does not run it, in words for tn_explain that live forever, or NULL if it does. The op is
 //               then recorded as other ops. NULL: it runs all
+//   method      returns what computes a call, for tn_explain, in words that live as long as the process; NULL:
+//               there is nothing to tell
 //   strided     its results may have any strides that do not overlap; else they are row-major
 //
 // Only addresses, and attributes that are no part of a plan's key (RUN in attr.def), differ between runs.
@@ -65,6 +67,7 @@ typedef struct {
     void (*forget)(void *entry);
     const char *(*varies)(const tni_call *call);
     const char *(*declines)(const tni_call *call);
+    const char *(*method)(const tni_call *call);
     bool strided;
 } tni_op_impl;
 

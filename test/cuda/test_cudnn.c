@@ -166,20 +166,21 @@ static void end(void)
 
 // ---- calls -------------------------------------------------------------------------------------
 
-// The sizes of a case. packed: q, k and v are parts of one tensor.
+// The sizes of a case. packed: q, k and v are parts of one tensor. masked: numbers (T, S) are added.
 typedef struct {
     int64_t  B, H, Hk, T, S, D, E;
     bool     causal, packed;
     tn_dtype dtype;
+    bool     masked;
 } sizes;
 
-enum { Q, K, V, O, G, DQ, DK, DV, BUFFERS };
+enum { Q, K, V, MASK, O, G, DQ, DK, DV, BUFFERS };
 
 // A call and its gradient over memory of their own.
 typedef struct {
     sizes    n;
     tni_attr attr;
-    tni_arg  in[6], lse, more[2];
+    tni_arg  in[7], lse, more[3];
     tni_call call;
     _Alignas(64) char data[BUFFERS][2 * MOST], lses[4 * MOST];
 } attention_case;
@@ -222,12 +223,17 @@ static attention_case *case_of(sizes n)
                           .size   = { n.B, n.H, n.T },
                           .stride = { n.H * n.T, n.T, 1 },
                           .data   = c->lses };
+    if (n.masked) {
+        c->in[3]                 = arg_of(n.dtype, (int64_t[]){ 1, 1, n.T, n.S }, 1, c->data[MASK]);
+        c->in[3].stride[2]       = n.S;
+        c->attr.attention.extras = 1;
+    }
     c->attr.attention.scale  = 0.3;
     c->attr.attention.causal = n.causal;
     c->more[0]               = c->lse;
     c->call                  = (tni_call){ .session = &session,
                                            .op      = TNI_attention,
-                                           .nin     = 3,
+                                           .nin     = n.masked ? 4 : 3,
                                            .in      = c->in,
                                            .out     = arg_of(n.dtype, (int64_t[]){ n.B, n.T, n.H, n.E }, n.H * n.E,
                                                              c->data[O]),
@@ -240,17 +246,18 @@ static attention_case *case_of(sizes n)
 
 static void turn_to_gradient(attention_case *c)
 {
-    sizes n       = c->n;
-    c->in[3]      = c->call.out;
-    c->in[4]      = c->lse;
-    c->in[5]      = c->call.out;
-    c->in[5].data = c->data[G];
-    c->call.op    = TNI_attention_grad;
-    c->call.nin   = 6;
-    c->call.nmore = 2;
-    c->call.out   = arg_of(n.dtype, (int64_t[]){ n.B, n.T, n.H, n.D }, n.H * n.D, c->data[DQ]);
-    c->more[0]    = arg_of(n.dtype, (int64_t[]){ n.B, n.S, n.Hk, n.D }, n.Hk * n.D, c->data[DK]);
-    c->more[1]    = arg_of(n.dtype, (int64_t[]){ n.B, n.S, n.Hk, n.E }, n.Hk * n.E, c->data[DV]);
+    sizes n            = c->n;
+    int   at           = c->call.nin;
+    c->in[at]          = c->call.out;
+    c->in[at + 1]      = c->lse;
+    c->in[at + 2]      = c->call.out;
+    c->in[at + 2].data = c->data[G];
+    c->call.op         = TNI_attention_grad;
+    c->call.nin        = at + 3;
+    c->call.nmore      = n.masked ? 3 : 2;
+    c->call.out        = arg_of(n.dtype, (int64_t[]){ n.B, n.T, n.H, n.D }, n.H * n.D, c->data[DQ]);
+    c->more[0] = arg_of(n.dtype, (int64_t[]){ n.B, n.S, n.Hk, n.D }, n.Hk * n.D, c->data[DK]);
+    c->more[1] = arg_of(n.dtype, (int64_t[]){ n.B, n.S, n.Hk, n.E }, n.Hk * n.E, c->data[DV]);
 }
 
 static double get(const tni_arg *x, int64_t b, int64_t t, int64_t h, int64_t d)
@@ -270,7 +277,9 @@ static double weigh(const attention_case *c, int64_t b, int64_t h, int64_t i, do
         double s = 0;
         for (int64_t d = 0; d < n->D; d++)
             s += get(&c->in[0], b, i, h, d) * get(&c->in[1], b, j, h / (n->H / n->Hk), d);
-        w[j] = n->causal && j > i ? 0 : exp(s * c->attr.attention.scale);
+        s *= c->attr.attention.scale;
+        if (n->masked) s += host_get(n->dtype, c->data[MASK], i * n->S + j);
+        w[j] = n->causal && j > i ? 0 : exp(s);
         sum += w[j];
     }
     for (int64_t j = 0; j < n->S; j++) w[j] /= sum;
@@ -308,7 +317,7 @@ static void add_gradients(const attention_case *c, int64_t b, int64_t h, int64_t
                           double *dq, double *dk, double *dv)
 {
     const sizes   *n     = &c->n;
-    const tni_arg *g     = &c->in[5];
+    const tni_arg *g     = &c->in[c->call.nin - 1];
     int64_t        hk    = h / (n->H / n->Hk);
     double         delta = 0, *dp = w + n->S;
     weigh(c, b, h, i, w);
@@ -366,16 +375,18 @@ static tn_status run(attention_case *c, tni_text *why)
 }
 
 static const sizes cases[] = {
-    { 1, 1, 1, 4, 4, 8, 8, false, false, TN_BF16 },
-    { 2, 3, 3, 5, 5, 8, 16, true, false, TN_BF16 },
-    { 2, 2, 2, 6, 6, 16, 8, true, true, TN_F16 },
-    { 2, 2, 2, 3, 7, 8, 8, false, false, TN_BF16 },
-    { 1, 2, 2, 7, 3, 8, 8, true, false, TN_F16 },
-    { 2, 4, 2, 5, 5, 8, 8, true, false, TN_BF16 },
-    { 1, 4, 1, 4, 6, 16, 16, false, true, TN_BF16 },
-    { 40, 1, 1, 3, 3, 8, 8, true, false, TN_BF16 },
-    { 1, 1, 1, 128, 128, 8, 8, true, false, TN_BF16 },
-    { 1, 1, 1, 2, 128, 8, 8, false, false, TN_F16 },
+    { 1, 1, 1, 4, 4, 8, 8, false, false, TN_BF16, false },
+    { 2, 3, 3, 5, 5, 8, 16, true, false, TN_BF16, false },
+    { 2, 2, 2, 6, 6, 16, 8, true, true, TN_F16, false },
+    { 2, 2, 2, 3, 7, 8, 8, false, false, TN_BF16, false },
+    { 1, 2, 2, 7, 3, 8, 8, true, false, TN_F16, false },
+    { 2, 4, 2, 5, 5, 8, 8, true, false, TN_BF16, false },
+    { 1, 4, 1, 4, 6, 16, 16, false, true, TN_BF16, false },
+    { 40, 1, 1, 3, 3, 8, 8, true, false, TN_BF16, false },
+    { 1, 1, 1, 128, 128, 8, 8, true, false, TN_BF16, false },
+    { 1, 1, 1, 2, 128, 8, 8, false, false, TN_F16, false },
+    { 2, 2, 2, 5, 8, 8, 8, false, false, TN_BF16, true },
+    { 1, 2, 1, 8, 16, 8, 16, true, true, TN_F16, true },
 };
 
 static void graphs_compute_attention_and_its_gradient(void)
@@ -385,7 +396,8 @@ static void graphs_compute_attention_and_its_gradient(void)
         tni_text        why   = { "" };
         attention_case *c     = case_of(cases[i / 2]);
         session.deterministic = i % 2;
-        bool ok               = c && run(c, &why) == TN_OK && wrong_results(c) == 0;
+        setenv("FAKE_CUDNN_VERSION", cases[i / 2].masked ? "91900" : "91400", 1);
+        bool ok = c && run(c, &why) == TN_OK && wrong_results(c) == 0;
         if (c) turn_to_gradient(c);
         int wrong = ok && run(c, &why) == TN_OK ? wrong_gradients(c) : -1;
         test_case_result(ok && wrong == 0, "case %zu: forward %d, gradients %d: %s", i, ok, wrong,
@@ -393,6 +405,7 @@ static void graphs_compute_attention_and_its_gradient(void)
         free(c);
     }
     end();
+    unsetenv("FAKE_CUDNN_VERSION");
 }
 
 // Gradients of q, k and v that are parts of one tensor (B, T, 3 H, D) are written into it.
@@ -400,7 +413,7 @@ static void results_may_be_parts_of_one_tensor(void)
 {
     tni_text why = { "" };
     if (!begin()) return;
-    attention_case *c = case_of((sizes){ 2, 2, 2, 5, 5, 8, 8, true, false, TN_BF16 });
+    attention_case *c = case_of((sizes){ 2, 2, 2, 5, 5, 8, 8, true, false, TN_BF16, false });
     CHECK_INT(run(c, &why), TN_OK);
     turn_to_gradient(c);
     tni_arg *part[] = { &c->call.out, &c->more[0], &c->more[1] };
@@ -448,6 +461,7 @@ static void the_fastest_engine_is_chosen_once_and_kept(void)
     if (!begin()) return;
     attention_case *c = case_of(cases[1]);
     CHECK_INT(run(c, &why), TN_OK);
+    CHECK_STR(tni_cuda_attention_method(&c->call), "cuDNN");
     CHECK_INT(fake->compiled, 3);
     CHECK_INT(fake->last, 1);
     int runs = fake->runs;

@@ -17,10 +17,11 @@
 enum { MOST = 1 << 18, PAGE = 1 << 14 };
 
 // How q, k and v lie: row-major; as slices of one tensor (B, T, 3, H, D); with their last two axes
-// swapped; one head of k and v for all.
-typedef enum { ROWS, SLICES, SWAPPED, SHARED } lying;
+// swapped; one head of k and v for all; as the middle of longer rows, at addresses of 8 bytes.
+typedef enum { ROWS, SLICES, SWAPPED, SHARED, SHIFTED } lying;
 
-typedef enum { NONE, BOOLS, NUMBERS, KEYS } masking;  // KEYS: bools (B, 1, 1, S)
+// KEYS: bools (B, 1, 1, S); BLIND: numbers, and a query that sees nothing.
+typedef enum { NONE, BOOLS, NUMBERS, KEYS, BLIND } masking;
 
 typedef struct {
     int64_t  B, H, T, S, D, E;
@@ -64,6 +65,9 @@ static void make_inputs(tn_ctx *cx, const problem *p, answer *a)
         int64_t *s = size[i], swapped[] = { s[0], s[1], s[3], s[2] };
         if (p->lies == SWAPPED)
             a->x[i] = tn_transpose(leaf(a, numbers(cx, p->dtype, 4, swapped)), 2, 3);
+        else if (p->lies == SHIFTED)
+            a->x[i] = tn_slice(leaf(a, numbers(cx, p->dtype, TN_SHAPE(s[0], s[1], s[2], s[3] + 8))),
+                               3, 4, s[3] + 4, 1);
         else a->x[i] = leaf(a, numbers(cx, p->dtype, 4, s));
     }
 }
@@ -76,6 +80,10 @@ static tn_tensor *make_mask(tn_ctx *cx, const problem *p)
     case BOOLS: return tn_gt_s(x, 0.3);
     case NUMBERS: return tn_where(tn_gt_s(x, 0.2), x, tn_full(cx, TN_F32, TN_0D, -INFINITY));
     case KEYS: return tn_gt_s(k, 0.4);
+    case BLIND: {
+        tn_tensor *query = tn_unsqueeze(tn_arange(cx, TN_F32, 0, (double)p->T, 1), 1);
+        return tn_where(tn_eq_s(query, 1), tn_full(cx, TN_F32, TN_0D, -INFINITY), x);
+    }
     default: return NULL;
     }
 }
@@ -185,6 +193,10 @@ static const problem halves[] = {
     { 2, 2, 130, 200, 32, 32, false, NUMBERS, ROWS, TN_F16 },
     { 3, 2, 128, 128, 64, 64, true, KEYS, SLICES, TN_BF16 },
     { 1, 2, 64, 64, 64, 64, false, NONE, SWAPPED, TN_BF16 },
+    { 2, 2, 64, 64, 64, 64, true, NONE, SHIFTED, TN_BF16 },
+    { 2, 2, 128, 128, 64, 64, false, BLIND, ROWS, TN_BF16 },
+    { 1, 2, 40, 72, 32, 32, false, BLIND, ROWS, TN_F16 },
+    { 2, 2, 128, 128, 64, 64, true, NUMBERS, SLICES, TN_F16 },
 };
 enum { HALVES = sizeof halves / sizeof *halves };
 

@@ -7,6 +7,7 @@
 #include "device/cuda/library_log.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +37,7 @@ struct form {
     bool        broken[METHODS];  // failed in a run, and is not used again
     bool        chosen;
     int         method, candidate;  // the choice
+    char        by[48];             // for people
 };
 
 // The lock covers everything, also timing: another thread would time the same, and disturb this one.
@@ -299,11 +301,20 @@ void *tni_cuda_prepare_attention(const tni_call *call)
     return f;
 }
 
-// A call with its results row-major.
+// ---- rearranged calls --------------------------------------------------------------------------
+
+// A call with operands and results in memory of the session, row-major and aligned.
 typedef struct {
     tni_call call;
-    tni_arg  more[2 + TNI_SCORE_SOURCES];
-} dense_call;
+    tni_arg  in[TNI_CALL_ARGS], more[2 + TNI_SCORE_SOURCES];
+} rearranged;
+
+// Returns whether an address suits every method: they read 16 bytes of queries, keys, values and masks at
+// once.
+static bool is_aligned(const tni_arg *x)
+{
+    return x->rank != 4 || (uintptr_t)x->data % 16 == 0;
+}
 
 // Gives an argument the strides of a row-major one; returns its bytes, rounded up.
 static size_t make_dense(tni_arg *x)
@@ -316,62 +327,100 @@ static size_t make_dense(tni_arg *x)
     return x->rank ? (size_t)tni_align64(next * (int64_t)tni_dtype_size(x->dtype)) : 0;
 }
 
-// Returns the bytes of all results, laid out from `memory` on; without memory they have no addresses.
-static size_t dense_of(const tni_call *call, char *memory, dense_call *d)
+static bool is_dense(const tni_arg *x)
 {
-    d->call       = *call;
-    d->call.entry = NULL;
-    d->call.more  = d->more;
-    for (int i = 0; i < call->nmore; i++) d->more[i] = call->more[i];
-    size_t all       = make_dense(&d->call.out);
-    d->call.out.data = memory;
-    for (int i = 0; i < call->nmore; i++) {
-        size_t bytes    = make_dense(&d->more[i]);
-        d->more[i].data = bytes && memory ? memory + all : NULL;
-        all += bytes;
-    }
-    return all;
+    tni_arg y    = *x;
+    bool    same = true;
+    make_dense(&y);
+    for (int i = 0; i < x->rank; i++) same &= x->size[i] == 1 || x->stride[i] == y.stride[i];
+    return same;
+}
+
+// Returns whether a call is as its form says: no method looks at addresses before it runs.
+static bool is_suited(const tni_call *call)
+{
+    bool aligned = true;
+    for (int i = 0; i < call->nin; i++) aligned &= is_aligned(&call->in[i]);
+    for (int i = 0; i <= call->nmore; i++) aligned &= is_aligned(tni_call_output(call, i));
+    return aligned;
 }
 
 static bool results_are_dense(const tni_call *call)
 {
     bool dense = true;
-    for (int i = 0; i <= call->nmore; i++) {
-        tni_arg x = *tni_call_output(call, i);
-        make_dense(&x);
-        for (int k = 0; k < x.rank; k++)
-            dense &= x.size[k] == 1 || x.stride[k] == tni_call_output(call, i)->stride[k];
-    }
+    for (int i = 0; i <= call->nmore; i++) dense &= is_dense(tni_call_output(call, i));
     return dense;
 }
 
-// Strided results that no method takes are computed row-major and copied.
-static tn_status run_densely(const tni_call *call)
+// Places an argument behind those before it, row-major.
+static void place_arg(tni_arg *x, char *memory, size_t *used)
 {
-    dense_call d;
-    char *memory = (char *)(uintptr_t)tni_cuda_scratch(call->session, dense_of(call, NULL, &d));
-    if (!memory) return TN_EMEM;
-    dense_of(call, memory, &d);
-    tn_status s = tni_cuda_attention(&d.call);
-    for (int i = 0; i <= call->nmore && s == TN_OK; i++) {
-        tni_call copy = tni_call_within(call, TNI_copy);
-        copy.in       = tni_call_output(&d.call, i);
-        copy.nin      = 1;
-        copy.out      = *tni_call_output(call, i);
-        copy.nmore    = 0;
-        if (copy.out.data) s = tni_groups_copy(&copy);
+    size_t bytes = make_dense(x);
+    x->data      = bytes ? memory + *used : NULL;
+    *used += bytes;
+}
+
+// Lays out all results and the operands that are not aligned from `memory` on. Returns the bytes. Gradients
+// of keys and values that are not wanted get a place too.
+static size_t rearrange(const tni_call *call, char *memory, rearranged *r)
+{
+    size_t used   = 0;
+    r->call       = *call;
+    r->call.entry = NULL;
+    r->call.in    = r->in;
+    r->call.more  = r->more;
+    for (int i = 0; i < call->nin; i++) {
+        r->in[i] = call->in[i];
+        if (!is_aligned(&r->in[i])) place_arg(&r->in[i], memory, &used);
     }
+    place_arg(&r->call.out, memory, &used);
+    for (int i = 0; i < call->nmore; i++) {
+        r->more[i] = call->more[i];
+        if (!r->more[i].rank && call->op == TNI_attention_grad && i < 2) r->more[i] = r->in[1 + i];
+        place_arg(&r->more[i], memory, &used);
+    }
+    return used;
+}
+
+static tn_status copy_arg(const tni_call *call, const tni_arg *from, const tni_arg *to)
+{
+    tni_call copy = tni_call_within(call, TNI_copy);
+    copy.in       = from;
+    copy.nin      = 1;
+    copy.out      = *to;
+    copy.nmore    = 0;
+    return to->data && from->data != to->data ? tni_groups_copy(&copy) : TN_OK;
+}
+
+// Copies operands, runs, and copies results. Everything is in scratch of the session, which no method
+// uses meanwhile.
+static tn_status run_rearranged(const tni_call *call)
+{
+    rearranged r;
+    size_t     bytes  = rearrange(call, NULL, &r);
+    form      *f      = tni_cuda_prepare_attention(&r.call);
+    size_t     all    = bytes + (f ? form_scratch(f) : 0);
+    char      *memory = (char *)(uintptr_t)tni_cuda_scratch(call->session, all);
+    tn_status  s      = TN_OK;
+    if (!f || !memory) {
+        tni_text_add(call->why, "cuda: out of memory for attention");
+        return TN_EMEM;
+    }
+    rearrange(call, memory, &r);
+    r.call.entry   = f;
+    r.call.scratch = memory + bytes;
+    for (int i = 0; i < call->nin && s == TN_OK; i++) s = copy_arg(call, &call->in[i], &r.in[i]);
+    if (s == TN_OK) s = tni_cuda_attention(&r.call);
+    for (int i = 0; i <= call->nmore && s == TN_OK; i++)
+        s = copy_arg(call, tni_call_output(&r.call, i), tni_call_output(call, i));
     return s;
 }
 
+// ---- running -----------------------------------------------------------------------------------
+
 size_t tni_cuda_attention_scratch(const tni_call *call)
 {
-    dense_call  d;
     const form *f = call->entry ? call->entry : tni_cuda_prepare_attention(call);
-    if (f && f->declined) {
-        dense_of(call, NULL, &d);
-        f = tni_cuda_prepare_attention(&d.call);
-    }
     return f ? form_scratch(f) : 0;
 }
 
@@ -396,6 +445,19 @@ static tn_status launch_form(tni_cuda *c, const tni_call *call, form *f, tni_tex
     return TN_EDEVICE;
 }
 
+// Launches by the first method that takes the call at its addresses; nothing is chosen by them. TN_EARG: none
+// does. The lock is held.
+static tn_status launch_unsuited(tni_cuda *c, const tni_call *call, const form *f, tni_text *why)
+{
+    for (int i = 0; i < METHODS; i++) {
+        if (!f->work[i] || f->broken[i]) continue;
+        *why        = (tni_text){ "" };
+        tn_status s = methods[i]->launch(c, f->work[i], call, 0, why);
+        if (s != TN_EARG) return s;
+    }
+    return TN_EARG;
+}
+
 // The contract's run. Compiling began when the call was recorded.
 tn_status tni_cuda_attention(const tni_call *call)
 {
@@ -407,11 +469,13 @@ tn_status tni_cuda_attention(const tni_call *call)
         tni_text_add(call->why, "cuda: out of memory for attention");
         return TN_EMEM;
     }
-    if (f->declined && !results_are_dense(call)) return run_densely(call);
+    bool suited = is_suited(call);
+    if (f->declined && !results_are_dense(call)) return run_rearranged(call);
     tni_cuda_enter(c);
     pthread_mutex_lock(&self.lock);
-    tn_status s = launch_form(c, call, f, &reason);
+    tn_status s = suited ? launch_form(c, call, f, &reason) : launch_unsuited(c, call, f, &reason);
     pthread_mutex_unlock(&self.lock);
+    if (s == TN_EARG && !suited) return run_rearranged(call);
     if (s != TN_OK) tni_text_add(call->why, "%s", reason.s);
     return s;
 }
@@ -428,10 +492,18 @@ const char *tni_cuda_attention_varies(const tni_call *call)
     return why;
 }
 
+// The name of the method that is chosen or, before that, of all that may be.
 const char *tni_cuda_attention_method(const tni_call *call)
 {
-    const form *f = call->entry ? call->entry : tni_cuda_prepare_attention(call);
-    return f && f->chosen ? methods[f->method]->name : NULL;
+    form  *f = call->entry ? call->entry : tni_cuda_prepare_attention(call);
+    size_t n = 0;
+    if (!f) return NULL;
+    *f->by = 0;
+    for (int i = 0; i < METHODS; i++)
+        if (f->work[i] && !f->broken[i] && (!f->chosen || f->method == i) && n < sizeof f->by)
+            n += (size_t)snprintf(f->by + n, sizeof f->by - n, "%s%s", n ? " or " : "",
+                                  methods[i]->name);
+    return *f->by ? f->by : NULL;
 }
 
 void tni_cuda_attention_forget(void)

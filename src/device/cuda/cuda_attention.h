@@ -44,9 +44,8 @@ void       *tni_cuda_prepare_attention(const tni_call *call);
 size_t      tni_cuda_attention_scratch(const tni_call *call);
 tn_status   tni_cuda_attention(const tni_call *call);
 const char *tni_cuda_attention_varies(const tni_call *call);
-
-// Returns the method that computes a call, for people; NULL if that is not chosen yet.
 const char *tni_cuda_attention_method(const tni_call *call);
+
 // Forgets all forms and what was chosen for them, for tests; nothing may be running.
 void tni_cuda_attention_forget(void);
 

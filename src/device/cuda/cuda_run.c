@@ -65,7 +65,8 @@ static void keep_form(void *entry)
     {                                                                                          \
         .run = tni_cuda_attention, .prepare = tni_cuda_prepare_attention, .forget = keep_form, \
         .scratch = tni_cuda_attention_scratch, .varies = tni_cuda_attention_varies,            \
-        .declines = tni_cuda_attention_declines, .strided = true                               \
+        .declines = tni_cuda_attention_declines, .method = tni_cuda_attention_method,          \
+        .strided = true                                                                        \
     }
 
 const tni_device_calls tni_cuda_calls = {

@@ -13,6 +13,8 @@
 
 // The bits of an address and of a stride that the library wants to be 0, and where parts of scratch begin.
 enum { ALIGN = 16, PART = 256 };
+// A query to which a mask shows no key gives zeros in this version; older ones were not looked at.
+enum { MASKS_SINCE = 91900 };
 
 // The tensors of a graph by name; 0: it has none. acc: sums of dQ in f32; delta: the sum of dO O of each
 // query; queries, keys: how many there are, for each batch.
@@ -57,20 +59,22 @@ static bool width_suits(int64_t n)
     return n % 8 == 0 && n <= 256;
 }
 
-// Whether the library adds the mask, if there is one.
+// Whether the library adds the mask, if there is one: of numbers, without a gradient.
 static bool mask_suits(const tni_attention *a)
 {
-    return !a->extras;
+    if (!a->extras) return true;
+    const tni_arg *m = a->extra[0].arg;
+    return a->extras == 1 && !a->extra[0].grad && m->dtype == a->q->dtype && m->size[3] > 1 &&
+           layout_suits(m);
 }
 
-// What shapes, dtypes and attributes decide. A query that the mask shows no key must give zeros, which the
-// library does not promise, so that masks are left to others.
+// What shapes, dtypes and attributes decide.
 static const char *declines_call(const tni_call *call, const tni_attention *a)
 {
     if (a->q->dtype != TN_F16 && a->q->dtype != TN_BF16)
         return "cuDNN has attention in f16 and bf16 only";
     if (a->score || a->lengths || a->window || a->drops || !mask_suits(a))
-        return "cuDNN has attention without masks, windows, lengths, dropout and score programs";
+        return "cuDNN has attention without bool masks, windows, lengths, dropout and score programs";
     if (!width_suits(a->D) || !width_suits(a->E))
         return "cuDNN has attention with widths that are multiples of 8 up to 256";
     if (!layout_suits(a->q) || !layout_suits(a->k) || !layout_suits(a->v) ||
@@ -364,6 +368,7 @@ static const char *declines(tni_cuda *c, const tni_call *call)
     named_tensors unused;
     if (why) return why;
     if (!cudnn_version()) return "there is no cuDNN: `tenon doctor` says why";
+    if (a.extras && cudnn_version() < MASKS_SINCE) return "cuDNN adds masks since 9.19";
     return find_plans(c, call, &unused) ? NULL : "cuDNN has no engine for it";
 }
 
