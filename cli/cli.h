@@ -66,7 +66,7 @@ enum { CLI_TRAIN = 1, CLI_EVAL = 2, CLI_SAMPLE = 4, CLI_DEMO = 8, CLI_PREDICT = 
 typedef struct {
     const char *program;  // as it was called, for suggested commands
     const char *command;  // its name
-    char       *model, *data, *optim, *schedule, *precision, *augment, *hidden, *vocab_dir;
+    char       *model, *data, *optim, *schedule, *precision, *augment, *hidden, *tokenizer;
     char       *device, *save, *load, *log, *prompt, *part, *out;
     char       *normalize, *separator, *missing, *missing_words;
     int64_t     epochs, batch, accumulate, warmup, limit, seed;
@@ -117,9 +117,9 @@ bool cli_facts_fit(const cli_facts *a, const cli_facts *b);
 
 // The data of a SPEC. The datasets belong to the context.
 typedef struct {
-    tn_data  *train, *test;  // NULL if not opened
-    tn_bpe   *bpe;           // NULL: text is bytes
-    cli_facts facts;
+    tn_data      *train, *test;  // NULL if not opened
+    tn_tokenizer *tokenizer;     // NULL: text is bytes
+    cli_facts     facts;
 } cli_source;
 
 typedef enum { CLI_PART_BOTH, CLI_PART_TRAIN, CLI_PART_TEST, CLI_PART_ALL } cli_part;
@@ -147,8 +147,8 @@ const char *cli_source_kind(const char *spec);
 // Whether two SPECs name the same file.
 bool cli_source_same(const char *a, const char *b);
 bool cli_source_has_test(const char *spec);  // whether it has a test part
-// Opens the tokenizer of the settings. *bpe is NULL if text is bytes.
-bool cli_tokenizer(tn_ctx *cx, const cli_settings *s, tn_bpe **bpe);
+// Opens the tokenizer of the settings. *tokenizer is NULL if text is bytes.
+bool cli_tokenizer(tn_ctx *cx, const cli_settings *s, tn_tokenizer **tokenizer);
 
 // ---- files -------------------------------------------------------------------------------------
 
@@ -210,11 +210,12 @@ typedef struct {
 
 // Reads the tokens of a prompt (a newline if it is empty), with room for more. Returns false on failure,
 // with the error in the context.
-bool cli_tokens_read(tn_ctx *cx, const char *prompt, tn_bpe *bpe, int64_t more, cli_tokens *t);
+bool cli_tokens_read(tn_ctx *cx, const char *prompt, tn_tokenizer *tokenizer, int64_t more,
+                     cli_tokens *t);
 // Runs the network on the newest `context` tokens. Returns the logits of the next token.
 tn_tensor *cli_tokens_next(tn_layer *net, const cli_tokens *t, int64_t context);
 // Returns the bytes of a token, which the caller frees; NULL on failure, with the error in the context.
-char *cli_token_text(tn_ctx *cx, tn_bpe *bpe, int64_t id, int64_t *bytes);
+char *cli_token_text(tn_ctx *cx, tn_tokenizer *tokenizer, int64_t id, int64_t *bytes);
 
 // ---- evaluation --------------------------------------------------------------------------------
 

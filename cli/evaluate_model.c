@@ -34,13 +34,13 @@ static tn_status add_numbers(sums *s, tn_tensor *y, tn_tensor *target)
 }
 
 // Counts tokens and their bytes; without a tokenizer, a token is a byte.
-static tn_status add_tokens(sums *s, tn_bpe *bpe, tn_tensor *target)
+static tn_status add_tokens(sums *s, tn_tokenizer *tokenizer, tn_tensor *target)
 {
     int64_t n = tn_count(target), bytes = n;
-    if (bpe) {
+    if (tokenizer) {
         int64_t  *ids    = cli_alloc(tn_ctx_of(target), n, sizeof *ids);
         tn_status status = ids ? tn_read(target, TN_I64, ids, n) : TN_EMEM;
-        bytes            = status == TN_OK ? tn_bpe_decode(bpe, ids, n, NULL, 0) : -1;
+        bytes            = status == TN_OK ? tn_tokenizer_decode(tokenizer, ids, n, NULL, 0) : -1;
         free(ids);
     }
     s->tokens += (double)n;
@@ -58,7 +58,7 @@ static tn_status add_batch(sums *s, tn_layer *net, const cli_source *d, tn_batch
     s->loss += tn_item(loss) * (double)b.count;
     if (hits) s->hits += tn_item(hits);
     if (d->facts.task == CLI_NUMBERS) status = add_numbers(s, y, b.y);
-    if (d->facts.task == CLI_TOKENS) status = add_tokens(s, d->bpe, b.y);
+    if (d->facts.task == CLI_TOKENS) status = add_tokens(s, d->tokenizer, b.y);
     s->items += (double)b.count;
     return status;
 }

@@ -98,8 +98,8 @@ static const option options[] = {
     { "augment", "LIST", "change images: shift=2,flip,crop=4",
       DATA, TRAINS | KEPT, FORM(augment, cli_is_augment, CLI_AUGMENT_FORM),
       .with = "data digits idx cifar10" },
-    { "vocab-dir", "DIR", "GPT-2's vocab.bpe and encoder.json, instead of bytes",
-      DATA, CLI_TRAIN | LOADS | KEPT, TEXT(vocab_dir), .with = "data text" },
+    { "tokenizer", "PATH", "a tokenizer.json, or a folder with it or GPT-2's two files, instead of bytes",
+      DATA, CLI_TRAIN | LOADS | KEPT, TEXT(tokenizer), .with = "data text" },
     { "batch", "N", "items in a batch",
       DATA, TRAINS | CLI_EVAL | CLI_PREDICT | KEPT, WHOLE(batch, 1, 1e9) },
 

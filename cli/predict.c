@@ -14,8 +14,8 @@ typedef struct {
     const cli_settings *s;
     const cli_saved    *f;
     tn_layer           *net;
-    tn_bpe             *bpe;   // NULL: text is bytes
-    tn_data            *rows;  // the table being predicted, for the names of its classes
+    tn_tokenizer       *tokenizer;  // NULL: text is bytes
+    tn_data            *rows;       // the table being predicted, for the names of its classes
     FILE               *out;
     const char         *file;    // the input being predicted
     int64_t             top;     // classes or tokens of a line
@@ -102,7 +102,7 @@ static bool write_token(const prediction *p, int64_t id)
 {
     int64_t n;
     char    shown[4096] = "\\x00";
-    char   *text = cli_token_text(p->cx, p->bpe, id, &n), *whole = NULL;
+    char   *text = cli_token_text(p->cx, p->tokenizer, id, &n), *whole = NULL;
     if (text) whole = cli_alloc(p->cx, n + 1, 1);
     if (whole) memcpy(whole, text, (size_t)n);
     if (whole && *whole) tn_escape(shown, sizeof shown, whole);
@@ -260,7 +260,7 @@ static bool predict_prompt(prediction *p, int64_t item, const char *prompt)
 {
     cli_tokens t     = { 0 };
     tn_scope  *scope = tn_begin(p->cx);
-    bool       ok    = cli_tokens_read(p->cx, prompt, p->bpe, 0, &t);
+    bool       ok    = cli_tokens_read(p->cx, prompt, p->tokenizer, 0, &t);
     if (ok) ok = look(p, tn_unsqueeze(cli_tokens_next(p->net, &t, p->s->context), 0), 1);
     free(t.ids);
     ok = ok && write_item(p, item, 0);
@@ -327,7 +327,7 @@ static int predict(tn_ctx *cx, cli_settings *s, const cli_saved *f)
     cli_options_default(s, "batch=64");
     if (p.top > f->facts.outputs) p.top = f->facts.outputs;
     p.net = cli_saved_build(cx, s, s->load, f);
-    if (!p.net || !cli_tokenizer(cx, s, &p.bpe) || !cli_out_open(&out, s)) return 1;
+    if (!p.net || !cli_tokenizer(cx, s, &p.tokenizer) || !cli_out_open(&out, s)) return 1;
     p.out    = out.f;
     p.chance = cli_alloc(cx, s->batch * p.top, sizeof *p.chance);
     p.index  = cli_alloc(cx, s->batch * p.top, sizeof *p.index);

@@ -1,18 +1,20 @@
 // sample.c: `tenon sample`, which continues a text with a gpt2 or llama and prints it while it is generated.
 #include "cli.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-bool cli_tokens_read(tn_ctx *cx, const char *prompt, tn_bpe *bpe, int64_t more, cli_tokens *t)
+bool cli_tokens_read(tn_ctx *cx, const char *prompt, tn_tokenizer *tokenizer, int64_t more,
+                     cli_tokens *t)
 {
     if (!*prompt) prompt = "\n";
     int64_t bytes = (int64_t)strlen(prompt);
-    int64_t n     = bpe ? tn_bpe_encode(bpe, prompt, bytes, NULL, 0) : bytes;
+    int64_t n     = tokenizer ? tn_tokenizer_encode(tokenizer, prompt, bytes, NULL, 0) : bytes;
     t->room       = n + more;
     t->ids        = n < 0 ? NULL : cli_alloc(cx, t->room, sizeof *t->ids);
     if (!t->ids) return false;
-    if (bpe) tn_bpe_encode(bpe, prompt, bytes, t->ids, n);
+    if (tokenizer) tn_tokenizer_encode(tokenizer, prompt, bytes, t->ids, n);
     else
         for (int64_t i = 0; i < n; i++) t->ids[i] = (unsigned char)prompt[i];
     t->count = n;
@@ -26,25 +28,34 @@ tn_tensor *cli_tokens_next(tn_layer *net, const cli_tokens *t, int64_t context)
     return tn_select(tn_select(tn_forward(net, x), 0, 0), 0, n - 1);
 }
 
-char *cli_token_text(tn_ctx *cx, tn_bpe *bpe, int64_t id, int64_t *bytes)
+char *cli_token_text(tn_ctx *cx, tn_tokenizer *tokenizer, int64_t id, int64_t *bytes)
 {
-    *bytes     = bpe ? tn_bpe_decode(bpe, &id, 1, NULL, 0) : 1;
-    char *text = *bytes < 0 ? NULL : cli_alloc(cx, *bytes, 1);
-    if (text && bpe) tn_bpe_decode(bpe, &id, 1, text, *bytes);
-    else if (text) text[0] = (char)id;
-    return text;
+    // In the middle of a text: at its start, some tokenizers drop a space.
+    tn_token_stream s    = { .tokens = 1, .stripped = INT_MAX };
+    int64_t         room = tokenizer ? tn_tokenizer_longest(tokenizer) : 1;
+    char           *text = cli_alloc(cx, room, 1);
+    if (!text) return NULL;
+    text[0]       = (char)id;
+    int64_t whole = tokenizer ? tn_tokenizer_stream(tokenizer, &s, id, text, room) : 1;
+    int64_t rest  = 0;  // a part of a character
+    if (tokenizer && whole >= 0)
+        rest = tn_tokenizer_stream(tokenizer, &s, -1, text + whole, room - whole);
+    *bytes = whole + rest;
+    if (whole >= 0) return text;
+    free(text);
+    return NULL;
 }
 
 // A run of the command: what the callback of tn_generate needs. `t` are the newest tokens, of which the network
 // sees the last `context`.
 typedef struct {
-    tn_ctx     *cx;
-    tn_bpe     *bpe;
-    cli_tokens  t;
-    cli_partial partial;
-    int64_t     prompt, made, left;  // tokens of the prompt, new ones, and those still wanted
-    double      begin, first, last;  // when the run began, and the first and the newest token came
-    bool        ok;                  // printing works
+    tn_ctx       *cx;
+    tn_tokenizer *tokenizer;
+    cli_tokens    t;
+    cli_partial   partial;
+    int64_t       prompt, made, left;  // tokens of the prompt, new ones, and those still wanted
+    double begin, first, last;  // when the run began, and the first and the newest token came
+    bool   ok;                  // printing works
 } sampling;
 
 // Keeps the newest `most` tokens, if there are more.
@@ -60,7 +71,7 @@ static bool print_token(int row, int64_t id, void *user)
 {
     sampling *r = user;
     int64_t   n;
-    char     *bytes = cli_token_text(r->cx, r->bpe, id, &n);
+    char     *bytes = cli_token_text(r->cx, r->tokenizer, id, &n);
     (void)row;
     if (bytes) cli_print_text(&r->partial, bytes, (size_t)n);
     r->ok   = bytes && fflush(stdout) == 0;
@@ -114,8 +125,8 @@ static int sample(tn_ctx *cx, cli_settings *s, const cli_saved *f)
     cli_options_default(s, "tokens=200 temperature=0.8 seed=0");
     const char *prompt = s->prompt && *s->prompt ? s->prompt : "\n";
     tn_layer   *net    = cli_saved_build(cx, s, s->load, f);
-    if (!net || !cli_tokenizer(cx, s, &r.bpe)) return 1;
-    if (!cli_tokens_read(cx, prompt, r.bpe, s->context + 1, &r.t)) return cli_fail_of(cx);
+    if (!net || !cli_tokenizer(cx, s, &r.tokenizer)) return 1;
+    if (!cli_tokens_read(cx, prompt, r.tokenizer, s->context + 1, &r.t)) return cli_fail_of(cx);
     tn_seed(cx, (uint64_t)s->seed);
     tn_layer_train(net, false);
     cli_print_text(&r.partial, prompt, strlen(prompt));

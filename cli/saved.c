@@ -185,7 +185,7 @@ static const char *why_not(const cli_settings *s, const char *name, const char *
     const char *mine = cli_options_text(s, name, room, ROOM);
     if (!mine || (text && !strcmp(mine, text))) return NULL;
     if (!s->resume) return cli_options_of_network(s, name) ? "cannot be another" : NULL;
-    if (!strcmp(name, "data") || !strcmp(name, "vocab-dir") || !strcmp(name, "patience"))
+    if (!strcmp(name, "data") || !strcmp(name, "tokenizer") || !strcmp(name, "patience"))
         return NULL;
     if (strcmp(name, "epochs")) return "cannot change";
     return text && s->epochs < strtoll(text, NULL, 10) ? "may be raised, not lowered," : NULL;

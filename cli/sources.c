@@ -26,8 +26,8 @@ typedef struct {
 typedef struct {
     const spec         *spec;
     const cli_settings *s;
-    const char         *schema;  // of a table that a network was trained on, or NULL
-    tn_bpe             *bpe;     // NULL: text is bytes
+    const char         *schema;     // of a table that a network was trained on, or NULL
+    tn_tokenizer       *tokenizer;  // NULL: text is bytes
 } request;
 
 struct kind {
@@ -103,7 +103,8 @@ static tn_data *open_csv(tn_ctx *cx, const request *r, bool test)
 static tn_data *open_text(tn_ctx *cx, const request *r, bool test)
 {
     (void)test;
-    return tn_text(cx, r->spec->path, (tn_text_opts){ .length = r->s->context, .bpe = r->bpe });
+    return tn_text(cx, r->spec->path,
+                   (tn_text_opts){ .length = r->s->context, .tokenizer = r->tokenizer });
 }
 
 // clang-format off
@@ -227,16 +228,10 @@ bool cli_source_same(const char *a, const char *b)
 
 // ---- opening
 
-bool cli_tokenizer(tn_ctx *cx, const cli_settings *s, tn_bpe **bpe)
+bool cli_tokenizer(tn_ctx *cx, const cli_settings *s, tn_tokenizer **t)
 {
-    char vocab[PATH_ROOM], encoder[PATH_ROOM];
-    *bpe = NULL;
-    if (!s->vocab_dir) return true;
-    if (strlen(s->vocab_dir) > PATH_ROOM - 32) return cli_fail("--vocab-dir is too long"), false;
-    snprintf(vocab, sizeof vocab, "%s/vocab.bpe", s->vocab_dir);
-    snprintf(encoder, sizeof encoder, "%s/encoder.json", s->vocab_dir);
-    *bpe = tn_bpe_open(cx, vocab, encoder);
-    return *bpe || (cli_fail_of(cx), false);
+    *t = s->tokenizer ? tn_tokenizer_open(cx, s->tokenizer) : NULL;
+    return *t || !s->tokenizer || (cli_fail_of(cx), false);
 }
 
 // Parses "shift=2,flip,crop=4".
@@ -304,7 +299,7 @@ bool cli_facts_fit(const cli_facts *a, const cli_facts *b)
 }
 
 // Returns the facts of a dataset. Text without a tokenizer has 256 tokens, one for each byte.
-static cli_facts facts_of(tn_data *d, const spec *p, tn_bpe *bpe)
+static cli_facts facts_of(tn_data *d, const spec *p, tn_tokenizer *tokenizer)
 {
     tn_data_desc info = tn_data_info(d);
     cli_facts    f    = { .task = info.classes > 0 ? CLI_CLASSES : CLI_NUMBERS };
@@ -313,7 +308,7 @@ static cli_facts facts_of(tn_data *d, const spec *p, tn_bpe *bpe)
     f.outputs = info.classes > 0 ? info.classes : 1;
     if (p->kind->open == open_text) {
         f.task    = CLI_TOKENS;
-        f.outputs = bpe ? tn_bpe_count(bpe) : 256;
+        f.outputs = tokenizer ? tn_tokenizer_count(tokenizer) : 256;
     }
     return f;
 }
@@ -381,8 +376,8 @@ bool cli_source_open(tn_ctx *cx, const cli_settings *s, cli_part part, const cha
     spec p;
     *d = (cli_source){ 0 };
     if (!parse(s->data, &p)) return cli_fail("--data is %s", CLI_SPEC_FORM), false;
-    if (has_unknown_key(&p) || !cli_tokenizer(cx, s, &d->bpe)) return false;
-    const request r = { .spec = &p, .s = s, .schema = schema, .bpe = d->bpe };
+    if (has_unknown_key(&p) || !cli_tokenizer(cx, s, &d->tokenizer)) return false;
+    const request r = { .spec = &p, .s = s, .schema = schema, .tokenizer = d->tokenizer };
     if (!p.kind->has_test) {
         if (!hold_out(d, p.kind->open(cx, &r, false), &p, s, part)) return false;
     } else if (part == CLI_PART_ALL)
@@ -395,9 +390,9 @@ bool cli_source_open(tn_ctx *cx, const cli_settings *s, cli_part part, const cha
     }
     if (part == CLI_PART_BOTH) d->train = limited(d->train, s);
     if (!d->test || tn_error(cx) != TN_OK) return cli_fail_of_data(cx), false;
-    d->facts = facts_of(d->test, &p, d->bpe);
+    d->facts = facts_of(d->test, &p, d->tokenizer);
     if (part != CLI_PART_BOTH) return true;
     cli_facts test = d->facts;
-    d->facts       = facts_of(d->train, &p, d->bpe);
+    d->facts       = facts_of(d->train, &p, d->tokenizer);
     return parts_fit(&d->facts, &test, s->data) && augment(cx, s, d->train);
 }

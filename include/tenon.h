@@ -78,8 +78,8 @@ typedef struct tn_layer  tn_layer;   // a part of a network, with parameters and
 typedef struct tn_cache  tn_cache;   // keys and values of the tokens that a network has seen
 typedef struct tn_optim  tn_optim;   // an optimizer
 typedef struct tn_data   tn_data;    // a dataset with its loader
-typedef struct tn_bpe    tn_bpe;     // a tokenizer
-typedef struct tn_file   tn_file;    // an open file of tensors
+typedef struct tn_tokenizer tn_tokenizer;  // text to tokens
+typedef struct tn_file      tn_file;       // an open file of tensors
 
 typedef enum {
     TN_OK,

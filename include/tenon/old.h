@@ -34,6 +34,14 @@ typedef tn_reduction tn_reduce;
 #define TN_SUM  TN_REDUCTION_SUM
 #define TN_NONE TN_REDUCTION_NONE
 
+// A tokenizer is not only GPT-2's.
+typedef tn_tokenizer tn_bpe;
+#define tn_bpe_open   tn_tokenizer_gpt2
+#define tn_bpe_count  tn_tokenizer_count
+#define tn_bpe_encode tn_tokenizer_encode
+#define tn_bpe_decode tn_tokenizer_decode
+#define tn_bpe_free   tn_tokenizer_free
+
 // Arguments come in PyTorch's order, here the index first: tn_embed(index, weight).
 static inline tn_tensor *tn_embedding(tn_tensor *weight, tn_tensor *index)
 {

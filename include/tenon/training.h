@@ -180,8 +180,9 @@ typedef struct {
 // means that fill missing cells are part of the schema.
 TN_API tn_data *tn_csv(tn_ctx *cx, const char *path, tn_csv_opts o);
 typedef struct {
-    int64_t length;  // tokens of a window; 0: 128
-    tn_bpe *bpe;     // NULL: tokens are bytes
+    int64_t       length;     // tokens of a window; 0: 128
+    tn_tokenizer *tokenizer;  // NULL: tokens are bytes
+    tn_tokenizer *bpe;        // its old spelling
 } tn_text_opts;
 // Opens a text as windows of tokens: x (B, length) i64, and y, which is x one token later.
 TN_API tn_data *tn_text(tn_ctx *cx, const char *path, tn_text_opts o);
@@ -250,20 +251,55 @@ TN_API tn_status tn_data_rewind(tn_data *d);
 // Frees the dataset and its loader. Does nothing for NULL.
 TN_API void tn_data_free(tn_data *d);
 
-// Opens GPT-2's tokenizer from its two files: vocab is vocab.bpe (Hugging Face: merges.txt),
-// encoder is encoder.json (Hugging Face: vocab.json). It belongs to the context.
-TN_API tn_bpe *tn_bpe_open(tn_ctx *cx, const char *vocab, const char *encoder);
-// Returns the number of different tokens.
-TN_API_PLAIN int64_t tn_bpe_count(const tn_bpe *b);
+// Opens a tokenizer: path is a tokenizer.json of Hugging Face with byte-pair encoding (GPT-2's,
+// Llama's, Qwen's, SentencePiece's kind), or a folder that has one, or that has GPT-2's two files:
+// vocab.bpe and encoder.json, also named merges.txt and vocab.json. A part of the file that is not
+// supported is an error that names it; its truncation and padding are not applied. The tokenizer
+// belongs to the context.
+TN_API tn_tokenizer *tn_tokenizer_open(tn_ctx *cx, const char *path);
+// The same for GPT-2's two files by name.
+TN_API tn_tokenizer *tn_tokenizer_gpt2(tn_ctx *cx, const char *vocab, const char *encoder);
+// Returns the number of tokens: one above the highest number of a token.
+TN_API_PLAIN int64_t tn_tokenizer_count(const tn_tokenizer *t);
+typedef struct {
+    bool add_special;  // the tokens that the file puts around a text, such as <s>
+    bool plain;        // special tokens in the text are not recognized, but encoded as any text
+} tn_encode_opts;
 // Writes the tokens of a text to ids, at most room of them. Returns the number of tokens of the
-// text, which may exceed room; -1 on error.
-TN_API int64_t tn_bpe_encode(tn_bpe *b, const char *text, int64_t bytes, int64_t *ids,
-                             int64_t room);
-// Writes the bytes of n tokens to text, at most room of them, without a final 0. Returns the number
-// of bytes of the tokens, which may exceed room; -1 on error.
-TN_API int64_t tn_bpe_decode(tn_bpe *b, const int64_t *ids, int64_t n, char *text, int64_t room);
+// text, which may exceed room; -1 on error. Bytes that are not UTF-8 are kept as far as the
+// tokenizer has tokens for bytes.
+TN_API int64_t tn_tokenizer_encode(tn_tokenizer *t, const char *text, int64_t bytes, int64_t *ids,
+                                   int64_t room);
+TN_API int64_t tn_tokenizer_encode_with(tn_tokenizer *t, const char *text, int64_t bytes,
+                                        int64_t *ids, int64_t room, tn_encode_opts o);
+// Writes the text of n tokens, at most room bytes, without a final 0. Returns the number of its
+// bytes, which may exceed room; -1 on error. Tokens may hold a part of a character, so the text is
+// UTF-8 only if they are complete.
+TN_API int64_t tn_tokenizer_decode(tn_tokenizer *t, const int64_t *ids, int64_t n, char *text,
+                                   int64_t room);
+// The text of tokens that come one by one. Begins as zeros; the start of a text is not like its
+// rest, so the tokens of a prompt go through it too.
+typedef struct {
+    int64_t tokens;    // so far
+    int     stripped;  // characters at the start
+    int     bytes;     // of rest
+    char    rest[4];   // a character whose other bytes are in the tokens to come
+} tn_token_stream;
+// Writes what the next token adds to the text, as whole characters, at most room bytes. Returns the
+// number of their bytes, -1 on error. A room of tn_tokenizer_longest is always enough; if there is
+// less and it returns more, the stream is as before. Token -1 ends the text: what is left of a
+// character comes as it is.
+TN_API int64_t tn_tokenizer_stream(tn_tokenizer *t, tn_token_stream *s, int64_t id, char *text,
+                                   int64_t room);
+TN_API_PLAIN int64_t tn_tokenizer_longest(const tn_tokenizer *t);
+// Returns a token as its file spells it; NULL if no token has this number.
+TN_API const char *tn_tokenizer_token(tn_tokenizer *t, int64_t id);
+// Returns the number of a token as its file spells it; -1 if there is none.
+TN_API int64_t tn_tokenizer_id(tn_tokenizer *t, const char *token);
+// Returns whether a token is special: not text, but a mark such as <s>.
+TN_API bool tn_tokenizer_is_special(tn_tokenizer *t, int64_t id);
 // Frees the tokenizer. Does nothing for NULL.
-TN_API void tn_bpe_free(tn_bpe *b);
+TN_API void tn_tokenizer_free(tn_tokenizer *t);
 
 // ---- files -------------------------------------------------------------------------------------
 

@@ -7,7 +7,15 @@
 
 typedef struct tni_engine tni_engine;  // src/engine/: device, plans, asynchronous items
 
-typedef enum { TNI_LAYER, TNI_OPTIM, TNI_DATA, TNI_BPE, TNI_FILE, TNI_CACHE, TNI_EXPR_OP } tni_kind;
+typedef enum {
+    TNI_LAYER,
+    TNI_OPTIM,
+    TNI_DATA,
+    TNI_TOKENIZER,
+    TNI_FILE,
+    TNI_CACHE,
+    TNI_EXPR_OP
+} tni_kind;
 
 // An object that belongs to a context besides tensors: a layer, an optimizer, a dataset, a
 // tokenizer, a file, a cache of keys, a parsed expression. It is the first member of the object's struct. tn_close

@@ -288,35 +288,75 @@ CALL(data_free)
     return NULL;
 }
 
-// ---- the tokenizer: whole ones are in test_bpe.c
+// ---- the tokenizer: whole ones are in test_bpe.c and test_tokenizer.c
 
-CALL(bpe_open)
+CALL(tokenizer_open)
 {
-    tn_bpe_free(tn_bpe_open(k->cx, path_of(k), "/dev/null"));
+    tn_tokenizer_free(tn_tokenizer_open(k->cx, path_of(k)));
     return NULL;
 }
-CALL(bpe_count)
+CALL(tokenizer_gpt2)
+{
+    tn_tokenizer_free(tn_tokenizer_gpt2(k->cx, path_of(k), "/dev/null"));
+    return NULL;
+}
+CALL(tokenizer_count)
 {
     (void)k;
-    tn_bpe_count(NULL);
+    tn_tokenizer_count(NULL);
     return NULL;
 }
-CALL(bpe_encode)
+CALL(tokenizer_encode)
 {
     int64_t id;
-    tn_bpe_encode(NULL, "text", k->i, &id, 1);
+    tn_tokenizer_encode(NULL, "text", k->i, &id, 1);
     return NULL;
 }
-CALL(bpe_decode)
+CALL(tokenizer_encode_with)
+{
+    int64_t id;
+    tn_tokenizer_encode_with(NULL, "text", k->i, &id, 1, (tn_encode_opts){ .plain = true });
+    return NULL;
+}
+CALL(tokenizer_decode)
 {
     char c;
-    tn_bpe_decode(NULL, &k->i, 1, &c, 1);
+    tn_tokenizer_decode(NULL, &k->i, 1, &c, 1);
     return NULL;
 }
-CALL(bpe_free)
+CALL(tokenizer_stream)
+{
+    char            c;
+    tn_token_stream s = { 0 };
+    tn_tokenizer_stream(NULL, &s, k->i, &c, 1);
+    return NULL;
+}
+CALL(tokenizer_longest)
 {
     (void)k;
-    tn_bpe_free(NULL);
+    tn_tokenizer_longest(NULL);
+    return NULL;
+}
+CALL(tokenizer_token)
+{
+    tn_tokenizer_token(NULL, k->i);
+    return NULL;
+}
+CALL(tokenizer_id)
+{
+    (void)k;
+    tn_tokenizer_id(NULL, "the");
+    return NULL;
+}
+CALL(tokenizer_is_special)
+{
+    tn_tokenizer_is_special(NULL, k->i);
+    return NULL;
+}
+CALL(tokenizer_free)
+{
+    (void)k;
+    tn_tokenizer_free(NULL);
     return NULL;
 }
 
@@ -423,7 +463,9 @@ const call calls_of_training[] = {
     O(text), O(arrays), O(dataset), Q(data_info), Q(data_count), Q(data_batches), Q(data_schema), Q(data_class_name), Q(data_row),
     O(data_shuffle), O(data_drop_last), O(data_split), O(data_augment), Q(data_cursor), O(data_seek), O(data_rewind),
     Q(data_free),
-    O(bpe_open), Q(bpe_count), O(bpe_encode), O(bpe_decode), Q(bpe_free),
+    O(tokenizer_open), O(tokenizer_gpt2), Q(tokenizer_count), O(tokenizer_encode),
+    O(tokenizer_encode_with), O(tokenizer_decode), O(tokenizer_stream), Q(tokenizer_longest),
+    O(tokenizer_token), O(tokenizer_id), O(tokenizer_is_special), Q(tokenizer_free),
     O(file_open), Q(file_count), Q(file_info), Q(file_name), O(file_tensor), Q(file_meta),
     Q(file_meta_key), Q(file_free), O(file_write), O(npy_read), O(npy_write),
     O(save), O(save_with), O(load), O(load_with), O(checkpoint_save), O(checkpoint_load),

@@ -106,6 +106,20 @@ static void layers(tn_ctx *cx)
     SAME_LAYER(x, make(cx, 2, 2, 3, 1, conv), tn_nn_conv2d_hw(cx, 2, 2, 3, 1, conv));
 }
 
+static void tokenizers(tn_ctx *cx)
+{
+    tn_bpe *(*open)(tn_ctx *, const char *, const char *) = tn_bpe_open;
+    tn_text_opts  text                                   = ZEROS(tn_text_opts);
+    tn_tokenizer *t                                      = open(cx, "none", "none");
+    CHECK(!t && tn_bpe_count(t) == tn_tokenizer_count(t));
+    CHECK(tn_bpe_encode(t, "", 0, NULL, 0) == -1 && tn_bpe_decode(t, NULL, 0, NULL, 0) == -1);
+    text.bpe = t;
+    CHECK(!tn_text(cx, "none", text));
+    tn_bpe_free(t);
+    tn_error_clear(cx);
+    tn_error_clear(NULL);
+}
+
 // ---- training and getters ----------------------------------------------------------------------
 
 // The weights after an update of a network whose bias learns at a tenth of the rate.
@@ -180,6 +194,7 @@ int main(void)
     ops(cx);
     losses(cx);
     layers(cx);
+    tokenizers(cx);
     optimizers(cx);
     getters(cx);
     lines(cx);

@@ -158,7 +158,8 @@ typedef struct {
 // Whether a function works on a context at all; the table calls those of tokenizers on NULL alone.
 static bool of_a_context(const char *name)
 {
-    return strncmp(name, "tn_open", 7) && strcmp(name, "tn_doctor") && strncmp(name, "tn_bpe_", 7);
+    return strncmp(name, "tn_open", 7) && strcmp(name, "tn_doctor") &&
+           strncmp(name, "tn_tokenizer_", 13);
 }
 
 static void *call_everything(void *arg)

@@ -177,8 +177,8 @@ static void wrong_command_lines_name_the_option_and_the_help(void)
         { "train --model lenet --data digits --hidden 3",
           "--hidden does nothing for --model lenet; it is for: mlp" },
         { "train --model mlp --data digits --depth 20", "--depth does nothing for --model mlp" },
-        { "train --model mlp --data digits --vocab-dir .",
-          "--vocab-dir does nothing for --data digits; it is for: text" },
+        { "train --model mlp --data digits --tokenizer .",
+          "--tokenizer does nothing for --data digits; it is for: text" },
         { "train --model mlp --data csv:x.csv --augment flip",
           "--augment does nothing for --data csv" },
         { "train --model mlp --data digits --momentum 0.5",
@@ -810,7 +810,7 @@ static void text_can_be_the_tokens_of_a_vocabulary(void)
     write_text("t.txt");
     runs(0,
          "tenon train --model gpt2 --layers 1 --heads 2 --width 32 --context 24 --data text:t.txt"
-         " --vocab-dir . --epochs 2 --lr 5e-3 --save g.safetensors --quiet");
+         " --tokenizer . --epochs 2 --lr 5e-3 --save g.safetensors --quiet");
     runs(0, "tenon train --resume --epochs 4 --save g.safetensors --quiet");
     const char *line = last_line_with("test loss ");
     if (CHECK(line != NULL)) snprintf(loss, sizeof loss, "%s", line);
@@ -824,10 +824,10 @@ static void text_can_be_the_tokens_of_a_vocabulary(void)
     runs(0, "tenon sample --load g.safetensors --prompt 'the cat' --tokens 18 --temperature 0");
     prints("the cat sat on the ");
     runs(0, "mkdir v; mv encoder.json vocab.bpe v; tenon sample --load g.safetensors --tokens 1"
-            " --prompt the --vocab-dir v");
+            " --prompt the --tokenizer v");
     prints("the");
     runs(1, "tenon sample --load g.safetensors");
-    prints("tenon: bpe: ./encoder.json: No such file");
+    prints("tenon: tokenizer: .: it has no tokenizer.json");
     runs(0, "rm -r v");
     scratch_close();
 }
