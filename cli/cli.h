@@ -73,7 +73,7 @@ typedef struct {
     int64_t     layers, heads, kv_heads, width, context, depth;
     int64_t     every, eval_every, save_every, threads, tokens, top_k, patience, top, stop;
     double      lr, momentum, weight_decay, clip, dropout, temperature, top_p, repetition_penalty;
-    bool        resume, force, quiet, no_header, tied;
+    bool        resume, force, quiet, no_header, tied, recompute;
     char      **input;   // predict: arguments that are not options
     int         inputs;  // how many
     uint64_t    given;   // bit i: row i of the table has a value
@@ -177,6 +177,7 @@ typedef struct {
     const char *defaults;  // for cli_options_default
     // Builds it for data with these facts. Returns NULL, reported, if they do not fit.
     tn_layer *(*build)(tn_ctx *cx, const cli_settings *s, const cli_facts *f);
+    const char *blocks;  // the layer whose children are its blocks; NULL: it has none
 } cli_model;
 
 #define CLI_MODEL_FORM  "mlp, lenet, resnet, gpt2 or llama"
@@ -192,6 +193,8 @@ const cli_model *cli_model_find(const char *name);
 // program, from which the inner network is loaded. Returns NULL, reported, on failure.
 tn_layer *cli_model_build(tn_ctx *cx, const cli_model *m, const cli_settings *s, const cli_facts *f,
                           const char *weights);
+// Sets its blocks to be recomputed in the backward pass.
+void       cli_model_recompute(const cli_model *m, tn_layer *net, const cli_settings *s);
 tn_tensor *cli_loss(tn_layer *net, const cli_facts *f, tn_tensor *y, tn_tensor *target);
 tn_tensor *cli_hits(tn_tensor *y, tn_tensor *target);  // number of correct classes
 
@@ -310,7 +313,9 @@ typedef struct {
 typedef struct {
     int64_t          step, steps, epoch, epochs, epoch_steps;
     double           loss, accuracy, lr, seconds;
-    double           rate;       // items per second
+    double           rate;       // items per second; of text, tokens
+    double           share;      // of the flops per second that products reach on the device
+    double           held_out;   // loss of the newest evaluation
     double           mean_loss;  // smoothed
     double           mean_accuracy;
     bool             epoch_ends;
@@ -370,7 +375,9 @@ typedef struct {
     double    earlier;       // seconds that the log has of processes before it
     int64_t   first_step;    // done before this process
     int64_t   items;         // that this process has trained on
-    bool      is_scored;     // by this process
+    int64_t   item_tokens;   // tokens of an item; 1 if it is no text
+    double    token_flops, peak;  // of a token; what the device reaches in a second; 0: not known
+    bool      is_scored;          // by this process
     cli_score score;
     int       signal;  // that stopped it, or 0
 } cli_run;

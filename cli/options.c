@@ -125,6 +125,8 @@ static const option options[] = {
     { "precision", "NAME",
       "of products: f32, tf32 (on GPUs that have it), or autocast in bf16 or f16",
       TRAINING, TRAINS | KEPT, WORDS(precision, "f32 tf32 bf16 f16") },
+    { "recompute", NULL, "compute the values inside blocks again in the backward pass, to save memory",
+      TRAINING, CLI_TRAIN | KEPT, FLAG(recompute), .with = "data text" },
     { "seed", "N", "of weights, order and all random numbers",
       TRAINING, TRAINS | CLI_SAMPLE | KEPT, WHOLE(seed, 0, MANY) },
 

@@ -30,10 +30,23 @@ static void write_time(char *to, size_t size, double seconds)
     else snprintf(to, size, "%ld:%02ld", s / 60, s % 60);
 }
 
-// Writes "626/939  loss 0.3603  accuracy 85.5 %  11245/s  ETA 0:02  2.1 MB".
+// Writes the rate: "11245/s", of text "11245 tokens/s, 41 % of the peak".
+static void write_rate(const cli_moment *m, char *to, size_t size)
+{
+    int n = snprintf(to, size, "%.0f%s/s", m->rate, m->task == CLI_TOKENS ? " tokens" : "");
+    if (!isnan(m->share) && n > 0 && (size_t)n < size)
+        snprintf(to + n, size - (size_t)n, ", %.*f %% of the peak", m->share < 0.1 ? 1 : 0,
+                 100 * m->share);
+}
+
+// Writes "626/939  loss 0.3603  accuracy 85.5 %  11245/s  ETA 0:02  2.1 MB". Text has no accuracy but
+// "held out 1.8123", the loss of the newest evaluation.
 static void write_facts(const cli_progress *p, const cli_moment *m, char *line)
 {
-    char accuracy[32] = "", left[32] = "", memory[32];
+    char accuracy[32] = "", left[32] = "", memory[32], rate[64];
+    write_rate(m, rate, sizeof rate);
+    if (m->task == CLI_TOKENS && !isnan(m->held_out))
+        snprintf(accuracy, sizeof accuracy, "  held out %.4f", m->held_out);
     if (!isnan(m->mean_accuracy))
         snprintf(accuracy, sizeof accuracy, "  %s %.1f %%", p->bar ? "acc" : "accuracy",
                  100 * m->mean_accuracy);
@@ -44,8 +57,8 @@ static void write_facts(const cli_progress *p, const cli_moment *m, char *line)
         snprintf(left, sizeof left, "  ETA %s", time);
     }
     cli_write_bytes(memory, sizeof memory, m->bytes);
-    snprintf(line, LINE, "%lld/%lld  loss %.4f%s  %.0f/s%s  %s", (long long)m->step,
-             (long long)m->steps, m->mean_loss, accuracy, m->rate, left, memory);
+    snprintf(line, LINE, "%lld/%lld  loss %.4f%s  %s%s  %s", (long long)m->step,
+             (long long)m->steps, m->mean_loss, accuracy, rate, left, memory);
 }
 
 // Draws a bar of this width: the part of the epoch that is done.
@@ -91,7 +104,8 @@ static void write_line(const cli_progress *p, const cli_moment *m, const char *f
 {
     fprintf(stderr, "%sepoch %lld/%lld  step %s", p->bar ? "\r" : "", (long long)m->epoch,
             (long long)m->epochs, facts);
-    if (m->score && m->step < m->steps) {  // the last score is printed with the results
+    if (m->score && m->step < m->steps &&
+        m->task != CLI_TOKENS) {  // the last score is printed with the results
         fprintf(stderr, "  test loss %.4f", m->score->loss);
         if (m->task == CLI_CLASSES) fprintf(stderr, " accuracy %.2f %%", 100 * m->score->accuracy);
     }

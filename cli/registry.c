@@ -187,17 +187,17 @@ tn_layer *cli_model_build(tn_ctx *cx, const cli_model *m, const cli_settings *s,
 // clang-format off
 static const cli_model models[] = {
     { "mlp",    "linear layers with relu between them, for images and tables",
-      "hidden=256,128 epochs=5", build_mlp },
+      "hidden=256,128 epochs=5", build_mlp, NULL },
     { "lenet",  "two convolutions with batch norm, for digits",
-      "epochs=3", build_lenet },
+      "epochs=3", build_lenet, NULL },
     { "resnet", "residual convolutions with batch norm, for images",
-      "depth=20 epochs=10", build_resnet },
+      "depth=20 epochs=10", build_resnet, NULL },
     { "gpt2",   "a transformer that continues a text",
       "layers=4 heads=4 width=128 context=128 dropout=0 batch=16 epochs=3 optim=adamw clip=1",
-      build_gpt2 },
+      build_gpt2, "transformer.h" },
     { "llama",  "a transformer with rotary positions and gated layers, that continues a text",
       "layers=4 heads=4 width=128 context=128 batch=16 epochs=3 optim=adamw clip=1",
-      build_llama },
+      build_llama, "model.layers" },
 };
 // clang-format on
 
@@ -218,6 +218,17 @@ const cli_model *cli_model_find(const char *name)
 bool cli_is_model(const char *text)
 {
     return cli_model_find(text) != NULL;
+}
+
+// Sets every block of a network to be recomputed; one without blocks, all of it.
+void cli_model_recompute(const cli_model *m, tn_layer *net, const cli_settings *s)
+{
+    char name[64];
+    if (!m->blocks) tn_layer_recompute(net, true);
+    for (int64_t i = 0; m->blocks && i < s->layers; i++) {
+        snprintf(name, sizeof name, "%s.%lld", m->blocks, (long long)i);
+        tn_layer_recompute(tn_layer_find_child(net, name), true);
+    }
 }
 
 // ---- losses

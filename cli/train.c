@@ -168,6 +168,20 @@ static void say_what_runs(const cli_run *r)
         fprintf(stderr, "continuing after step %lld\n", (long long)r->memory.step);
 }
 
+// Finds out what the progress of a text is measured by: the tokens of an item, the flops of a token
+// (6 for each parameter; in attention, 12 for each number of a token and token of the context, layer by
+// layer) and what the device reaches.
+static void find_rates(cli_run *r)
+{
+    const cli_settings *s = r->s;
+    r->item_tokens        = r->data.facts.task == CLI_TOKENS ? s->context : 1;
+    if (r->data.facts.task != CLI_TOKENS || s->quiet) return;
+    r->token_flops = 6 * (double)tn_layer_count(r->net) +
+                     12 * (double)s->layers * (double)s->width * (double)s->context;
+    tn_dtype dt = has_precision(s, "bf16") ? TN_BF16 : has_precision(s, "f16") ? TN_F16 : TN_F32;
+    r->peak     = tn_ctx_peak(r->cx, dt);
+}
+
 // Checks that the run is long enough for --accumulate and --warmup. Returns the exit status.
 static int check_length(const cli_run *r)
 {
@@ -198,6 +212,8 @@ static int open_run(cli_run *r)
         return 1;
     r->net = cli_model_build(r->cx, r->model, s, &r->data.facts, NULL);
     if (!r->net) return 1;
+    if (s->recompute) cli_model_recompute(r->model, r->net, s);
+    find_rates(r);
     if (r->schema && !s->resume && cli_tabular_fit(r->net, &r->data.facts, r->data.train) != TN_OK)
         return cli_fail_of(r->cx);
     r->epoch_steps = tn_data_batches(r->data.train, s->batch);
@@ -264,7 +280,9 @@ static void remember(cli_run *r, cli_moment *m)
     }
     cli_curve_add(&k->curve, m->loss);
     m->seconds       = r->earlier + now;
-    m->rate          = (double)r->items / now;
+    m->rate          = (double)(r->items * r->item_tokens) / now;
+    m->share         = r->peak > 0 ? m->rate * r->token_flops / r->peak : NAN;
+    m->held_out      = r->is_scored ? r->score.loss : NAN;
     m->mean_loss     = k->loss / k->weight;
     m->mean_accuracy = k->accuracy_weight > 0 ? k->accuracy / k->accuracy_weight : NAN;
     m->bytes         = tn_ctx_stats(r->cx).peak;
@@ -294,11 +312,13 @@ static bool is_out_of_patience(const cli_run *r)
     return r->s->patience > 0 && r->memory.best.since >= r->s->patience;
 }
 
-// Whether to evaluate after this step: at the end, by --eval-every, or with --patience after each epoch.
+// Whether to evaluate after this step: at the end, by --eval-every, or after each epoch, with --patience
+// and of text.
 static bool wants_score(const cli_run *r, const cli_moment *m)
 {
     if (m->step == m->steps || is_due(m->step, r->s->eval_every)) return true;
-    return r->s->patience > 0 && r->s->eval_every == 0 && m->epoch_ends;
+    bool epochs = r->s->patience > 0 || r->data.facts.task == CLI_TOKENS;
+    return epochs && r->s->eval_every == 0 && m->epoch_ends;
 }
 
 // Saves at the end, by --save-every, after an epoch, when patience is out, and after the best evaluation.
@@ -343,7 +363,8 @@ static int advance(cli_run *r)
     remember(r, &m);
     if (wants_score(r, &m)) {
         if (!score(r)) return cli_fail_of(r->cx);
-        m.score = &r->score;
+        m.score    = &r->score;
+        m.held_out = r->score.loss;
     }
     log_if_due(r, &m);
     cli_progress_step(&r->progress, &m);

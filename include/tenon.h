@@ -908,6 +908,9 @@ typedef struct {
 } tn_plan_memory;
 // Returns the memory that tn_eval would need now, without running anything. Zeros on error.
 TN_API tn_plan_memory tn_ctx_plan_memory(tn_ctx *cx);
+// Measures how many flops per second large products of a float dtype reach on the context's device,
+// which takes a fraction of a second: the ceiling that a profile compares with. 0 if it cannot.
+TN_API double tn_ctx_peak(tn_ctx *cx, tn_dtype dt);
 
 // Begins a profile and forgets an earlier one. Until tn_profile_end, every kernel and call runs
 // alone and is timed, by the device's clock if it has one. Evaluations are slower; values are the

@@ -51,6 +51,12 @@ TN_API_PLAIN tn_ctx *tn_layer_ctx(const tn_layer *l);
 TN_API void tn_layer_train(tn_layer *l, bool on);
 // Whether the layer is in training mode.
 TN_API_PLAIN bool tn_layer_training(const tn_layer *l);
+// Sets whether the values inside the layer are not kept for the backward pass, but computed again in
+// it: less memory for more work, as PyTorch's torch.utils.checkpoint. Its inputs and outputs are
+// kept. Random numbers are the same both times, so gradients are too. Of layers inside one another
+// each keeps its own inputs and outputs. Values that a read computes before the backward pass are
+// kept as usual.
+TN_API void tn_layer_recompute(tn_layer *l, bool on);
 // Freezes the parameters, so that they take no gradient, or releases them.
 TN_API void tn_layer_freeze(tn_layer *l, bool on);
 // Casts parameters and float buffers, for example to f64 or half precision. Call it before making

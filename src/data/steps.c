@@ -145,11 +145,11 @@ static bool cut(const encoding *e, int k, piece p)
 static bool is_single_word(piece p, const char *from, const char *to)
 {
     const char *next, *before = from;
-    if (to < p.s + p.n && tni_is_word(tni_read_character(to, p.s + p.n, &next))) return false;
+    if (to < p.s + p.n && tni_joins_words(tni_read_character(to, p.s + p.n, &next))) return false;
     if (from == p.s) return true;
     do before--;
     while (before > p.s && from - before < 4 && ((unsigned char)*before & 0xc0) == 0x80);
-    return !tni_is_word(tni_read_character(before, from, &next));
+    return !tni_joins_words(tni_read_character(before, from, &next));
 }
 
 // The longest added token at `at`; NULL if there is none.

@@ -197,7 +197,11 @@ static bool read_digits(tni_tokenizer_file *f, tni_json j)
 static bool read_whitespace(tni_tokenizer_file *f, tni_json j)
 {
     (void)j;
-    return add_split(f, "\\w+|[^\\w\\s]+", TNI_SPLIT_REMOVED, true);
+    // \w of Rust's regular expressions: tni_joins_words.
+#define WORD                                                                            \
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-" \
+    "\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
+    return add_split(f, "[" WORD "]+|[^\\s" WORD "]+", TNI_SPLIT_REMOVED, true);
 }
 
 static bool read_whitespace_split(tni_tokenizer_file *f, tni_json j)

@@ -81,7 +81,7 @@ bool tni_is_space(uint32_t c)
 }
 
 // Beside the categories, the letters in circles and squares, which are symbols.
-bool tni_is_word(uint32_t c)
+static bool is_word_letter(uint32_t c)
 {
     static const uint32_t mask = 1u << TNI_LU | 1u << TNI_LL | 1u << TNI_LT | 1u << TNI_LM |
                                  1u << TNI_LO | 1u << TNI_MN | 1u << TNI_MC | 1u << TNI_ME |
@@ -90,6 +90,17 @@ bool tni_is_word(uint32_t c)
     return (tni_category_bit(c) & mask) || (c >= 0x24b6 && c <= 0x24e9) ||
            (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) ||
            (c >= 0x1f170 && c <= 0x1f189);
+}
+
+// Oniguruma also takes the small digits and fractions of Latin-1.
+bool tni_is_word(uint32_t c)
+{
+    return c == 0xb2 || c == 0xb3 || c == 0xb9 || (c >= 0xbc && c <= 0xbe) || is_word_letter(c);
+}
+
+bool tni_joins_words(uint32_t c)
+{
+    return c == 0x200c || c == 0x200d || is_word_letter(c);
 }
 
 uint32_t tni_read_character(const char *s, const char *end, const char **next)

@@ -22,6 +22,7 @@ typedef struct {
     tni_node           **node;
     tn_tensor          **g;
     bool                *leads;  // to a leaf or node whose gradient is wanted
+    tni_recomputed       recomputed;
 } walk;
 
 // Lists a node once. A node that an earlier backward pass spent has no sources any more, so its
@@ -260,14 +261,27 @@ static tn_tensor *gradient_at(const walk *k, const tni_node *output)
     return output->mark ? k->g[output->mark - 1] : NULL;
 }
 
+// The node that a rule takes values from: n, or its copy if n is part of a layer that is recomputed,
+// whose values are then computed again here. NULL, reported, on failure.
+static tni_node *node_with_values(walk *k, tni_node *n)
+{
+    if (!n->copy && tni_is_recomputed(n) &&
+        !tni_recompute_region(k->cx, k->w->op, &k->recomputed, n, k->count, k->node, k->leads))
+        return NULL;
+    return n->copy ? n->copy : n;
+}
+
 // Asks the rule of node i for the gradients of its sources and adds each to what arrived there.
 // Only sources that lead to something wanted are asked for (need). A rule sees the gradients of all
 // outputs of its op.
 static bool apply_rule(walk *k, size_t i, tn_tensor **gx, bool *need)
 {
-    tni_node     *n                       = k->node[i];
-    tn_tensor    *out_g[TNI_MOST_OUTPUTS] = { k->g[i] };
-    tni_grad_args r = { .cx = k->cx, .n = n, .g = k->g[i], .gx = gx, .need = need, .out_g = out_g };
+    tni_node  *n                       = k->node[i], *values;
+    tn_tensor *out_g[TNI_MOST_OUTPUTS] = { k->g[i] };
+    if (!(values = node_with_values(k, n))) return false;
+    tni_grad_args r = {
+        .cx = k->cx, .n = values, .g = k->g[i], .gx = gx, .need = need, .out_g = out_g
+    };
     for (const tni_node *o = tni_outputs(n); o; o = o->output)
         out_g[o->attr.output.index] = gradient_at(k, o);
     for (uint32_t s = 0; s < n->nsrc; s++) {
@@ -392,6 +406,7 @@ tn_status tni_grad_walk(tn_ctx *cx, const tni_walk_args *w, bool mark_spent)
     bool ok = collect_nodes(&k) && mark_leads(&k) && seed_outputs(&k) && visit_nodes(&k) &&
               give_results(&k) && (!mark_spent || remember_walked(&k));
     for (size_t i = 0; i < k.count; i++) k.node[i]->mark = 0;
+    tni_recomputed_free(cx, &k.recomputed);
     cx->busy     = busy;
     cx->autocast = mode;
     tni_free(&cx->heap, k.node);

@@ -119,3 +119,12 @@ double tni_roofline_product(tn_ctx *cx, tni_profile *p, tn_dtype dt)
     if (p->product[dt] == 0) p->product[dt] = measure_product(cx->engine, dt);
     return p->product[dt] > 0 ? p->product[dt] : 0;
 }
+
+double tn_ctx_peak(tn_ctx *cx, tn_dtype dt)
+{
+    if (!tni_ctx_ok(cx, "ctx_peak") || !tni_dtype_ok(dt) || !tni_is_float(dt) ||
+        tni_is_storage_only(dt))
+        return 0;
+    double rate = measure_product(cx->engine, dt);
+    return rate > 0 ? rate : 0;
+}

@@ -90,6 +90,17 @@ static void run_function(pass *p)
     else l->forward_n(l, p->nx, p->x, p->ny, p->y);
 }
 
+// Calls the function so that what it records can be computed again. A layer inside another that is
+// recomputed too has a region of its own.
+static void run_in_region(pass *p)
+{
+    tn_ctx  *cx      = p->l->owned.cx;
+    uint32_t outside = cx->region;
+    if (p->l->recompute && cx->grad_mode) cx->region = ++cx->regions;
+    run_function(p);
+    cx->region = outside;
+}
+
 // Holds the layer while its function runs. A user's function sees the context as user code does: its
 // lines are recorded, and its temporaries are its own.
 static void run_pass(pass *p)
@@ -97,7 +108,7 @@ static void run_pass(pass *p)
     tni_thread before;
     tni_layer_hold(p->l);
     if (!p->l->builtin) tni_user_frames_begin(&before);
-    run_function(p);
+    run_in_region(p);
     if (!p->l->builtin) tni_user_frames_end(&before);
     tni_layer_let_go(p->l);
 }

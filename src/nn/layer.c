@@ -400,6 +400,11 @@ void tn_layer_train(tn_layer *l, bool on)
     for (tn_layer *k = l; k; k = tni_layer_next(l, k)) k->training = on;
 }
 
+void tn_layer_recompute(tn_layer *l, bool on)
+{
+    if (tni_owned_ok("layer_recompute", l, TNI_LAYER)) l->recompute = on;
+}
+
 // A frozen parameter is no leaf, and so gets no gradient and is skipped by optimizers made afterwards.
 void tn_layer_freeze(tn_layer *l, bool on)
 {

@@ -32,7 +32,8 @@ struct tn_layer {
     int              optional;   // how many of the inputs, at the end, may be missing
     bool             builtin;    // forward is ours: its temporaries die with the call
     bool             training;
-    int              running;  // calls in progress that use the layer: it cannot be freed
+    bool             recompute;  // its values are computed again in the backward pass
+    int              running;    // calls in progress that use the layer: it cannot be freed
     void            *self;
     void (*free_self)(void *self);
     tni_named *param, *buffer;

@@ -214,6 +214,9 @@ static void decide_from_sources(tni_fusion *f, size_t i)
         if (y) y->uses++;
         if (y && tni_is_activation(n->op)) y->activation = (uint8_t)n->op;
         if (number && joins) continue;
+        // What is computed again reads what the forward pass kept for it, not what that was made from.
+        if (y && n->again && !is_free(g->item[at].n) && !tni_same_pass(n, g->item[at].n))
+            y->never_inline = true;
         if (inlined && (!joins || !can_inline_into(f, n, src, g->item[base].n, y)))
             y->never_inline = true;
         if (inlined && y->cost >= TNI_REPEAT_COST && recomputes(n, g->item[at].n))

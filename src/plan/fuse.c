@@ -524,10 +524,12 @@ static bool same_axes(const tni_unit *u, const tni_unit *v)
     return are_axes_of(u, v->naxes, v->size);
 }
 
-// Whether seed i may join unit u: kernels that were split stay split (split.c).
+// Whether seed i may join unit u: kernels that were split stay split (split.c), and what is computed
+// again for a backward pass stays apart from the forward pass and from the rest.
 static bool same_partition(const tni_fusion *f, const tni_unit *u, int32_t i)
 {
-    return f->g->item[u->seed[0]].partition == f->g->item[i].partition;
+    const tni_item *a = &f->g->item[u->seed[0]], *b = &f->g->item[i];
+    return a->partition == b->partition && tni_same_pass(a->n, b->n);
 }
 
 static void place_seed(tni_fusion *f, int32_t i);

@@ -4,7 +4,8 @@
 //
 // - what started the evaluation (read, flush, step)
 // - per item: op, dtype, shape, whether it is stored, whether it keeps its sources; which item or
-//   input each source is; attributes that attr.def calls KEY, AXES or BYTES
+//   input each source is; attributes that attr.def calls KEY, AXES or BYTES; whether it is computed
+//   again for a backward pass, and whether it is the first of those of its call
 // - per source that is an input: its shape and strides, and which sources are the same view
 // - per input: dtype, which inputs share a buffer, whether it dies and may be overwritten
 //
@@ -26,7 +27,8 @@ typedef struct {
     tn_ctx  *cx;
     int64_t *word;
     size_t   count, cap;
-    uint32_t views;  // numbers given to computed views so far
+    uint32_t views;   // numbers given to computed views so far
+    uint32_t region;  // of the last item that is computed again
 } key_writer;
 
 // Makes room for more words, so that the functions that put them need no check. False when memory is
@@ -182,11 +184,13 @@ static size_t most_words(const tni_node *n)
 // and number of sources; then its sizes, sources and attributes.
 static bool put_item(key_writer *w, const tni_item *it)
 {
-    const tni_node *n = it->n;
+    const tni_node *n     = it->n;
+    int64_t         again = n->again ? n->region != w->region ? 3 : 1 : 0;
+    if (n->again) w->region = n->region;
     if (!reserve_words(w, most_words(n))) return false;
     put_key_word(w, n->op | n->dtype << 8 | n->rank << 16 | (int64_t)(it->why != 0) << 24 |
                         (int64_t)it->keeps_sources << 25 | (int64_t)tni_node_may_fail(n) << 26 |
-                        (int64_t)n->nsrc << 32);
+                        again << 27 | (int64_t)n->nsrc << 32);
     put_key_words(w, n->size, n->rank);
     for (uint32_t s = 0; s < n->nsrc; s++) put_source(w, n->src[s]);
     put_attr(w, n);

@@ -143,6 +143,13 @@ typedef struct {
     int64_t  pitch;    // elements from one row to the next; 0: rows have no gap
 } tni_place;
 
+// Whether two nodes belong to one recording: neither is computed again for a backward pass, or both are,
+// as parts of the same call of a layer.
+static inline bool tni_same_pass(const tni_node *a, const tni_node *b)
+{
+    return a->again == b->again && (!a->again || a->region == b->region);
+}
+
 // Returns where a view begins in the node that holds its elements, in elements; 0 if n is no view.
 static inline int64_t tni_offset_of(const tni_node *n)
 {

@@ -52,11 +52,12 @@ static tni_node *new_node(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64
     tni_node *n = tni_slab_take(&cx->nodes);
     if (!n) return tni_fail_memory(cx, "recording");
     memset(n, 0, offsetof(tni_node, site));
-    n->refs  = 1;
-    n->op    = (uint16_t)op;
-    n->dtype = (uint8_t)dt;
-    n->rank  = (uint8_t)rank;
-    n->site  = tni_self.site;
+    n->refs   = 1;
+    n->op     = (uint16_t)op;
+    n->dtype  = (uint8_t)dt;
+    n->rank   = (uint8_t)rank;
+    n->region = cx->region;
+    n->site   = tni_self.site;
     if (n->site.layer && n->site.layer->owner != cx) n->site.layer = NULL;  // would not last
     for (int i = 0; i < rank; i++) n->size[i] = size[i];
     if (!hold_sources(cx, n, nsrc, src)) {

@@ -55,6 +55,10 @@ typedef enum {
 // no sources to be computed from, gone. Asking for a value that needs a gone node is TN_EGONE;
 // tn_want or tn_keep beforehand avoids it.
 //
+// Regions: what a layer records that was set to be recomputed (tn_layer_recompute) carries the number
+// of that call. A backward pass reads copies of these nodes, `again`, which it records right before
+// it needs them, so that the values of the forward pass die early (grad/recompute.c).
+//
 // Invariant: refs counts every holder; of these, `uses` are the sources of pending and done nodes,
 // `recipes` those of unstored nodes, `handles` the ones through which a user can ask, and
 // `rollbacks` the stores that would return to it. The sources of a pending node are pending or
@@ -75,9 +79,11 @@ struct tni_node {
     uint32_t recipes;    // unstored nodes that have it as a source
     uint32_t mark;       // scratch of the walk or evaluation in progress, else 0
     uint32_t below;  // its elements are in 0 .. below-1 whatever they are computed from; 0: unknown
+    uint32_t region;  // the call of a recomputed layer that it is part of; 0: none
     uint16_t op;
     uint8_t  dtype, rank, state;
     uint32_t nsrc;
+    bool     again           : 1;  // a copy of a node of such a call, recorded for a backward pass
     bool     needs_grad      : 1;  // a leaf, or made from one while the gradient mode was on
     bool     spent           : 1;  // a backward pass went through it: no further gradient
     bool     walked          : 1;  // becomes spent when it is next evaluated
@@ -98,6 +104,7 @@ struct tni_node {
     tni_buffer *buf;
     int64_t     start;    // first element in buf
     tni_node   *next;     // scratch: work lists
+    tni_node   *copy;     // scratch of a walk: the node that is computed again in its place
     tni_store  *waiting;  // while unstored: its stores, which become pending with it
     tni_node   *output;   // of a primary: its newest living output; of an output: the next one
     tni_node   *held;     // of a stored primary: outputs that recipes need, linked by output

@@ -76,17 +76,17 @@ static uint64_t run_json(const char *rest, size_t length)
 static uint64_t run(const unsigned char *data, size_t n)
 {
     if (n && data[0] == 'j') return run_json((const char *)data + 1, n - 1);
-    static char good[1 << 13];
-    int         kind    = n ? data[0] : 'e';
-    const char *rest    = (const char *)data + (n > 0);
-    size_t      length  = n - (n > 0);
-    const char *encoder = kind == 'v' || kind == 't'
-                              ? fuzz_file("encoder.json", good, make_encoder(good))
-                              : fuzz_file("encoder.json", rest, length);
-    const char *vocab   = kind == 'v' ? fuzz_file("vocab.bpe", rest, length)
-                                      : fuzz_file("vocab.bpe", merges, sizeof merges - 1);
-    tn_ctx     *cx      = fuzz_open();
-    tn_bpe     *b       = tn_tokenizer_gpt2(cx, vocab, encoder);
+    static char   good[1 << 13];
+    int           kind    = n ? data[0] : 'e';
+    const char   *rest    = (const char *)data + (n > 0);
+    size_t        length  = n - (n > 0);
+    const char   *encoder = kind == 'v' || kind == 't'
+                                ? fuzz_file("encoder.json", good, make_encoder(good))
+                                : fuzz_file("encoder.json", rest, length);
+    const char   *vocab   = kind == 'v' ? fuzz_file("vocab.bpe", rest, length)
+                                        : fuzz_file("vocab.bpe", merges, sizeof merges - 1);
+    tn_ctx       *cx      = fuzz_open();
+    tn_tokenizer *b       = tn_tokenizer_gpt2(cx, vocab, encoder);
     FUZZ_CHECK((b == NULL) == (tn_error(cx) != TN_OK));
     if (b) there_and_back(b, rest, (int64_t)length);
     uint64_t count = b ? (uint64_t)tn_tokenizer_count(b) : 0;

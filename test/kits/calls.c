@@ -329,6 +329,11 @@ CALL(profile_write)
     tn_profile_write(k->cx, k->i ? "/dev/null" : "/nowhere/profile.json");
     return NULL;
 }
+CALL(ctx_peak)
+{
+    tn_ctx_peak(k->cx, TN_I64);  // measures nothing
+    return NULL;
+}
 CALL(ctx_plan_memory)
 {
     tn_ctx_plan_memory(k->cx);
@@ -807,7 +812,7 @@ const call calls_of_tensors[] = {
     O(randint), O(randperm), U(bernoulli), O(copy_to), Q(ctx_of), Q(dtype_of), Q(dtype_name),
     Q(rank), Q(size), Q(stride), Q(offset), Q(count), Q(is_view), Q(is_contiguous), Q(name),
     O(set_name), O(item), O(item_i64), O(item_late), O(read), O(ptr), O(print), O(eval), O(eval_of),
-    O(explain), O(explain_with), O(ctx_plan_memory),
+    O(explain), O(explain_with), O(ctx_plan_memory), O(ctx_peak),
     O(profile_begin), O(profile_end), O(profile_write),
     O(sync),
     O(slice), O(select), A(squeeze), U(squeeze_all), A(unsqueeze), O(transpose), O(permute),

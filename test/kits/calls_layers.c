@@ -98,6 +98,11 @@ CALL(layer_train)
     tn_layer_train(k->has.net, k->i & 1);
     return NULL;
 }
+CALL(layer_recompute)
+{
+    tn_layer_recompute(k->has.net, k->i & 1);
+    return NULL;
+}
 CALL(layer_training)
 {
     tn_layer_training(k->has.net);
@@ -457,7 +462,7 @@ CALL(pretrained_with)
 const call calls_of_layers[] = {
     O(layer_new), O(layer_new_n), O(layer_param), O(layer_buffer), O(layer_child), T(layer_of), O(forward),
     T(forward_n),
-    Q(layer_self), Q(layer_ctx), O(layer_train), Q(layer_training), O(layer_freeze), O(layer_cast),
+    Q(layer_self), Q(layer_ctx), O(layer_train), O(layer_recompute), Q(layer_training), O(layer_freeze), O(layer_cast),
     O(layer_find), O(layer_find_child), O(layer_each), Q(layer_count), O(layer_summary), Q(layer_free),
     O(cache_new), O(cache_clear), Q(cache_free), Q(cache_count), O(forward_cached), T(layer_attention),
     O(layer_positions), Q(layer_past), O(sample), O(generate),

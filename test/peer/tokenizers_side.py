@@ -117,7 +117,7 @@ def random_string(r):
     """Letters of many scripts, marks, digits, spaces, contractions and added tokens, and any code point."""
     pieces = ["'s", "'S", "'re", "'LL", "'\u017f", "<|im_start|>", "<|im_end|>", "<left>", "<raw>", "hello", "  ", "\n", "\r\n",
               "\t", "\u00a0", "\u3000", "\u2581", "\u0301", "\u0323", "e\u0301te\u0301", "\u00e9t\u00e9", "\u1100\u1161\u11a8", "\uac00",
-              "the ", " and", "12345", "\u0661\u0662", "\u00b2", "\u216b", "...", "?!", " ", " ", "<s>", "<0x41>"]
+              "\u200d", "hello\u200c", "the ", " and", "12345", "\u0661\u0662", "\u00b2", "\u216b", "...", "?!", " ", " ", "<s>", "<0x41>"]
     ranges = [(32, 127), (32, 127), (32, 127), (0xa0, 0x250), (0x250, 0x600), (0x600, 0x1200), (0x300, 0x370),
               (0x1e00, 0x2100), (0x2000, 0x2c00), (0x3000, 0xa000), (0xac00, 0xd7a4), (0x1f300, 0x1f700), (0, 0xd800),
               (0xe000, 0x110000)]

@@ -70,11 +70,11 @@ static void merges_go_by_rank(void)
 
 static void any_bytes_come_back(void)
 {
-    tn_ctx  *cx = begin();
-    tn_bpe  *b  = open_files(cx);
-    char     text[3000], back[3000];
-    int64_t  ids[3000];
-    uint32_t r = 1;
+    tn_ctx       *cx = begin();
+    tn_tokenizer *b  = open_files(cx);
+    char          text[3000], back[3000];
+    int64_t       ids[3000];
+    uint32_t      r = 1;
     for (int round = 0; round < 100; round++) {
         int64_t n = round * 30;
         for (int64_t i = 0; i < n; i++) {
