@@ -80,7 +80,8 @@ static void texts_of_every_option_compile(void)
                            .f16     = true,
                            .mask    = TNI_FLASH_ADDED_MASK };
     for (int part = TNI_FLASH_FORWARD; part <= TNI_FLASH_DECODE; part++) {
-        all.part = (tni_flash_part)part;
+        all.part  = (tni_flash_part)part;
+        all.quads = part % 2;
         compile_case(&all);
     }
     compile_case(&(tni_flash_case){

@@ -130,6 +130,7 @@ static tni_flash_case case_of(const tni_cuda *c, const tni_attention *a, tni_fla
                              .window  = a->window > 0,
                              .lengths = a->lengths != NULL,
                              .dropout = a->drops,
+                             .quads   = part != TNI_FLASH_KEYS && a->S % 4 == 0,
                              .grads   = part == TNI_FLASH_QUERIES ? grads_of(a) : 0,
                              .mask    = !mask.arg                    ? TNI_FLASH_NO_MASK
                                         : mask.arg->dtype == TN_BOOL ? TNI_FLASH_BOOL_MASK
@@ -147,12 +148,24 @@ static int heads_of(const tni_attention *a)
     return a->T == 1 && a->H / a->Hk % 2 == 0 ? 2 : 1;
 }
 
+// The same of a result. A call that is being recorded has results without strides: they will be
+// row-major, or the form is asked about again.
+static bool has_dense_result(const tni_arg *x)
+{
+    return x->rank < 4 || x->stride[3] == 0 || has_dense_rows(x);
+}
+
+static bool has_dense_sums(const tni_arg *lse)
+{
+    return lse->rank < 3 || (lse->size[2] > 1 && lse->stride[2] == 0) || is_row_major(lse);
+}
+
 // Whether results, too, can be written row by row.
 static bool has_dense_results(const tni_attention *a, const tni_call *call)
 {
-    if (!has_dense_rows(&call->out)) return false;
-    if (!a->g) return !call->nmore || is_row_major(&call->more[0]);
-    return has_dense_rows(&call->more[0]) && has_dense_rows(&call->more[1]);
+    if (!a->g) return has_dense_result(&call->out) && (!call->nmore || has_dense_sums(a->lse));
+    return has_dense_result(&call->out) && has_dense_result(&call->more[0]) &&
+           has_dense_result(&call->more[1]);
 }
 
 static const char *flash_declines(tni_cuda *c, const tni_call *call)

@@ -27,12 +27,12 @@ typedef enum { TNI_FLASH_NO_MASK, TNI_FLASH_BOOL_MASK, TNI_FLASH_ADDED_MASK } tn
 
 // Everything that a text depends on. D, E: widths of a key and of a value; rows: of flash_decode, the
 // queries that share keys; aligned: all rows begin at multiples of 16 bytes; wgmma: the products of
-// Hopper are used; grads: a bit for each extra whose gradient flash_queries adds up; program: the
+// Hopper are used; quads: of dropout, rows of weights are a multiple of four long; grads: a bit for each extra whose gradient flash_queries adds up; program: the
 // functions of the score program (tni_flash_program), NULL if scores are not changed.
 typedef struct {
     tni_flash_part part;
     int            D, E, rows;
-    bool           f16, aligned, wgmma, causal, window, lengths, dropout;
+    bool           f16, aligned, wgmma, causal, window, lengths, dropout, quads;
     tni_flash_mask mask;
     unsigned       grads;
     const char    *program;

@@ -110,8 +110,9 @@ static void put_constants(tni_out *o, const tni_dialect *d, const tni_flash_case
     tni_out_print(o, "#define GIVEN %s\n", d->struct_qualifier);
     tni_out_print(o, "enum { HEAD_D = %d, HEAD_E = %d, IS_F16 = %d, WGMMA = %d, ALIGNED = %d,\n",
                   x->D, x->E, x->f16, x->wgmma, x->aligned);
-    tni_out_print(o, "       CAUSAL = %d, WINDOW = %d, LENGTHS = %d, DROPOUT = %d, MASK = %d,\n",
-                  x->causal, x->window, x->lengths, x->dropout, (int)x->mask);
+    tni_out_print(
+        o, "       CAUSAL = %d, WINDOW = %d, LENGTHS = %d, DROPOUT = %d, QUADS = %d, MASK = %d,\n",
+        x->causal, x->window, x->lengths, x->dropout, x->quads, (int)x->mask);
     tni_out_print(o, "       PROGRAM = %d, CHANGES = %d, GRADS = %u, SPLIT = %d, ROWS = %d,\n",
                   x->program != NULL, x->program || x->mask == TNI_FLASH_ADDED_MASK, x->grads,
                   tni_flash_splits(x), x->rows);

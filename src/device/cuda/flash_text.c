@@ -261,11 +261,58 @@ const char *const tni_text_flash_scores[] = {
                       if (!is_seen(o, p, ACROSS ? s : r, ACROSS ? r : s))
                           c[m][n][e] = minus_infinity();
                   }
+      }),
+    // ---- dropout -------------------------------------------------------------------------------
+    // The factors of the four weights of a tile that a lane has, 0 or 1 / (1 - rate). A block of the
+    // generator has the words of four neighbouring keys, where rows of weights are a multiple of that
+    // long (QUADS): lanes that need words of the same four blocks compute one each and exchange them.
+    T(M_FN m_ulong weight_number(const flash &o, const place &p, int i, int j) {
+          return (m_ulong)((((m_long)p.b * o.H + p.h) * o.T + i) * o.S + j);
       }
-      // The factor of a weight under dropout, 0 or 1 / (1 - rate).
-      M_FN float dropout_factor(const flash &o, const place &p, int i, int j) {
-          m_long at = (((m_long)p.b * o.H + p.h) * o.T + i) * o.S + j;
-          return m_rand_uniform_f(o.key, o.counter, (m_ulong)at) < o.drop ? 0.0f : o.kept;
+      M_FN float factor_of(const flash &o, m_uint word) {
+          return m_uniform_f(word) < o.drop ? 0.0f : o.kept;
+      }
+      M_FN m_quad words_of(const flash &o, const place &p, int i, int j) {
+          return m_philox(o.key, o.counter + (weight_number(o, p, i, j) >> 2), 0);
+      }
+      // Rows are queries: two lanes have a block of row g, and one of row g + 8.
+      M_FN void quads_down(float (&f)[4], const flash &o, const place &p, int i, int j) {
+          int odd = threadIdx.x & 1;
+          m_quad w = words_of(o, p, i + odd * 8, j - odd * 2);
+          m_uint a = __shfl_xor_sync(~0u, odd ? w.x : w.z, 1);
+          m_uint b = __shfl_xor_sync(~0u, odd ? w.y : w.w, 1);
+          f[0] = factor_of(o, odd ? a : w.x);
+          f[1] = factor_of(o, odd ? b : w.y);
+          f[2] = factor_of(o, odd ? w.z : a);
+          f[3] = factor_of(o, odd ? w.w : b);
+      }
+      // Rows are keys: four lanes have the words of two columns, in two halves of the rows. Lane k of
+      // them computes the block of number k of f, and in turn r gets its word of block k - r.
+      M_FN void quads_across(float (&f)[4], const flash &o, const place &p, int i, int j) {
+          int lane = threadIdx.x & 31;
+          int k = lane >> 2 & 3;
+          m_quad w = words_of(o, p, i + (k & 1), j - k + (k >> 1) * 8);
+          UNROLL for (int r = 0; r < 4; r++) {
+              int to = k + r & 3;
+              m_uint word = to & 2 ? (to & 1 ? w.w : w.z) : to & 1 ? w.y : w.x;
+              int from = k - r & 3;
+              float x = factor_of(o, __shfl_sync(~0u, word, (lane & ~12) | from << 2));
+              UNROLL for (int e = 0; e < 4; e++) f[e] = from == e ? x : f[e];
+          }
+      }
+      template <bool ACROSS>
+      M_FN void dropout_factors(float (&f)[4], const flash &o, const place &p, int row, int column,
+                                int m, int n) {
+          int r = row + row_at(m, 0);
+          int s = column + column_at(n, 0);
+          if constexpr (QUADS != 0 && ACROSS) quads_across(f, o, p, s, r);
+          else if constexpr (QUADS != 0) quads_down(f, o, p, r, s);
+          else
+              UNROLL for (int e = 0; e < 4; e++) {
+                  int i = ACROSS ? s + (e & 1) : r + (e >> 1) * 8;
+                  int j = ACROSS ? r + (e >> 1) * 8 : s + (e & 1);
+                  f[e] = factor_of(o, m_rand_bits(o.key, o.counter, weight_number(o, p, i, j)));
+              }
       }),
     // ---- results -------------------------------------------------------------------------------
     // Stores a warp's rows of a result of WIDTH columns, times a factor, by way of its rows of a tile,

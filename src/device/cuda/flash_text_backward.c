@@ -64,11 +64,7 @@ const char *const tni_text_flash_gradient[] = {
           if constexpr (DROPOUT != 0)
               UNROLL for (int m = 0; m < MT; m++)
                   UNROLL for (int n = 0; n < NT; n++)
-                      UNROLL for (int e = 0; e < 4; e++) {
-                          int r = row + row_at(m, e);
-                          int s = column + column_at(n, e);
-                          f[m][n][e] = dropout_factor(o, p, ACROSS ? s : r, ACROSS ? r : s);
-                      }
+                      dropout_factors<ACROSS>(f[m][n], o, p, row, column, m, n);
       }
       // The weights as values saw them.
       template <int MT, int NT, int MF, int NF>

@@ -44,10 +44,11 @@ const char *const tni_text_flash_forward[] = {
       M_FN void drop_weights(float (&c)[MT][NT][4], const flash &o, const place &p, int row,
                              int column) {
           UNROLL for (int m = 0; m < MT; m++)
-              UNROLL for (int n = 0; n < NT; n++)
-                  UNROLL for (int e = 0; e < 4; e++)
-                      c[m][n][e] *= dropout_factor(o, p, row + row_at(m, e),
-                                                   column + column_at(n, e));
+              UNROLL for (int n = 0; n < NT; n++) {
+                  float f[4] = {};
+                  dropout_factors<false>(f, o, p, row, column, m, n);
+                  UNROLL for (int e = 0; e < 4; e++) c[m][n][e] *= f[e];
+              }
       }),
     // Divides by the sums, and writes the results and, if they are wanted, the logarithms of the sums
     // of e^score.
