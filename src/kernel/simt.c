@@ -451,7 +451,8 @@ static bool bring_row_in_bulk(const launch_facts *f, tni_simt *m)
 // A row that neither registers nor bulk copies hold: shared memory if it fits, else it is read
 // again by each loop. `unroll` is 1, 2 or 4 vectors in flight, as many as 16 registers hold. Tails
 // of columns are added up in scratch memory, one read and write a row, since their accumulators do
-// not fit in registers either.
+// not fit in registers either; a group then has one team, a warp at least, since teams that add to
+// the same memory would lose sums.
 static void loop_over_row(const launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c     = &m->class;
@@ -463,7 +464,8 @@ static void loop_over_row(const launch_facts *f, tni_simt *m)
                                             tni_min_i64(4, 16 / tni_max_i64(1, vector_registers(f, c))));
     c->unroll        = c->unroll == 3 ? 2 : c->unroll;
     c->team          = (uint16_t)tni_min_i64(power_up(m->vectors), TEAM);
-    c->hold          = TNI_HOLD_NOTHING;
+    if (c->tail_memory && c->team < TNI_WARP) c->team = TNI_WARP;
+    c->hold = TNI_HOLD_NOTHING;
     if (bytes > 0 && bytes <= limit) {
         c->hold         = TNI_HOLD_SHARED;
         m->shared_bytes = (int)bytes;
@@ -541,7 +543,7 @@ static void choose_row(const launch_facts *f, tni_simt *m)
         c->prefetch_row = can_prefetch_row(f, c);
     }
     int group = (int)tni_min_i64(f->k->tails ? GROUP : GROUP / 2, f->limits->threads);
-    if (c->team <= TNI_WARP || (!f->reduces && c->team < group))
+    if (!c->tail_memory && (c->team <= TNI_WARP || (!f->reduces && c->team < group)))
         c->rows = (uint16_t)(group / c->team);
     if (c->rows < 1) c->rows = 1;
 }
