@@ -141,8 +141,9 @@ static planned_product describe_product(const tni_call *call)
     if (n.suits && call->epilogue) {
         tni_product_epilogue epilogue = tni_product_epilogue_of(call->epilogue);
         n.suits                       = tni_product_add_epilogue(&p, &epilogue);
-        n.product.count               = 1;
-        n.product.part[0]             = p;
+        if (call->epilogue->wide) p.out = TN_F32;
+        n.product.count   = 1;
+        n.product.part[0] = p;
     } else if (n.suits && tni_rows_takes(&p)) {
         n.product.count   = 1;
         n.product.part[0] = p;

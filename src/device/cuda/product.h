@@ -18,15 +18,15 @@ typedef struct {
 } tni_matrix;
 
 // What is computed from a product before it is rounded and stored, by kind alone, without addresses:
-// D = activation(scale * A B + residual + bias).
+// D = activation(scale * A B + residual + bias). Without padding: it is compared as bytes.
 typedef struct {
     int  activation;  // an op of the table: TNI_relu, TNI_gelu_tanh; TNI_leaf: none
     bool scaled;      // the product is multiplied by a number
     bool residual;    // a matrix of D's dtype and layout is added
     bool bias;        // one element of D's dtype for each of D's rows is added
     bool input;       // the input of the activation is stored too, as a matrix like the residual
-    bool wide;        // D is f32 though A and B are of 16 bits; alone
 } tni_product_epilogue;
+_Static_assert(sizeof(tni_product_epilogue) == 8, "no padding");
 
 // Products of one shape, D = A B with A (rows, depth) and B (depth, cols) after transposing, over a batch of
 // equal strides, once for every index of the loops; and their epilogue. x[] are A, B and D. Plain data that

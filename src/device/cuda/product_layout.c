@@ -347,7 +347,6 @@ bool tni_product_add_epilogue(tni_product *p, const tni_product_epilogue *e)
     if (f != TNI_leaf && f != TNI_relu && f != TNI_gelu_tanh) return false;
     if (e->bias && (!p->result_transposed || p->rows != p->width)) return false;
     if (e->input && !takes_aux(p, f)) return false;
-    if (e->wide) p->out = TN_F32;
     p->epilogue = *e;
     p->plan     = NULL;
     return true;
@@ -373,8 +372,7 @@ tni_product_epilogue tni_product_epilogue_of(const tni_epilogue *e)
                                    .scaled     = e->scale >= 0,
                                    .residual   = e->residual >= 0,
                                    .bias       = e->bias >= 0,
-                                   .input      = e->z >= 0,
-                                   .wide       = e->wide };
+                                   .input      = e->z >= 0 };
 }
 
 // Whether a product is done in parts: worth more than an epilogue, which a product of one part has.
@@ -395,5 +393,7 @@ bool tni_product_of_offer(const tni_offer *o, tni_product *p)
     if (o->call->op != TNI_matmul || !o->only_reader || !e->fits) return false;
     if (e->activation == TNI_gelu_tanh && !tni_is_rounded(o->call->out.dtype)) return false;
     if (e->activation == TNI_gelu_slope || e->sum >= 0 || !tni_product_of(o->call, p)) return false;
-    return !(e->wide && is_divided(p)) && tni_product_add_epilogue(p, &epilogue);
+    if ((e->wide && is_divided(p)) || !tni_product_add_epilogue(p, &epilogue)) return false;
+    if (e->wide) p->out = TN_F32;
+    return true;
 }
