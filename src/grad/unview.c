@@ -193,12 +193,93 @@ static tni_node *reshaped(tn_tensor *g)
     return all && tni_shape_count(v.rank, v.size) == tni_node_count(base) ? base : NULL;
 }
 
-// Two gradients that are reshaped wholes of values of one shape are added in that shape: the sum
-// then fuses with what computed them, and one reshape follows.
+// A gradient among zeros: x covers `count` places of an axis from `start` on, and all of the other axes.
+typedef struct {
+    tni_node *x;
+    int       axis;
+    int64_t   start, count;
+} piece;
+
+// Whether x is the whole result of a library call, which may write it anywhere, or a concat of such. What
+// a kernel computes is better added where it is read.
+static bool is_result(const tni_node *x)
+{
+    tni_view v     = tni_node_layout(x);
+    int64_t  count = tni_node_count(x);
+    for (; x->op == TNI_view; x = x->src[0])
+        if (x->nsrc != 1) return false;
+    return x->op == TNI_concat ||
+           (tni_view_contiguous(&v) && tni_node_count(x) == count &&
+            (x->op == TNI_output || tni_op_table[x->op].class == TNI_LIBRARY));
+}
+
+// Whether g is such a gradient, reshaped or not: what comes back from a slice.
+static bool piece_of(tn_tensor *g, tni_node **pad, piece *p)
+{
+    tni_node *n    = reshaped(g);
+    int       axes = 0;
+    if (!n) n = tni_resolve(g, "add");
+    if (!n || n->op != TNI_pad || n->leaf || n->state != TNI_PENDING) return false;
+    if (tni_is_float((tn_dtype)n->dtype) ? n->attr.pad.value != 0 : n->attr.pad.ivalue != 0)
+        return false;
+    *pad = n;
+    p->x = n->src[0];
+    for (int i = 0; i < n->rank; i++) {
+        if (n->size[i] == p->x->size[i]) continue;
+        p->axis = i;
+        axes++;
+    }
+    if (axes != 1 || !is_result(p->x)) return false;
+    p->start = n->attr.pad.before[p->axis];
+    p->count = p->x->size[p->axis];
+    return true;
+}
+
+// Lists the sources of a piece: those of a concat that was made here before, or the piece itself.
+static int list_sources(tn_ctx *cx, const piece *p, tn_tensor **list, int room)
+{
+    tni_node *x    = p->x;
+    bool      many = x->op == TNI_concat && x->attr.axis.axis == p->axis && (int)x->nsrc <= room;
+    int       n    = many ? (int)x->nsrc : 1;
+    for (int i = 0; i < n && i < room; i++) list[i] = tni_wrap_node(cx, many ? x->src[i] : x);
+    return n;
+}
+
+// The sum of two gradients that are side by side, as gradients of queries, keys and values that are slices
+// of one projection: a concat, which calls can write their results into, instead of two pads. NULL, not
+// reported, if they are not.
+static tn_tensor *join_pieces(tn_ctx *cx, tn_tensor *a, tn_tensor *b)
+{
+    enum { MOST = 16 };  // a concat of more sources is no kernel (decide.c)
+    tni_node  *n, *m;
+    piece      p, q;
+    tn_tensor *list[MOST];
+    int64_t    before[TN_MAX_RANK] = { 0 }, after[TN_MAX_RANK] = { 0 };
+    if (!piece_of(a, &n, &p) || !piece_of(b, &m, &q) || p.axis != q.axis) return NULL;
+    if (n->dtype != m->dtype || !tni_shape_equal(n->rank, n->size, m->rank, m->size)) return NULL;
+    if (q.start + q.count == p.start) {
+        piece first = q;
+        q           = p;
+        p           = first;
+    }
+    if (p.start + p.count != q.start) return NULL;
+    int count = list_sources(cx, &p, list, MOST - 1);
+    count += list_sources(cx, &q, list + count, MOST - count);
+    if (count > MOST) return NULL;
+    before[p.axis] = p.start;
+    after[p.axis]  = n->size[p.axis] - q.start - q.count;
+    tn_tensor *y   = tn_concat(count, list, p.axis);
+    return before[p.axis] || after[p.axis] ? tn_pad(y, before, after, 0) : y;
+}
+
+// Gradients that are side by side are joined. Two that are reshaped wholes of values of one shape are
+// added in that shape: the sum then fuses with what computed them, and one reshape follows.
 tn_tensor *tni_add_gradients(tn_ctx *cx, tn_tensor *a, tn_tensor *b)
 {
-    tni_node *x = reshaped(a), *y = reshaped(b);
-    tni_view  v = tni_layout(a);
+    tni_node  *x = reshaped(a), *y = reshaped(b);
+    tni_view   v      = tni_layout(a);
+    tn_tensor *joined = a && b ? join_pieces(cx, a, b) : NULL;
+    if (joined) return tn_reshape(joined, v.rank, v.size);
     if (!x || !y || !tni_shape_equal(x->rank, x->size, y->rank, y->size)) return tn_add(a, b);
     return tn_reshape(tn_add(tni_wrap_node(cx, x), tni_wrap_node(cx, y)), v.rank, v.size);
 }

@@ -657,7 +657,7 @@ static const struct {
     { "transformer_block", 22, false, 30 },
     { "mlp_step", 10, true, 0 },
     { "lenet_step", 26, true, 0 },
-    { "gpt2_step", 53, true, 0 },
+    { "gpt2_step", 55, true, 0 },
     { "llama_step", 73, true, 0 },
 };
 
