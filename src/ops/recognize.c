@@ -37,11 +37,21 @@ static void pass(finding *f, tni_node *n)
     if (f->r.passes < TNI_READ_PASSED) f->r.passed[f->r.passes++] = n;
 }
 
+// Whether a node is a view that shows all of another as it is, as a cast to the same dtype gives.
+static bool is_same(const tni_node *n)
+{
+    if (!is_pending(n, TNI_view) || n->nsrc != 1) return false;
+    const tni_node *x = n->src[0];
+    tni_view        v = tni_node_layout(n);
+    return x->op != TNI_view && !v.offset && tni_view_contiguous(&v) &&
+           tni_shape_equal(n->rank, n->size, x->rank, x->size);
+}
+
 // A node under casts between floats.
 static tni_node *under_casts(finding *f, tni_node *n)
 {
-    while (is_pending(n, TNI_cast) && tni_is_float((tn_dtype)n->dtype) &&
-           tni_is_float((tn_dtype)n->src[0]->dtype)) {
+    while (is_same(n) || (is_pending(n, TNI_cast) && tni_is_float((tn_dtype)n->dtype) &&
+                          tni_is_float((tn_dtype)n->src[0]->dtype))) {
         pass(f, n);
         n = n->src[0];
     }
@@ -451,10 +461,10 @@ static bool shapes_agree(const finding *f, const tni_node *p, const tn_tensor *v
 static bool may_be_weights(const tni_node *n)
 {
     if (n->rank < 3 || n->rank > 4) return false;
-    if (is_pending(n, TNI_cast)) n = n->src[0];
+    while (is_same(n) || is_pending(n, TNI_cast)) n = n->src[0];
     if (is_pending(n, TNI_where)) n = n->src[1];
     if (is_pending(n, TNI_mul) && tni_is_number(n->src[1]->op)) n = n->src[0];
-    if (is_pending(n, TNI_cast)) n = n->src[0];
+    while (is_same(n) || is_pending(n, TNI_cast)) n = n->src[0];
     if (!is_pending(n, TNI_mul) && !is_pending(n, TNI_div)) return false;
     return n->src[0]->op == TNI_exp;
 }

@@ -72,6 +72,13 @@ static tn_tensor *plain(inputs *in)
     return attend(in, scores(in));
 }
 
+// Weights are often cast to the dtype of the values, which they may have already.
+static tn_tensor *cast_to_its_own(inputs *in)
+{
+    tn_tensor *p = tn_softmax(scores(in), -1);
+    return tn_matmul(tn_cast(p, tn_dtype_of(in->v)), in->v);
+}
+
 static tn_tensor *scaled_before(inputs *in)
 {
     tn_tensor *q = tn_div_s(tn_mul_s(in->q, 3), 4);
@@ -174,13 +181,21 @@ typedef struct {
 } spelling;
 
 static const spelling spellings[] = {
-    { "plain", plain, false },          { "scaled before", scaled_before, false },
-    { "causal", causal, false },        { "window", windowed, false },
-    { "both sides", near_ones, false }, { "alibi", alibi, true },
-    { "softcap", softcap, true },       { "documents", documents, true },
-    { "relative", relative, false },    { "gated", gated, true },
-    { "dropout", dropped, false },      { "three axes", without_heads, true },
-    { "bias", with_a_bias, false },     { "mask", with_a_mask, true },
+    { "cast", cast_to_its_own, false },
+    { "plain", plain, false },
+    { "scaled before", scaled_before, false },
+    { "causal", causal, false },
+    { "window", windowed, false },
+    { "both sides", near_ones, false },
+    { "alibi", alibi, true },
+    { "softcap", softcap, true },
+    { "documents", documents, true },
+    { "relative", relative, false },
+    { "gated", gated, true },
+    { "dropout", dropped, false },
+    { "three axes", without_heads, true },
+    { "bias", with_a_bias, false },
+    { "mask", with_a_mask, true },
 };
 enum { SPELLINGS = sizeof spellings / sizeof *spellings };
 
