@@ -28,7 +28,8 @@ export TN_COMPILE=wait
 
 if [ -z "$watch" ]; then
     everything=$#
-    [ $# -gt 0 ] || set -- gpu/ gpu_same gpu_conv gpu_attention gpu_steady gpu_ends gpu_big splits/large cuda/ product custom_ profile memory
+    [ $# -gt 0 ] || set -- gpu/ gpu_same gpu_lm gpu_conv gpu_attention flash/every_form gpu_steady gpu_ends gpu_big splits/large cuda/ \
+        product pad_rows custom_ profile memory
     timeout "$limit" "$program" --jobs "${TN_TEST_JOBS:-3}" "$@"
     status=$?
     if [ "$status" = 0 ] && [ "$everything" = 0 ]; then
