@@ -6,18 +6,25 @@
 
 // ---- construction ------------------------------------------------------------------------------
 
+// Marks a part, unless it is NULL: the functions of all models only record.
+static tn_layer *repeatable(tn_layer *l)
+{
+    if (l) tn_layer_repeatable(l, true);
+    return l;
+}
+
 tn_layer *tni_model_part(tn_ctx *cx, tn_forward_fn *f, size_t bytes)
 {
     void *self = calloc(1, bytes);
     if (!self) return tn_error_set(cx, TN_EMEM, "layer: out of memory");
-    return tn_layer_new(cx, f, self, free);
+    return repeatable(tn_layer_new(cx, f, self, free));
 }
 
 tn_layer *tni_model_part_n(tn_ctx *cx, tn_forward_n_fn *f, tn_layer_counts n, size_t bytes)
 {
     void *self = calloc(1, bytes);
     if (!self) return tn_error_set(cx, TN_EMEM, "layer: out of memory");
-    return tn_layer_new_n(cx, f, n, self, free);
+    return repeatable(tn_layer_new_n(cx, f, n, self, free));
 }
 
 tn_layer *tni_model_done(tn_layer *l, bool ok)
@@ -101,13 +108,12 @@ tn_tensor *tni_join_heads(tn_tensor *x)
 
 bool tni_tokens_ok(tn_layer *l, const char *model, tn_tensor *x, int64_t context)
 {
-    char    text[120] = "";
-    int64_t count     = tn_rank(x) == 2 ? tn_layer_past(l) + tn_size(x, 1) : 0;
+    char text[120] = "";
     if (tn_rank(x) != 2)
         snprintf(text, sizeof text, "%s: tokens have rank %d, not (B, T)", model, tn_rank(x));
-    else if (count > context)
+    else if (!tn_layer_fits(l, tn_size(x, 1), context))
         snprintf(text, sizeof text, "%s: %lld tokens are more than the context of %lld", model,
-                 (long long)count, (long long)context);
+                 (long long)(tn_layer_past(l) + tn_size(x, 1)), (long long)context);
     if (*text) tn_error_set(tn_layer_ctx(l), TN_ESHAPE, text);
     return !*text;
 }

@@ -214,8 +214,17 @@ TN_API tn_tensor *tn_layer_attention(tn_layer *l, tn_tensor *q, tn_tensor *k, tn
 // Returns the positions of the tokens that l is running on, of which there are that many, i32 or
 // i64: (T), or (B, T) if rows differ.
 TN_API tn_tensor *tn_layer_positions(tn_layer *l, int64_t tokens);
-// Returns the number of tokens that earlier passes have put into the cache.
+// Returns the number of tokens that earlier passes have put into the cache. A network with a layer that asks for
+// it is run by tn_generate for every token, repeatable or not.
 TN_API_PLAIN int64_t tn_layer_past(const tn_layer *l);
+// Returns whether that many tokens, after those in the cache, are at most `context`. A layer that takes no more
+// than that asks in every pass.
+TN_API_PLAIN bool tn_layer_fits(const tn_layer *l, int64_t tokens, int64_t context);
+// Says that l's function records the same ops whenever its inputs have the same shapes: it depends on no state of
+// the program and has no other effect. If that is so for all layers with functions of their own, tn_generate calls
+// them for a few tokens and then repeats what they recorded, one place further for each token, which takes
+// the host much less time. The layers of Tenon and of its models are repeatable.
+TN_API void tn_layer_repeatable(tn_layer *l, bool on);
 
 typedef struct {
     double  temperature;  // divides the logits; 0: the most likely index is taken, none is drawn

@@ -5,6 +5,7 @@
 //   tni_value               evaluates one value for a read                               read.c
 //   tni_deferred_errors_*   indices out of range that a device reports late              deferred_errors.c
 //   tni_async_item          tn_item_late                                                 async_item.c
+//   tni_repeat_*            a step again, at the next place, without recording it        repeat.c
 #ifndef TNI_ENGINE_ENGINE_H
 #define TNI_ENGINE_ENGINE_H
 
@@ -30,6 +31,7 @@ typedef struct {
 
 typedef struct tni_observer tni_observer;  // observer.h
 typedef struct tni_inspect  tni_inspect;   // inspect/inspect.h
+typedef struct tni_repeat   tni_repeat;    // repeat.c
 
 // What a context has besides its tensors. It belongs to the context, and so to one thread at a time.
 // Invariant: kernels, events, replay, borrowed and pinned are never NULL. A group that the device lacks is a struct
@@ -48,8 +50,10 @@ struct tni_engine {
     bool                compiles_first;  // TN_COMPILE=wait: kernels are compiled before a plan runs
     unsigned            watch;           // what the observer wants to see: TNI_WATCH_*
     tni_plans           plans;
-    uint64_t            tickets;  // given so far to steps that can fail late
-    int64_t             steps;    // step boundaries so far
+    uint64_t            tickets;      // given so far to steps that can fail late
+    int64_t             steps;        // step boundaries so far
+    uint64_t            evaluations;  // so far
+    tni_repeat         *repeat;       // looks at the evaluation in progress; NULL: none
     tni_async_item     *async_item;
     size_t              async_items, async_cap;
     const tni_observer *observer;
@@ -84,6 +88,17 @@ enum { TNI_MOST_FETCHES = 60 };
 int64_t tni_fetch_begin(tn_tensor *t, int64_t i);
 // Waits for the element of a ticket. False, reported, if it does not arrive.
 bool tni_fetch_end(tn_ctx *cx, int64_t ticket, int64_t *value);
+// A loop whose steps differ by where they read and write alone, and by those differences in the same way each time.
+// tni_repeat_eval is tn_eval for one of them, and looks on; `result` is the one value that a step makes in memory
+// of its own, in the memory of the one before the last. tni_repeat_settled is asked before each step: once it is true,
+// tni_repeat_run runs the next step without anything being recorded: values that the step writes in place, result
+// among them, are those of the next step afterwards. Any other call that records or evaluates unsettles it.
+// tni_repeat_new returns NULL when memory is out, which is not reported.
+tni_repeat *tni_repeat_new(tn_ctx *cx);
+void        tni_repeat_free(tni_repeat *t);
+tn_status   tni_repeat_eval(tni_repeat *t, tn_tensor *result);
+bool        tni_repeat_settled(tni_repeat *t);
+tn_status   tni_repeat_run(tni_repeat *t);
 // Releases the nodes that tn_item_late still waits for, and its list.
 void tni_async_items_close(tn_ctx *cx);
 

@@ -6,7 +6,7 @@
 // 3. tni_plan_for: the plan, found by its key or built
 // 4. tni_prepare: kernels compiled or being compiled, calls prepared (prepare.c)
 // 5. take_run_memory: every buffer of the run, before its first step; then the address of each item
-// 6. run_steps: each step is a kernel launch or a call, in order; or the replay of a captured graph
+// 6. tni_submit_plan: each step is a kernel launch or a call, in order; or the replay of a captured graph
 // 7. finish_items: nodes get their buffers; nodes that only the graph held are freed; what is not
 //    stored keeps its recipe
 // 8. settle_stores, spend_walked: stores drop old values, nodes that backward passes walked drop their
@@ -102,22 +102,33 @@ tni_call tni_run_call(const tni_run *r, size_t i, tni_text *why)
     return c;
 }
 
+tni_call tni_update_call(const tni_run *r, size_t i, tni_arg *value, tni_text *why)
+{
+    const tni_node *n     = r->g->item[i].n;
+    tni_call        whole = tni_run_call(r, i, why), c = tni_call_within(&whole, TNI_copy);
+    size_t          size = r->e->device->memory->element_size(whole.out.dtype);
+    *value               = whole.in[1];
+    c.nin                = 1;
+    c.in                 = value;
+    c.out                = *value;
+    c.out.data           = whole.out.data + n->attr.view.offset * (int64_t)size;
+    memcpy(c.out.stride, n->attr.view.stride, sizeof c.out.stride);
+    return c;
+}
+
 // Runs an update: a copy of its base, unless it is in place, then a copy of the value into the
 // elements that the update's view names.
 static tn_status run_update(const run *r, size_t i, tni_text *why)
 {
-    const tni_node *n     = r->g->item[i].n;
-    tni_call        whole = tni_run_call(r, i, why), c = tni_call_within(&whole, TNI_copy);
-    tni_arg         value = c.in[1], to = c.out;
-    tn_status       s = TN_OK;
-    c.nin             = 1;
-    if (!r->plan->place[i].in_place) s = tni_call_run(&c);
-    if (s != TN_OK || tni_node_count(n->src[1]) == 0) return s;
-    c.in       = &value;
-    c.out      = value;
-    c.out.data = to.data +
-                 n->attr.view.offset * (int64_t)r->e->device->memory->element_size(to.dtype);
-    memcpy(c.out.stride, n->attr.view.stride, sizeof c.out.stride);
+    tn_status s = TN_OK;
+    tni_arg   value;
+    if (!r->plan->place[i].in_place) {
+        tni_call whole = tni_run_call(r, i, why), base = tni_call_within(&whole, TNI_copy);
+        base.nin = 1;
+        s        = tni_call_run(&base);
+    }
+    if (s != TN_OK || tni_node_count(r->g->item[i].n->src[1]) == 0) return s;
+    tni_call c = tni_update_call(r, i, &value, why);
     return tni_call_run(&c);
 }
 
@@ -634,34 +645,43 @@ int64_t tni_plan_workspace(tni_graph *g, tni_plan **p, bool kept)
     return need;
 }
 
-// Runs all steps of a plan. A device with replay gets to know where a run begins and ends; it may
-// capture the steps as a graph, or launch a captured one instead, and may ask for the steps once more
-// (again) if the captured graph did not fit. A watched run is never replayed. On failure *item is the
-// item at fault.
-static bool run_steps(run *r, size_t *item)
+bool tni_submit_plan(tn_ctx *cx, tni_plan *p, bool (*submit)(void *arg), void *arg)
 {
-    const tni_device_replay *replay = r->e->replay;
-    tni_plan                *p      = r->plan;
-    bool                     timed = r->e->watch & TNI_WATCH_TIMES, again = false;
-    bool                     replays = replay->begin && !r->e->watch && p->ready;
+    const tni_engine *e       = cx->engine;
+    bool              replays = e->replay->begin && !e->watch && p->ready, again = false;
+    if (replays) p->forget = e->replay->forget;
     do {
-        bool ok = true;
-        if (replays) replay->begin(r->e->session, &p->replay);
-        if (timed) r->e->observer->run_begins(r);
-        p->forget = replays ? replay->forget : p->forget;
-        for (size_t t = 0; ok && t < p->steps; t++) {
-            size_t last;
-            ok = run_step(r, p->step[t], &last) == TN_OK;
-            if (!ok) *item = last;
-            else if (timed) r->e->observer->step_launched(r, p->step[t]);
-        }
-        if (timed) r->e->observer->run_ends(r);
-        tni_text  why = { "" };
-        tn_status s   = replays ? replay->end(r->e->session, ok, &again, &why) : TN_OK;
-        if (ok && s != TN_OK) tni_fail_status(r->cx, s, "evaluating: %s", why.s);
+        tni_text why = { "" };
+        if (replays) e->replay->begin(e->session, &p->replay);
+        bool      ok = submit(arg);
+        tn_status s  = replays ? e->replay->end(e->session, ok, &again, &why) : TN_OK;
+        if (ok && s != TN_OK) tni_fail_status(cx, s, "evaluating: %s", why.s);
         if (!ok || s != TN_OK) return false;
     } while (again);
     return true;
+}
+
+// A run whose steps are submitted, and the item that failed.
+typedef struct {
+    run    *r;
+    size_t *item;
+} submission;
+
+// Submits all steps of a run. On failure *item is the item at fault.
+static bool submit_steps(void *arg)
+{
+    const submission *x     = arg;
+    const run        *r     = x->r;
+    bool              timed = r->e->watch & TNI_WATCH_TIMES, ok = true;
+    if (timed) r->e->observer->run_begins(r);
+    for (size_t t = 0; ok && t < r->plan->steps; t++) {
+        size_t last;
+        ok = run_step(r, r->plan->step[t], &last) == TN_OK;
+        if (!ok) *x->item = last;
+        else if (timed) r->e->observer->step_launched(r, r->plan->step[t]);
+    }
+    if (timed) r->e->observer->run_ends(r);
+    return ok;
 }
 
 // Waits for late errors after the first run of a plan that gave new buffers to stores which had a
@@ -695,7 +715,9 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     r.plan      = plan;
     ok          = ok && take_run_memory(&r);
     if (ok && r.e->kernels->ready && plan->runs == 0) compile_calls_ahead(&r);
-    if (ok) ok = run_steps(&r, &item) && (plan->runs > 0 || confirm_first_run(&r));
+    if (ok) ok = tni_submit_plan(cx, plan, submit_steps, &(submission){ &r, &item });
+    if (ok && plan->runs == 0) ok = confirm_first_run(&r);
+    if (ok && r.e->repeat) tni_repeat_note(r.e->repeat, &r, kept);
     tn_status s = ok ? TN_OK : tni_failed();
     if (ok) finish_items(&r);
     // An item that fails by its values would fail again: later steps leave it out.
@@ -729,6 +751,7 @@ tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
     if (!tni_graph_open(&g, cx, mode, root)) s = tni_failed();
     else if (g.count && s == TN_OK) s = run_graph(cx, &g);
     cx->engine->steps += mode == TNI_STEP;
+    cx->engine->evaluations++;
     size_t computed = g.count;
     if (s != TN_OK && mode == TNI_READ) return_recalled(cx, &g);
     tni_graph_close(&g);

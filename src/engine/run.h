@@ -23,6 +23,15 @@ typedef struct {
 // Describes item i as a call of r's device with the addresses of this run: the plan's call, or, if r->in is set,
 // one made from its node.
 tni_call tni_run_call(const tni_run *r, size_t i, tni_text *why);
+// Describes the copy that an update in place is, of item i: its value into the elements of its view. *value: its
+// input.
+tni_call tni_update_call(const tni_run *r, size_t i, tni_arg *value, tni_text *why);
+// Lets `submit` launch the steps of a plan. A device with replay gets to know where the run begins and ends; it may
+// capture the steps as a graph, or launch a captured one instead, and may ask for the steps once more. A watched
+// run is never replayed. False, reported, on failure.
+bool tni_submit_plan(tn_ctx *cx, tni_plan *p, bool (*submit)(void *arg), void *arg);
+// Shows a run that succeeded to what repeats it.
+void tni_repeat_note(tni_repeat *t, const tni_run *r, bool kept);
 // Runs one step of r's plan by itself, with kernels compiled and scratch taken for it alone. On failure, which is
 // reported, *item is the item that failed.
 tn_status tni_run_one_step(tni_run *r, tni_plan_step step, size_t *item);

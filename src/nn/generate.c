@@ -1,6 +1,6 @@
 // tn_generate: continues prompts token by token. The tokens are chosen on the device and go straight into the
 // next step. The host reads them some steps later, so that a GPU always has work: it finds stop tokens late, and
-// leaves out what was generated after them.
+// leaves out what was generated after them. Once a few steps were recorded, they are repeated (engine/repeat.c).
 //
 // All tokens of the prompts but the last run in one pass, whose logits are not asked for. Every further step runs
 // one token of each row, so all of them have one plan. Shorter prompts begin with padding.
@@ -14,8 +14,9 @@
 // of them hide a host that is interrupted.
 enum { AHEAD = 4, MOST_ROWS = TNI_MOST_FETCHES / (AHEAD + 1) };
 
-// One call. `token` and `ticket` are those of the newest steps, by step modulo AHEAD + 1: the tokens chosen, (B),
-// and the copies that are on their way, 0 if they are read by waiting.
+// One call. `token` has the tokens chosen by the last two steps, (B), by step modulo 2: the next step is to write
+// where the older one is. `ticket` are the copies to the host of the newest steps, by step modulo AHEAD + 1, 0 if
+// they are read by waiting.
 typedef struct {
     tn_ctx          *cx;
     tn_layer        *net;
@@ -24,14 +25,15 @@ typedef struct {
     const tn_tokens *prompt;
     int64_t
         *host;  // (B, T + max_tokens): all tokens of each row, the shorter prompts padded in front
-    int64_t   *padding, *ids, *count;
-    bool      *done;  // of each row: it has met a stop token
-    tn_cache  *cache;
-    tn_tensor *seen;  // with a penalty: which tokens each row has, bool (B, V)
-    tn_tensor *token[AHEAD + 1];
-    int64_t    ticket[AHEAD + 1][MOST_ROWS];
-    int        ahead;
-    int64_t    made, read;  // steps recorded, and those whose tokens were read
+    int64_t    *padding, *ids, *count;
+    bool       *done;  // of each row: it has met a stop token
+    tn_cache   *cache;
+    tn_tensor  *seen;  // with a penalty: which tokens each row has, bool (B, V)
+    tn_tensor  *token[2];
+    int64_t     ticket[AHEAD + 1][MOST_ROWS];
+    int         ahead;
+    tni_repeat *repeat;      // NULL: every step is recorded
+    int64_t     made, read;  // steps recorded, and those whose tokens were read
 } generation;
 
 // ---- arguments ---------------------------------------------------------------------------------
@@ -106,6 +108,14 @@ static bool tokens_ok(generation *g)
 
 // ---- memory ------------------------------------------------------------------------------------
 
+// Whether all layers with functions of their own may be left out when a step is repeated.
+static bool is_repeatable(tn_layer *net)
+{
+    for (tn_layer *l = net; l; l = tni_layer_next(net, l))
+        if ((l->forward || l->forward_n) && !l->builtin && !l->repeatable) return false;
+    return true;
+}
+
 // Allocates the arrays and puts the prompts side by side, aligned at their ends.
 static bool open_generation(generation *g)
 {
@@ -125,12 +135,14 @@ static bool open_generation(generation *g)
     if (!g->o.no_cache) g->cache = tn_cache_new(g->cx, g->B, g->o.length, o);
     bool late = g->cx->engine->events->fetch && g->cache && g->B <= MOST_ROWS;
     g->ahead  = late ? AHEAD : 0;
+    if (g->cache && is_repeatable(g->net)) g->repeat = tni_repeat_new(g->cx);
     return g->cache || g->o.no_cache;
 }
 
 static void close_generation(generation *g)
 {
     tni_heap *h = &g->cx->heap;
+    tni_repeat_free(g->repeat);
     tn_cache_free(g->cache);
     tni_free(h, g->padding);
     tni_free(h, g->done);
@@ -195,8 +207,7 @@ static tn_tensor *uncached_logits(generation *g)
 static tn_tensor *next_logits(generation *g)
 {
     if (!g->cache) return uncached_logits(g);
-    tn_tensor *x = g->made ? g->token[(g->made - 1) % (AHEAD + 1)]
-                           : host_tokens(g, g->T - 1, 1, NULL);
+    tn_tensor *x = g->made ? g->token[(g->made - 1) % 2] : host_tokens(g, g->T - 1, 1, NULL);
     x            = x ? tn_reshape(x, TN_SHAPE(g->B, 1)) : NULL;
     tn_tensor *y = x ? tn_forward_cached(g->net, x, g->cache) : NULL;
     return y ? tn_select(y, 1, 0) : NULL;
@@ -235,22 +246,46 @@ static bool mark_new(generation *g, tn_tensor *token)
     return tn_assign(g->seen, tn_logical_or(g->seen, tn_eq(all, tn_unsqueeze(token, 1)))) != NULL;
 }
 
-// Records and launches one step: from the newest tokens to the next. Begins to copy these to the host.
+// Records one step, from the newest tokens to the next, and launches it. Only the tokens and what is written in place
+// outlive the scope, so nothing else is stored.
+static bool record_step(generation *g)
+{
+    tn_tensor **at    = &g->token[g->made % 2];
+    tn_scope   *scope = tn_begin(g->cx);
+    tn_tensor  *x     = penalize(g, next_logits(g));
+    tn_tensor  *y     = x ? tn_sample(x, g->o.sample) : NULL;
+    bool        ok    = y && mark_new(g, y);
+    if (*at) tn_drop(*at);
+    *at = ok ? tn_keep(y) : NULL;
+    tni_scope_close(scope);
+    if (!ok) return false;
+    // A network in training is not repeated: the caller may end that at any time.
+    bool watched = g->repeat && !tn_layer_training(g->net);
+    return (watched ? tni_repeat_eval(g->repeat, *at) : tn_eval(g->cx)) == TN_OK;
+}
+
+// Launches the next step as the last ones were, if it would be recorded like them.
+static bool repeat_step(generation *g, bool *ok)
+{
+    if (!g->repeat || !tni_repeat_settled(g->repeat)) return false;
+    if (!tni_cache_repeats(g->cache) || tn_layer_training(g->net)) return false;
+    *ok = tni_repeat_run(g->repeat) == TN_OK;
+    tni_cache_advance(g->cache);
+    return true;
+}
+
+// Launches one step and begins to copy its tokens to the host. If the device cannot, they are read by waiting from
+// now on.
 static bool run_step(generation *g)
 {
-    int        at    = (int)(g->made % (AHEAD + 1));
-    tn_scope  *scope = tn_begin(g->cx);
-    tn_tensor *x     = penalize(g, next_logits(g));
-    tn_tensor *y     = x ? tn_sample(x, g->o.sample) : NULL;
-    bool       ok    = y && mark_new(g, y);
-    if (ok) {
-        if (g->token[at]) tn_drop(g->token[at]);
-        g->token[at] = tn_keep(y);
-        ok           = tn_eval(g->cx) == TN_OK;
+    bool     ok;
+    int64_t *ticket = g->ticket[g->made % (AHEAD + 1)];
+    if (!repeat_step(g, &ok)) ok = record_step(g);
+    for (int i = 0; i < g->B && i < MOST_ROWS; i++) ticket[i] = 0;
+    for (int i = 0; ok && i < g->B && g->ahead; i++) {
+        ticket[i] = tni_fetch_begin(g->token[g->made % 2], i);
+        if (!ticket[i]) ticket[0] = g->ahead = 0;
     }
-    for (int i = 0; ok && g->ahead && i < g->B; i++)
-        g->ticket[at][i] = tni_fetch_begin(g->token[at], i);
-    tni_scope_close(scope);
     g->made++;
     return ok;
 }
@@ -260,10 +295,10 @@ static bool run_step(generation *g)
 // The tokens of the oldest step that was not read. False, reported, on failure.
 static bool read_step(generation *g, int64_t *to)
 {
-    int at = (int)(g->read % (AHEAD + 1));
-    if (!g->ahead || !g->ticket[at][0]) return tn_read(g->token[at], TN_I64, to, g->B) == TN_OK;
+    const int64_t *ticket = g->ticket[g->read % (AHEAD + 1)];
+    if (!ticket[0]) return tn_read(g->token[g->read % 2], TN_I64, to, g->B) == TN_OK;
     for (int64_t i = 0; i < g->B; i++)
-        if (!tni_fetch_end(g->cx, g->ticket[at][i], &to[i])) return false;
+        if (!tni_fetch_end(g->cx, ticket[i], &to[i])) return false;
     return true;
 }
 
@@ -301,8 +336,9 @@ static bool run_generation(generation *g)
     bool ended = false, ok = tokens_ok(g) && run_prompts(g);
     while (ok && !ended && g->read < g->o.max_tokens) {
         if (g->made < g->o.max_tokens) ok = run_step(g);
-        bool full = g->made - g->read > g->ahead || g->made == g->o.max_tokens;
-        if (ok && full) ok = take_step(g, &ended);
+        while (ok && !ended && g->read < g->made &&
+               (g->made - g->read > g->ahead || g->made == g->o.max_tokens))
+            ok = take_step(g, &ended);
     }
     if (g->seen) tni_tensor_disown(g->seen);
     return ok;

@@ -27,15 +27,19 @@ typedef struct {
 // The members from `tokens` on are valid during a pass. Invariant: places 0 .. count-1 of every slot hold
 // tokens, unless `lost`: a step failed that had written some.
 struct tn_cache {
-    tni_owned   owned;  // first
-    int64_t     batch, length, count;
-    int64_t    *padding;  // of each row; NULL: none
-    tn_tensor  *table;    // 0 .. length, i32; owned, NULL before the first pass
-    bool        lost;
+    tni_owned  owned;  // first
+    int64_t    batch, length, count;
+    int64_t   *padding;  // of each row; NULL: none
+    tn_tensor *table;    // 0 .. length, i32; owned, NULL before the first pass
+    tn_tensor
+        *column;  // the padding, i32 (B, 1); owned, NULL before the first pass and without padding
+    bool lost;
     cache_slot *slot;
     size_t      slots, slot_cap;
     int64_t     tokens;  // of the pass
     size_t      next;    // the slot of the next layer that attends
+    int64_t     most;    // tokens that the network takes, as far as its layers said (tn_layer_fits)
+    bool        asked;   // a layer of the last pass asked for the number of tokens
     tn_tensor  *positions, *lengths,
         *mask;  // owned; lengths (1) how many places are seen, or a mask;
                 // neither: the pass sees no other tokens than its own
@@ -64,6 +68,7 @@ static void free_cache(tni_owned *t)
         disown(&c->slot[i].v);
     }
     disown(&c->table);
+    disown(&c->column);
     tni_free(&t->cx->heap, c->slot);
     tni_free(&t->cx->heap, c->padding);
     tni_free(&t->cx->heap, c);
@@ -104,6 +109,7 @@ tn_cache *tn_cache_new(tn_ctx *cx, int64_t batch, int64_t length, tn_cache_opts 
     if (!c) return tni_fail_memory(cx, "cache_new");
     c->batch  = batch;
     c->length = length;
+    c->most   = INT64_MAX;
     tni_owned_add(cx, &c->owned, TNI_CACHE, free_cache);
     c->owned.rolled_back = cache_rolled_back;
     if (copy_padding(c, o.padding)) return c;
@@ -142,20 +148,22 @@ static tn_tensor *from_table(tn_cache *c, int64_t from, int64_t n)
     return tn_slice(c->table, 0, from, from + n, 1);
 }
 
-// Makes the table in the first pass. False, reported, on failure.
-static bool make_table(tn_cache *c)
+// Computes t at once and keeps it in *at. False, reported, on failure.
+static bool keep_computed(tn_tensor **at, tn_tensor *t)
 {
-    if (c->table) return true;
-    tn_tensor *t = tn_arange_i64(c->owned.cx, TN_I32, 0, c->length + 1, 1);
-    if (t && tn_eval_of(t) == TN_OK) c->table = own(t);
-    return c->table != NULL;
+    if (t && tn_eval_of(t) == TN_OK) *at = own(t);
+    return *at != NULL;
 }
 
-// The padding of each row as a tensor (B, 1).
-static tn_tensor *padding_column(tn_cache *c)
+// Makes the table and the column of paddings in the first pass. False, reported, on failure.
+static bool make_tables(tn_cache *c)
 {
-    tn_tensor *p = tn_from(c->owned.cx, TN_I64, TN_SHAPE(c->batch, 1), c->padding);
-    return p ? tn_cast(p, TN_I32) : NULL;
+    tn_ctx *cx = c->owned.cx;
+    if (!c->table && !keep_computed(&c->table, tn_arange_i64(cx, TN_I32, 0, c->length + 1, 1)))
+        return false;
+    if (!c->padding || c->column) return true;
+    tn_tensor *p = tn_from(cx, TN_I64, TN_SHAPE(c->batch, 1), c->padding);
+    return keep_computed(&c->column, p ? tn_cast(p, TN_I32) : NULL);
 }
 
 // Positions count from the first token after the padding; padding has position 0, which nothing sees. They
@@ -163,18 +171,24 @@ static tn_tensor *padding_column(tn_cache *c)
 static tn_tensor *make_positions(tn_cache *c)
 {
     tn_tensor *p = from_table(c, c->count, c->tokens);
-    if (c->padding) p = tn_maximum_i64(tn_sub(p, padding_column(c)), 0);
+    if (c->padding) p = tn_maximum_i64(tn_sub(p, c->column), 0);
     if (p) p = tni_share(p, "forward_cached");
     tni_set_below(p, c->length);
     return p;
 }
 
-// The number of places that attention reads in this pass: a multiple of a step, or all.
-static int64_t places_read(const tn_cache *c)
+// The number of places that attention reads if there are that many tokens: a multiple of a step, or all.
+static int64_t places_for(const tn_cache *c, int64_t tokens)
 {
     int64_t step = c->owned.cx->engine->device->memory->host ? CPU_STEP : STEP;
-    int64_t n    = (c->count + c->tokens + step - 1) / step * step;
+    int64_t n    = (tokens + step - 1) / step * step;
     return n < c->length ? n : c->length;
+}
+
+// The number of places that attention reads in this pass.
+static int64_t places_read(const tn_cache *c)
+{
+    return places_for(c, c->count + c->tokens);
 }
 
 // Which places a token of a row with padding sees: those up to its own, after the padding. (B, 1, T, S)
@@ -182,7 +196,7 @@ static tn_tensor *make_mask(tn_cache *c)
 {
     tn_tensor *key   = from_table(c, 0, places_read(c));
     tn_tensor *seen  = tn_le(key, tn_unsqueeze(from_table(c, c->count, c->tokens), 1));
-    tn_tensor *first = tn_reshape(padding_column(c), TN_SHAPE(c->batch, 1, 1, 1));
+    tn_tensor *first = tn_reshape(c->column, TN_SHAPE(c->batch, 1, 1, 1));
     return tn_logical_and(seen, tn_ge(key, first));
 }
 
@@ -216,7 +230,8 @@ static bool begin_cached_pass(tn_cache *c, int64_t T)
 {
     c->tokens = T;
     c->next   = 0;
-    if (!make_table(c) || !(c->positions = own(make_positions(c)))) return false;
+    c->asked  = false;
+    if (!make_tables(c) || !(c->positions = own(make_positions(c)))) return false;
     // A first pass without padding is plain causal attention, of its own keys alone.
     if (c->count == 0 && !c->padding) return true;
     if (c->padding) return (c->mask = own(make_mask(c))) != NULL;
@@ -255,6 +270,20 @@ tn_tensor *tn_forward_cached(tn_layer *l, tn_tensor *x, tn_cache *c)
     return y;
 }
 
+// ---- passes that are repeated ------------------------------------------------------------------
+
+bool tni_cache_repeats(const tn_cache *c)
+{
+    int64_t after = c->count + 1;
+    if (c->lost || c->asked || after > c->length || after > c->most) return false;
+    return places_for(c, after) == places_for(c, c->count);
+}
+
+void tni_cache_advance(tn_cache *c)
+{
+    c->count++;
+}
+
 // ---- what layers ask for -----------------------------------------------------------------------
 
 // The cache that l is running with; NULL if there is none.
@@ -266,7 +295,15 @@ static tn_cache *cache_of(const tn_layer *l)
 int64_t tn_layer_past(const tn_layer *l)
 {
     tn_cache *c = l ? cache_of(l) : NULL;
+    if (c) c->asked = true;
     return c ? c->count : 0;
+}
+
+bool tn_layer_fits(const tn_layer *l, int64_t tokens, int64_t context)
+{
+    tn_cache *c = l ? cache_of(l) : NULL;
+    if (c && context < c->most) c->most = context;
+    return (c ? c->count : 0) + tokens <= context;
 }
 
 tn_tensor *tn_layer_positions(tn_layer *l, int64_t T)

@@ -405,6 +405,11 @@ void tn_layer_recompute(tn_layer *l, bool on)
     if (tni_owned_ok("layer_recompute", l, TNI_LAYER)) l->recompute = on;
 }
 
+void tn_layer_repeatable(tn_layer *l, bool on)
+{
+    if (tni_owned_ok("layer_repeatable", l, TNI_LAYER)) l->repeatable = on;
+}
+
 // A frozen parameter is no leaf, and so gets no gradient and is skipped by optimizers made afterwards.
 void tn_layer_freeze(tn_layer *l, bool on)
 {

@@ -32,8 +32,9 @@ struct tn_layer {
     int              optional;   // how many of the inputs, at the end, may be missing
     bool             builtin;    // forward is ours: its temporaries die with the call
     bool             training;
-    bool             recompute;  // its values are computed again in the backward pass
-    int              running;    // calls in progress that use the layer: it cannot be freed
+    bool             recompute;   // its values are computed again in the backward pass
+    bool             repeatable;  // see tn_layer_repeatable
+    int              running;     // calls in progress that use the layer: it cannot be freed
     void            *self;
     void (*free_self)(void *self);
     tni_named *param, *buffer;
@@ -78,6 +79,11 @@ char *tni_layer_full_name(const tn_layer *root, const tn_layer *l, const char *n
 bool tni_layer_place(tn_layer *l);
 // A child's name in its parent.
 const char *tni_layer_name(const tn_layer *l);
+
+// Whether another pass of one token is the pass of one token before it, one place further: the plan is the same,
+// and no layer chose by the number of tokens. tni_cache_advance counts the token of a pass that was repeated.
+bool tni_cache_repeats(const tn_cache *c);
+void tni_cache_advance(tn_cache *c);
 
 // One tensor of a tree, by its full name.
 typedef struct {

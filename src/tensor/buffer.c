@@ -297,6 +297,7 @@ static tni_buffer *hand_out_buffer(tni_buffers *b, tni_buffer *buf, size_t bytes
     buf->refs  = 1;
     buf->bytes = bytes;
     buf->site  = (tni_site){ 0 };
+    b->taken++;
     push_on_list(&b->used, buf);
     b->bytes += (int64_t)bytes;
     if (b->bytes > b->peak) b->peak = b->bytes;

@@ -79,6 +79,7 @@ typedef struct {
     tni_memory     memory;
     int64_t        bytes, peak, held, host_bytes, limit;
     int64_t        returned;    // bytes returned to the device so far
+    uint64_t       taken;       // blocks handed out so far
     tni_high_water high;        // of `bytes`
     tni_high_water high_arena;  // of requests to the arena
     int            turns;       // evaluations of this window

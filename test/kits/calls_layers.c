@@ -103,6 +103,11 @@ CALL(layer_recompute)
     tn_layer_recompute(k->has.net, k->i & 1);
     return NULL;
 }
+CALL(layer_repeatable)
+{
+    tn_layer_repeatable(k->has.net, k->i & 1);
+    return NULL;
+}
 CALL(layer_training)
 {
     tn_layer_training(k->has.net);
@@ -199,6 +204,11 @@ CALL(layer_attention)
 CALL(layer_positions)
 {
     return tn_layer_positions(k->has.net, k->i);
+}
+CALL(layer_fits)
+{
+    tn_layer_fits(k->has.net, k->i, 2);
+    return NULL;
 }
 CALL(layer_past)
 {
@@ -462,10 +472,10 @@ CALL(pretrained_with)
 const call calls_of_layers[] = {
     O(layer_new), O(layer_new_n), O(layer_param), O(layer_buffer), O(layer_child), T(layer_of), O(forward),
     T(forward_n),
-    Q(layer_self), Q(layer_ctx), O(layer_train), O(layer_recompute), Q(layer_training), O(layer_freeze), O(layer_cast),
+    Q(layer_self), Q(layer_ctx), O(layer_train), O(layer_recompute), O(layer_repeatable), Q(layer_training), O(layer_freeze), O(layer_cast),
     O(layer_find), O(layer_find_child), O(layer_each), Q(layer_count), O(layer_summary), Q(layer_free),
     O(cache_new), O(cache_clear), Q(cache_free), Q(cache_count), O(forward_cached), T(layer_attention),
-    O(layer_positions), Q(layer_past), O(sample), O(generate),
+    O(layer_positions), Q(layer_past), Q(layer_fits), O(sample), O(generate),
     O(nn_linear), O(nn_linear_with), O(nn_conv1d), O(nn_conv1d_with), O(nn_conv2d),
     O(nn_conv2d_hw), O(nn_batch_norm), O(nn_batch_norm_with), O(nn_layer_norm),
     O(nn_layer_norm_nd), O(nn_rms_norm), O(nn_rms_norm_nd), O(nn_group_norm),

@@ -162,6 +162,149 @@ static void wrong_prompts_are_refused(void)
     tn_close(cx);
 }
 
+// ---- steps that are repeated
+
+// Plans looked up in a generation: one for each step that is recorded.
+static int64_t generate_counting(tn_layer *net, int rows, tn_generate_opts o, int64_t *ids)
+{
+    tn_ctx *cx     = tn_layer_ctx(net);
+    int64_t before = tn_ctx_stats(cx).hits, n[ROWS];
+    CHECK_STATUS(tn_generate(net, rows, prompts, o, ids, n), TN_OK);
+    return tn_ctx_stats(cx).hits - before;
+}
+
+// Generates by repeated and by recorded steps, with every way of choosing, and for rows of unequal lengths. in_place:
+// whether the device marks tokens that were seen in place.
+static void compare_repeated(tn_ctx *cx, bool in_place)
+{
+    enum { MANY = 40, LONG = 150 };
+    tn_layer *nets[] = { some_gpt2(cx), some_llama(cx) };
+    for (int i = 0; i < 8; i++) {
+        int64_t          a[ROWS * LONG], b[ROWS * LONG];
+        tn_generate_opts o    = way(i % 4);
+        tn_layer        *net  = nets[i / 4];
+        int              rows = i % 2 ? ROWS : 1;
+        o.max_tokens          = i == 0 ? LONG : MANY;
+        generate_counting(net, rows, o, a);  // plans are built
+        int64_t some = generate_counting(net, rows, o, a);
+        tn_layer_repeatable(net, false);
+        int64_t all = generate_counting(net, rows, o, b);
+        tn_layer_repeatable(net, true);
+        CHECK(!memcmp(a, b, (size_t)(rows * o.max_tokens) * sizeof *a));
+        CHECK(all >= o.max_tokens);
+        CHECK(all - some >= o.max_tokens - 15 || (i % 4 == 3 && !in_place));
+    }
+    CHECK_STR(tn_error_text(cx), "");
+}
+
+// A step that is repeated chooses the token that it would if it were recorded, also where a plan ends (the cpu's
+// after 128 places).
+static void repeated_steps_are_those_that_would_be_recorded(void)
+{
+    static const char *const devices[] = { "cpu", "ref" };
+    for (int i = 0; i < 2; i++) {
+        tn_ctx *cx = rules_open(devices[i]);
+        compare_repeated(cx, i == 0);
+        tn_close(cx);
+    }
+}
+
+// What a callback does to the network or the context after some tokens.
+typedef struct {
+    tn_layer *net;
+    int       way, count;
+} meddler;
+
+static bool meddle(int row, int64_t token, void *user)
+{
+    meddler   *m  = user;
+    tn_ctx    *cx = tn_layer_ctx(m->net);
+    tn_tensor *w  = tn_layer_find(m->net, "transformer.wte.weight");
+    (void)row;
+    if (++m->count % 9 || token < 0) return true;
+    switch (m->way) {
+    case 0: tn_assign(w, tn_flip(w, 0)); break;
+    case 1: tn_item(tn_sum_all(tn_rand(cx, TN_F32, TN_SHAPE(50000)))); break;
+    case 2: tn_seed(cx, (uint64_t)m->count); break;
+    case 3: tn_keep(tn_zeros(cx, TN_F32, TN_SHAPE(4096))); break;
+    case 4: tn_layer_train(m->net, m->count == 9); break;
+    }
+    return true;
+}
+
+// Whatever the caller does between two tokens counts for the next one.
+static void what_happens_between_tokens_counts(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx))
+        for (int i = 0; i < 5; i++) {
+            int64_t          ids[2][40];
+            tn_generate_opts o = way(1);
+            o.max_tokens       = 40;
+            o.on_token         = meddle;
+            for (int k = 0; k < 2; k++) {
+                tn_scope *s = tn_begin(cx);
+                tn_seed(cx, 4);
+                meddler m = { some_gpt2(cx), i, 0 };
+                tn_layer_repeatable(m.net, k == 0);
+                o.user = &m;
+                generate_counting(m.net, 1, o, ids[k]);
+                tn_layer_free(m.net);
+                tn_end(s);
+            }
+            CHECK(!memcmp(ids[0], ids[1], sizeof ids[0]));
+            CHECK_STR(tn_error_text(cx), "");
+        }
+}
+
+// A layer of the user's that runs a GPT-2, counts how often it is called and, if it likes, looks at the number of
+// tokens.
+typedef struct {
+    tn_layer *net;
+    int       calls;
+    bool      looks;
+} counting;
+
+static tn_tensor *run_counting(tn_layer *l, tn_tensor *x)
+{
+    counting *c = tn_layer_self(l);
+    c->calls++;
+    if (c->looks) tn_layer_past(l);
+    return tn_forward(c->net, x);
+}
+
+// Functions that did not say that they can be left out are called for every token, as are those that ask how many
+// there are.
+static void functions_are_called_unless_they_are_repeatable(void)
+{
+    tn_ctx          *cx = rules_open("cpu");
+    int64_t          ids[40];
+    tn_generate_opts o = { .max_tokens = 40 };
+    for (int i = 0; i < 3; i++) {
+        counting  c = { .looks = i == 1 };
+        tn_layer *l = tn_layer_new(cx, run_counting, &c, NULL);
+        c.net       = tn_layer_child(l, "net", some_gpt2(cx));
+        tn_layer_repeatable(l, i > 0);
+        generate_counting(l, 1, o, ids);
+        CHECK(i == 2 ? c.calls < 15 : c.calls >= 40);
+        tn_layer_free(l);
+    }
+    tn_close(cx);
+}
+
+// The context ends where it does without repetition.
+static void a_context_ends_repetition(void)
+{
+    tn_ctx          *cx     = rules_open("cpu");
+    tn_layer        *nets[] = { some_gpt2(cx), some_llama(cx) };
+    int64_t          ids[2 * CONTEXT], n;
+    tn_generate_opts o = { .max_tokens = CONTEXT, .length = 2 * CONTEXT };
+    for (int i = 0; i < 2; i++) {
+        CHECK_STATUS(tn_generate(nets[i], 1, prompts, o, ids, &n), TN_ESHAPE);
+        CHECK_FAILED(cx, TN_ESHAPE, "201 tokens are more than the context of 200");
+    }
+    tn_close(cx);
+}
+
 // ---- the cache
 
 // One step of greedy decoding: from a token to the next, which the caller drops.
@@ -372,6 +515,10 @@ const test_case tests_generate[] = {
     TEST(a_stop_token_ends_its_row_alone),
     TEST(the_caller_gets_each_token_and_can_end),
     TEST(wrong_prompts_are_refused),
+    TEST(repeated_steps_are_those_that_would_be_recorded),
+    TEST(what_happens_between_tokens_counts),
+    TEST(functions_are_called_unless_they_are_repeatable),
+    TEST(a_context_ends_repetition),
     TEST(a_step_writes_in_place_by_one_plan),
     TEST(a_long_text_needs_few_plans),
     TEST(passes_of_any_length_agree_with_one),
