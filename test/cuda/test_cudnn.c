@@ -60,6 +60,32 @@ static bool in_child(const char *wants)
     return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status);
 }
 
+// Asks twice, and leaves what TN_LOG says in a file.
+static int ask_twice(void)
+{
+    tni_text why = { "" };
+    if (!freopen(scratch_path("log"), "w", stderr)) return 1;
+    setenv("TN_LOG", "library", 1);
+    bool taken = tni_cudnn_get(&why) || tni_cudnn_get(&why);
+    fflush(stderr);
+    return taken;
+}
+
+// Whether a library that is not used is told of in a single line, which has this part.
+static bool in_child_once(const char *part)
+{
+    int   status = -1;
+    pid_t pid    = fork();
+    if (pid == 0) _exit(ask_twice());
+    bool ok = pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+              !WEXITSTATUS(status);
+    size_t bytes = 0;
+    char  *log   = scratch_read(scratch_path("log"), &bytes);
+    ok           = ok && log && strstr(log, part) && strchr(log, '\n') == log + bytes - 1;
+    free(log);
+    return ok;
+}
+
 static void a_library_that_cannot_be_used_is_named(void)
 {
     if (!CHECK(scratch_open()) || !compile_fake("")) return;
@@ -78,6 +104,10 @@ static void a_library_that_cannot_be_used_is_named(void)
     CHECK(in_child("has no cudnnBackendExecute"));
     setenv("TN_CUDNN", "/nowhere/libcudnn.so.9", 1);
     CHECK(in_child("cannot be opened"));
+    setenv("TN_CUDNN", scratch_path("text"), 1);
+    CHECK(scratch_write(scratch_path("text"), "no library\n", 11));
+    CHECK(in_child("cannot be opened"));
+    CHECK(in_child_once("text"));
     setenv("TN_CUDNN", "none", 1);
     CHECK(in_child("TN_CUDNN=none"));
     unsetenv("TN_CUDNN");

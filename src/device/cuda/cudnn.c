@@ -7,6 +7,7 @@
 #include "device/cuda/cudnn.h"
 
 #include "device/cuda/find_libraries.h"
+#include "device/cuda/library_log.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -82,10 +83,11 @@ static void *open_cudnn(void)
     }
     void *lib = dlopen(named, RTLD_NOW | RTLD_LOCAL);
     tni_text_add(&found.where, "%s", named);
-    if (!lib) tni_text_add(&found.missing, "TN_CUDNN: %s cannot be opened", named);
+    if (!lib) tni_text_add(&found.missing, "TN_CUDNN cannot be opened: %s", dlerror());
     return lib;
 }
 
+// What is wrong is told once here, and by `tenon doctor`; all else goes on without the library.
 static void find_cudnn(void)
 {
     void  *lib  = open_cudnn();
@@ -93,7 +95,9 @@ static void find_cudnn(void)
     size_t cuda = ok ? found.table.cuda_version() / 1000 : 0;
     ok          = ok && open_companion("libnvrtc", cuda) && open_companion("libcublasLt", cuda);
     found.there = ok;
-    if (!ok) found.where = (tni_text){ "" };
+    if (ok) return;
+    found.where = (tni_text){ "" };
+    tni_library_log("%s: attention in 16 bits is by Tenon's own kernels", found.missing.s);
 }
 
 // Threads may call it at once: the first one searches, the others wait for it.
