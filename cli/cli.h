@@ -67,11 +67,11 @@ typedef struct {
     const char *program;  // as it was called, for suggested commands
     const char *command;  // its name
     char       *model, *data, *optim, *schedule, *precision, *augment, *hidden, *tokenizer;
-    char       *device, *save, *load, *log, *prompt, *part, *out;
+    char       *device, *save, *load, *log, *prompt, *part, *out, *stop;
     char       *normalize, *separator, *missing, *missing_words;
     int64_t     epochs, batch, accumulate, warmup, limit, seed;
     int64_t     layers, heads, kv_heads, width, context, depth;
-    int64_t     every, eval_every, save_every, threads, tokens, top_k, patience, top, stop;
+    int64_t     every, eval_every, save_every, threads, tokens, top_k, patience, top;
     double      lr, momentum, weight_decay, clip, dropout, temperature, top_p, repetition_penalty;
     bool        resume, force, quiet, no_header, tied, recompute;
     char      **input;   // predict: arguments that are not options
@@ -95,6 +95,9 @@ const char *cli_options_text(const cli_settings *s, const char *name, char *room
 bool        cli_options_restore(cli_settings *s, const char *name, const char *text);
 // Whether an option describes the network and was given on the command line.
 bool cli_options_of_network(const cli_settings *s, const char *name);
+// Reads "128,64" into v: whole numbers from least to most. Returns how many, 0 if it is no such list or longer
+// than room.
+int  cli_whole_numbers(const char *text, int64_t least, int64_t most, int64_t *v, int room);
 void cli_options_help(unsigned command);
 void cli_settings_free(cli_settings *s);
 
@@ -182,11 +185,13 @@ typedef struct {
 
 #define CLI_MODEL_FORM  "mlp, lenet, resnet, gpt2 or llama"
 #define CLI_HIDDEN_FORM "sizes with commas, as in 128,64, or none"
+#define CLI_STOP_FORM   "at most 16 tokens with commas, as in 0,2"
 #define CLI_NORMALIZE_FORM \
     "MEAN,STD or MEAN,MEAN,.../STD,STD,..., a number for each channel, as in 0.1307,0.3081"
 bool             cli_is_normalize(const char *text);
 bool             cli_is_model(const char *text);
 bool             cli_is_hidden(const char *text);
+bool             cli_is_stop(const char *text);
 const cli_model *cli_model_at(int i);  // NULL past the last
 const cli_model *cli_model_find(const char *name);
 // Builds a network inside the normalization of the settings. weights, if not NULL, is a file of another
@@ -211,13 +216,14 @@ typedef struct {
     int64_t  count, room;
 } cli_tokens;
 
-// Reads the tokens of a prompt (a newline if it is empty), with room for more. Returns false on failure,
-// with the error in the context.
-bool cli_tokens_read(tn_ctx *cx, const char *prompt, tn_tokenizer *tokenizer, int64_t more,
-                     cli_tokens *t);
+// Reads the tokens of a prompt (of a newline if it has none), with room for more; `special` adds those that
+// the tokenizer puts around a text, such as <s>. Returns false on failure, with the error in the context.
+bool cli_tokens_read(tn_ctx *cx, const char *prompt, tn_tokenizer *tokenizer, bool special,
+                     int64_t more, cli_tokens *t);
 // Runs the network on the newest `context` tokens. Returns the logits of the next token.
 tn_tensor *cli_tokens_next(tn_layer *net, const cli_tokens *t, int64_t context);
-// Returns the bytes of a token, which the caller frees; NULL on failure, with the error in the context.
+// Returns the bytes of a token, which the caller frees; NULL on failure, with the error in the context. A number
+// beyond the tokenizer's, where a network has a round number of them, has no bytes.
 char *cli_token_text(tn_ctx *cx, tn_tokenizer *tokenizer, int64_t id, int64_t *bytes);
 
 // ---- evaluation --------------------------------------------------------------------------------

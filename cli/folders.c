@@ -39,6 +39,30 @@ static const char *value_of(const tn_file *config, const char *key, const char *
     return v && strcmp(v, "null") ? v : NULL;
 }
 
+// Adds the end tokens that a file of settings names, one or a list of them, to "0,2".
+static void add_ends(const tn_file *file, char *text, size_t room)
+{
+    for (int i = -1; i < 7; i++) {
+        char key[32] = "eos_token_id";
+        if (i >= 0) snprintf(key, sizeof key, "eos_token_id.%d", i);
+        const char *end = value_of(file, key, key);
+        size_t      n   = strlen(text);
+        if (end) snprintf(text + n, room - n, "%s%s", n ? "," : "", end);
+    }
+}
+
+// A text ends at the end tokens of the model, of which generation_config.json may know more than config.json.
+static void restore_ends(tn_ctx *cx, cli_settings *s, const char *path, const tn_file *config)
+{
+    char text[160] = "", more[PATH_ROOM];
+    add_ends(config, text, sizeof text);
+    snprintf(more, sizeof more, "%.*s/generation_config.json", PATH_ROOM - 32, path);
+    tn_file *file = access(more, R_OK) == 0 ? tn_file_open(cx, more) : NULL;
+    if (file) add_ends(file, text, sizeof text);
+    tn_file_free(file);
+    if (cli_is_stop(text)) cli_options_restore(s, "stop", text);
+}
+
 // Whether the folder has a file of a tokenizer. Text is bytes otherwise.
 static bool has_tokenizer(const char *path)
 {
@@ -52,12 +76,11 @@ static bool has_tokenizer(const char *path)
 }
 
 // Sets what a file of `tenon train` would say. The memory of generation is as long as the context, so that
-// is not more than usual unless asked for. A text ends at the end token of the model.
-static void set_options(cli_settings *s, const char *path, const tn_file *config)
+// is not more than usual unless asked for.
+static void set_options(tn_ctx *cx, cli_settings *s, const char *path, const tn_file *config)
 {
     char        text[24], data[PATH_ROOM];
     const char *longest = value_of(config, "max_position_embeddings", "n_positions");
-    const char *end     = value_of(config, "eos_token_id", "eos_token_id.0");
     const char *type    = value_of(config, "model_type", "model_type");
     long long   context = longest ? strtoll(longest, NULL, 10) : USUAL_CONTEXT;
     if (context > USUAL_CONTEXT) context = USUAL_CONTEXT;
@@ -67,7 +90,7 @@ static void set_options(cli_settings *s, const char *path, const tn_file *config
     cli_options_restore(s, "context", text);
     cli_options_restore(s, "data", data);
     if (has_tokenizer(path)) cli_options_restore(s, "tokenizer", path);
-    if (end) cli_options_restore(s, "stop", end);
+    restore_ends(cx, s, path, config);
     cli_options_default(s, "batch=1 seed=0");
 }
 
@@ -76,7 +99,7 @@ bool cli_folder_open(tn_ctx *cx, cli_settings *s, const char *path, cli_saved *f
     tn_file *config = cli_folder_config(cx, path);
     if (!config) return cli_fail_of(cx), false;
     const char *vocab = value_of(config, "vocab_size", "vocab_size");
-    set_options(s, path, config);
+    set_options(cx, s, path, config);
     *f = (cli_saved){ .folder = true,
                       .model  = cli_model_find(s->model),
                       .data   = strdup(s->data ? s->data : ""),

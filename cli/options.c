@@ -167,8 +167,8 @@ static const option options[] = {
       TEXTS, CLI_SAMPLE, REAL(top_p, 1e-9, 1) },
     { "repetition-penalty", "X", "above 1: tokens that are in the text become less likely",
       TEXTS, CLI_SAMPLE, REAL(repetition_penalty, 1e-3, 1e3) },
-    { "stop", "N", "end before token N",
-      TEXTS, CLI_SAMPLE, WHOLE(stop, 0, 1e9) },
+    { "stop", "N,N,..", "end before any of these tokens",
+      TEXTS, CLI_SAMPLE, FORM(stop, cli_is_stop, CLI_STOP_FORM) },
 
     { "device", "NAME", "from tenon devices; default: TN_DEVICE, or the fastest",
       MACHINE, TRAINS | LOADS, TEXT(device) },
@@ -179,6 +179,21 @@ static const option options[] = {
 
 enum { OPTIONS = sizeof options / sizeof *options };
 _Static_assert(OPTIONS <= 64, "a bit each");
+
+int cli_whole_numbers(const char *text, int64_t least, int64_t most, int64_t *v, int room)
+{
+    int n = 0;
+    for (const char *at = text; n < room; at++) {
+        char     *end;
+        long long x = strtoll(at, &end, 10);
+        if (end == at || x < least || x > most) return 0;
+        v[n++] = x;
+        if (!*end) return n;
+        if (*end != ',') return 0;
+        at = end;
+    }
+    return 0;
+}
 
 // Returns the option of this name that one of the commands takes. Another command may have another option
 // of the same name.

@@ -260,7 +260,7 @@ static bool predict_prompt(prediction *p, int64_t item, const char *prompt)
 {
     cli_tokens t     = { 0 };
     tn_scope  *scope = tn_begin(p->cx);
-    bool       ok    = cli_tokens_read(p->cx, prompt, p->tokenizer, 0, &t);
+    bool       ok    = cli_tokens_read(p->cx, prompt, p->tokenizer, p->f->folder, 0, &t);
     if (ok) ok = look(p, tn_unsqueeze(cli_tokens_next(p->net, &t, p->s->context), 0), 1);
     free(t.ids);
     ok = ok && write_item(p, item, 0);

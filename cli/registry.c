@@ -14,18 +14,9 @@ enum { MOST_LAYERS = 32, MOST_CHANNELS = 64 };
 // if the text is not such a list.
 static int read_hidden(const char *text, int64_t *sizes)
 {
-    int n = 1;
-    if (!strcmp(text, "none")) return n;
-    for (const char *at = text; n < MOST_LAYERS; at++) {
-        char     *end;
-        long long v = strtoll(at, &end, 10);
-        if (end == at || v < 1 || v > 1000000) return 0;
-        sizes[n++] = v;
-        if (!*end) return n;
-        if (*end != ',') return 0;
-        at = end;
-    }
-    return 0;
+    if (!strcmp(text, "none")) return 1;
+    int n = cli_whole_numbers(text, 1, 1000000, sizes + 1, MOST_LAYERS - 1);
+    return n ? n + 1 : 0;
 }
 
 bool cli_is_hidden(const char *text)

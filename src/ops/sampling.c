@@ -50,9 +50,10 @@ tn_tensor *tn_sample(tn_tensor *logits, tn_sample_opts o)
                         tni_shape_of(logits).s);
     if (!(o.temperature >= 0) || isinf(o.temperature))
         return tni_fail(cx, TN_EARG, "sample: temperature %g is not 0 or more", o.temperature);
-    if (o.top_k < 0 || !(o.top_p >= 0 && o.top_p <= 1))
-        return tni_fail(cx, TN_EARG, "sample: top_k %lld is negative, or top_p %g not in 0 .. 1",
-                        (long long)o.top_k, o.top_p);
+    if (o.top_k < 0)
+        return tni_fail(cx, TN_EARG, "sample: top_k %lld is negative", (long long)o.top_k);
+    if (!(o.top_p >= 0 && o.top_p <= 1))
+        return tni_fail(cx, TN_EARG, "sample: top_p %g is not in 0 .. 1", o.top_p);
     if (o.temperature == 0) return tn_argmax(logits, -1);
     tn_tensor *x = tn_div_s(tni_widen(tn_detach(logits)), o.temperature);
     x            = filter_logits(x, o);

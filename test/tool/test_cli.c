@@ -760,7 +760,7 @@ static void a_gpt2_learns_and_writes(void)
     prints("prompt: 7 tokens, ");
     prints("; then 19, ");
     runs(0, "tenon sample --load g.safetensors --prompt 'the cat' --tokens 20 --temperature 0"
-            " --top-p 0.5 --repetition-penalty 1 --stop 111 --quiet");  // 'o'
+            " --top-p 0.5 --repetition-penalty 1 --stop 7,111 --quiet");  // 'o'
     CHECK_STR(out, "the cat sat \n");
     // Text without end: it takes no memory in advance, and Ctrl-C ends it.
     // With a sanitizer a second may be over before its first token.
@@ -829,6 +829,40 @@ static void text_can_be_the_tokens_of_a_vocabulary(void)
     runs(1, "tenon sample --load g.safetensors");
     prints("tenon: tokenizer: .: it has no tokenizer.json");
     runs(0, "rm -r v");
+    scratch_close();
+}
+
+// A folder's tokenizer puts <s> before a prompt, and its generation_config.json may name more end tokens.
+static void a_folder_is_sampled_as_hugging_face_does(void)
+{
+    static const char config[] =
+        "{\"model_type\": \"llama\", \"num_hidden_layers\": 1, \"num_attention_heads\": 2, "
+        "\"hidden_size\": 16, \"intermediate_size\": 24, \"vocab_size\": 907, "
+        "\"max_position_embeddings\": 12, \"eos_token_id\": 2}";
+    if (!begin()) return;
+    write_text("t.txt");
+    runs(
+        0,
+        "mkdir f && cp '" TN_SOURCE_DIR
+        "/test/recordings/tokenizers/llama2.json' f/tokenizer.json &&"
+        " tenon train --model llama --layers 1 --heads 2 --width 16 --hidden 24 --context 12 --limit 8"
+        " --tokenizer f --data text:t.txt --epochs 1 --save g.safetensors --quiet >results &&"
+        " cp g.safetensors f/model.safetensors");
+    scratch_write(scratch_path("f/config.json"), config, strlen(config));
+    runs(0, "tenon sample --load g.safetensors --prompt 'the' --tokens 4 --seed 1");
+    prints("prompt: 1 token, ");
+    runs(0, "tenon sample --load f --prompt 'the' --tokens 4 --seed 1");
+    prints("\nprompt: 2 tokens, ");  // in a line of its own, though stdout and stderr are one
+    prints("; then 3, ");
+    runs(0, "tenon sample --load f --tokens 4 --seed 1");
+    prints("prompt: 1 token, ");
+    runs(0, "tenon sample --load f --tokens 4 --prompt 'the cat sat on the mat and the dog'");
+    prints("tokens the network sees the last 6: its context is 12\n");
+    // All tokens that the first step can choose end the text: the most likely is one of them.
+    runs(0, "t=$(tenon predict --load f --prompt the | tail -1 | cut -d, -f2);"
+            " echo \"{\\\"eos_token_id\\\": [2, $t]}\" >f/generation_config.json;"
+            " tenon sample --load f --prompt the --tokens 4 --temperature 0");
+    CHECK_STR(out, "the\n");
     scratch_close();
 }
 
@@ -943,6 +977,7 @@ const test_case tests_cli[] = {
     TEST(a_terminal_gets_no_control_characters),
     TEST(eval_ends_with_ctrl_c),
     TEST(text_can_be_the_tokens_of_a_vocabulary),
+    TEST(a_folder_is_sampled_as_hugging_face_does),
     TEST(a_resnet_trains_on_small_images),
     TEST(the_demo_draws_digits_and_says_what_next),
     TEST(no_command_leaks),
