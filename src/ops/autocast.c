@@ -43,22 +43,28 @@ static bool is_weight(const tn_tensor *x)
     return x->leaf || tni_low_is_valid(s) || (all && !s->written);
 }
 
-// Makes the copy of all of x's store, without history: gradients go to the leaf by its mark.
+// Makes the copy of all of x's store, without history: gradients go to the leaf by its mark. It is part of no
+// layer's call and shares no kernel with its readers, so that those are computed by the kernels of later steps, for
+// which it is there: where a library adds a bias itself, it rounds less often than where a kernel does.
 static bool make_low(tn_tensor *x, tn_dtype dt)
 {
-    tn_ctx   *cx   = x->cx;
-    tni_node *n    = tni_store_node(x, "autocast");
-    bool      mode = cx->grad_mode;
+    tn_ctx   *cx     = x->cx;
+    tni_node *n      = tni_store_node(x, "autocast");
+    bool      mode   = cx->grad_mode;
+    uint32_t  region = cx->region;
     if (!n) return false;
     tni_low_drop(x->store);
     cx->grad_mode  = false;
+    cx->region     = 0;
     tn_tensor *low = tni_record(cx, TNI_cast, dt, n->rank, n->size, 1, &n, NULL);
     cx->grad_mode  = mode;
+    cx->region     = region;
     if (!low) return false;
     tni_tensor_own(low);
-    low->store->wanted = true;
-    x->store->low      = low;
-    x->store->low_of   = x->store->node->id;
+    low->store->node->apart = true;
+    low->store->wanted      = true;
+    x->store->low           = low;
+    x->store->low_of        = x->store->node->id;
     return true;
 }
 

@@ -339,7 +339,7 @@ void tni_decide_items(tni_fusion *f)
         x->activation   = TNI_leaf;
         x->kind         = (uint8_t)kind_of(f, &g->item[i]);
         x->in_memory    = g->item[i].why != 0 || (x->kind == TNI_AS_SEED && !f->limits->fuses);
-        x->never_inline = x->in_memory || g->item[i].partition;
+        x->never_inline = x->in_memory || g->item[i].partition || g->item[i].n->apart;
         x->bytes        = tni_node_count(g->item[i].n) *
                    (int64_t)f->limits->element_size(g->item[i].n->dtype);
         decide_from_sources(f, i);

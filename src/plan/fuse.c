@@ -524,12 +524,13 @@ static bool same_axes(const tni_unit *u, const tni_unit *v)
     return are_axes_of(u, v->naxes, v->size);
 }
 
-// Whether seed i may join unit u: kernels that were split stay split (split.c), and what is computed
-// again for a backward pass stays apart from the forward pass and from the rest.
+// Whether seed i may join unit u: kernels that were split stay split (split.c), what is computed again for
+// a backward pass stays apart from the forward pass and from the rest, and copies of weights stay apart from
+// what reads them: a later step finds them in memory, and has to compute the same bits by the same kernels.
 static bool same_partition(const tni_fusion *f, const tni_unit *u, int32_t i)
 {
     const tni_item *a = &f->g->item[u->seed[0]], *b = &f->g->item[i];
-    return a->partition == b->partition && tni_same_pass(a->n, b->n);
+    return a->partition == b->partition && tni_same_pass(a->n, b->n) && a->n->apart == b->n->apart;
 }
 
 static void place_seed(tni_fusion *f, int32_t i);

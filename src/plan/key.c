@@ -5,7 +5,8 @@
 // - what started the evaluation (read, flush, step)
 // - per item: op, dtype, shape, whether it is stored, whether it keeps its sources; which item or
 //   input each source is; attributes that attr.def calls KEY, AXES or BYTES; whether it is computed
-//   again for a backward pass, and whether it is the first of those of its call
+//   again for a backward pass, and whether it is the first of those of its call; whether it is a weight's
+//   copy in 16 bits
 // - per source that is an input: its shape and strides, and which sources are the same view
 // - per input: dtype, which inputs share a buffer, whether it dies and may be overwritten
 //
@@ -190,7 +191,7 @@ static bool put_item(key_writer *w, const tni_item *it)
     if (!reserve_words(w, most_words(n))) return false;
     put_key_word(w, n->op | n->dtype << 8 | n->rank << 16 | (int64_t)(it->why != 0) << 24 |
                         (int64_t)it->keeps_sources << 25 | (int64_t)tni_node_may_fail(n) << 26 |
-                        again << 27 | (int64_t)n->nsrc << 32);
+                        again << 27 | (int64_t)n->apart << 29 | (int64_t)n->nsrc << 32);
     put_key_words(w, n->size, n->rank);
     for (uint32_t s = 0; s < n->nsrc; s++) put_source(w, n->src[s]);
     put_attr(w, n);

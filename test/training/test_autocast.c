@@ -1,12 +1,14 @@
 // test_autocast.c: mixed precision. What dtype each op has under autocast, that gradients and weights stay
 // f32, and that the copy of a weight in 16 bits is made once and follows the weight.
 #include "rules_kit.h"
+#include "scratch.h"
 #include "table.h"
 
 #include "optim/optim.h"
 #include "engine/engine.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const tn_dtype modes[] = { TN_BF16, TN_F16 };
@@ -414,6 +416,42 @@ static void a_steady_step_casts_no_weight(void)
 }
 
 // A step whose labels are out of range fails when it is computed.
+// Writes the kernels with products of each plan in a file of TN_EXPLAIN, without their numbers; returns the number
+// of plans that have any.
+static int products_of_plans(char *text, char product[][800], int most)
+{
+    int n = 0;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        const char *at = strstr(line, "matmul");
+        if (!strncmp(line, "plan ", 5) && (!n || *product[n - 1]) && n < most) *product[n++] = 0;
+        if (n && at && strlen(product[n - 1]) + strlen(at) < 790)
+            strcat(strcat(product[n - 1], at), "\n");
+    }
+    return n;
+}
+
+// The step that makes the copies computes all else by the kernels of a step that finds them: if a kernel that adds
+// a bias cast it too, a library could not add it, and would round once more.
+static void making_copies_changes_no_kernel(void)
+{
+    char   product[4][800];
+    size_t bytes;
+    if (!CHECK(scratch_open())) return;
+    setenv("TN_EXPLAIN", scratch_path("plans"), 1);
+    tn_ctx *cx = rules_open("cpu");
+    train(cx, open_net(cx), TN_BF16, 3);
+    tn_close(cx);
+    unsetenv("TN_EXPLAIN");
+    char *text = scratch_read(scratch_path("plans"), &bytes);
+    int   n    = text ? products_of_plans(text, product, 4) : 0;
+    if (CHECK(n >= 2)) {
+        CHECK(strstr(product[0], "matmul + ") != NULL);
+        for (int i = 1; i < n; i++) CHECK_STR(product[i], product[0]);
+    }
+    free(text);
+    scratch_close();
+}
+
 static void a_failed_step_leaves_weights_and_copies_together(void)
 {
     tn_ctx *cx = rules_open("cpu");
@@ -466,6 +504,7 @@ const test_case tests_autocast[] = {
     TEST(products_of_one_value_share_its_cast),
     TEST(updates_write_the_copies),
     TEST(a_steady_step_casts_no_weight),
+    TEST(making_copies_changes_no_kernel),
     TEST(a_failed_step_leaves_weights_and_copies_together),
     TEST(training_in_16_bits_reaches_the_loss_of_f32),
     TEST_END

@@ -87,7 +87,7 @@ static void *open_cudnn(void)
     return lib;
 }
 
-// What is wrong is told once here, and by `tenon doctor`; all else goes on without the library.
+// What is wrong is logged once here, and said by `tenon doctor`; all else goes on without the library.
 static void find_cudnn(void)
 {
     void  *lib  = open_cudnn();
