@@ -40,8 +40,7 @@ static tn_dtype value_dtype(tn_dtype dt)
     return tni_is_float(dt) ? tni_compute_dtype(dt) : dt;
 }
 
-// Appends an instruction, or finds an equal one; -1 if there are too many.
-static int emit_score_op(tni_score_reader *r, const tni_score_op *x)
+int tni_score_append(tni_score_reader *r, const tni_score_op *x)
 {
     for (int i = 0; i < r->count; i++)
         if (!memcmp(&r->op[i], x, sizeof *x)) return i;
@@ -73,7 +72,7 @@ static int emit_map(tni_score_reader *r, const tni_node *n, const int *src)
     if (n->op == TNI_mul && is_one(&r->op[src[0]])) return src[1];
     if ((n->op == TNI_mul || n->op == TNI_div) && is_one(&r->op[src[1]])) return src[0];
     for (uint32_t i = 0; i < n->nsrc; i++) x.src[i] = (int16_t)src[i];
-    return emit_score_op(r, &x);
+    return tni_score_append(r, &x);
 }
 
 static int emit_number(tni_score_reader *r, const tni_node *n)
@@ -82,7 +81,7 @@ static int emit_number(tni_score_reader *r, const tni_node *n)
     blank(&x, TNI_scalar, (tn_dtype)n->dtype);
     if (tni_is_float((tn_dtype)n->dtype)) x.f = n->attr.num.f;
     else x.i = n->attr.num.i;
-    return emit_score_op(r, &x);
+    return tni_score_append(r, &x);
 }
 
 static int emit_iota(tni_score_reader *r, const tni_node *n, const int64_t step[4])
@@ -92,7 +91,7 @@ static int emit_iota(tni_score_reader *r, const tni_node *n, const int64_t step[
     if (tni_is_float((tn_dtype)n->dtype)) x.f = n->attr.iota.start, x.df = n->attr.iota.step;
     else x.i = n->attr.iota.istart, x.di = n->attr.iota.istep;
     memcpy(x.step, step, sizeof x.step);
-    return emit_score_op(r, &x);
+    return tni_score_append(r, &x);
 }
 
 static int emit_raw(tni_score_reader *r, const int64_t step[4])
@@ -102,7 +101,7 @@ static int emit_raw(tni_score_reader *r, const int64_t step[4])
     tni_score_steps(r, (int)r->raw->rank, want);
     if (memcmp(want, step, sizeof want)) return -1;
     blank(&x, TNI_matmul, (tn_dtype)r->raw->dtype);
-    return emit_score_op(r, &x);
+    return tni_score_append(r, &x);
 }
 
 // Whether the scores are among what a pending node is computed from; true also if that is not soon
@@ -135,7 +134,7 @@ static int emit_source(tni_score_reader *r, tni_node *n, const int64_t step[4])
     if (at == TNI_SCORE_SOURCES) return -1;
     blank(&x, TNI_leaf, (tn_dtype)n->dtype);
     x.source = (int16_t)at;
-    int y    = emit_score_op(r, &x);
+    int y    = tni_score_append(r, &x);
     if (y < 0 || at < r->sources) return y;
     r->source[at].n = n;
     memcpy(r->source[at].step, step, sizeof r->source[at].step);

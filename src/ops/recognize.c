@@ -265,22 +265,39 @@ static bool bound_by_comparison(const tni_score_reader *r, const tni_score_op *x
     return bound_by(d, b);
 }
 
-// Takes a condition into the bounds: all of it, or nothing is meant to be kept of them.
-static bool bound_by_condition(const tni_score_reader *r, int at, bool hidden, bounds *b)
+// Whether what a comparison hides is taken into the bounds; with only_causal, if it is causal.
+static bool takes_comparison(const finding *f, const tni_score_op *x, bool hidden, bool only_causal,
+                             bounds *b)
 {
-    const tni_score_op *x = &r->op[at];
-    switch (x->op) {
-    case TNI_logical_not: return bound_by_condition(r, x->src[0], !hidden, b);
-    case TNI_logical_or:
-    case TNI_logical_and:
-        return (x->op == TNI_logical_or) == hidden && bound_by_condition(r, x->src[0], hidden, b) &&
-               bound_by_condition(r, x->src[1], hidden, b);
-    case TNI_gt:
-    case TNI_ge:
-    case TNI_lt:
-    case TNI_le: return bound_by_comparison(r, x, hidden, b);
-    default: return false;
+    bounds more = *b;
+    if (x->op != TNI_gt && x->op != TNI_ge && x->op != TNI_lt && x->op != TNI_le) return false;
+    if (!bound_by_comparison(&f->r, x, hidden, &more)) return false;
+    if (only_causal && (more.left != b->left || more.right != b->right)) return false;
+    *b = more;
+    return true;
+}
+
+// Takes what a condition hides into the bounds, as far as they can say it. Returns the instruction of what
+// is left of it; -1: nothing.
+static int strip_condition(finding *f, int at, bool hidden, bool only_causal, bounds *b)
+{
+    tni_score_op x;
+    memcpy(&x, &f->r.op[at], sizeof x);
+    bool joins = x.op == (hidden ? TNI_logical_or : TNI_logical_and);
+    if (takes_comparison(f, &x, hidden, only_causal, b)) return -1;
+    if (x.op == TNI_logical_not) {
+        int rest = strip_condition(f, x.src[0], !hidden, only_causal, b);
+        if (rest < 0 || rest == x.src[0]) return rest < 0 ? -1 : at;
+        x.src[0] = (int16_t)rest;
+        return tni_score_append(&f->r, &x);
     }
+    if (!joins) return at;
+    int left  = strip_condition(f, x.src[0], hidden, only_causal, b);
+    int right = strip_condition(f, x.src[1], hidden, only_causal, b);
+    if (left < 0 || right < 0) return left < 0 ? right : left;
+    if (left == x.src[0] && right == x.src[1]) return at;
+    x.src[0] = (int16_t)left, x.src[1] = (int16_t)right;
+    return tni_score_append(&f->r, &x);
 }
 
 static bool is_minus_infinity(const tni_score_op *x)
@@ -298,22 +315,44 @@ static bool set_bounds(finding *f, const bounds *b)
     return true;
 }
 
-// Takes what hides keys off the end of the program, as far as causal and window say it. Returns the
-// instruction that is left as the value.
+// Takes what hides keys off the end of the program, as far as bounds say it. Returns the instruction that
+// is left as the value.
+static int strip_value(finding *f, int at, bool only_causal, bounds *b)
+{
+    tni_score_op x;
+    memcpy(&x, &f->r.op[at], sizeof x);
+    if (x.op != TNI_where) return at;
+    bool hidden = is_minus_infinity(&f->r.op[x.src[1]]);
+    int  side   = hidden ? 2 : 1;
+    if (!hidden && !is_minus_infinity(&f->r.op[x.src[2]])) return at;
+    int rest  = strip_condition(f, x.src[0], hidden, only_causal, b);
+    int value = strip_value(f, x.src[side], only_causal, b);
+    if (rest < 0) return value;
+    if (rest == x.src[0] && value == x.src[side]) return at;
+    x.src[0] = (int16_t)rest, x.src[side] = (int16_t)value;
+    return tni_score_append(&f->r, &x);
+}
+
+// Whether there is room for the instructions that are appended: one for each choice and condition, in
+// two attempts.
+static bool has_room(const tni_score_reader *r)
+{
+    int n = 0;
+    for (int i = 0; i < r->count; i++)
+        n += r->op[i].op == TNI_where || r->op[i].op == TNI_logical_not ||
+             r->op[i].op == TNI_logical_or || r->op[i].op == TNI_logical_and;
+    return r->count + 2 * n <= TNI_SCORE_OPS;
+}
+
+// What causal and window of the op can say. If they cannot say all bounds, it is causal alone.
 static int strip_hiding(finding *f, int last)
 {
-    bounds b = { 0 };
-    for (int at = last;;) {
-        const tni_score_op *x    = &f->r.op[at];
-        bounds              more = b;
-        if (x->op != TNI_where) return last;
-        bool hidden = is_minus_infinity(&f->r.op[x->src[1]]);
-        if (!hidden && !is_minus_infinity(&f->r.op[x->src[2]])) return last;
-        if (!bound_by_condition(&f->r, x->src[0], hidden, &more)) return last;
-        b  = more;
-        at = x->src[hidden ? 2 : 1];
-        if (set_bounds(f, &b)) last = at;
+    for (int only_causal = has_room(&f->r) ? 0 : 2; only_causal < 2; only_causal++) {
+        bounds b  = { 0 };
+        int    at = strip_value(f, last, only_causal, &b);
+        if (set_bounds(f, &b)) return at;
     }
+    return last;
 }
 
 // ---- the rest of the program ---------------------------------------------------------------------

@@ -130,6 +130,17 @@ static tn_tensor *documents(inputs *in)
     return attend(in, tn_masked_fill(scores(in), other, -INFINITY));
 }
 
+// Of the own document, and not after the query: the second part is causal, the first a program.
+static tn_tensor *documents_before(inputs *in)
+{
+    tn_tensor *all = tn_floor_divide(keys(in->cx), tn_scalar_i64(in->cx, 4));
+    CHECK_STATUS(tn_eval_of(all), TN_OK);
+    tn_tensor *own  = tn_eq(tn_unsqueeze(tn_slice(all, 0, 0, T, 1), 1), all);
+    tn_tensor *seen = tn_logical_and(own, tn_ge(queries(in->cx), keys(in->cx)));
+    tn_tensor *none = tn_full(in->cx, in->dtype, TN_0D, -INFINITY);
+    return attend(in, tn_where(seen, scores(in), none));
+}
+
 // A table of biases by distance, read by a gather.
 static tn_tensor *relative(inputs *in)
 {
@@ -190,6 +201,7 @@ static const spelling spellings[] = {
     { "alibi", alibi, true },
     { "softcap", softcap, true },
     { "documents", documents, true },
+    { "documents before", documents_before, true },
     { "relative", relative, false },
     { "gated", gated, true },
     { "dropout", dropped, false },
@@ -396,6 +408,17 @@ static void programs_are_kept_once(void)
     tn_close(cx);
 }
 
+// What says causal is no part of the program, whatever it is joined with.
+static void causal_is_taken_off_conditions(void)
+{
+    tn_ctx *cx = open_recognizing();
+    inputs  in = draw_inputs(cx, TN_F32);
+    CHECK(documents_before(&in) != NULL);
+    const tni_score *s = cx->scores;
+    for (int i = 0; CHECK(s != NULL) && i < s->count; i++) CHECK(s->op[i].op != TNI_iota);
+    tn_close(cx);
+}
+
 // The first gradients of a spelling, of which the differences are taken. more: a leaf of its own.
 static tn_tensor *second(tn_tensor *const *x, void *user)
 {
@@ -472,6 +495,7 @@ const test_case tests_recognize[] = {
     TEST(the_weights_can_be_read),
     TEST(what_is_not_attention_stays),
     TEST(programs_are_kept_once),
+    TEST(causal_is_taken_off_conditions),
     TEST(gradients_can_be_differentiated),
     TEST(the_weights_have_no_gradient_unless_computed_first),
     TEST(the_gradient_alone_can_be_other_ops),
