@@ -66,9 +66,19 @@ static void texts_compile_for_their_chips_and_do_not_spill(void)
                                                 .causal  = true });
 }
 
+// The functions of a mask (B, 1, T, S).
+static char *mask_text(bool added)
+{
+    tni_heap     heap = tni_heap_default();
+    tni_flash_in in   = { .extra = { { added ? TN_F16 : TN_BOOL, { 1, 0, 1, 1 }, true, true } },
+                          .size  = { 2, 3, 100, 77 } };
+    return tni_flash_program(&heap, tni_flash_mask(added), &in);
+}
+
 static void texts_of_every_option_compile(void)
 {
-    tni_text why = { "" };
+    tni_text why  = { "" };
+    tni_heap heap = tni_heap_default();
     if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
     tni_flash_case all = { .D       = 64,
                            .E       = 64,
@@ -78,14 +88,15 @@ static void texts_of_every_option_compile(void)
                            .lengths = true,
                            .dropout = true,
                            .f16     = true,
-                           .mask    = TNI_FLASH_ADDED_MASK };
+                           .program = mask_text(true) };
     for (int part = TNI_FLASH_FORWARD; part <= TNI_FLASH_DECODE; part++) {
         all.part  = (tni_flash_part)part;
         all.quads = part % 2;
         compile_case(&all);
     }
+    char *mask = mask_text(false);
     compile_case(&(tni_flash_case){
-        .part = TNI_FLASH_KEYS, .D = 33, .E = 7, .causal = true, .mask = TNI_FLASH_BOOL_MASK });
+        .part = TNI_FLASH_KEYS, .D = 33, .E = 7, .causal = true, .program = mask });
     for (int rows = 1; rows <= TNI_FLASH_DECODE_ROWS; rows *= 4)
         compile_case(&(tni_flash_case){ .part    = TNI_FLASH_DECODE,
                                         .D       = 128,
@@ -94,6 +105,8 @@ static void texts_of_every_option_compile(void)
                                         .aligned = true,
                                         .causal  = true,
                                         .lengths = true });
+    tni_free(&heap, mask);
+    tni_free(&heap, (char *)all.program);
 }
 
 // scale q . k - slope_h (i - j), as ops/score.h has it.
@@ -133,33 +146,42 @@ static tni_score softcap(void)
     return s;
 }
 
-static void compile_program(const tni_score *score, const int64_t size[4], bool narrow)
+// The gradient of the source, one number a head, is added up by flash_queries.
+static void compile_program(const tni_score *score, const tni_flash_in *in, bool narrow)
 {
-    tn_dtype source[TNI_SCORE_SOURCES] = { TN_BF16 };
-    tni_heap heap                      = tni_heap_default();
-    char    *text                      = tni_flash_program(&heap, score, source, size);
+    tni_heap heap = tni_heap_default();
+    char    *text = tni_flash_program(&heap, score, in);
     if (!CHECK(text != NULL)) return;
     CHECK_INT(strstr(text, "m_long v") == NULL, narrow);
-    for (int part = TNI_FLASH_FORWARD; part <= TNI_FLASH_KEYS; part++)
-        compile_case(&(tni_flash_case){ .part    = (tni_flash_part)part,
-                                        .D       = 64,
-                                        .E       = 64,
-                                        .aligned = true,
-                                        .wgmma   = true,
-                                        .grads   = part == TNI_FLASH_QUERIES && score->sources,
-                                        .program = text });
+    for (int part = TNI_FLASH_FORWARD; part <= TNI_FLASH_KEYS; part++) {
+        unsigned grads = part == TNI_FLASH_QUERIES && score->sources;
+        bool     heavy = tni_flash_is_heavy(score, in, (tni_flash_part)part, grads);
+        compile_case(&(tni_flash_case){ .part       = (tni_flash_part)part,
+                                        .D          = 64,
+                                        .E          = 64,
+                                        .aligned    = true,
+                                        .wgmma      = true,
+                                        .causal     = true,
+                                        .heavy      = heavy,
+                                        .grads      = grads,
+                                        .row_grads  = grads,
+                                        .head_grads = grads,
+                                        .program    = text });
+    }
     tni_free(&heap, text);
 }
 
 // Places are computed in 32 bits if they fit.
 static void score_programs_compile_and_do_not_spill(void)
 {
-    tni_text  why = { "" };
-    tni_score a = alibi(), b = softcap();
-    CHECK(tni_flash_adds_source(&a, 0) && !tni_flash_adds_source(&b, 0));
+    tni_text     why = { "" };
+    tni_score    a = alibi(), b = softcap();
+    tni_flash_in near = { .extra = { { TN_BF16, { 0, 1, 0, 0 }, false, true } },
+                          .size  = { 32, 12, 1024, 1024 } };
+    tni_flash_in far  = { .size = { 1, 1, 1, INT64_C(1) << 40 } };
     if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
-    compile_program(&a, (int64_t[]){ 32, 12, 1024, 1024 }, true);
-    compile_program(&b, (int64_t[]){ 1, 1, 1, INT64_C(1) << 40 }, false);
+    compile_program(&a, &near, true);
+    compile_program(&b, &far, false);
 }
 
 // ---- on a GPU ----------------------------------------------------------------------------------

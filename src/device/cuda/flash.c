@@ -34,10 +34,13 @@ _Static_assert(sizeof(flash_args) == 21 * 8 + (24 + 32 + 2) * 8 + 12 * 4,
                "no padding: the text declares the same fields");
 
 // A form: its kernels in the order of their launches, with the programs that are being compiled for
-// operands whose rows are aligned to 16 bytes and for others, which are compiled when they are met.
+// operands whose rows are aligned to 16 bytes and for others, which are compiled when they are met. A
+// form of one query that heads share has two candidates, each of one kernel: flash_decode, and
+// flash_forward with these heads in the place of queries (pack_heads). Until the faster one is known,
+// settled is -1.
 typedef struct {
     tni_compiled     *compiled;
-    int               parts;
+    int               parts, candidates, settled;
     tni_flash_case    text[PARTS];
     tni_text_program *program[PARTS][2];  // by alignment
     void             *kernel[PARTS][2];   // NULL before the first launch
@@ -95,46 +98,78 @@ static bool is_summed(const tni_attention *a, const tni_attention_extra *x)
     return false;
 }
 
+// The program that changes scores: that of the call, or what its mask is; NULL: none.
+static const tni_score *score_of(const tni_attention *a)
+{
+    if (a->score || !a->extras) return a->score;
+    return tni_flash_mask(a->extra[0].arg->dtype != TN_BOOL);
+}
+
 static const char *declines_extras(const tni_cuda *c, const tni_attention *a)
 {
     if (a->score && a->g && a->score->slope < 0) return "the score program has no gradient";
     for (int i = 0; i < a->extras; i++) {
         if (!a->extra[i].grad) continue;
-        if (a->score && !tni_flash_adds_source(a->score, i))
-            return "what a gradient of the score program's is multiplied by depends on the score";
+        if (score_of(a)->source_slope[i] < 0) return "the score program has no gradient";
         if (c->deterministic && is_summed(a, &a->extra[i]))
             return "the gradient of a mask is summed in any order, unlike TN_DETERMINISTIC=1";
     }
     return NULL;
 }
 
-// The bits of the extras whose gradients are wanted.
-static unsigned grads_of(const tni_attention *a)
+// What a score program reads, and over which sizes.
+static tni_flash_in in_of(const tni_attention *a)
 {
-    unsigned bits = 0;
-    for (int i = 0; i < a->extras; i++) bits |= (unsigned)(a->extra[i].grad != NULL) << i;
-    return bits;
+    tni_flash_in in = { .size = { a->B, a->H, a->T, a->S } };
+    for (int i = 0; i < a->extras; i++) {
+        const tni_arg   *x    = a->extra[i].arg;
+        tni_flash_extra *y    = &in.extra[i];
+        int64_t          last = 0;
+        for (int k = 0; k < 4; k++) {
+            y->varies[k] = x->size[k] > 1;
+            last += (x->size[k] - 1) * llabs(x->stride[k]);
+        }
+        y->dtype = x->dtype;
+        y->dense = x->stride[3] == 1;
+        y->small = fits_int(last);
+    }
+    return in;
+}
+
+// The gradients of extras that a kernel adds up: those that vary with the key alone are the rows of
+// flash_keys, all others are added up by flash_queries.
+static void put_grads(const tni_attention *a, tni_flash_case *x)
+{
+    for (int i = 0; i < a->extras; i++) {
+        const tni_arg *g = a->extra[i].grad;
+        if (!g || (x->part != TNI_FLASH_QUERIES && x->part != TNI_FLASH_KEYS)) continue;
+        bool by_query = g->size[2] > 1, by_key = g->size[3] > 1;
+        if ((by_key && !by_query) != (x->part == TNI_FLASH_KEYS)) continue;
+        x->grads |= 1u << i;
+        if (!by_key || !by_query) x->row_grads |= 1u << i;
+        if (!by_key && !by_query) x->head_grads |= 1u << i;
+    }
 }
 
 // The operands of a case; the rest of it does not depend on the kernel.
 static tni_flash_case case_of(const tni_cuda *c, const tni_attention *a, tni_flash_part part)
 {
-    tni_attention_extra mask = tni_attention_mask(a);
-    return (tni_flash_case){ .part    = part,
-                             .D       = (int)a->D,
-                             .E       = (int)a->E,
-                             .f16     = a->q->dtype == TN_F16,
-                             .aligned = true,
-                             .wgmma   = part != TNI_FLASH_DECODE && has_wgmma(c),
-                             .causal  = a->causal,
-                             .window  = a->window > 0,
-                             .lengths = a->lengths != NULL,
-                             .dropout = a->drops,
-                             .quads   = part != TNI_FLASH_KEYS && a->S % 4 == 0,
-                             .grads   = part == TNI_FLASH_QUERIES ? grads_of(a) : 0,
-                             .mask    = !mask.arg                    ? TNI_FLASH_NO_MASK
-                                        : mask.arg->dtype == TN_BOOL ? TNI_FLASH_BOOL_MASK
-                                                                     : TNI_FLASH_ADDED_MASK };
+    const tni_score *score = score_of(a);
+    tni_flash_in     in    = in_of(a);
+    tni_flash_case   x     = { .part    = part,
+                               .D       = (int)a->D,
+                               .E       = (int)a->E,
+                               .f16     = a->q->dtype == TN_F16,
+                               .aligned = true,
+                               .wgmma   = part != TNI_FLASH_DECODE && has_wgmma(c),
+                               .causal  = a->causal,
+                               .window  = a->window > 0,
+                               .lengths = a->lengths != NULL,
+                               .dropout = a->drops,
+                               .quads   = part != TNI_FLASH_KEYS && a->S % 4 == 0 };
+    put_grads(a, &x);
+    x.heavy = score && tni_flash_is_heavy(score, &in, part, x.grads);
+    return x;
 }
 
 static bool decodes(const tni_attention *a)
@@ -228,9 +263,48 @@ static size_t sum_bytes(const tni_attention *a)
     return n;
 }
 
-// The scratch has delta and such sums, or the parts of results of flash_decode.
-static void describe_parts(const tni_cuda *c, const tni_attention *a, flash_work *w)
+// A call with heads in the place of queries.
+typedef struct {
+    tni_attention a;
+    tni_call      call;
+    tni_arg       q;
+} packed_call;
+
+// Whether the heads that share keys, of one query each, may be taken for as many queries of one head,
+// all of which see the same keys: then a block reads them once for all.
+static bool packs(const tni_attention *a)
 {
+    return decodes(a) && a->T == 1 && a->H > a->Hk && !a->extras && !a->score && !a->window &&
+           (a->lengths || !a->causal);
+}
+
+// (B, 1, H, D) as (B, H / Hk, Hk, D).
+static void pack_rows(tni_arg *x, int64_t heads)
+{
+    int64_t group = x->size[2] / heads, stride = x->stride[2];
+    x->size[1]   = group;
+    x->stride[1] = stride;
+    x->size[2]   = heads;
+    x->stride[2] = group * stride;
+}
+
+static void pack_heads(const tni_attention *a, const tni_call *call, packed_call *p)
+{
+    *p          = (packed_call){ .a = *a, .call = *call, .q = *a->q };
+    p->a.q      = &p->q;
+    p->a.T      = a->H / a->Hk;
+    p->a.H      = a->Hk;
+    p->a.causal = false;
+    pack_rows(&p->q, a->Hk);
+    pack_rows(&p->call.out, a->Hk);
+}
+
+// The scratch has delta and such sums, or the parts of results of flash_decode.
+static void describe_parts(const tni_cuda *c, const tni_attention *a, const tni_call *call,
+                           flash_work *w)
+{
+    packed_call p;
+    w->candidates = 1;
     if (a->g) {
         w->text[w->parts++] = case_of(c, a, TNI_FLASH_QUERIES);
         w->text[w->parts++] = case_of(c, a, TNI_FLASH_KEYS);
@@ -241,19 +315,21 @@ static void describe_parts(const tni_cuda *c, const tni_attention *a, flash_work
         x->rows           = (int)a->T * heads_of(a);
         w->splits         = splits_of(c, a, x);
         w->scratch        = (size_t)(a->B * a->H * w->splits * a->T * (a->E + 2)) * sizeof(float);
+        if (!packs(a)) return;
+        pack_heads(a, call, &p);
+        w->text[w->parts++] = case_of(c, &p.a, TNI_FLASH_FORWARD);
+        w->candidates       = 2;
     } else w->text[w->parts++] = case_of(c, a, TNI_FLASH_FORWARD);
 }
 
 // Prints the score program, if there is one. False when memory is out.
 static bool describe_score(const tni_attention *a, flash_work *w)
 {
-    tn_dtype source[TNI_SCORE_SOURCES] = { 0 };
-    int64_t  size[]                    = { a->B, a->H, a->T, a->S };
-    tni_heap heap                      = tni_heap_default();
-    if (!a->score) return true;
-    for (int i = 0; i < a->extras; i++) source[i] = a->extra[i].arg->dtype;
-    w->functions = tni_flash_program(&heap, a->score, source, size);
-    return w->functions != NULL;
+    const tni_score *score = score_of(a);
+    tni_flash_in     in    = in_of(a);
+    tni_heap         heap  = tni_heap_default();
+    if (score) w->functions = tni_flash_program(&heap, score, &in);
+    return !score || w->functions;
 }
 
 static void *flash_open(tni_cuda *c, const tni_call *call)
@@ -265,7 +341,8 @@ static void *flash_open(tni_cuda *c, const tni_call *call)
         return NULL;
     }
     w->compiled = c->gpu->compiled;
-    describe_parts(c, &a, w);
+    describe_parts(c, &a, call, w);
+    w->settled = w->candidates > 1 ? -1 : 0;
     for (int i = 0; i < w->parts; i++) w->text[i].program = w->functions;
     for (int i = 0; i < w->parts; i++)
         if (a.D % 8 == 0 && a.E % 8 == 0) w->program[i][1] = start_text(w, i, true);
@@ -286,12 +363,17 @@ static void *kernel_of(flash_work *w, int part, bool aligned, tn_status *s, tni_
     return *f;
 }
 
-// One candidate: our tiles are chosen by a table. A text that does not compile is found out by its
-// launch, which says why.
+// Tiles are chosen by a table. A text that does not compile is found out by its launch, which says why.
 static int flash_count(void *work)
 {
-    (void)work;
-    return 1;
+    const flash_work *w = work;
+    return w->settled < 0 ? w->candidates : 1;
+}
+
+static void flash_settle(void *work, int candidate)
+{
+    flash_work *w = work;
+    if (w->settled < 0) w->settled = candidate;
 }
 
 static size_t flash_scratch(void *work)
@@ -463,24 +545,34 @@ static tn_status round_sums(const tni_call *call, const tni_attention *a)
     return s;
 }
 
-// Kernels that are not compiled are waited for before the first is launched. The gradients of keys and
-// values may not be wanted; the kernel for them computes both.
+// Launches parts from .. end - 1. Kernels that are not compiled are waited for before the first is
+// launched. The gradients of keys and values may not be wanted; the kernel for them computes both.
+static tn_status launch_parts(tni_cuda *c, flash_work *w, const tni_attention *a,
+                              const tni_call *call, int from, int end, tni_text *why)
+{
+    bool       aligned = are_aligned(a, call);
+    tn_status  s       = TN_OK;
+    flash_args args    = args_of(c, a, call, w);
+    for (int i = from; i < end && s == TN_OK; i++) kernel_of(w, i, aligned, &s, why);
+    if (s == TN_OK && a->g) s = clear_sums(c, call, a, &args);
+    for (int i = from; i < end && s == TN_OK; i++)
+        if (w->text[i].part != TNI_FLASH_KEYS || args.dk || args.dv || w->text[i].grads)
+            s = launch_part(c, w, i, aligned, a, &args, why);
+    return s == TN_OK && a->g ? round_sums(call, a) : s;
+}
+
 static tn_status flash_launch(tni_cuda *c, void *work, const tni_call *call, int candidate,
                               tni_text *why)
 {
-    flash_work   *w       = work;
-    tni_attention a       = tni_attention_of(call);
-    bool          aligned = are_aligned(&a, call);
-    tn_status     s       = TN_OK;
-    (void)candidate;
+    flash_work   *w = work;
+    tni_attention a = tni_attention_of(call);
+    packed_call   p;
+    if (w->settled >= 0) candidate = w->settled;
     if (w->splits > 1 && !tni_cuda_arrivals(c)) return TN_EMEM;
-    flash_args args = args_of(c, &a, call, w);
-    for (int i = 0; i < w->parts && s == TN_OK; i++) kernel_of(w, i, aligned, &s, why);
-    if (s == TN_OK && a.g) s = clear_sums(c, call, &a, &args);
-    for (int i = 0; i < w->parts && s == TN_OK; i++)
-        if (w->text[i].part != TNI_FLASH_KEYS || args.dk || args.dv)
-            s = launch_part(c, w, i, aligned, &a, &args, why);
-    return s == TN_OK && a.g ? round_sums(call, &a) : s;
+    if (w->candidates == 1) return launch_parts(c, w, &a, call, 0, w->parts, why);
+    if (candidate == 0) return launch_parts(c, w, &a, call, 0, 1, why);
+    pack_heads(&a, call, &p);
+    return launch_parts(c, w, &p.a, &p.call, 1, 2, why);
 }
 
 static const char *flash_varies(tni_cuda *c, const tni_call *call)
@@ -504,4 +596,5 @@ const tni_attention_method tni_attention_by_flash = { .name     = "flash",
                                                       .count    = flash_count,
                                                       .scratch  = flash_scratch,
                                                       .launch   = flash_launch,
+                                                      .settle   = flash_settle,
                                                       .varies   = flash_varies };

@@ -12,7 +12,7 @@
 // The version rises when the kernels become faster or slower, so that choices timed against another
 // version are timed again. TNI_FLASH_WIDEST: the widest heads; TNI_FLASH_DECODE_ROWS: the most queries
 // of a block of flash_decode.
-enum { TNI_FLASH_VERSION = 1, TNI_FLASH_WIDEST = 256, TNI_FLASH_DECODE_ROWS = 4 };
+enum { TNI_FLASH_VERSION = 2, TNI_FLASH_WIDEST = 256, TNI_FLASH_DECODE_ROWS = 4 };
 
 // The kernels: attention; its gradient for queries, and for keys and values; and attention of few
 // queries over many keys.
@@ -23,20 +23,33 @@ typedef enum {
     TNI_FLASH_DECODE
 } tni_flash_part;
 
-typedef enum { TNI_FLASH_NO_MASK, TNI_FLASH_BOOL_MASK, TNI_FLASH_ADDED_MASK } tni_flash_mask;
-
 // Everything that a text depends on. D, E: widths of a key and of a value; rows: of flash_decode, the
 // queries that share keys; aligned: all rows begin at multiples of 16 bytes; wgmma: the products of
-// Hopper are used; quads: of dropout, rows of weights are a multiple of four long; grads: a bit for each extra whose gradient flash_queries adds up; program: the
-// functions of the score program (tni_flash_program), NULL if scores are not changed.
+// Hopper are used; quads: of dropout, rows of weights are a multiple of four long; program: the
+// functions of the score program (tni_flash_program), NULL if scores are not changed; heavy: it keeps
+// more than the scores in registers. grads: a bit for each extra whose gradient this kernel adds up,
+// and of these row_grads for those that do not vary along a row of scores, head_grads for those that
+// vary with neither query nor key.
 typedef struct {
     tni_flash_part part;
     int            D, E, rows;
-    bool           f16, aligned, wgmma, causal, window, lengths, dropout, quads;
-    tni_flash_mask mask;
-    unsigned       grads;
+    bool           f16, aligned, wgmma, causal, window, lengths, dropout, quads, heavy;
+    unsigned       grads, row_grads, head_grads;
     const char    *program;
 } tni_flash_case;
+
+// What a score program reads. varies: along batch, head, query and key; dense: the elements of
+// neighbouring keys are neighbours; small: its elements are numbered in 32 bits.
+typedef struct {
+    tn_dtype dtype;
+    bool     varies[4], dense, small;
+} tni_flash_extra;
+
+// The call that a score program is printed for. size: B, H, T and S.
+typedef struct {
+    tni_flash_extra extra[TNI_SCORE_SOURCES];
+    int64_t         size[4];
+} tni_flash_in;
 
 // How a kernel's work is split. A block has `tiles` times 16 rows for each warp, which are queries (of
 // flash_keys: keys), and goes through the others in tiles of `columns`, whose scores are computed for
@@ -63,13 +76,15 @@ int tni_flash_decode_keys(const tni_flash_case *x);
 int tni_flash_shared(const tni_flash_case *x);
 // Returns the name of the kernel.
 const char *tni_flash_kernel(tni_flash_part part);
-// Returns whether the slope of a program by a source does not depend on the score, so that the
-// gradient of that source can be added up.
-bool tni_flash_adds_source(const tni_score *score, int source);
-// Prints the functions of a score program, for tni_flash_case.program; source: the dtypes of what it
-// reads; size: B, H, T and S. The caller frees it by tni_free; NULL when memory is out.
-char *tni_flash_program(tni_heap *h, const tni_score *score, const tn_dtype *source,
-                        const int64_t size[4]);
+// Returns the program that a mask is: of bools, or added to the scores.
+const tni_score *tni_flash_mask(bool added);
+// Returns whether a kernel that adds up the gradients of the sources in grads needs more registers with
+// this program than without.
+bool tni_flash_is_heavy(const tni_score *score, const tni_flash_in *in, tni_flash_part part,
+                        unsigned grads);
+// Prints the functions of a score program, for tni_flash_case.program. The caller frees it by
+// tni_free; NULL when memory is out.
+char *tni_flash_program(tni_heap *h, const tni_score *score, const tni_flash_in *in);
 // Prints the program; the caller frees it by tni_free. NULL when memory is out.
 char *tni_flash_source(tni_heap *h, const tni_flash_case *x);
 

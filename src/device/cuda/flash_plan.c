@@ -55,11 +55,11 @@ tni_flash_tile tni_flash_tile_of(const tni_flash_case *x)
                         tiles[i].wgmma != x->wgmma))
         i++;
     tni_flash_tile t = tiles[i].tile;
-    if (!x->mask && !x->dropout && !x->program) return t;
+    if (!x->dropout && !x->program) return t;
     t.tiles = 1;
     t.held  = false;
     if (!x->wgmma && t.sub > 32) t.sub = 32;
-    if (x->wgmma && t.blocks > 2) t.blocks = 2;
+    if (x->wgmma && t.blocks > 2 && (x->dropout || x->heavy)) t.blocks = 2;
     return t;
 }
 
@@ -102,8 +102,7 @@ static void put_text(tni_out *o, const char *const *text)
     while (*text) tni_out_print(o, "%s", *text++);
 }
 
-// The constants by which a text is one case. Scores are CHANGES if anything but masking is done to
-// them, so that they have to be scaled first.
+// The constants by which a text is one case. ACROSS: rows of scores are keys and columns queries.
 static void put_constants(tni_out *o, const tni_dialect *d, const tni_flash_case *x)
 {
     tni_flash_tile t = tni_flash_tile_of(x);
@@ -111,21 +110,28 @@ static void put_constants(tni_out *o, const tni_dialect *d, const tni_flash_case
     tni_out_print(o, "enum { HEAD_D = %d, HEAD_E = %d, IS_F16 = %d, WGMMA = %d, ALIGNED = %d,\n",
                   x->D, x->E, x->f16, x->wgmma, x->aligned);
     tni_out_print(
-        o, "       CAUSAL = %d, WINDOW = %d, LENGTHS = %d, DROPOUT = %d, QUADS = %d, MASK = %d,\n",
-        x->causal, x->window, x->lengths, x->dropout, x->quads, (int)x->mask);
-    tni_out_print(o, "       PROGRAM = %d, CHANGES = %d, GRADS = %u, SPLIT = %d, ROWS = %d,\n",
-                  x->program != NULL, x->program || x->mask == TNI_FLASH_ADDED_MASK, x->grads,
-                  tni_flash_splits(x), x->rows);
+        o,
+        "       CAUSAL = %d, WINDOW = %d, LENGTHS = %d, DROPOUT = %d, QUADS = %d, PROGRAM = %d,\n",
+        x->causal, x->window, x->lengths, x->dropout, x->quads, x->program != NULL);
+    tni_out_print(o,
+                  "       GRADS = %u, ROW_GRADS = %u, HEAD_GRADS = %u, ACROSS = %d, SPLIT = %d,\n",
+                  x->grads, x->row_grads, x->head_grads, x->part == TNI_FLASH_KEYS,
+                  tni_flash_splits(x));
+    tni_out_print(o, "       ROWS = %d,\n", x->rows);
     tni_out_print(
         o, "       WARPS = %d, MTILES = %d, COLS = %d, SUB = %d, HELD = %d, BLOCKS = %d };\n",
         t.warps, t.tiles, t.columns, t.sub, t.held, t.blocks);
 }
 
 // Scores that are not changed still need the functions' names, which templates look up.
-static const char unchanged[] =
-    "M_FN float score_change(float x, const flash &, const place &, int, int) { return x; }\n"
-    "M_FN float score_slope(float, const flash &, const place &, int, int) { return 1; }\n"
-    "template <int N> M_FN float extra_slope(const flash &, const place &, int, int) { return 1; }\n";
+static void put_unchanged(tni_out *o)
+{
+    tni_out_print(o,
+                  "struct score_head {};\nstruct score_query {};\nstruct score_key {};\n"
+                  "struct score_base {};\nenum { SLOPED = 0, VARYING = 0 };\n%s",
+                  tni_text_score_place);
+    put_text(o, tni_text_flash_unchanged);
+}
 
 // Called by tni_emit_program behind the prelude.
 static void write_flash(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
@@ -136,7 +142,8 @@ static void write_flash(tni_out *o, const tni_dialect *d, const tni_emit_item *i
     put_constants(o, d, x);
     put_text(o, tni_text_flash);
     put_text(o, x->wgmma ? tni_text_flash_wgmma : tni_text_flash_mma);
-    tni_out_print(o, "%s", x->program ? x->program : unchanged);
+    if (x->program) tni_out_print(o, "%s", x->program);
+    else put_unchanged(o);
     put_text(o, tni_text_flash_scores);
     if (x->part == TNI_FLASH_QUERIES || x->part == TNI_FLASH_KEYS)
         put_text(o, tni_text_flash_gradient);

@@ -1,236 +1,292 @@
-// Score programs (ops/score.h) as text: the functions score_change and score_slope, which the kernels of
-// attention call for each score. ALiBi is printed as
-//
-//     M_FN float score_change(float x, const flash &o, const place &p, int i, int j) {
-//         if (i >= o.T || j >= o.S) return x;
-//         m_int v1 = (m_int)(0 + 1 * (m_long)(0 * p.b + 0 * p.h + 0 * i + 1 * j));
-//         ...
-//         float v7 = o_add_f(v0, v6);
-//         return v7;
-//     }
-//
-// Instructions are printed as those of generated kernels are (kernel/emit.h), of which a kernel of
-// nothing but maps is made here.
-#include "device/cuda/flash.h"
-#include "kernel/emit.h"
+// Where each instruction of a score program is computed. Of the 64 x 64 scores of a tile a thread has
+// 32, in two rows, so what depends on a row alone is computed twice instead of 32 times, and what is
+// linear in the numbers of query and key by one addition of a constant. In ALiBi, slope_h (j - i), no
+// more than two multiply-adds are left for each score.
+#include "device/cuda/flash_score.h"
+#include "kernel/dialect.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-// A program being printed: as a kernel, in which instruction k has the number k of the program.
-typedef struct {
-    const tni_score *score;
-    const tn_dtype  *source;  // dtypes of what it reads
-    tni_kernel      *kernel;
-} score_text;
+enum { EXACT = 1 << 24 };  // whole numbers below are exact in f32
 
-// ---- 64-bit integers ---------------------------------------------------------------------------
+// ---- whole numbers -----------------------------------------------------------------------------
 
-// Returns the largest magnitude of an integer instruction, over places below size; INFINITY if that is
-// not known.
-static double magnitude_of(const tni_score_op *x, const double *of, const int64_t size[4])
+static bool is_whole(tn_dtype dt)
 {
-    double n = 0, a = of[x->src[0]], b = of[x->src[1]];
+    return dt == TN_I64 || dt == TN_I32;
+}
+
+// The number that an iota or a number begins with, and its step.
+static double start_of(const tni_score_op *x)
+{
+    return tni_is_float((tn_dtype)x->dtype) ? x->f : (double)x->i;
+}
+
+static double step_of(const tni_score_op *x)
+{
+    return tni_is_float((tn_dtype)x->dtype) ? x->df : (double)x->di;
+}
+
+// Returns the largest magnitude of a value over all places; INFINITY if that is not known.
+static double magnitude_of(const tni_score_plan *p, int k)
+{
+    const tni_score_op *x = &p->score->op[k];
+    double              n = 0, a = p->fact[x->src[0]].most, b = p->fact[x->src[1]].most;
     switch (x->op) {
-    case TNI_scalar: return fabs((double)x->i);
+    case TNI_scalar: return fabs(start_of(x));
     case TNI_iota:
-        for (int k = 0; k < 4; k++) n += fabs((double)x->step[k]) * (double)size[k];
-        return fabs((double)x->i) + fabs((double)x->di) * n;
+        for (int i = 0; i < 4; i++) n += fabs((double)x->step[i]) * (double)p->in->size[i];
+        return fabs(start_of(x)) + fabs(step_of(x)) * n;
     case TNI_add:
     case TNI_sub: return a + b;
     case TNI_mul: return a * b;
     case TNI_neg:
-    case TNI_abs: return a;
+    case TNI_abs:
+    case TNI_cast: return a;
     case TNI_max:
     case TNI_min: return a > b ? a : b;
-    case TNI_where: return b > of[x->src[2]] ? b : of[x->src[2]];
+    case TNI_where: return fmax(b, p->fact[x->src[2]].most);
     default: return INFINITY;
     }
 }
 
-// Whether all integers of 64 bits, which places are, fit into 32: then they are computed so, at a
-// fraction of the cost.
-static bool are_narrow(const tni_score *s, const int64_t size[4])
+// Whether integers of 64 bits, which places are, fit into 32: then they are computed so, at a fraction of
+// the cost. Where one of two that are compared does not, neither is.
+static void find_narrow(tni_score_plan *p)
 {
-    double of[TNI_SCORE_OPS];
-    for (int k = 0; k < s->all; k++) {
-        bool whole = s->op[k].dtype == TN_I64 || s->op[k].dtype == TN_I32;
-        of[k]      = whole ? magnitude_of(&s->op[k], of, size) : INFINITY;
-        if (s->op[k].dtype == TN_I64 && !(of[k] < INT32_MAX)) return false;
+    for (int k = 0; k < p->score->all; k++)
+        p->fact[k].narrow = p->score->op[k].dtype == TN_I64 && p->fact[k].most < INT32_MAX;
+    for (int k = 0; k < p->score->all; k++) {
+        const tni_score_op *x = &p->score->op[k];
+        if (x->dtype != TN_BOOL || tni_score_operands(x->op) != 2) continue;
+        tni_score_fact *a = &p->fact[x->src[0]], *b = &p->fact[x->src[1]];
+        if (!a->narrow || !b->narrow) a->narrow = b->narrow = false;
     }
-    return true;
 }
 
-// ---- instructions ------------------------------------------------------------------------------
+// ---- levels ------------------------------------------------------------------------------------
 
-static tni_ins instruction_of(const tni_score_op *x, int k, bool narrow)
+static unsigned varies_of(const tni_score_plan *p, int k)
 {
-    int     n = tni_score_operands(x->op);
-    tni_ins y = { .code   = x->op == TNI_cast ? TNI_I_CAST
-                            : n               ? TNI_I_MAP
-                                              : TNI_I_NUMBER,
-                  .op     = x->op,
-                  .dtype  = narrow && x->dtype == TN_I64 ? TN_I32 : x->dtype,
-                  .a      = n > 0 ? x->src[0] : -1,
-                  .b      = n > 1 ? x->src[1] : -1,
-                  .c      = n > 2 ? x->src[2] : -1,
-                  .number = k };
-    return y;
-}
-
-static void put_value(tni_emitter *s, int k)
-{
-    tni_out_print(s->out, "v%d", k);
-}
-
-// The 64 bits of a constant.
-static void put_number(tni_emitter *s, int k)
-{
-    const score_text   *t    = s->user;
-    const tni_score_op *x    = &t->score->op[k];
-    uint64_t            bits = (uint64_t)x->i;
-    float               f    = (float)x->f;
-    uint32_t            low;
-    if (x->dtype == TN_F64) memcpy(&bits, &x->f, sizeof bits);
-    if (x->dtype == TN_F32) memcpy(&low, &f, sizeof low), bits = low;
-    tni_out_print(s->out, "0x%llxull", (unsigned long long)bits);
-}
-
-// An element of a source at the score's place.
-static void put_source(tni_emitter *s, const tni_score_op *x)
-{
-    const score_text *t  = s->user;
-    tn_dtype          dt = t->source[x->source];
-    tni_cast_text load = tni_text_from_storage(dt), cast = tni_text_cast(dt, (tn_dtype)x->dtype);
-    bool          wide = tni_is_float(dt) && x->dtype == TN_F32;  // computed in f32 already
-    tni_out_print(s->out, "%s%s((const %s *)o.extra[%d])[extra_offset(o, p, %d, i, j)]%s%s",
-                  wide ? "" : cast.before, load.before, tni_storage_type(dt), x->source, x->source,
-                  load.after, wide ? "" : cast.after);
-}
-
-// f + df n, n the place along the axes.
-static void put_place(tni_emitter *s, const tni_score_op *x, tn_dtype dt)
-{
-    const char *type = dt == TN_I32 ? "m_int" : "m_long";
-    bool        real = tni_is_float(dt);
-    if (real)
-        tni_out_print(s->out, "o_add_%c(o_mul_%c((%s)(", tni_compute_suffix(dt),
-                      tni_compute_suffix(dt), tni_compute_type(dt));
-    else
-        tni_out_print(s->out, "(%s)(%lld + (%s)%lld * (", tni_compute_type(dt), (long long)x->i,
-                      type, (long long)x->di);
-    static const char *const axis[] = { "p.b", "p.h", "i", "j" };
-    for (int k = 0; k < 4; k++)
-        if (x->step[k])
-            tni_out_print(s->out, "+ (%s)%lld * %s ", type, (long long)x->step[k], axis[k]);
-    if (real)
-        tni_out_print(s->out, "+ 0), (%s)%.17g), (%s)%.17g)", tni_compute_type(dt), x->df,
-                      tni_compute_type(dt), x->f);
-    else tni_out_print(s->out, "+ 0))");
-}
-
-// tanh of scores is taken by an exponential and a reciprocal: its absolute error, which is what counts
-// in a score, is that of an f32.
-static void put_instruction(tni_emitter *s, int k)
-{
-    const score_text   *t  = s->user;
-    const tni_score_op *x  = &t->score->op[k];
-    tn_dtype            dt = (tn_dtype)s->kernel->ins[k].dtype;
-    tni_out_print(s->out, "    %s v%d = ", tni_compute_type(dt), k);
-    if (x->op == TNI_matmul) tni_out_print(s->out, "x");
-    else if (x->op == TNI_leaf) put_source(s, x);
-    else if (x->op == TNI_iota) put_place(s, x, dt);
-    else if (x->op == TNI_tanh && dt == TN_F32)
-        tni_out_print(s->out, "coarse_tanh(v%d)", x->src[0]);
-    else tni_emit_value(s, k);
-    tni_out_print(s->out, ";\n");
-}
-
-// ---- functions ---------------------------------------------------------------------------------
-
-// Marks what instruction k needs, itself included.
-static void mark_needed(const tni_score *s, int k, bool *needed)
-{
-    needed[k] = true;
-    for (; k >= 0; k--)
-        for (int a = 0; needed[k] && a < tni_score_operands(s->op[k].op); a++)
-            needed[s->op[k].src[a]] = true;
-}
-
-// A place beyond the last query or key, of a tile that reaches over the edge, is not seen, and nothing
-// may be read for it.
-static void put_function(tni_emitter *s, const char *name, int result)
-{
-    const score_text *t                     = s->user;
-    bool              needed[TNI_SCORE_OPS] = { false };
-    mark_needed(t->score, result, needed);
-    tni_out_print(s->out,
-                  "M_FN float %s(float x, const flash &o, const place &p, int i, int j) {\n"
-                  "    if (i >= o.T || j >= o.S) return x;\n",
-                  name);
-    for (int k = 0; k <= result; k++)
-        if (needed[k]) put_instruction(s, k);
-    tni_out_print(s->out, "    return (float)v%d;\n}\n", result);
-}
-
-bool tni_flash_adds_source(const tni_score *s, int source)
-{
-    bool needed[TNI_SCORE_OPS] = { false };
-    int  slope                 = s->source_slope[source];
-    if (slope < 0) return false;
-    mark_needed(s, slope, needed);
-    for (int k = 0; k <= slope; k++)
-        if (needed[k] && s->op[k].op == TNI_matmul) return false;
-    return true;
-}
-
-// The slope by a source as a function of the place alone.
-static void put_source_slopes(tni_emitter *s)
-{
-    const score_text *t = s->user;
-    tni_out_print(s->out, "template <int N> M_FN float extra_slope(const flash &o, const place &p, "
-                          "int i, int j) {\n");
-    for (int n = 0; n < t->score->sources; n++) {
-        bool needed[TNI_SCORE_OPS] = { false };
-        int  slope                 = t->score->source_slope[n];
-        if (!tni_flash_adds_source(t->score, n)) continue;
-        mark_needed(t->score, slope, needed);
-        tni_out_print(s->out, "if constexpr (N == %d) {\n", n);
-        for (int k = 0; k <= slope; k++)
-            if (needed[k]) put_instruction(s, k);
-        tni_out_print(s->out, "    return (float)v%d;\n}\n", slope);
+    static const unsigned axis[] = { TNI_BY_HEAD, TNI_BY_HEAD, TNI_BY_QUERY, TNI_BY_KEY };
+    const tni_score_op   *x      = &p->score->op[k];
+    unsigned              bits   = x->op == TNI_matmul ? TNI_BY_SCORE : 0;
+    for (int i = 0; i < 4; i++) {
+        if (x->op == TNI_iota && x->step[i]) bits |= axis[i];
+        if (x->op == TNI_leaf && p->in->extra[x->source].varies[i]) bits |= axis[i];
     }
-    tni_out_print(s->out, "    return 0;\n}\n");
+    for (int i = 0; i < tni_score_operands(x->op); i++) bits |= p->fact[x->src[i]].varies;
+    return bits;
 }
 
-// The program is printed by way of a kernel of its maps. One without a slope, whose gradient is not
-// taken, still has the function, since the text calls it.
-char *tni_flash_program(tni_heap *h, const tni_score *score, const tn_dtype *source,
-                        const int64_t size[4])
+static bool is_linear(const tni_score_plan *p, int k)
 {
-    bool        narrow = are_narrow(score, size);
-    score_text  t      = { score, source, calloc(1, sizeof *t.kernel) };
-    tni_out     o;
-    tni_emitter s = { .out     = &o,
-                      .dialect = &tni_dialect_cuda,
-                      .kernel  = t.kernel,
-                      .user    = &t,
-                      .value   = put_value,
-                      .number  = put_number };
-    if (!t.kernel) return NULL;
-    for (int k = 0; k < score->all; k++)
-        t.kernel->ins[k] = instruction_of(&score->op[k], k, narrow);
-    t.kernel->nins = score->all;
-    tni_out_open(&o, h);
-    put_function(&s, "score_change", score->count - 1);
-    if (score->slope >= 0) put_function(&s, "score_slope", score->slope);
-    else
-        tni_out_print(&o, "M_FN float score_slope(float, const flash &, const place &, int, int) "
-                          "{ return 0; }\n");
-    put_source_slopes(&s);
-    free(t.kernel);
-    char *text = tni_out_take(&o);
-    tni_out_close(&o);
-    return text;
+    return p->fact[k].level == TNI_SCORE_LINEAR;
+}
+
+// Whether an instruction is a whole number, which what is LINEAR may be multiplied by or added to.
+static bool is_whole_number(const tni_score_plan *p, int k)
+{
+    const tni_score_op *x = &p->score->op[k];
+    return x->op == TNI_scalar && x->dtype != TN_BOOL && start_of(x) == rint(start_of(x));
+}
+
+// Takes sums and differences, and products with numbers, of what is LINEAR.
+static bool join_linear(const tni_score_plan *p, int k, tni_score_fact *y)
+{
+    const tni_score_op *x = &p->score->op[k];
+    int                 a = x->src[0], b = x->src[1];
+    bool                la = is_linear(p, a), lb = is_linear(p, b);
+    if ((!la && !is_whole_number(p, a)) || (!lb && !is_whole_number(p, b))) return false;
+    const tni_score_fact *fa = &p->fact[a], *fb = &p->fact[b];
+    if (x->op == TNI_mul) {
+        if (la == lb) return false;
+        double by    = start_of(&p->score->op[la ? b : a]);
+        y->per_query = by * (la ? fa : fb)->per_query;
+        y->per_key   = by * (la ? fa : fb)->per_key;
+        return true;
+    }
+    double sign  = x->op == TNI_add ? 1 : -1;
+    y->per_query = fa->per_query + sign * fb->per_query;
+    y->per_key   = fa->per_key + sign * fb->per_key;
+    return la || lb;
+}
+
+// Whether an instruction is LINEAR; y gets its coefficients. As an f32 it is so while it is exact.
+static bool find_linear(const tni_score_plan *p, int k, tni_score_fact *y)
+{
+    const tni_score_op *x    = &p->score->op[k];
+    bool                real = x->dtype == TN_F32;
+    if (!real && !is_whole((tn_dtype)x->dtype)) return false;
+    if (!(y->varies & (TNI_BY_QUERY | TNI_BY_KEY)) || (real && !(y->most < EXACT))) return false;
+    switch (x->op) {
+    case TNI_iota:
+        y->per_query = step_of(x) * (double)x->step[2];
+        y->per_key   = step_of(x) * (double)x->step[3];
+        return start_of(x) == rint(start_of(x)) && step_of(x) == rint(step_of(x));
+    case TNI_cast:
+    case TNI_neg:
+        if (!is_linear(p, x->src[0])) return false;
+        y->per_query = (x->op == TNI_neg ? -1 : 1) * p->fact[x->src[0]].per_query;
+        y->per_key   = (x->op == TNI_neg ? -1 : 1) * p->fact[x->src[0]].per_key;
+        return real || is_whole((tn_dtype)p->score->op[x->src[0]].dtype);
+    case TNI_add:
+    case TNI_sub:
+    case TNI_mul: return join_linear(p, k, y);
+    default: return false;
+    }
+}
+
+// Whether an instruction is a value of a head times what is LINEAR.
+static bool find_scaled(const tni_score_plan *p, int k, tni_score_fact *y)
+{
+    const tni_score_op *x = &p->score->op[k];
+    if (x->op != TNI_mul || x->dtype != TN_F32) return false;
+    for (int i = 0; i < 2; i++) {
+        tni_score_level by = p->fact[x->src[i]].level;
+        if (by > TNI_SCORE_HEAD || !is_linear(p, x->src[1 - i])) continue;
+        y->by        = x->src[i];
+        y->of        = x->src[1 - i];
+        y->per_query = p->fact[y->of].per_query;
+        y->per_key   = p->fact[y->of].per_key;
+        return true;
+    }
+    return false;
+}
+
+static tni_score_level level_of(const tni_score_plan *p, int k, tni_score_fact *y)
+{
+    if (p->score->op[k].op == TNI_scalar) return TNI_SCORE_CONSTANT;
+    if (find_linear(p, k, y)) return TNI_SCORE_LINEAR;
+    if (find_scaled(p, k, y)) return TNI_SCORE_SCALED;
+    if (y->varies & TNI_BY_SCORE) return TNI_SCORE_EACH;
+    switch (y->varies & (TNI_BY_QUERY | TNI_BY_KEY)) {
+    case 0: return TNI_SCORE_HEAD;
+    case TNI_BY_QUERY: return TNI_SCORE_QUERY;
+    case TNI_BY_KEY: return TNI_SCORE_KEY;
+    default: return TNI_SCORE_EACH;
+    }
+}
+
+// ---- results -----------------------------------------------------------------------------------
+
+// Whether instruction k is where(condition, a, b) with the given number as a (side 1) or b (side 2).
+static bool chooses(const tni_score_plan *p, int k, int side, double number)
+{
+    const tni_score_op *x = &p->score->op[k];
+    if (k < 0 || x->op != TNI_where) return false;
+    const tni_score_op *y = &p->score->op[x->src[side]];
+    return y->op == TNI_scalar && tni_is_float((tn_dtype)y->dtype) && y->f == number;
+}
+
+// A slope without the choice of 0 where the value is -inf: such a score has no weight, and so no
+// gradient whatever the slope is.
+static int without_hiding(const tni_score_plan *p, int slope)
+{
+    int value = p->score->count - 1;
+    for (int side = 1; side <= 2; side++)
+        if (chooses(p, slope, side, 0) && chooses(p, value, side, -INFINITY) &&
+            p->score->op[slope].src[0] == p->score->op[value].src[0])
+            return p->score->op[slope].src[3 - side];
+    return slope;
+}
+
+// What a positive number is multiplied by, if an instruction is such a product; *factor gets the number.
+// Factors of all scores, and of all slopes, cost nothing where these are scaled anyway.
+static int without_factor(const tni_score_plan *p, int k, double *factor)
+{
+    *factor = 1;
+    if (k < 0 || p->score->op[k].op != TNI_mul || p->score->op[k].dtype != TN_F32) return k;
+    for (int i = 0; i < 2; i++) {
+        const tni_score_op *x = &p->score->op[p->score->op[k].src[i]];
+        if (x->op != TNI_scalar || !(x->f > 0) || !isfinite(x->f)) continue;
+        *factor = x->f;
+        return p->score->op[k].src[1 - i];
+    }
+    return k;
+}
+
+static void plan_results(tni_score_plan *p)
+{
+    const tni_score *s = p->score;
+    p->value           = without_factor(p, s->count - 1, &p->value_factor);
+    p->slope           = without_factor(p, without_hiding(p, s->slope), &p->slope_factor);
+    p->sloped          = p->slope >= 0 && s->op[p->slope].op != TNI_scalar;
+    if (p->slope >= 0 && !p->sloped) p->slope_factor *= s->op[p->slope].f;
+    for (int i = 0; i < s->sources; i++) p->source_slope[i] = without_hiding(p, s->source_slope[i]);
+}
+
+tni_score_plan tni_score_plan_of(const tni_score *score, const tni_flash_in *in)
+{
+    tni_score_plan p = { .score = score, .in = in };
+    for (int k = 0; k < score->all; k++) {
+        tni_score_fact *y = &p.fact[k];
+        y->varies         = varies_of(&p, k);
+        y->most           = magnitude_of(&p, k);
+        y->level          = level_of(&p, k, y);
+    }
+    find_narrow(&p);
+    plan_results(&p);
+    return p;
+}
+
+// ---- masks -------------------------------------------------------------------------------------
+
+// Added: score + mask. Of bools: where(mask, score, -inf), whose slope is 1 where there is a weight.
+const tni_score *tni_flash_mask(bool added)
+{
+    enum { F = TN_F32 };
+    static const tni_score sum    = { .sources      = 1,
+                                      .count        = 3,
+                                      .all          = 4,
+                                      .slope        = 3,
+                                      .source_slope = { 3, -1, -1, -1 },
+                                      .op           = { { .op = TNI_matmul, .dtype = F },
+                                                        { .op = TNI_leaf, .dtype = F },
+                                                        { .op = TNI_add, .dtype = F, .src = { 0, 1 } },
+                                                        { .op = TNI_scalar, .dtype = F, .f = 1 } } };
+    static const tni_score choice = { .sources      = 1,
+                                      .count        = 4,
+                                      .all          = 5,
+                                      .slope        = 4,
+                                      .source_slope = { -1, -1, -1, -1 },
+                                      .op           = { { .op = TNI_matmul, .dtype = F },
+                                                        { .op = TNI_leaf, .dtype = TN_BOOL },
+                                                        { .op = TNI_scalar, .dtype = F, .f = -INFINITY },
+                                                        { .op = TNI_where, .dtype = F, .src = { 1, 0, 2 } },
+                                                        { .op = TNI_scalar, .dtype = F, .f = 1 } } };
+    return added ? &sum : &choice;
+}
+
+// Registers of the values that a thread has of the 16 columns of its scores.
+static int column_registers(const tni_score_plan *p, tni_score_level level)
+{
+    int n = 0;
+    for (int k = 0; k < p->score->all; k++) {
+        bool read = false;
+        for (int i = k + 1; i < p->score->all; i++)
+            for (int a = 0; a < tni_score_operands(p->score->op[i].op); a++)
+                read |= p->score->op[i].src[a] == k && p->fact[i].level == TNI_SCORE_EACH;
+        bool wide = p->score->op[k].dtype == TN_I64 || p->score->op[k].dtype == TN_F64;
+        if (read && p->fact[k].level == level) n += wide ? 32 : 16;
+    }
+    return n;
+}
+
+bool tni_flash_is_heavy(const tni_score *score, const tni_flash_in *in, tni_flash_part part,
+                        unsigned grads)
+{
+    tni_score_plan p      = tni_score_plan_of(score, in);
+    bool           across = part == TNI_FLASH_KEYS, varying = false;
+    int            columns = column_registers(&p, across ? TNI_SCORE_QUERY : TNI_SCORE_KEY);
+    for (int i = 0; i < score->sources; i++)
+        varying |= (grads >> i & 1) && tni_score_slope_varies(&p, i);
+    return varying || columns > 32 || (p.sloped && (across || grads || columns));
+}
+
+bool tni_score_slope_varies(const tni_score_plan *p, int source)
+{
+    int k = p->source_slope[source];
+    return k >= 0 && (p->fact[k].varies & TNI_BY_SCORE);
 }

@@ -38,8 +38,9 @@ const char *const tni_text_flash[] = {
       typedef m_ushort elem;
       // The argument of all kernels; flash_args in flash.c is the same in C. Strides are in elements:
       // of the batch, of rows, of heads; of extras (the mask, or what the score program reads): batch,
-      // head, query, key, as of their gradients, which are sums in f32. lse and delta are (B, H, T). H heads of queries, HK of keys. A query sees
-      // `window` - 1 keys to either side. part, arrived, splits: of flash_decode.
+      // head, query, key, as of their gradients, which are sums in f32. lse and delta are (B, H, T).
+      // H heads of queries, HK of keys. A query sees `window` - 1 keys to either side. part, arrived,
+      // splits: of flash_decode.
       struct flash {
           const elem *q; const elem *k; const elem *v; elem *o; float *lse;
           const elem *g; elem *dq; elem *dk; elem *dv; float *delta;
@@ -58,9 +59,6 @@ const char *const tni_text_flash[] = {
       struct place { int b; int h; int keys; int shift; };
       M_FN m_long offset_of(const m_long (&at)[4], const place &p, int i, int j) {
           return p.b * at[0] + p.h * at[1] + i * at[2] + j * at[3];
-      }
-      M_FN m_long extra_offset(const flash &o, const place &p, int n, int i, int j) {
-          return offset_of(o.extra_at[n], p, i, j);
       }),
     // ---- instructions: copies, fragments, exponentials -----------------------------------------
     T(M_FN void copy_async(m_uint to, const elem *from, int bytes) {
@@ -85,9 +83,14 @@ const char *const tni_text_flash[] = {
           asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
           return y;
       }
-      // Off by 2^-22, absolutely; for score programs.
+      // For score programs. Where operands are bf16 it is the instruction, which is off by 2^-11 of the
+      // result, a quarter of what rounding a score would be; else by 2^-22, absolutely.
       M_FN float coarse_tanh(float x) {
-          return m_fma_f(-2.0f, m_rcp_f(1.0f + power2(x * 2.88539008f)), 1.0f);
+          float y;
+          if constexpr (IS_F16 != 0)
+              y = m_fma_f(-2.0f, m_rcp_f(1.0f + power2(x * 2.88539008f)), 1.0f);
+          else asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+          return y;
       }
       // Two numbers rounded to 16 bits, the first in the lower half.
       M_FN m_uint pack(float low, float high) {
@@ -184,6 +187,35 @@ const char *const tni_text_flash[] = {
     NULL,
 };
 
+// Where a score is: what is known of its head, query and key, and of the first place of its thread in the
+// tile, from which it is di queries and dj keys away.
+const char tni_text_score_place[] =
+    T(struct score_place {
+          const score_head &u; const score_query &q; const score_key &k; const score_base &t;
+          int i; int j; int di; int dj;
+      };);
+
+const char *const tni_text_flash_unchanged[] = {
+    T(M_FN score_head score_head_of(const flash &, const place &) { return score_head(); }
+      M_FN score_query score_query_of(const flash &, const place &, const score_head &, int) {
+          return score_query();
+      }
+      M_FN score_key score_key_of(const flash &, const place &, const score_head &, int) {
+          return score_key();
+      }
+      M_FN score_base score_base_of(const flash &, const place &, const score_head &, int, int) {
+          return score_base();
+      }
+      M_FN float score_factor() { return 1; }
+      M_FN float slope_factor() { return 1; }
+      M_FN float score_change(float x, const flash &, const place &, const score_place &, float &) {
+          return x;
+      }
+      template <int N>
+      M_FN float extra_slope(float, const flash &, const place &, const score_place &) { return 1; }),
+    NULL,
+};
+
 const char *const tni_text_flash_scores[] = {
     // ---- scores --------------------------------------------------------------------------------
     T(M_FN place place_of(const flash &o, int b, int h) {
@@ -211,55 +243,88 @@ const char *const tni_text_flash_scores[] = {
       // The factor by which scores become exponents of 2. It is never negative, so that the largest
       // score is the largest product; change_scores sees to the sign.
       M_FN float power_scale(const flash &o) {
-          return (CHANGES ? 1.0f : fabsf(o.scale)) * 1.44269504f;
+          return (PROGRAM ? score_factor() : fabsf(o.scale)) * 1.44269504f;
       }
-      M_FN float minus_infinity() { return m_float_bits(0xff800000u); }
-      template <int KIND>
-      M_FN float masked(const flash &o, const place &p, float x, int i, int j) {
-          if (i >= o.T || j >= p.keys) return x;
-          m_long at = extra_offset(o, p, 0, i, j);
-          if (KIND == 1) return o.extra[0][at] ? x : minus_infinity();
-          return x + element(((const elem *)o.extra[0])[at]);
-      }),
+      M_FN float minus_infinity() { return m_float_bits(0xff800000u); }),
     // Row and column of number e of tile n, of tile m of rows, in a block's result.
     T(M_FN int row_at(int m, int e) {
           return warp_row(m) + ((int)threadIdx.x >> 2 & 7) + (e >> 1) * 8;
       }
-      M_FN int column_at(int n, int e) { return n * 8 + ((int)threadIdx.x & 3) * 2 + (e & 1); }
-      // One score from its product: scaled, if it is changed at all.
-      M_FN float changed_score(float x, const flash &o, const place &p, int i, int j) {
-          if constexpr (CHANGES != 0) x *= o.scale;
-          else if (o.scale < 0) x = -x;
-          if constexpr (PROGRAM != 0) x = score_change(x, o, p, i, j);
-          if constexpr (MASK != 0) x = masked<MASK>(o, p, x, i, j);
-          return x;
+      M_FN int column_at(int n, int e) { return n * 8 + ((int)threadIdx.x & 3) * 2 + (e & 1); }),
+    // What a score program knows of a row and of a column, which are a query and a key or, ACROSS, a key
+    // and a query.
+    T(template <bool YES, typename X, typename Y> struct pick { typedef X type; };
+      template <typename X, typename Y> struct pick<false, X, Y> { typedef Y type; };
+      typedef pick<ACROSS != 0, score_key, score_query>::type score_row;
+      typedef pick<ACROSS != 0, score_query, score_key>::type score_column;
+      M_FN void know(score_query &y, const flash &o, const place &p, const score_head &u, int i) {
+          y = score_query_of(o, p, u, i);
       }
-      // Scores from products: scaled, if they are changed at all, and -inf where a query does not see
-      // a key. ACROSS: rows are keys and columns queries. slope gets the derivative by the scaled
-      // product.
-      template <bool ACROSS, bool SLOPES, int MT, int NT, int MS, int NS>
-      M_FN void change_scores(float (&c)[MT][NT][4], float (&slope)[MS][NS][4], const flash &o,
-                              const place &p, int row, int column, bool edge) {
-          if (CHANGES != 0 || MASK != 0 || o.scale < 0)
+      M_FN void know(score_key &y, const flash &o, const place &p, const score_head &u, int j) {
+          y = score_key_of(o, p, u, j);
+      }
+      M_FN const score_query &query_of(const score_query &x, const score_key &) { return x; }
+      M_FN const score_query &query_of(const score_key &, const score_query &y) { return y; }
+      M_FN const score_key &key_of(const score_query &, const score_key &y) { return y; }
+      M_FN const score_key &key_of(const score_key &x, const score_query &) { return x; }
+      template <int MT>
+      M_FN void know_rows(score_row (&y)[MT][2], const flash &o, const place &p, const score_head &u,
+                          int row) {
+          UNROLL for (int m = 0; m < MT; m++)
+              UNROLL for (int e = 0; e < 2; e++) know(y[m][e], o, p, u, row + row_at(m, e * 2));
+      }
+      template <int NT>
+      M_FN void know_columns(score_column (&y)[NT][2], const flash &o, const place &p,
+                             const score_head &u, int column) {
+          UNROLL for (int n = 0; n < NT; n++)
+              UNROLL for (int e = 0; e < 2; e++) know(y[n][e], o, p, u, column + column_at(n, e));
+      }
+      // All that a program knows of a tile of scores whose first row and column are these, and the
+      // place of number e of tile n, of tile m of rows, in it.
+      template <int MT, int NT>
+      struct score_tile {
+          const score_head &u; const score_row (&rows)[MT][2]; const score_column (&columns)[NT][2];
+          score_base t; int r; int c;
+      };
+      template <int MT, int NT>
+      M_FN score_tile<MT, NT> tile_of(const flash &o, const place &p, const score_head &u,
+                                      const score_row (&rows)[MT][2],
+                                      const score_column (&columns)[NT][2], int row, int column) {
+          int r = row + row_at(0, 0);
+          int c = column + column_at(0, 0);
+          return score_tile<MT, NT> {
+              u, rows, columns, score_base_of(o, p, u, ACROSS ? c : r, ACROSS ? r : c), r, c
+          };
+      }
+      template <int MT, int NT>
+      M_FN score_place place_in(const score_tile<MT, NT> &tile, int m, int n, int e) {
+          int dr = m * (WARPS * 16) + (e >> 1) * 8;
+          int dc = n * 8 + (e & 1);
+          int r = tile.r + dr;
+          int c = tile.c + dc;
+          const score_row &x = tile.rows[m][e >> 1];
+          const score_column &y = tile.columns[n][e & 1];
+          return score_place { tile.u, query_of(x, y), key_of(x, y), tile.t, ACROSS ? c : r,
+                               ACROSS ? r : c, ACROSS ? dc : dr, ACROSS ? dr : dc };
+      }
+      // Scores from products, up to the factor of power_scale, and -inf where a query does not see a
+      // key.
+      template <int MT, int NT>
+      M_FN void change_scores(float (&c)[MT][NT][4], const flash &o, const place &p,
+                              const score_tile<MT, NT> &tile, bool edge) {
+          float slope;
+          if (PROGRAM != 0 || o.scale < 0)
               UNROLL for (int m = 0; m < MT; m++)
                   UNROLL for (int n = 0; n < NT; n++)
-                      UNROLL for (int e = 0; e < 4; e++) {
-                          int r = row + row_at(m, e);
-                          int s = column + column_at(n, e);
-                          int i = ACROSS ? s : r;
-                          int j = ACROSS ? r : s;
-                          float x = c[m][n][e];
-                          if constexpr (SLOPES) slope[m][n][e] = score_slope(x * o.scale, o, p, i, j);
-                          c[m][n][e] = changed_score(x, o, p, i, j);
-                      }
+                      UNROLL for (int e = 0; e < 4; e++)
+                          c[m][n][e] = PROGRAM ? score_change(c[m][n][e], o, p, place_in(tile, m, n, e), slope)
+                                               : -c[m][n][e];
           if (!edge) return;
           UNROLL for (int m = 0; m < MT; m++)
               UNROLL for (int n = 0; n < NT; n++)
                   UNROLL for (int e = 0; e < 4; e++) {
-                      int r = row + row_at(m, e);
-                      int s = column + column_at(n, e);
-                      if (!is_seen(o, p, ACROSS ? s : r, ACROSS ? r : s))
-                          c[m][n][e] = minus_infinity();
+                      score_place s = place_in(tile, m, n, e);
+                      if (!is_seen(o, p, s.i, s.j)) c[m][n][e] = minus_infinity();
                   }
       }),
     // ---- dropout -------------------------------------------------------------------------------
@@ -300,12 +365,11 @@ const char *const tni_text_flash_scores[] = {
               UNROLL for (int e = 0; e < 4; e++) f[e] = from == e ? x : f[e];
           }
       }
-      template <bool ACROSS>
       M_FN void dropout_factors(float (&f)[4], const flash &o, const place &p, int row, int column,
                                 int m, int n) {
           int r = row + row_at(m, 0);
           int s = column + column_at(n, 0);
-          if constexpr (QUADS != 0 && ACROSS) quads_across(f, o, p, s, r);
+          if constexpr (QUADS != 0 && ACROSS != 0) quads_across(f, o, p, s, r);
           else if constexpr (QUADS != 0) quads_down(f, o, p, r, s);
           else
               UNROLL for (int e = 0; e < 4; e++) {

@@ -5,14 +5,16 @@
 
 #include <stddef.h>
 
-extern const char *const tni_text_flash[];           // what all share: tiles, fragments
-extern const char *const tni_text_flash_mma[];       // products by mma.sync
-extern const char *const tni_text_flash_wgmma[];     // or by wgmma
-extern const char *const tni_text_flash_scores[];    // which scores count, and stores of results
-extern const char *const tni_text_flash_forward[];   // flash_forward
-extern const char *const tni_text_flash_gradient[];  // what the next two share
-extern const char *const tni_text_flash_queries[];   // flash_queries
-extern const char *const tni_text_flash_keys[];      // flash_keys
-extern const char *const tni_text_flash_decode[];    // flash_decode
+extern const char *const tni_text_flash[];            // what all share: tiles, fragments
+extern const char *const tni_text_flash_unchanged[];  // the functions of no score program
+extern const char        tni_text_score_place[];      // the place of a score, for programs
+extern const char *const tni_text_flash_mma[];        // products by mma.sync
+extern const char *const tni_text_flash_wgmma[];      // or by wgmma
+extern const char *const tni_text_flash_scores[];     // which scores count, and stores of results
+extern const char *const tni_text_flash_forward[];    // flash_forward
+extern const char *const tni_text_flash_gradient[];   // what the next two share
+extern const char *const tni_text_flash_queries[];    // flash_queries
+extern const char *const tni_text_flash_keys[];       // flash_keys
+extern const char *const tni_text_flash_decode[];     // flash_decode
 
 #endif

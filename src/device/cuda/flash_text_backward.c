@@ -49,56 +49,89 @@ const char *const tni_text_flash_gradient[] = {
               if (c == 0 && i < o.T) o.delta[((m_long)p.b * o.H + p.h) * o.T + i] = sum;
           }
       }),
-    // Weights from scores. base: of each row, or ACROSS of each column.
-    T(template <int MT, int NT, typename BASE>
-      M_FN void weigh(float (&c)[MT][NT][4], const flash &o, BASE base) {
+    // Weights from products, in place and times the slope of the score program; a gets them as values saw
+    // them. base: of each row, or ACROSS of each column. WHOLE, RAW: the weights themselves and the products
+    // are kept for the gradients of extras. A score of -inf has any slope, but no gradient.
+    T(enum { WHOLE = GRADS != 0 && SLOPED != 0, RAW = (GRADS & VARYING) != 0 };
+      template <int MT, int NT>
+      struct kept {
+          float weight[WHOLE ? MT : 1][WHOLE ? NT : 1][4];
+          float product[RAW ? MT : 1][RAW ? NT : 1][4];
+          float factor[DROPOUT ? MT : 1][DROPOUT ? NT : 1][4];
+      };
+      // Weights where a query does not see a key become 0.
+      template <bool PACKS, int MT, int NT, int MA, int NA>
+      M_FN void hide(float (&c)[MT][NT][4], m_uint (&a)[MA][NA][4], kept<MT, NT> &k, const flash &o,
+                     const place &p, const score_tile<MT, NT> &tile) {
           UNROLL for (int m = 0; m < MT; m++)
               UNROLL for (int n = 0; n < NT; n++)
-                  UNROLL for (int e = 0; e < 4; e++)
-                      c[m][n][e] = power2(m_fma_f(c[m][n][e], power_scale(o), -base(m, n, e)));
+                  UNROLL for (int e = 0; e < 4; e++) {
+                      score_place s = place_in(tile, m, n, e);
+                      if (is_seen(o, p, s.i, s.j)) continue;
+                      c[m][n][e] = 0;
+                      if constexpr (WHOLE != 0) k.weight[m][n][e] = 0;
+                      if constexpr (PACKS && SLOPED != 0)
+                          a[m][n / 2][n % 2 * 2 + (e >> 1)] &= e & 1 ? 0xffffu : 0xffff0000u;
+                  }
+      }
+      template <int MT, int NT>
+      M_FN void round_weights(m_uint (&a)[MT][NT / 2][4], const float (&c)[MT][NT][4],
+                              const kept<MT, NT> &k) {
+          if constexpr (DROPOUT != 0) {
+              float seen[MT][NT][4];
+              UNROLL for (int m = 0; m < MT; m++)
+                  UNROLL for (int n = 0; n < NT; n++)
+                      UNROLL for (int e = 0; e < 4; e++)
+                          seen[m][n][e] = c[m][n][e] * k.factor[m][n][e];
+              round_left(a, seen);
+          } else round_left(a, c);
+      }
+      template <bool PACKS, int MT, int NT, int MA, int NA, typename BASE>
+      M_FN void weigh(float (&c)[MT][NT][4], m_uint (&a)[MA][NA][4], kept<MT, NT> &k,
+                      const flash &o, const place &p, const score_tile<MT, NT> &tile, bool edge,
+                      BASE base) {
+          float scale = (PROGRAM ? score_factor() : o.scale) * 1.44269504f;
+          UNROLL for (int m = 0; m < MT; m++)
+              UNROLL for (int n = 0; n < NT; n++) {
+                  float seen[4];
+                  UNROLL for (int e = 0; e < 4; e++) {
+                      float slope = 1;
+                      float x = score_change(c[m][n][e], o, p, place_in(tile, m, n, e), slope);
+                      float w = power2(m_fma_f(x, scale, -base(m, n, e)));
+                      if constexpr (WHOLE != 0) k.weight[m][n][e] = w;
+                      if constexpr (RAW != 0) k.product[m][n][e] = c[m][n][e];
+                      seen[e] = w;
+                      if constexpr (DROPOUT != 0) seen[e] *= k.factor[m][n][e];
+                      if constexpr (SLOPED != 0) w = w == 0.0f ? 0.0f : w * slope;
+                      c[m][n][e] = w;
+                  }
+                  if constexpr (PACKS && SLOPED != 0) {
+                      a[m][n / 2][n % 2 * 2] = pack(seen[0], seen[1]);
+                      a[m][n / 2][n % 2 * 2 + 1] = pack(seen[2], seen[3]);
+                  }
+              }
+          if (edge) hide<PACKS>(c, a, k, o, p, tile);
+          if constexpr (PACKS && SLOPED == 0) round_weights(a, c, k);
       }
       // The factors of the weights under dropout.
-      template <bool ACROSS, int MT, int NT>
-      M_FN void draw_factors(float (&f)[MT][NT][4], const flash &o, const place &p, int row,
-                             int column) {
+      template <int MT, int NT>
+      M_FN void draw_factors(kept<MT, NT> &k, const flash &o, const place &p, int row, int column) {
           if constexpr (DROPOUT != 0)
               UNROLL for (int m = 0; m < MT; m++)
                   UNROLL for (int n = 0; n < NT; n++)
-                      dropout_factors<ACROSS>(f[m][n], o, p, row, column, m, n);
+                      dropout_factors(k.factor[m][n], o, p, row, column, m, n);
       }
-      // The weights as values saw them.
-      template <int MT, int NT, int MF, int NF>
-      M_FN void round_weights(m_uint (&a)[MT][NT / 2][4], const float (&c)[MT][NT][4],
-                              const float (&f)[MF][NF][4]) {
-          if constexpr (DROPOUT != 0) {
-              float kept[MT][NT][4];
-              UNROLL for (int m = 0; m < MT; m++)
-                  UNROLL for (int n = 0; n < NT; n++)
-                      UNROLL for (int e = 0; e < 4; e++) kept[m][n][e] = c[m][n][e] * f[m][n][e];
-              round_left(a, kept);
-          } else round_left(a, c);
-      }
-      // The gradients of scores from those of the weights, d. delta as base above.
-      template <int MT, int NT, int MF, int NF, typename DELTA>
+      // The gradients of products from those of the weights, d. delta as base above.
+      template <int MT, int NT, typename DELTA>
       M_FN void differentiate(const float (&c)[MT][NT][4], float (&d)[MT][NT][4],
-                              const float (&f)[MF][NF][4], DELTA delta) {
+                              const kept<MT, NT> &k, DELTA delta) {
           UNROLL for (int m = 0; m < MT; m++)
               UNROLL for (int n = 0; n < NT; n++)
                   UNROLL for (int e = 0; e < 4; e++) {
                       float dw = d[m][n][e];
-                      if constexpr (DROPOUT != 0) dw *= f[m][n][e];
+                      if constexpr (DROPOUT != 0) dw *= k.factor[m][n][e];
                       d[m][n][e] = c[m][n][e] * (dw - delta(m, n, e));
                   }
-      }
-      // Of the scaled products from those of the scores. A score of -inf has any slope, but no gradient.
-      template <int MT, int NT, int MS, int NS>
-      M_FN void multiply_slopes(const float (&c)[MT][NT][4], float (&d)[MT][NT][4],
-                                const float (&slope)[MS][NS][4]) {
-          if constexpr (PROGRAM != 0)
-              UNROLL for (int m = 0; m < MT; m++)
-                  UNROLL for (int n = 0; n < NT; n++)
-                      UNROLL for (int e = 0; e < 4; e++)
-                          d[m][n][e] = c[m][n][e] == 0.0f ? 0.0f : d[m][n][e] * slope[m][n][e];
       }
       template <int MT, int NT>
       M_FN void scale_all(float (&c)[MT][NT][4], float by) {
@@ -106,36 +139,89 @@ const char *const tni_text_flash_gradient[] = {
               UNROLL for (int n = 0; n < NT; n++)
                   UNROLL for (int e = 0; e < 4; e++) c[m][n][e] *= by;
       }),
-    NULL,
-};
-
-// dq and delta of a tile of queries; and what scores give to the gradients of the mask, or of what the
-// score program reads.
-const char *const tni_text_flash_queries[] = {
-    // GRADS: a bit for each extra whose gradient is wanted. Scores that broadcast from one element are
+    // What scores give to the gradients of extras. GRADS: a bit for each extra whose gradient this kernel
+    // adds up; ROW_GRADS: of them, those that are the same along a row, which are added up in registers
+    // first; HEAD_GRADS: those that are the same for all rows too. What broadcasts from one element is
     // added up in any order.
-    T(template <int N>
-      M_FN void add_extra(const flash &o, const place &p, int i, int j, float ds) {
-          if constexpr ((GRADS >> N & 1) != 0)
-              atomicAdd(o.extra_grad[N] + offset_of(o.extra_grad_at[N], p, i, j),
-                        ds * extra_slope<N>(o, p, i, j));
+    T(template <int MT>
+      struct extra_sums { float of[4][MT][2]; };
+      template <int N, int MT>
+      M_FN void add_extra(extra_sums<MT> &sums, int m, int e, const flash &o, const place &p,
+                          const score_place &s, float x, float ds) {
+          if constexpr ((GRADS >> N & 1) != 0) {
+              float g = ds * extra_slope<N>(x, o, p, s);
+              if constexpr ((ROW_GRADS >> N & 1) != 0) sums.of[N][m][e >> 1] += g;
+              else atomicAdd(o.extra_grad[N] + offset_of(o.extra_grad_at[N], p, s.i, s.j), g);
+          }
       }
-      template <int MT, int NT>
-      M_FN void add_extras(const float (&d)[MT][NT][4], const flash &o, const place &p, int row,
-                           int column) {
+      // c: weights times slopes; d: the gradients of weights; delta as above.
+      template <int MT, int NT, typename DELTA>
+      M_FN void add_extras(extra_sums<MT> &sums, const float (&c)[MT][NT][4],
+                           const float (&d)[MT][NT][4], const kept<MT, NT> &k, const flash &o,
+                           const place &p, const score_tile<MT, NT> &tile, DELTA delta) {
           if constexpr (GRADS != 0)
               UNROLL for (int m = 0; m < MT; m++)
                   UNROLL for (int n = 0; n < NT; n++)
                       UNROLL for (int e = 0; e < 4; e++) {
-                          int i = row + row_at(m, e);
-                          int j = column + column_at(n, e);
-                          if (i >= o.T || j >= p.keys || d[m][n][e] == 0.0f) continue;
-                          add_extra<0>(o, p, i, j, d[m][n][e]);
-                          add_extra<1>(o, p, i, j, d[m][n][e]);
-                          add_extra<2>(o, p, i, j, d[m][n][e]);
-                          add_extra<3>(o, p, i, j, d[m][n][e]);
+                          float w = c[m][n][e];
+                          float x = 0;
+                          float dw = d[m][n][e];
+                          if constexpr (WHOLE != 0) w = k.weight[m][n][e];
+                          if constexpr (RAW != 0) x = k.product[m][n][e];
+                          if constexpr (DROPOUT != 0) dw *= k.factor[m][n][e];
+                          float ds = w * (dw - delta(m, n, e));
+                          score_place s = place_in(tile, m, n, e);
+                          if (s.i >= o.T || s.j >= p.keys || ds == 0.0f) continue;
+                          add_extra<0>(sums, m, e, o, p, s, x, ds);
+                          add_extra<1>(sums, m, e, o, p, s, x, ds);
+                          add_extra<2>(sums, m, e, o, p, s, x, ds);
+                          add_extra<3>(sums, m, e, o, p, s, x, ds);
                       }
+      }
+      // Adds the sums of rows, and begins new ones. A row's four lanes, or all lanes, join theirs.
+      template <int N, int MT>
+      M_FN void flush_extra(extra_sums<MT> &sums, const flash &o, const place &p, int row) {
+          constexpr bool ALL = (HEAD_GRADS >> N & 1) != 0;
+          if constexpr ((GRADS & ROW_GRADS & 1 << N) != 0) {
+              float total = 0;
+              UNROLL for (int m = 0; m < MT; m++)
+                  UNROLL for (int e = 0; e < 2; e++) {
+                      float x = sums.of[N][m][e];
+                      sums.of[N][m][e] = 0;
+                      total += x;
+                      if constexpr (!ALL) {
+                          UNROLL for (int s = 1; s < 4; s *= 2) x += __shfl_xor_sync(~0u, x, s);
+                          int r = row + row_at(m, e * 2);
+                          bool there = ACROSS ? r < p.keys : r < o.T;
+                          if (there && (threadIdx.x & 3) == 0)
+                              atomicAdd(o.extra_grad[N] + offset_of(o.extra_grad_at[N], p,
+                                                                    ACROSS ? 0 : r, ACROSS ? r : 0), x);
+                      }
+                  }
+              if constexpr (ALL) {
+                  UNROLL for (int s = 1; s < 32; s *= 2) total += __shfl_xor_sync(~0u, total, s);
+                  if ((threadIdx.x & 31) == 0)
+                      atomicAdd(o.extra_grad[N] + offset_of(o.extra_grad_at[N], p, 0, 0), total);
+              }
+          }
+      }
+      template <int MT>
+      M_FN void flush_extras(extra_sums<MT> &sums, const flash &o, const place &p, int row) {
+          flush_extra<0>(sums, o, p, row);
+          flush_extra<1>(sums, o, p, row);
+          flush_extra<2>(sums, o, p, row);
+          flush_extra<3>(sums, o, p, row);
+      }
+      template <int MT>
+      M_FN void clear_extras(extra_sums<MT> &sums) {
+          UNROLL for (int n = 0; n < 4; n++)
+              UNROLL for (int m = 0; m < MT; m++) sums.of[n][m][0] = sums.of[n][m][1] = 0;
       }),
+    NULL,
+};
+
+// dq and delta of a tile of queries.
+const char *const tni_text_flash_queries[] = {
     T(M_FN void copy_keys(const flash &o, const elem *k, const elem *v, int j, int keys, m_uint k_to,
                           m_uint v_to) {
           copy_tile<COLS, HEAD_D>(k_to, k + j * o.k_at[1], o.k_at[1], keys - j);
@@ -169,6 +255,11 @@ const char *const tni_text_flash_queries[] = {
           float delta[MTILES][2];
           m_uint q[MTILES][HELD ? STEPS_D : 1][4];
           m_uint g[MTILES][HELD ? STEPS_E : 1][4];
+          score_head u = score_head_of(o, p);
+          score_row rows[MTILES][2];
+          extra_sums<MTILES> extras;
+          know_rows(rows, o, p, u, row);
+          clear_extras(extras);
           clear(y);
           if (n >= first) {
               copy_tile<COUNT, HEAD_D>(q_tile, o.q + p.b * o.q_at[0] + row * o.q_at[1] +
@@ -204,10 +295,11 @@ const char *const tni_text_flash_queries[] = {
               for (int s = 0; s < COLS; s += SUB) {
                   float c[MTILES][NT][4];
                   float d[MTILES][NT][4];
-                  float slope[PROGRAM ? MTILES : 1][PROGRAM ? NT : 1][4];
+                  kept<MTILES, NT> more;
                   m_uint w[MTILES][NT / 2][4];
+                  score_column columns[NT][2];
                   int column = n * COLS + s;
-                  float factor[DROPOUT ? MTILES : 1][DROPOUT ? NT : 1][4];
+                  auto delta_at = [&](int m, int, int e) { return delta[m][e >> 1]; };
                   products_begin();
                   rows_by_rows<STEPS_D, HELD != 0, COUNT, COLS>(c, q, q_tile, k_tile + at * K_BYTES,
                                                                 s);
@@ -215,16 +307,15 @@ const char *const tni_text_flash_queries[] = {
                   rows_by_rows<STEPS_E, HELD != 0, COUNT, COLS>(d, g, g_tile, v_tile + at * V_BYTES,
                                                                 s);
                   products_commit();
+                  know_columns(columns, o, p, u, column);
+                  draw_factors(more, o, p, row, column);
+                  score_tile<MTILES, NT> scores = tile_of(o, p, u, rows, columns, row, column);
                   products_wait<1>();
-                  change_scores<false, PROGRAM != 0>(c, slope, o, p, row, column,
-                                                     has_edge(o, p, row, COUNT, column, SUB));
-                  weigh(c, o, [&](int m, int, int e) { return base[m][e >> 1]; });
-                  draw_factors<false>(factor, o, p, row, column);
+                  weigh<false>(c, w, more, o, p, scores, has_edge(o, p, row, COUNT, column, SUB),
+                               [&](int m, int, int e) { return base[m][e >> 1]; });
                   products_wait<0>();
-                  differentiate(c, d, factor,
-                                [&](int m, int, int e) { return delta[m][e >> 1]; });
-                  add_extras(d, o, p, row, column);
-                  multiply_slopes(c, d, slope);
+                  add_extras(extras, c, d, more, o, p, scores, delta_at);
+                  differentiate(c, d, more, delta_at);
                   round_left(w, d);
                   products_begin();
                   rows_by_columns<COLS>(y, w, k_tile + at * K_BYTES, s);
@@ -233,8 +324,9 @@ const char *const tni_text_flash_queries[] = {
               }
           }
           __syncthreads();
+          flush_extras(extras, o, p, row);
           if (!o.dq) return;
-          scale_all(y, o.scale);
+          scale_all(y, o.scale * slope_factor());
           store_rows<COUNT, HEAD_D>(y, q_tile, o.dq + p.b * o.dq_at[0] + row * o.dq_at[1] +
                                     p.h * o.dq_at[2], o.dq_at[1], o.T - row);
       }),
@@ -288,6 +380,11 @@ const char *const tni_text_flash_keys[] = {
           float dv[IN_V ? MTILES : 1][IN_V ? TILES_E : 1][4];
           m_uint k[MTILES][HELD ? STEPS_D : 1][4];
           m_uint v[MTILES][HELD ? STEPS_E : 1][4];
+          score_head u = score_head_of(o, p);
+          score_row rows[MTILES][2];
+          extra_sums<MTILES> extras;
+          know_rows(rows, o, p, u, row);
+          clear_extras(extras);
           clear(dk);
           clear(dv);
           if (blocks > 0) {
@@ -315,11 +412,12 @@ const char *const tni_text_flash_keys[] = {
               for (int s = 0; s < COLS; s += SUB) {
                   float c[MTILES][NT][4];
                   float d[MTILES][NT][4];
-                  float slope[PROGRAM ? MTILES : 1][PROGRAM ? NT : 1][4];
-                  float factor[DROPOUT ? MTILES : 1][DROPOUT ? NT : 1][4];
+                  kept<MTILES, NT> more;
                   m_uint w[MTILES][NT / 2][4];
                   m_uint x[MTILES][NT / 2][4];
+                  score_column columns[NT][2];
                   const float *of = sums[at] + s;
+                  auto delta_at = [&](int, int n, int e) { return of[COLS + column_at(n, e)]; };
                   products_begin();
                   rows_by_rows<STEPS_D, HELD != 0, COUNT, COLS>(c, k, k_tile, q_tile + at * Q_BYTES,
                                                                 s);
@@ -328,17 +426,16 @@ const char *const tni_text_flash_keys[] = {
                       rows_by_rows<STEPS_E, HELD != 0, COUNT, COLS>(d, v, v_tile,
                                                                     g_tile + at * G_BYTES, s);
                   products_commit();
+                  know_columns(columns, o, p, u, i + s);
+                  draw_factors(more, o, p, row, i + s);
+                  score_tile<MTILES, NT> scores = tile_of(o, p, u, rows, columns, row, i + s);
                   products_wait<1>();
-                  change_scores<true, PROGRAM != 0>(c, slope, o, p, row, i + s,
-                                                    has_edge(o, p, i + s, SUB, row, COUNT));
-                  weigh(c, o, [&](int, int n, int e) { return base_of(of[column_at(n, e)]); });
-                  draw_factors<true>(factor, o, p, row, i + s);
-                  if constexpr (IN_V) round_weights(w, c, factor);
+                  weigh<IN_V>(c, w, more, o, p, scores, has_edge(o, p, i + s, SUB, row, COUNT),
+                              [&](int, int n, int e) { return base_of(of[column_at(n, e)]); });
                   products_wait<0>();
                   if constexpr (IN_K) {
-                      differentiate(c, d, factor,
-                                    [&](int, int n, int e) { return of[COLS + column_at(n, e)]; });
-                      multiply_slopes(c, d, slope);
+                      add_extras(extras, c, d, more, o, p, scores, delta_at);
+                      differentiate(c, d, more, delta_at);
                       round_left(x, d);
                   }
                   products_begin();
@@ -347,12 +444,17 @@ const char *const tni_text_flash_keys[] = {
                   products_commit();
                   products_wait<0>();
               }
+              if (turn && IN_K) flush_extras(extras, o, p, row);
               p.h += turn;
               i = next;
+              if (PROGRAM != 0 && turn && n + 1 < blocks * group) {
+                  u = score_head_of(o, p);
+                  know_rows(rows, o, p, u, row);
+              }
           }
           __syncthreads();
           if constexpr (IN_K) {
-              scale_all(dk, o.scale);
+              scale_all(dk, o.scale * slope_factor());
               if (o.dk)
                   store_rows<COUNT, HEAD_D>(dk, k_tile, o.dk + p.b * o.dk_at[0] +
                                             row * o.dk_at[1] + hk * o.dk_at[2], o.dk_at[1],

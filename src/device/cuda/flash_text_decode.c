@@ -40,6 +40,16 @@ const char *const tni_text_flash_decode[] = {
               y[2 * i + 1] = element((elem)(part[i] >> 16));
           }
       }),
+    // One score from its product, up to the factor of power_scale.
+    T(M_FN float changed_score(float x, const flash &o, const place &p, const score_head &u,
+                               const score_query &q, int i, int j) {
+          score_key k = score_key_of(o, p, u, j);
+          score_base t = score_base_of(o, p, u, i, j);
+          float slope;
+          if constexpr (PROGRAM != 0)
+              return score_change(x, o, p, score_place { u, q, k, t, i, j, 0, 0 }, slope);
+          return o.scale < 0 ? -x : x;
+      }),
     // What a block knows of a row: the largest score and the sum of weights, here and in `part`.
     T(struct rows {
           float score[2][ROWS][KEYS];
@@ -165,6 +175,13 @@ const char *const tni_text_flash_decode[] = {
                                      (p.h + r / o.T) * o.q_at[2] + lane * 8, HEAD_D - lane * 8));
               UNROLL for (int i = 0; i < 8; i++) y[r][i] = 0;
           }
+          score_head u[ROWS];
+          score_query query[ROWS];
+          UNROLL for (int r = 0; r < ROWS; r++) {
+              place row = { p.b, p.h + r / o.T, p.keys, p.shift };
+              u[r] = score_head_of(o, row);
+              query[r] = score_query_of(o, row, u[r], r % o.T);
+          }
           for (int r = threadIdx.x; r < ROWS; r += THREADS) x.most[r] = minus_infinity(), x.sum[r] = 0;
           int from = first_key(o, p, 0) / KEYS;
           int pieces = (end_key(o, p, o.T) + KEYS - 1) / KEYS - from;
@@ -196,7 +213,8 @@ const char *const tni_text_flash_decode[] = {
                       bool seen = is_seen(o, row, r % o.T, j);
                       if (lane == 0)
                           x.score[at][r][i * SLOTS + slot] =
-                              seen ? changed_score(s, o, row, r % o.T, j) : minus_infinity();
+                              seen ? changed_score(s, o, row, u[r], query[r], r % o.T, j)
+                                   : minus_infinity();
                   }
               }
               __syncthreads();

@@ -46,7 +46,7 @@ const char *const tni_text_flash_forward[] = {
           UNROLL for (int m = 0; m < MT; m++)
               UNROLL for (int n = 0; n < NT; n++) {
                   float f[4] = {};
-                  dropout_factors<false>(f, o, p, row, column, m, n);
+                  dropout_factors(f, o, p, row, column, m, n);
                   UNROLL for (int e = 0; e < 4; e++) c[m][n][e] *= f[e];
               }
       }),
@@ -106,6 +106,10 @@ const char *const tni_text_flash_forward[] = {
           float sum[MTILES][2];
           float factor[MTILES][2];
           m_uint q[MTILES][HELD ? STEPS_D : 1][4];
+          score_head u = score_head_of(o, p);
+          score_row rows[MTILES][2];
+          score_column columns[NT][2];
+          know_rows(rows, o, p, u, row);
           clear(y);
           UNROLL for (int m = 0; m < MTILES; m++)
               UNROLL for (int r = 0; r < 2; r++) most[m][r] = minus_infinity(), sum[m][r] = 0;
@@ -125,8 +129,8 @@ const char *const tni_text_flash_forward[] = {
               __syncthreads();
           };
           auto weigh_tile = [&](int n) {
-              change_scores<false, false>(c, c, o, p, row, n * COLS,
-                                          has_edge(o, p, row, COUNT, n * COLS, COLS));
+              change_scores(c, o, p, tile_of(o, p, u, rows, columns, row, n * COLS),
+                            has_edge(o, p, row, COUNT, n * COLS, COLS));
               soften(c, most, sum, factor, power_scale(o));
               if constexpr (DROPOUT != 0) drop_weights(c, o, p, row, n * COLS);
           };
@@ -141,6 +145,7 @@ const char *const tni_text_flash_forward[] = {
               products_begin();
               rows_by_rows<STEPS_D, HELD != 0, COUNT, COLS>(c, q, q_tile, k_tile, 0);
               products_commit();
+              know_columns(columns, o, p, u, n * COLS);
               products_wait<0>();
               weigh_tile(n);
               round_left(w, c);
@@ -155,6 +160,7 @@ const char *const tni_text_flash_forward[] = {
                   products_commit();
                   rows_by_columns<COLS>(y, w, v_tile + (at ^ 1) * V_BYTES, 0);
                   products_commit();
+                  know_columns(columns, o, p, u, n * COLS);
                   products_wait<1>();
                   weigh_tile(n);
                   products_wait<0>();
