@@ -10,6 +10,7 @@
 // is made from has no lifetime of its own: it prolongs that of `other` - 1.
 typedef struct {
     uint32_t first, last, other;
+    uint32_t made;  // of an item in any place: 1 + the step that makes it
     bool     used;
 } lifetime;
 
@@ -25,6 +26,7 @@ static void use_place(const tni_plan *p, lifetime *life, size_t item, size_t ste
 {
     if (p->place[item].where != TNI_ARENA) return;
     lifetime *l = life_of(p, life, item);
+    if (!life[item].made) life[item].made = (uint32_t)step + 1;
     if (!l->used) l->first = (uint32_t)step;
     l->used = true;
     l->last = (uint32_t)step;
@@ -85,14 +87,34 @@ static void find_lifetimes(const tni_graph *g, const tni_plan *p, lifetime *life
     }
 }
 
+// The parts of a concat are in use from the steps that make them, not from that of the first on.
+static void begin_parts(const tni_graph *g, const tni_plan *p, const lifetime *life, size_t i,
+                        int64_t *change)
+{
+    const tni_node *n    = g->item[i].n;
+    int64_t         size = (int64_t)g->cx->engine->device->memory->element_size((tn_dtype)n->dtype);
+    if (n->op != TNI_concat || !tni_concat_is_flat(n) || p->place[i].pitch) return;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+        int32_t  base  = tni_base_of(g, n->src[s]);
+        bool     into  = base >= 0 && p->place[base].root == i;
+        uint32_t made  = life[into ? (size_t)base : i].made;
+        int64_t  bytes = tni_node_count(n->src[s]) * size;
+        if (!made) continue;
+        change[life[i].first] -= bytes;
+        change[made - 1] += bytes;
+    }
+}
+
 // Returns the most bytes in use at one step: no arena for this order of steps can be smaller.
-static int64_t peak_bytes(const tni_plan *p, const lifetime *life, int64_t *change)
+static int64_t peak_bytes(const tni_graph *g, const tni_plan *p, const lifetime *life,
+                          int64_t *change)
 {
     int64_t now = 0, most = 0;
     for (size_t i = 0; i < p->count; i++) {
         if (!life[i].used) continue;
         change[life[i].first] += p->place[i].bytes;
         change[life[i].last + 1] -= p->place[i].bytes;
+        begin_parts(g, p, life, i, change);
     }
     for (size_t t = 0; t < p->steps; t++) {
         now += change[t];
@@ -110,7 +132,7 @@ int64_t tni_arena_bound(const tni_graph *g, const tni_plan *p)
     int64_t   most   = -1;
     if (life && change) {
         find_lifetimes(g, p, life);
-        most = peak_bytes(p, life, change);
+        most = peak_bytes(g, p, life, change);
     }
     tni_free(h, life);
     tni_free(h, change);

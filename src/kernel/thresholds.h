@@ -21,15 +21,16 @@ enum {
     // Reading more values than this to compute one moves more than storing the result and loading it in
     // each reader would.
     TNI_INLINE_READS = 4,
-    // Bytes of inputs from which on traffic decides: a value whose inputs are larger than this, and
-    // more than twice its own size, is stored. Smaller inputs are in cache when the next reader
-    // comes.
-    TNI_INLINE_BYTES = 1 << 20,
+    // A value of which each element is loaded for at least this many points is in cache, and no load that
+    // counts: a bias, the statistic of a row.
+    TNI_CACHED_POINTS = 8,
     // What one reader takes in of values that no other item reads, by cost and by values read. Such
     // a value costs nothing twice, so both are larger than above; more makes kernels whose values a
     // thread's registers do not hold.
     TNI_READER_COST  = 40,
     TNI_READER_READS = 10,
+    // Items and loads that are told apart while these are counted: beyond all of the limits above.
+    TNI_TALLY = 64,
     // A value that would be computed several times for each element (under a window, or a repeated
     // index) is stored from the cost of an exp on; and one whose readers together would spend more
     // than eight times that on it.

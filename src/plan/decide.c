@@ -1,12 +1,14 @@
 // How each item is computed: as a view, inlined into its readers, as a seed of a kernel, or alone.
 //
-// tni_decide_items makes four passes, because an item's readers come after it:
+// tni_decide_items makes passes, because an item's readers come after it:
 //
-// 1. forward: the kind that the op itself allows; the costs that inlining would bring its readers; and
-//    vetoes (never_inline) that a reader finds for its sources
+// 1. the kind that the op itself allows; its level; who reads it, and the vetoes (never_inline) of readers
+//    that can only load it
 // 2. an assignment that shares memory and is stored makes its source stored
-// 3. sums with a closed form become inlined
-// 4. inlined items that are vetoed, or costly with several readers, become seeds
+// 3. the costs that inlining would bring its readers; an item that is costly with several readers is
+//    vetoed before those count it, so they count one load; and the vetoes of readers that grow too large
+// 4. sums with a closed form become inlined
+// 5. inlined items that are vetoed become seeds
 //
 // A linear layer and a softmax (docs/design.md follows this example through all layers):
 //
@@ -155,86 +157,204 @@ static bool recomputes(const tni_node *n, const tni_node *y)
     return is_piecewise(n) || tni_node_count(over) >= 2 * tni_node_count(y);
 }
 
-// Adds a value to those that are loaded for x, unless it is listed already.
-static void add_read(tni_decision *x, const tni_node *n, int64_t bytes)
+// Source s of an item as the planner sees it: the item whose elements it reads (base), and the one that
+// computes them (at, decision y); -1 and NULL if it is an input.
+typedef struct {
+    tni_node     *src;
+    int32_t       base, at;
+    tni_decision *y;
+} source_facts;
+
+static source_facts facts_of(tni_fusion *f, const tni_node *n, uint32_t s)
 {
-    for (int k = 0; n && k < x->reads && k < TNI_READS; k++)
-        if (x->read[k].n == n) return;
-    if (x->reads < TNI_READS) x->read[x->reads] = (tni_read){ n, bytes };
-    x->reads++;
-    x->read_bytes += bytes;
+    source_facts x = { .src = n->src[s], .base = tni_base_of(f->g, n->src[s]) };
+    x.at           = x.base >= 0 ? tni_shared_item(f, x.base) : x.base;
+    x.y            = x.at >= 0 ? &f->decision[x.at] : NULL;
+    return x;
 }
 
-// Adds the loads of an inlined y to those of x. moved: y is read at other places than x's, so that its
-// loads cannot be the same as others of x.
-static void add_reads_of(tni_decision *x, const tni_decision *y, bool moved)
+static bool is_inlined_so_far(const tni_decision *y)
 {
-    int64_t rest = y->read_bytes;
-    for (int k = 0; k < y->reads; k++) {
-        bool    listed = k < TNI_READS;
-        int64_t bytes  = listed ? y->read[k].bytes : rest;
-        add_read(x, listed && !moved ? y->read[k].n : NULL, bytes);
-        rest -= bytes;
-    }
+    return y && y->kind == TNI_AS_INLINED && !y->never_inline;
 }
 
-// Whether source s of n is also a source before it: x * x computes x once.
-static bool is_repeated(const tni_node *n, uint32_t s)
+// A kernel takes what is inlined into it.
+static bool joins_kernel(const tni_decision *x)
 {
-    for (uint32_t k = 0; k < s; k++)
-        if (n->src[k] == n->src[s]) return true;
-    return false;
+    return x->kind == TNI_AS_INLINED || x->kind == TNI_AS_SEED;
 }
 
-// First pass for item i: its level, costs and loads from its sources; and for each source that it is
-// read, by an activation perhaps, and whether reading it here forbids to inline it. It does if n is no
-// kernel, if the elements cannot be expressed, if a costly value would be computed repeatedly, or if n
-// would grow beyond the limits of what one reader takes in (TNI_READER_COST, TNI_READER_READS).
-static void decide_from_sources(tni_fusion *f, size_t i)
+// Counts a reader of y. Readers of one level may share a kernel, which computes y once; those of another
+// level cannot.
+static void count_reader(tni_decision *y, const tni_decision *reader, int op)
+{
+    if (!y->uses || y->last_level != reader->level) y->levels++;
+    y->last_level = reader->level;
+    y->uses++;
+    if (tni_is_activation(op)) y->activation = (uint8_t)op;
+}
+
+// First pass for item i: its level; and for each source that it is read, by an activation perhaps, and
+// whether it can only be loaded here: if n is no kernel, or its elements cannot be expressed.
+static void find_readers_of_sources(tni_fusion *f, size_t i)
 {
     tni_graph    *g  = f->g;
     tni_decision *x  = &f->decision[i];
     tni_node     *n  = g->item[i].n;
-    x->ops           = x->kind == TNI_AS_INLINED && !is_free(n);
-    x->cost          = x->ops ? (uint16_t)tni_op_table[n->op].cost : 0;
     x->never_guarded = x->kind == TNI_AS_INLINED && (tni_op_table[n->op].fails || is_random(n));
-    if (x->ops && is_piecewise(n))
-        x->ops = (uint16_t)(1 + 3 * n->nsrc);  // two comparisons and a where each
     for (uint32_t s = 0; s < n->nsrc; s++) {
-        tni_node     *src  = n->src[s];
-        int32_t       base = tni_base_of(g, src);
-        int32_t       at   = base >= 0 ? tni_shared_item(f, base) : base;
-        tni_decision *y    = at >= 0 ? &f->decision[at] : NULL;
-        if (y && y->level > x->level) x->level = y->level;
-        if (base >= 0 && f->decision[base].level > x->level) x->level = f->decision[base].level;
-        if (n->op == TNI_view) continue;
-        bool number  = y && tni_is_number(g->item[at].n->op);
-        bool inlined = y && y->kind == TNI_AS_INLINED && !y->never_inline;
-        bool joins   = x->kind == TNI_AS_INLINED || x->kind == TNI_AS_SEED;
-        if (y) y->uses++;
-        if (y && tni_is_activation(n->op)) y->activation = (uint8_t)n->op;
-        if (number && joins) continue;
+        source_facts q = facts_of(f, n, s);
+        if (q.y && q.y->level > x->level) x->level = q.y->level;
+        if (q.base >= 0 && f->decision[q.base].level > x->level)
+            x->level = f->decision[q.base].level;
+    }
+    if (x->kind == TNI_AS_ALONE && n->op != TNI_output) x->level++;
+    for (uint32_t s = 0; s < n->nsrc && n->op != TNI_view; s++) {
+        source_facts q = facts_of(f, n, s);
+        if (!q.y) continue;
+        count_reader(q.y, x, n->op);
+        if (tni_is_number(g->item[q.at].n->op) && joins_kernel(x)) continue;
         // What is computed again reads what the forward pass kept for it, not what that was made from.
-        if (y && n->again && !is_free(g->item[at].n) && !tni_same_pass(n, g->item[at].n))
-            y->never_inline = true;
-        if (inlined && (!joins || !can_inline_into(f, n, src, g->item[base].n, y)))
-            y->never_inline = true;
-        if (inlined && y->cost >= TNI_REPEAT_COST && recomputes(n, g->item[at].n))
-            y->never_inline = true;
-        int ops = inlined && !is_repeated(n, s) ? y->ops : 0;
-        if (inlined && (x->ops + ops > TNI_READER_COST || x->reads + y->reads > TNI_READER_READS))
-            y->never_inline = true;
-        if (inlined && !y->never_inline) {
-            x->never_guarded |= y->never_guarded;
-            x->piecewise |= y->piecewise || is_piecewise(n);
-            x->ops  = (uint16_t)(x->ops + ops);
-            x->cost = (uint16_t)(x->cost + (ops ? y->cost : 0));
-            add_reads_of(x, y, src != g->item[base].n || !tni_is_map(n->op));
-        } else {
-            add_read(x, src,
-                     tni_node_count(src) * (int64_t)f->limits->element_size((tn_dtype)src->dtype));
+        if (n->again && !is_free(g->item[q.at].n) && !tni_same_pass(n, g->item[q.at].n))
+            q.y->never_inline = true;
+        if (is_inlined_so_far(q.y) &&
+            (!joins_kernel(x) || !can_inline_into(f, n, q.src, g->item[q.base].n, q.y)))
+            q.y->never_inline = true;
+        if (!is_inlined_so_far(q.y)) continue;
+        x->never_guarded |= q.y->never_guarded;
+        x->piecewise |= q.y->piecewise || is_piecewise(n);
+    }
+}
+
+// Finds up to which level each item is read, also by way of what may be inlined: readers first.
+static void find_last_levels(tni_fusion *f)
+{
+    for (size_t i = f->g->count; i-- > 0;) {
+        const tni_decision *x     = &f->decision[i];
+        const tni_node     *n     = f->g->item[i].n;
+        int32_t             until = x->level;
+        if (n->op == TNI_view) continue;
+        if (is_inlined_so_far(x) && until < x->until) until = x->until;
+        for (uint32_t s = 0; s < n->nsrc; s++) {
+            tni_decision *y = facts_of(f, n, s).y;
+            if (y && y->until < until) y->until = until;
         }
     }
+}
+
+// What it takes to compute an item: the items that are inlined into it, each once, since a kernel has one
+// value for them all, and what they load, over its points. Items and loads at other places than the
+// item's own are other values, and are counted again.
+typedef struct {
+    int32_t         item[TNI_TALLY];
+    const tni_node *read[TNI_TALLY];
+    const tni_node *counted;  // the load that was counted last
+    int             items, listed, ops, cost, reads;
+    int64_t         read_bytes, points;
+} tally;
+
+// An item to be added to a tally, and whether it is read at other places than the tally's own.
+typedef struct {
+    int32_t at;
+    bool    moved;
+} to_count;
+
+// Adds a load. A value of which each element is loaded for many points (a bias, the statistic of a row) is
+// in cache: it moves its own bytes, and is no load that counts.
+static void add_read(const tni_fusion *f, tally *t, tni_node *src, bool moved)
+{
+    int64_t skip, count = tni_node_count(src), own = tni_node_count(tni_node_base(src, &skip));
+    for (int k = 0; k < t->listed && !moved; k++)
+        if (t->read[k] == src) return;
+    if (!moved && t->listed < TNI_TALLY) t->read[t->listed++] = src;
+    if (own > count) own = count;
+    bool counts = own > t->points / TNI_CACHED_POINTS;
+    t->reads += counts;
+    if (counts) t->counted = src;
+    t->read_bytes += own * (int64_t)f->limits->element_size((tn_dtype)src->dtype);
+}
+
+// Adds an item itself; false if the tally has it.
+static bool add_item(const tni_fusion *f, tally *t, int32_t at, bool moved)
+{
+    const tni_node *n = f->g->item[at].n;
+    for (int k = 0; k < t->items && !moved; k++)
+        if (t->item[k] == at) return false;
+    if (!moved && t->items < TNI_TALLY) t->item[t->items++] = at;
+    if (f->decision[at].kind != TNI_AS_INLINED || is_free(n)) return true;
+    t->ops += is_piecewise(n) ? 1 + 3 * (int)n->nsrc : 1;  // two comparisons and a where each
+    t->cost += tni_op_table[n->op].cost;
+    return true;
+}
+
+// Adds one source of an item: a load, or what is inlined, which is left to be counted.
+static bool add_source(tni_fusion *f, tally *t, to_count x, uint32_t s, to_count *next)
+{
+    const tni_node *n = f->g->item[x.at].n;
+    source_facts    q = facts_of(f, n, s);
+    if (q.y && tni_is_number(f->g->item[q.at].n->op) && joins_kernel(&f->decision[x.at]))
+        return false;
+    if (!is_inlined_so_far(q.y)) {
+        add_read(f, t, q.src, x.moved);
+        return false;
+    }
+    bool elsewhere = q.src != f->g->item[q.base].n || !(tni_is_map(n->op) || can_reduce(n));
+    *next          = (to_count){ q.at, x.moved || elsewhere };
+    return true;
+}
+
+// Adds what is inlined for source s of item i, down to what is loaded. Stops where the tally is beyond all
+// limits; whatever it has then, it is too much.
+static void add_inlined(tni_fusion *f, tally *t, size_t i, uint32_t s)
+{
+    to_count left[TNI_TALLY];
+    int      count = add_source(f, t, (to_count){ (int32_t)i, false }, s, &left[0]);
+    while (count > 0 && t->ops <= TNI_TALLY) {
+        to_count        x = left[--count];
+        const tni_node *n = f->g->item[x.at].n;
+        if (!add_item(f, t, x.at, x.moved)) continue;
+        for (uint32_t k = 0; k < n->nsrc && count < TNI_TALLY; k++)
+            count += add_source(f, t, x, k, &left[count]);
+    }
+    if (count) t->ops = TNI_TALLY + 1;
+}
+
+// Whether all that counts of what an item is made from is one value that is in memory for as long as the
+// item is read: then storing the item gains neither memory nor, mostly, a load.
+static bool is_made_from_kept(const tni_fusion *f, const tni_decision *x, const tally *t)
+{
+    int32_t at = t->reads == 1 ? tni_base_of(f->g, t->counted) : -1;
+    return t->reads < 1 || (t->reads == 1 && (at < 0 || f->decision[at].until >= x->until));
+}
+
+// Third pass for item i: its costs and loads. A source is vetoed if a costly value would be computed
+// repeatedly, or if the item would grow beyond the limits of what one reader takes in (TNI_READER_COST,
+// TNI_READER_READS).
+static void add_costs(tni_fusion *f, size_t i)
+{
+    tni_graph    *g = f->g;
+    tni_decision *x = &f->decision[i];
+    tni_node     *n = g->item[i].n;
+    tally         t = { .points = tni_node_count(can_reduce(n) ? n->src[0] : n) };
+    add_item(f, &t, (int32_t)i, false);
+    for (uint32_t s = 0; s < n->nsrc && n->op != TNI_view; s++) {
+        source_facts q   = facts_of(f, n, s);
+        tally        old = t;
+        if (is_inlined_so_far(q.y) && q.y->cost >= TNI_REPEAT_COST &&
+            recomputes(n, g->item[q.at].n))
+            q.y->never_inline = true;
+        add_inlined(f, &t, i, s);
+        bool much = t.ops > TNI_READER_COST || t.reads > TNI_READER_READS;
+        if (!much || !is_inlined_so_far(q.y)) continue;
+        q.y->never_inline = true;
+        t                 = old;
+        add_read(f, &t, q.src, false);
+    }
+    x->ops        = (uint16_t)t.ops;
+    x->cost       = (uint16_t)t.cost;
+    x->reads      = (uint16_t)t.reads;
+    x->read_bytes = t.read_bytes;
+    x->from_kept  = is_made_from_kept(f, x, &t);
 }
 
 // Whether the device computes an activation and also stores its input as the epilogue of a call. It is
@@ -282,9 +402,9 @@ static bool replaces_result(const tni_fusion *f, size_t i)
 }
 
 // Whether a value with several readers is better stored once than computed by each of them: it takes
-// many ops or loads, its readers together spend too much on it, or it loads more than twice its own
-// bytes (and more than a cache holds), which storing it once and loading it again would not. A value
-// with pieces is always costly.
+// many ops or loads, its readers together spend too much on it, or loading what it is made from in each
+// of them moves as many bytes as storing and loading it would. Readers of one level count as one, as far as
+// bytes go. A value with pieces is always costly.
 static bool is_costly(const tni_fusion *f, size_t i)
 {
     const tni_decision *x = &f->decision[i];
@@ -292,9 +412,11 @@ static bool is_costly(const tni_fusion *f, size_t i)
     if (x->piecewise || is_piecewise(f->g->item[i].n))
         return true;  // bounds keep loops from being vectors
     if (x->ops > TNI_INLINE_COST || x->reads > TNI_INLINE_READS) return true;
-    if (x->uses > 2 && x->cost * (x->uses - 1) > TNI_REPEATS_COST) return true;
+    uint32_t times = x->levels > 1 ? x->levels : x->uses;
+    if (times > 2 && x->cost * (times - 1) > TNI_REPEATS_COST) return true;
     if (replaces_result(f, i)) return true;
-    return x->read_bytes > TNI_INLINE_BYTES && x->read_bytes > 2 * x->bytes;
+    int64_t levels = x->levels > 1 ? x->levels : 2;
+    return !x->from_kept && x->read_bytes * (levels - 1) >= x->bytes * levels;
 }
 
 static bool is_inlined(const tni_fusion *f, int32_t at)
@@ -328,8 +450,8 @@ static tni_item_kind kind_of(const tni_fusion *f, const tni_item *it)
     return kind == TNI_AS_INLINED && !fuses && !tni_is_number(it->n->op) ? TNI_AS_SEED : kind;
 }
 
-// Makes the four passes of the top. Level: an item that runs alone is one level above its sources,
-// since a call ends what can be one kernel.
+// Makes the passes of the top. Level: an item that runs alone is one level above its sources, since a
+// call ends what can be one kernel.
 void tni_decide_items(tni_fusion *f)
 {
     tni_graph *g = f->g;
@@ -342,8 +464,7 @@ void tni_decide_items(tni_fusion *f)
         x->never_inline = x->in_memory || g->item[i].partition || g->item[i].n->apart;
         x->bytes        = tni_node_count(g->item[i].n) *
                    (int64_t)f->limits->element_size(g->item[i].n->dtype);
-        decide_from_sources(f, i);
-        if (x->kind == TNI_AS_ALONE && g->item[i].n->op != TNI_output) x->level++;
+        find_readers_of_sources(f, i);
     }
     // A stored assignment that shares memory stores the value it shares.
     for (size_t i = 0; i < g->count; i++) {
@@ -354,7 +475,13 @@ void tni_decide_items(tni_fusion *f)
                 f->decision[at].in_memory = f->decision[at].never_inline = true;
         }
     }
-    // A sum with a closed form is inlined, unless it has to be in memory, which the pass above settled.
+    find_last_levels(f);
+    for (size_t i = 0; i < g->count; i++) {
+        tni_decision *x = &f->decision[i];
+        add_costs(f, i);
+        if (x->kind == TNI_AS_INLINED && !x->never_inline) x->never_inline = is_costly(f, i);
+    }
+    // A sum with a closed form is inlined, unless it has to be in memory, which the passes above settled.
     for (size_t i = 0; i < g->count; i++) {
         tni_decision *x = &f->decision[i];
         if (x->kind != TNI_AS_SEED) continue;
@@ -365,7 +492,7 @@ void tni_decide_items(tni_fusion *f)
     for (size_t i = 0; i < g->count; i++) {
         tni_decision *x = &f->decision[i];
         if (x->kind != TNI_AS_INLINED) continue;
-        bool stored = x->never_inline || is_costly(f, i);
+        bool stored = x->never_inline;
         bool alone  = tni_op_table[g->item[i].n->op].class == TNI_SOURCE;
         if (is_filled_in_place(f, g->item[i].n, stored)) stored = alone = true;
         if (stored) x->kind = alone ? TNI_AS_ALONE : TNI_AS_SEED;

@@ -72,17 +72,6 @@ typedef struct {
 // How an item is computed: see above.
 typedef enum { TNI_AS_VIEW, TNI_AS_INLINED, TNI_AS_SEED, TNI_AS_ALONE } tni_item_kind;
 
-enum {
-    TNI_READS = 6
-};  // reads that are listed, so that equal ones count once; others are only counted
-
-// A value that is loaded to compute an item. n is NULL if it is read at other places than the item's own, so
-// that two such reads are never the same load.
-typedef struct {
-    const tni_node *n;
-    int64_t         bytes;
-} tni_read;
-
 // The decision for an item, and the costs it was made by. ops, cost, reads and read_bytes are what a reader
 // takes on if the item is inlined: they include everything that is inlined into the item.
 // Invariant: an inlined item is not in_memory and not never_inline.
@@ -96,12 +85,15 @@ typedef struct {
     uint16_t ops;       // instructions
     uint16_t cost;      // of these, in additions
     uint16_t reads;     // values loaded
-    int32_t  level;     // as of a unit
-    int32_t  unit;      // -1 while it has none: a view, or inlined
+    bool from_kept;  // all it is made from, but for small values, is one value that is kept as long
+    int32_t  level;  // as of a unit
+    int32_t  last_level;  // of the reader that was counted last
+    int32_t  until;  // the highest level at which it is read, by way of what may be inlined too
+    int32_t  unit;   // -1 while it has none: a view, or inlined
     int32_t  closed_form;  // of a sum without a loop: 1 + the scatter_add it follows from
     uint32_t uses;         // readers, looked at through views
+    uint32_t levels;  // levels of these: what is read at one of them may be computed once for all
     int64_t  bytes, read_bytes;
-    tni_read read[TNI_READS];  // the first of what is loaded, each once
 } tni_decision;
 
 // The state of fusion while a plan is built.

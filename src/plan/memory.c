@@ -251,6 +251,28 @@ static int64_t bytes_of(const placer *b, size_t i)
     return bytes ? (bytes + 63) / 64 * 64 : 64;
 }
 
+// Adds the parts of a concat that its sources are computed into, each from the step that makes it; what the
+// concat copies itself is made with it. Whole lines of 64 bytes, so that nothing else is stored in a line
+// that has an element of the part.
+static void add_parts(placer *b, uint32_t root)
+{
+    const tni_node *n     = b->g->item[root].n;
+    tni_arena_span *whole = &b->span[b->span_of[root]];
+    int64_t         size = (int64_t)b->limits->element_size((tn_dtype)n->dtype), at = 0;
+    if (n->op != TNI_concat || !tni_concat_is_flat(n) || b->plan->place[root].pitch) return;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+        int32_t base = tni_base_of(b->g, n->src[s]);
+        bool    into = base >= 0 && b->plan->place[base].root == root;
+        int64_t end = at + tni_node_count(n->src[s]) * size, from = at / 64 * 64;
+        b->span[b->spans++] = (tni_arena_span){ .first  = b->made_at[into ? base : (int32_t)root],
+                                                .bytes  = (end + 63) / 64 * 64 - from,
+                                                .within = from,
+                                                .part   = true };
+        whole->parts++;
+        at = end;
+    }
+}
+
 // Gives a root a buffer of its own if it outlives the evaluation, else a span of the arena from this
 // step to its last reader.
 static void place_root(placer *b, uint32_t root, size_t step)
@@ -262,7 +284,10 @@ static void place_root(placer *b, uint32_t root, size_t step)
         return;
     }
     b->span_of[root]    = (uint32_t)b->spans;
-    b->span[b->spans++] = (tni_arena_span){ (uint32_t)step, b->last_read[root], p->bytes, 0 };
+    b->span[b->spans++] = (tni_arena_span){ .first = (uint32_t)step,
+                                            .last  = b->last_read[root],
+                                            .bytes = p->bytes };
+    add_parts(b, root);
 }
 
 // Places an item, and the other outputs of its op, when the first item that shares its root is
@@ -494,6 +519,15 @@ static bool assign_arena(placer *b)
     return b->plan->arena >= 0;
 }
 
+// Counts the sources of all concats: each may be a part.
+static size_t joined_sources(const tni_graph *g)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < g->count; i++)
+        if (g->item[i].n->op == TNI_concat) count += g->item[i].n->nsrc;
+    return count;
+}
+
 static bool take_place_lists(placer *b)
 {
     tni_heap *h      = &b->g->cx->heap;
@@ -502,7 +536,7 @@ static bool take_place_lists(placer *b)
     b->last_read     = tni_zalloc(h, places * sizeof *b->last_read);
     b->outlives      = tni_zalloc(h, places * sizeof *b->outlives);
     b->reused        = tni_zalloc(h, places * sizeof *b->reused);
-    b->span          = tni_alloc(h, b->g->count * sizeof *b->span);
+    b->span          = tni_alloc(h, (b->g->count + joined_sources(b->g)) * sizeof *b->span);
     b->span_of       = tni_alloc(h, b->g->count * sizeof *b->span_of);
     return b->made_at && b->last_read && b->outlives && b->reused && b->span && b->span_of;
 }

@@ -205,6 +205,66 @@ static void results_do_not_take_what_others_still_read(void)
     for (int i = 0; i < 5; i++) CHECK_NEAR(g[0][i], g[1][i], 1e-6);
 }
 
+// The memory that a step with the gradient of f between two products plans, in values of (N, N) floats.
+static double values_planned(tn_tensor *(*f)(tn_tensor *x))
+{
+    enum { N = 64 };
+    tn_ctx    *cx = open_cpu();
+    tn_tensor *w  = tn_requires_grad(tn_randn(cx, TN_F32, TN_SHAPE(N, N)), true);
+    tn_tensor *x  = tn_want(tn_randn(cx, TN_F32, TN_SHAPE(N, N)));
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    tn_backward(tn_sum_all(tn_matmul(f(tn_matmul(x, w)), w)), NULL);
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    double values = (double)tn_ctx_stats(cx).planned / (4 * N * N);
+    tn_close(cx);
+    return values;
+}
+
+static tn_tensor *mish(tn_tensor *x)
+{
+    return tn_mul(x, tn_tanh(tn_softplus(x)));
+}
+
+static tn_tensor *plain_norm(tn_tensor *x)
+{
+    return tn_layer_norm(x, 1, NULL, NULL, 0);
+}
+
+static tn_tensor *gated(tn_tensor *x)
+{
+    return tn_swiglu(x, tn_add_s(x, 1));
+}
+
+// Of what lies between two products, the backward pass reads the first product and computes the rest
+// again: beside it there are the operand of the second product, its gradient, and the two gradients of w.
+static void a_backward_pass_keeps_what_the_rest_follows_from(void)
+{
+    tn_tensor *(*const f[])(tn_tensor * x) = { tn_silu, tn_gelu,    tn_sigmoid, tn_softplus,
+                                               mish,    plain_norm, gated };
+    for (size_t i = 0; i < sizeof f / sizeof *f; i++) {
+        double most = values_planned(f[i]);
+        test_case_result(most < 4.2, "function %zu: %.2f values", i, most);
+    }
+}
+
+// Gradients are stored where activations were that are no longer needed: a deep network takes as much as
+// its activations and one layer more, not its gradients besides.
+static void gradients_take_the_place_of_activations(void)
+{
+    enum { N = 64, LAYERS = 12 };
+    tn_ctx   *cx  = open_cpu();
+    tn_layer *net = tn_nn_linear(cx, N, N);
+    for (int i = 1; i < LAYERS; i++)
+        net = tn_nn_seq(cx, net, tn_nn_act(cx, tn_tanh), tn_nn_linear(cx, N, N));
+    tn_optim  *opt = tn_sgd(net, (tn_sgd_opts){ .lr = 0.1f, .clip_norm = 1 });
+    tn_tensor *x   = tn_want(tn_randn(cx, TN_F32, TN_SHAPE(N, N)));
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    tn_step(opt, tn_mean_all(tn_square(tn_forward(net, x))));
+    double values = (double)tn_ctx_stats(cx).planned / (4 * N * N);
+    test_case_result(values > LAYERS && values < LAYERS + 4, "%.2f values", values);
+    tn_close(cx);
+}
+
 // The largest of 16-bit values is found again where it was, although one way rounds on its way.
 static void largest_values_of_16_bits_are_found_again(void)
 {
@@ -239,6 +299,8 @@ static void dear_values_are_not_computed_again_and_again(void)
 
 const test_case tests_planning[] = {
     TEST(results_do_not_take_what_others_still_read),
+    TEST(a_backward_pass_keeps_what_the_rest_follows_from),
+    TEST(gradients_take_the_place_of_activations),
     TEST(largest_values_of_16_bits_are_found_again),
     TEST(dear_values_are_not_computed_again_and_again),
     TEST(computed_views_are_told_apart),

@@ -74,18 +74,40 @@ static void values_that_are_there_together_lie_apart(void)
 
 static void very_many_values_lie_apart_too(void)
 {
-    for (uint32_t i = 0; i < 5; i++) places(3000, i, 1.5);
+    for (uint32_t i = 0; i < 5; i++) places(5000, i, 1.5);
 }
 
 static void sizes_that_nobody_has_stay_numbers(void)
 {
     tni_heap       h    = tni_heap_default();
-    tni_arena_span s[4] = { { 0, 3, TNI_BYTES_LIMIT, 0 },
-                            { 1, 3, TNI_BYTES_LIMIT, 0 },
-                            { 2, 3, 64, 0 },
-                            { 3, 3, TNI_BYTES_LIMIT, 0 } };
+    tni_arena_span s[4] = { { .first = 0, .last = 3, .bytes = TNI_BYTES_LIMIT },
+                            { .first = 1, .last = 3, .bytes = TNI_BYTES_LIMIT },
+                            { .first = 2, .last = 3, .bytes = 64 },
+                            { .first = 3, .last = 3, .bytes = TNI_BYTES_LIMIT } };
     CHECK(tni_arena_place(&h, 4, s) == TNI_BYTES_LIMIT);
     CHECK_INT(tni_arena_place(&h, 0, NULL), 0);
+}
+
+// Four values that go one by one while the parts of a fifth come, as activations do and gradients. Each
+// part takes the place of the value that went before it, wherever the whole begins.
+static void parts_come_where_values_have_gone(void)
+{
+    tni_heap       h    = tni_heap_default();
+    tni_arena_span s[9] = { { .first = 0, .last = 4, .bytes = 128 },
+                            { .first = 1, .last = 5, .bytes = 128 },
+                            { .first = 2, .last = 6, .bytes = 128 },
+                            { .first = 3, .last = 7, .bytes = 128 },
+                            { .first = 5, .last = 9, .bytes = 512, .parts = 4 } };
+    for (uint32_t k = 0; k < 4; k++)
+        s[5 + k] = (tni_arena_span){
+            .first = 5 + k, .bytes = 128, .within = 128 * (int64_t)k, .part = true
+        };
+    CHECK_INT(tni_arena_place(&h, 9, s), 512);
+    for (int k = 0; k < 4; k++) {
+        CHECK_INT(s[5 + k].offset, s[4].offset + 128 * k);
+        for (int i = k + 1; i < 4; i++)  // what is still there
+            CHECK(s[i].offset + 128 <= s[5 + k].offset || s[5 + k].offset + 128 <= s[i].offset);
+    }
 }
 
 static void *no_memory(void *user, void *old, size_t n)
@@ -99,7 +121,7 @@ static void *no_memory(void *user, void *old, size_t n)
 static void memory_that_is_out_is_said(void)
 {
     tni_heap h = { .alloc = no_memory };
-    for (size_t n = 10; n <= 3000; n += 2990) {
+    for (size_t n = 10; n <= 5000; n += 4990) {
         tni_arena_span *s = make_spans(n, 1);
         if (!CHECK(s != NULL)) return;
         CHECK_INT(tni_arena_place(&h, n, s), -1);
@@ -111,6 +133,7 @@ const test_case tests_arena[] = {
     TEST(values_that_are_there_together_lie_apart),
     TEST(very_many_values_lie_apart_too),
     TEST(sizes_that_nobody_has_stay_numbers),
+    TEST(parts_come_where_values_have_gone),
     TEST(memory_that_is_out_is_said),
     TEST_END,
 };
