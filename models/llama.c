@@ -183,8 +183,8 @@ static tn_llama_opts with_defaults(tn_llama_opts o)
     return o;
 }
 
-// Whether the settings are valid. Reports the first wrong one otherwise.
-static bool settings_ok(tn_ctx *cx, const tn_llama_opts *o)
+// Whether the settings are valid. Reports the first wrong one otherwise. `whole`: heads are to be the width's parts.
+static bool settings_ok(tn_ctx *cx, const tn_llama_opts *o, bool whole)
 {
     const tni_model_size sizes[] = {
         { "layers", o->layers },     { "heads", o->heads },     { "width", o->width },
@@ -197,6 +197,9 @@ static bool settings_ok(tn_ctx *cx, const tn_llama_opts *o)
     if (o->heads % o->kv_heads != 0)
         snprintf(text, sizeof text, "llama: %lld heads are no multiple of %lld kv_heads",
                  (long long)o->heads, (long long)o->kv_heads);
+    else if (whole && o->width % o->heads != 0)
+        snprintf(text, sizeof text, "llama: width %lld is no multiple of %lld heads",
+                 (long long)o->width, (long long)o->heads);
     else if (o->rope.width > o->head_width || o->rope.width % 2)
         snprintf(text, sizeof text,
                  "llama: rope.width %lld is not an even number up to the head_width of %lld",
@@ -217,9 +220,11 @@ static tn_layer *new_head(tn_ctx *cx, const tn_llama_opts *o, tn_layer *model)
 
 tn_layer *tn_llama(tn_ctx *cx, tn_llama_opts o)
 {
+    bool whole  = !o.head_width;
     o           = with_defaults(o);
-    tn_layer *l = settings_ok(cx, &o) ? tni_model_part_n(cx, run_llama, TOKENS, sizeof(llama))
-                                      : NULL;
+    tn_layer *l = settings_ok(cx, &o, whole)
+                      ? tni_model_part_n(cx, run_llama, TOKENS, sizeof(llama))
+                      : NULL;
     if (!l) return NULL;
     llama *m = tn_layer_self(l);
     m->model = tn_layer_child(l, "model", new_decoder(cx, &o));

@@ -44,7 +44,7 @@ static void the_mode_is_scoped_like_that_of_gradients(void)
 // clang-format off
 static const char *const low[]  = { "matmul", "linear", "conv1d", "conv2d", "attention", NULL };
 static const char *const wide[] = {
-    "rsqrt", "reciprocal", "exp", "square", "exp2", "expm1", "log", "log2", "log1p", "tan", "pow",
+    "rsqrt", "reciprocal", "exp", "square", "expm1", "log", "log2", "log1p", "tan", "pow",
     "pow_s", "rdiv_s", "softplus", "sum", "sum_keep", "sum_all", "sum_axes", "prod", "prod_keep",
     "prod_all", "prod_axes", "norm", "norm_keep", "norm_all", "norm_axes", "logsumexp",
     "logsumexp_keep", "logsumexp_all", "logsumexp_axes", "cumsum", "cumprod", "softmax",

@@ -104,6 +104,8 @@ static void wrong_settings_are_errors(void)
     CHECK(tn_llama(cx, (tn_llama_opts){ .heads = 4, .width = 12 }) == NULL);
     CHECK_FAILED(cx, TN_EARG,
                  "llama: rope.width 3 is not an even number up to the head_width of 3");
+    CHECK(tn_llama(cx, (tn_llama_opts){ .heads = 3, .width = 32 }) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "llama: width 32 is no multiple of 3 heads");
     CHECK(tn_llama(cx, (tn_llama_opts){ .rope = { .width = 66 } }) == NULL);
     CHECK_FAILED(cx, TN_EARG, "rope.width 66 is not an even number up to the head_width of 64");
     CHECK(tn_llama(cx, (tn_llama_opts){ .window = -4 }) == NULL);

@@ -69,15 +69,16 @@ static void check_same(way w, const char *what, const float *a, const float *b, 
 {
     int64_t bad = 0;
     for (int64_t i = 0; i < n; i++) bad += memcmp(a + i, b + i, sizeof *a) != 0;
-    test_that(bad == 0, "way %d: %lld of %lld %s differ", (int)w, (long long)bad, (long long)n,
-              what);
+    test_that(bad == 0, "way %d, %s: %lld of %lld numbers differ", (int)w, what, (long long)bad,
+              (long long)n);
 }
 
-// Gradients by tn_backward, after the loss was read or not.
-static float *gradients(const char *device, way w, bool read, int64_t *n)
+// Gradients by tn_backward under a mode of autocast, after the loss was read or not.
+static float *gradients(const char *device, tn_dtype mode, way w, bool read, int64_t *n)
 {
-    tn_ctx    *cx   = rules_open(device);
-    tn_layer  *net  = open_gpt2(cx, w);
+    tn_ctx   *cx  = rules_open(device);
+    tn_layer *net = open_gpt2(cx, w);
+    tn_autocast(cx, mode);
     tn_tensor *loss = loss_of(cx, net);
     if (read) tn_item(loss);
     CHECK_STATUS(tn_backward(loss, NULL), TN_OK);
@@ -88,16 +89,19 @@ static float *gradients(const char *device, way w, bool read, int64_t *n)
 
 static void gradients_have_the_same_bits(void)
 {
-    int64_t n, m;
-    float  *want = gradients("cpu", NONE, false, &n);
-    for (way w = BLOCKS; w < WAYS; w++)
-        for (int read = 0; read < 2; read++) {
-            float *got = gradients("cpu", w, read, &m);
-            CHECK_INT(m, n);
-            check_same(w, "gradients", want, got, n);
-            free(got);
-        }
-    free(want);
+    static const tn_dtype modes[] = { TN_F32, TN_BF16, TN_F16 };
+    for (int i = 0; i < 3; i++) {
+        int64_t n, m;
+        float  *want = gradients("cpu", modes[i], NONE, false, &n);
+        for (way w = BLOCKS; w < WAYS; w++)
+            for (int read = 0; read < 2; read++) {
+                float *got = gradients("cpu", modes[i], w, read, &m);
+                CHECK_INT(m, n);
+                check_same(w, tn_dtype_name(modes[i]), want, got, n);
+                free(got);
+            }
+        free(want);
+    }
 }
 
 // Parameters after three steps, some of them with accumulated gradients.
