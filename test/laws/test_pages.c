@@ -20,7 +20,8 @@ static const char surroundings[] = "#include <stdio.h>\n"
                                    "extern tn_tensor *x, *y, *a, *b, *w, *m;\n"
                                    "extern double v, *dst;\n"
                                    "extern float values[];\n"
-                                   "extern int64_t n;\n"
+                                   "extern int64_t n, *ids, *counts;\n"
+                                   "extern const tn_tokens *prompts;\n"
                                    "extern uint64_t seed;\n"
                                    "extern void *user;\n"
                                    "void f(const char *name, tn_tensor *t, void *user);\n";
@@ -166,9 +167,58 @@ static void the_program_of_getting_started_learns(void)
     free(page);
 }
 
+// Makes a folder as Hugging Face has them, with the tool: a Llama that has hardly learned.
+static bool make_folder(char *out, size_t room)
+{
+    static const char config[] =
+        "{\"model_type\": \"llama\", \"num_hidden_layers\": 1, \"num_attention_heads\": 2, "
+        "\"hidden_size\": 16, \"intermediate_size\": 24, \"vocab_size\": 907, "
+        "\"max_position_embeddings\": 96}";
+    char command[2048];
+    scratch_write(scratch_path("config.json"), config, strlen(config));
+    snprintf(
+        command, sizeof command,
+        "f='%s'; for i in $(seq 400); do echo the cat sat on the mat; done >$f/t.txt && cp "
+        "test/recordings/tokenizers/llama2.json $f/tokenizer.json && '" TN_BUILD_DIR
+        "/tenon' train --model llama --layers 1 --heads 2 --width 16 --hidden 24 --context 96 --limit 8"
+        " --tokenizer $f --data text:$f/t.txt --epochs 1 --quiet --save $f/model.safetensors 2>&1",
+        scratch_path("."));
+    return tree_run(command, out, room) == 0;
+}
+
+// The program loads a folder and writes; the step compiles.
+static void the_programs_of_language_models_are_true(void)
+{
+    FILE *f;
+    char  command[2048], out[4096], *page = tree_read("docs/language-models.md", NULL);
+    char *at = page, *block = page ? next_block(&at) : NULL;
+    if (!CHECK(block != NULL) || !(f = open_program())) return;
+    fputs(block, f);
+    fclose(f);
+    f     = fopen(scratch_path("step.c"), "w");
+    block = next_block(&at);
+    if (CHECK(f && block))
+        fprintf(f, "%svoid step_(void);\nvoid step_(void)\n{\n%s}\n", surroundings, block);
+    if (f) fclose(f);
+    test_that(make_folder(out, sizeof out), "the folder: %.600s", out);
+    snprintf(
+        command, sizeof command,
+        "c=\"'%s' -std=c11 -Wall -Wextra -Werror -Iinclude\"; eval $c -fsyntax-only '%s' && eval $c %s%s '%s' -o '%s' "
+        "-L'%s' -ltenon -Wl,-rpath,'%s' && TN_DEVICE=cpu '%s' '%s' 'the cat'",
+        TN_CC, scratch_path("step.c"), TN_SANITIZE[0] ? "-fsanitize=" : "", TN_SANITIZE,
+        scratch_path("page.c"), scratch_path("page"), TN_BUILD_DIR, TN_BUILD_DIR,
+        scratch_path("page"), scratch_path("."));
+    int status = tree_run(command, out, sizeof out);
+    test_that(status == 0 && strstr(out, "the cat") && strstr(out, "\n64 tokens\n"),
+              "docs/language-models.md: %.600s", out);
+    scratch_close();
+    free(page);
+}
+
 const test_case tests_pages[] = {
     TEST(what_from_pytorch_shows_compiles),
     TEST(the_layers_of_from_pytorch_compute_what_they_say),
     TEST(the_program_of_getting_started_learns),
+    TEST(the_programs_of_language_models_are_true),
     TEST_END,
 };
