@@ -380,7 +380,7 @@ typedef struct {
     double    began, saved;  // the clock when this process began to train, and when it last saved
     double    earlier;       // seconds that the log has of processes before it
     int64_t   first_step;    // done before this process
-    int64_t   items;         // that this process has trained on
+    double    items, busy;   // of the newest steps, smoothed: items, and seconds of training alone
     int64_t   item_tokens;   // tokens of an item; 1 if it is no text
     double    token_flops, peak;  // of a token; what the device reaches in a second; 0: not known
     bool      is_scored;          // by this process

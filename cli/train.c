@@ -11,9 +11,10 @@
 // other steps need not compute it.
 enum { MEASURED = 10 };
 
-// Weights of the past in the running means: about 50 steps of loss and 5 measured accuracies. Epochs
-// that are shorter than SAVE_SECONDS are not all saved, so that writing files never dominates.
-static const double SMOOTH = 0.98, ACCURACY_SMOOTH = 0.8, SAVE_SECONDS = 1;
+// Weights of the past in the running means: about 50 steps of loss, 5 measured accuracies, and 20 steps of the rate,
+// which forgets those that waited for compilers. Epochs that are shorter than SAVE_SECONDS are not all saved, so that
+// writing files never dominates.
+static const double SMOOTH = 0.98, ACCURACY_SMOOTH = 0.8, RATE_SMOOTH = 0.95, SAVE_SECONDS = 1;
 
 static const char general_defaults[] =
     "batch=64 lr=1e-3 optim=adam schedule=cosine seed=0 accumulate=1";
@@ -252,6 +253,7 @@ static bool learn(cli_run *r, cli_moment *m)
 {
     const cli_facts *f     = &r->data.facts;
     tn_scope        *scope = tn_begin(r->cx);
+    double           began = cli_seconds();
     tn_batch         b     = tn_next(r->data.train, r->s->batch);
     tn_tensor       *y     = tn_forward(r->net, b.x);
     tn_tensor       *loss  = cli_loss(r->net, f, y, b.y);
@@ -262,8 +264,10 @@ static bool learn(cli_run *r, cli_moment *m)
     tn_step(r->opt, loss);
     m->loss     = tn_item(loss);
     m->accuracy = hits ? tn_item(hits) / (double)b.count : NAN;
-    r->items += b.count;
-    return tn_end(scope) == TN_OK && tn_error(r->cx) == TN_OK;
+    bool ok     = tn_end(scope) == TN_OK && tn_error(r->cx) == TN_OK;
+    r->items    = RATE_SMOOTH * r->items + (double)b.count;
+    r->busy     = RATE_SMOOTH * r->busy + cli_seconds() - began;
+    return ok;
 }
 
 // Adds the measurements of a step to the running means and the curve, and fills in the rest of m.
@@ -280,7 +284,7 @@ static void remember(cli_run *r, cli_moment *m)
     }
     cli_curve_add(&k->curve, m->loss);
     m->seconds       = r->earlier + now;
-    m->rate          = (double)(r->items * r->item_tokens) / now;
+    m->rate          = r->items * (double)r->item_tokens / r->busy;
     m->share         = r->peak > 0 ? m->rate * r->token_flops / r->peak : NAN;
     m->held_out      = r->is_scored ? r->score.loss : NAN;
     m->mean_loss     = k->loss / k->weight;

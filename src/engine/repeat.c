@@ -376,6 +376,7 @@ static bool run_again(tni_repeat *t, again_step *s)
     else if (s->kernel)
         st = e->kernels->launch(e->session, s->kernel->entry, &s->kernel->launch, &why);
     else if (s->calls) st = tni_call_run(&s->call);
+    s->call.why = NULL;
     t->cx->stats.launches += s->kernel || s->calls;
     if (st != TN_OK) tni_fail_status(t->cx, st, "evaluating: %s", why.s);
     return st == TN_OK;
