@@ -51,13 +51,13 @@ double bench_child(const char *before, const char *arguments, const char *key);
 // A crash of it is a note.
 void bench_apart(const char *name, const char *what, int seconds, void (*f)(void *arg), void *arg);
 
-// The same work in PyTorch, on as many threads: the fastest of the Pythons that TN_PYTHON, the path
+// The same work in PyTorch, on that many threads, 0 for as many as Tenon takes: the fastest of the Pythons that TN_PYTHON, the path
 // and the system have. seconds is NAN where none has PyTorch.
 typedef struct {
     double seconds;
     char   name[64];  // "PyTorch 2.9.0"
 } bench_peer;
-bench_peer bench_ask_peer(const char *name);
+bench_peer bench_ask_peer(const char *name, int threads);
 
 // The cases, and what children run.
 typedef void bench_case(void);

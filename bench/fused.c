@@ -240,7 +240,7 @@ static void add_rows(const fused *f, times t)
         snprintf(of, sizeof of, "a loop by hand (%.3f ms)", t.hand * 1e3);
         bench_add_wanted(r, (bench_wanted){ .ratio = f->most });
     }
-    bench_peer peer = bench_ask_peer(f->peer);
+    bench_peer peer = bench_ask_peer(f->peer, 0);
     r.ratio         = t.ours / peer.seconds;
     snprintf(of, sizeof of, "%s (%.3f ms)", peer.name, peer.seconds * 1e3);
     if (!isnan(r.ratio)) bench_add_wanted(r, (bench_wanted){ .ratio = f->most_peer });

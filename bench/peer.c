@@ -26,12 +26,12 @@ static void find_program(const char *name, char *path)
 
 // Runs the case with one Python; the time of a step, NAN where that Python is not there or has no
 // PyTorch.
-static double ask(const char *python, const char *name, char *version, size_t room)
+static double ask(const char *python, const char *name, int threads, char *version, size_t room)
 {
     char   command[4 * PATH_ROOM], line[256];
     double seconds = NAN;
     snprintf(command, sizeof command, "OMP_NUM_THREADS=%d '%s' '%s/bench/peers.py' %s 2>/dev/null",
-             tni_threads_default(), python, TN_SOURCE_DIR, name);
+             threads ? threads : tni_threads_default(), python, TN_SOURCE_DIR, name);
     fflush(stdout);
     FILE *f = popen(command, "r");
     if (!f) return NAN;
@@ -43,7 +43,7 @@ static double ask(const char *python, const char *name, char *version, size_t ro
     return pclose(f) == 0 ? seconds : NAN;
 }
 
-bench_peer bench_ask_peer(const char *name)
+bench_peer bench_ask_peer(const char *name, int threads)
 {
     enum { PYTHONS = 3 };
     const char *const names[PYTHONS] = { getenv("TN_PYTHON"), "python3", "/usr/bin/python3" };
@@ -55,7 +55,7 @@ bench_peer bench_ask_peer(const char *name)
         find_program(names[i] ? names[i] : "", path[i]);
         for (int k = 0; k < i; k++) asked |= !strcmp(path[k], path[i]);
         if (asked || !*path[i]) continue;
-        double took = ask(path[i], name, version, sizeof version);
+        double took = ask(path[i], name, threads, version, sizeof version);
         if (isnan(took) || took >= best.seconds) continue;
         best.seconds = took;
         snprintf(best.name, sizeof best.name, "%s", version);

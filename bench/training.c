@@ -48,7 +48,7 @@ static void measure(const char *name, const char *what, network *make, int64_t B
     double   ours = bench_median(step, &t);
     bench_check(t.cx);
     tn_close(t.cx);
-    bench_peer peer = bench_ask_peer(name);
+    bench_peer peer = bench_ask_peer(name, 0);
     if (isnan(peer.seconds) && !bench_quick())
         bench_note("training", "no PyTorch found to compare %s with", what);
     snprintf(of, sizeof of, "%s (%.3f ms)", peer.name, peer.seconds * 1e3);
