@@ -170,8 +170,13 @@ typedef struct {
 // until end and run it faster with what it recorded in *memory, which forget frees. end sets *again if
 // nothing was run and everything has to be submitted once more. ok: all of it was submitted without an
 // error. Without this group, work runs as it is submitted.
+//
+// step says which step of the plan the work after it belongs to. resume is begin for a run that differs from the
+// last run of the plan in some steps only: if it returns true, only these are submitted. Both may be NULL.
 typedef struct {
     void (*begin)(void *session, void **memory);
+    bool (*resume)(void *session, void *memory);
+    void (*step)(void *session, size_t step);
     tn_status (*end)(void *session, bool ok, bool *again, tni_text *why);
     void (*forget)(void *memory);
 } tni_device_replay;

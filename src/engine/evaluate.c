@@ -645,15 +645,18 @@ int64_t tni_plan_workspace(tni_graph *g, tni_plan **p, bool kept)
     return need;
 }
 
-bool tni_submit_plan(tn_ctx *cx, tni_plan *p, bool (*submit)(void *arg), void *arg)
+bool tni_submit_plan(tn_ctx *cx, tni_plan *p, bool resumes,
+                     bool (*submit)(void *arg, bool changed_only), void *arg)
 {
     const tni_engine *e       = cx->engine;
     bool              replays = e->replay->begin && !e->watch && p->ready, again = false;
     if (replays) p->forget = e->replay->forget;
     do {
-        tni_text why = { "" };
-        if (replays) e->replay->begin(e->session, &p->replay);
-        bool      ok = submit(arg);
+        tni_text why  = { "" };
+        bool     part = resumes && replays && !again && e->replay->resume &&
+                    e->replay->resume(e->session, p->replay);
+        if (replays && !part) e->replay->begin(e->session, &p->replay);
+        bool      ok = submit(arg, part);
         tn_status s  = replays ? e->replay->end(e->session, ok, &again, &why) : TN_OK;
         if (ok && s != TN_OK) tni_fail_status(cx, s, "evaluating: %s", why.s);
         if (!ok || s != TN_OK) return false;
@@ -668,14 +671,16 @@ typedef struct {
 } submission;
 
 // Submits all steps of a run. On failure *item is the item at fault.
-static bool submit_steps(void *arg)
+static bool submit_steps(void *arg, bool changed_only)
 {
     const submission *x     = arg;
     const run        *r     = x->r;
     bool              timed = r->e->watch & TNI_WATCH_TIMES, ok = true;
+    (void)changed_only;  // which those are is not known
     if (timed) r->e->observer->run_begins(r);
     for (size_t t = 0; ok && t < r->plan->steps; t++) {
         size_t last;
+        tni_mark_step(r->e, t);
         ok = run_step(r, r->plan->step[t], &last) == TN_OK;
         if (!ok) *x->item = last;
         else if (timed) r->e->observer->step_launched(r, r->plan->step[t]);
@@ -715,7 +720,7 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     r.plan      = plan;
     ok          = ok && take_run_memory(&r);
     if (ok && r.e->kernels->ready && plan->runs == 0) compile_calls_ahead(&r);
-    if (ok) ok = tni_submit_plan(cx, plan, submit_steps, &(submission){ &r, &item });
+    if (ok) ok = tni_submit_plan(cx, plan, false, submit_steps, &(submission){ &r, &item });
     if (ok && plan->runs == 0) ok = confirm_first_run(&r);
     if (ok && r.e->repeat) tni_repeat_note(r.e->repeat, &r, kept);
     tn_status s = ok ? TN_OK : tni_failed();

@@ -27,6 +27,7 @@ typedef struct {
     tni_arg            *arg;    // its inputs, then its further outputs
     tni_arg             value;  // of an update
     tni_attr            attr;
+    bool                moves;  // a word of it does
 } again_step;
 
 // A word that may differ between runs. size is that of an element if the word is an offset from *base, 1 if it is an
@@ -35,6 +36,7 @@ typedef struct {
     int64_t *at;
     char   **base;
     int64_t  size;
+    size_t   step;  // of the plan
 } word;
 
 // A word that moves: what it is in the next run and in the one after it, by how much both grow afterwards, and
@@ -98,7 +100,7 @@ void tni_repeat_free(tni_repeat *t)
 // Adds a word to the list; without one, only counts it.
 static size_t add_word(word *list, size_t n, void *at, char **base, int64_t size)
 {
-    if (list) list[n] = (word){ at, base, size };
+    if (list) list[n] = (word){ at, base, size, SIZE_MAX };
     return n + 1;
 }
 
@@ -162,9 +164,11 @@ static size_t all_words(tni_repeat *t, word *list)
     size_t n = add_word(list, 0, &t->cx->seed, NULL, 0);
     n        = add_word(list, n, &t->cx->counter, NULL, 0);
     for (size_t i = 0; i < t->plan->steps; i++) {
-        again_step *s = &t->step[i];
+        again_step *s     = &t->step[i];
+        size_t      first = n;
         if (s->kernel) n = kernel_words(t->cx->engine, s->kernel, list, n);
         if (s->calls) n = call_words(s, list, n);
+        for (size_t k = first; list && k < n; k++) list[k].step = i;
     }
     return n;
 }
@@ -295,6 +299,7 @@ static bool settle_word(tni_repeat *t, const tni_run *r, size_t i)
     if (by && m.word.size && !find_range(r, &m, v[3])) return false;
     if (!by || !m.word.size) m.first = INTPTR_MIN, m.end = INTPTR_MAX;
     t->move[t->moves++] = m;
+    if (m.word.step != SIZE_MAX) t->step[m.word.step].moves = true;
     return true;
 }
 
@@ -377,16 +382,19 @@ static bool run_again(tni_repeat *t, again_step *s)
         st = e->kernels->launch(e->session, s->kernel->entry, &s->kernel->launch, &why);
     else if (s->calls) st = tni_call_run(&s->call);
     s->call.why = NULL;
-    t->cx->stats.launches += s->kernel || s->calls;
     if (st != TN_OK) tni_fail_status(t->cx, st, "evaluating: %s", why.s);
     return st == TN_OK;
 }
 
-static bool submit_again(void *arg)
+static bool submit_again(void *arg, bool changed_only)
 {
     tni_repeat *t  = arg;
     bool        ok = true;
-    for (size_t i = 0; ok && i < t->plan->steps; i++) ok = run_again(t, &t->step[i]);
+    for (size_t i = 0; ok && i < t->plan->steps; i++) {
+        if (changed_only && !t->step[i].moves) continue;
+        tni_mark_step(t->cx->engine, i);
+        ok = run_again(t, &t->step[i]);
+    }
     return ok;
 }
 
@@ -399,9 +407,10 @@ tn_status tni_repeat_run(tni_repeat *t)
         *m->word.at = m->next[t->runs % PERIOD];
         m->next[t->runs % PERIOD] += m->by;
     }
-    if (s == TN_OK && !tni_submit_plan(cx, t->plan, submit_again, t)) s = tni_failed();
+    if (s == TN_OK && !tni_submit_plan(cx, t->plan, t->runs > 0, submit_again, t)) s = tni_failed();
     t->runs++;
     t->plan->runs++;
+    cx->stats.launches += (int64_t)t->plan->steps;
     cx->engine->steps++;
     t->settled &= s == TN_OK;
     t->left = look_around(cx);

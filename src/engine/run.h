@@ -28,8 +28,15 @@ tni_call tni_run_call(const tni_run *r, size_t i, tni_text *why);
 tni_call tni_update_call(const tni_run *r, size_t i, tni_arg *value, tni_text *why);
 // Lets `submit` launch the steps of a plan. A device with replay gets to know where the run begins and ends; it may
 // capture the steps as a graph, or launch a captured one instead, and may ask for the steps once more. A watched
-// run is never replayed. False, reported, on failure.
-bool tni_submit_plan(tn_ctx *cx, tni_plan *p, bool (*submit)(void *arg), void *arg);
+// run is never replayed. resumes: the steps that differ from the last run are known; `submit` learns whether these are
+// enough. It calls tni_mark_step before each step. False, reported, on failure.
+bool tni_submit_plan(tn_ctx *cx, tni_plan *p, bool resumes,
+                     bool (*submit)(void *arg, bool changed_only), void *arg);
+// Says which step of the plan is submitted next.
+static inline void tni_mark_step(const tni_engine *e, size_t step)
+{
+    if (e->replay->step) e->replay->step(e->session, step);
+}
 // Shows a run that succeeded to what repeats it.
 void tni_repeat_note(tni_repeat *t, const tni_run *r, bool kept);
 // Runs one step of r's plan by itself, with kernels compiled and scratch taken for it alone. On failure, which is

@@ -16,7 +16,8 @@
 // restores the GPU itself.
 void tni_cuda_enter(const tni_cuda *c)
 {
-    if (c->recorder.mode != TNI_REPLAY_RECORD) c->gpu->cu->set_current(c->gpu->cx);
+    if (c->recorder.mode != TNI_REPLAY_RECORD && c->recorder.mode != TNI_REPLAY_CHANGE)
+        c->gpu->cu->set_current(c->gpu->cx);
 }
 
 // Errors of the driver in a session come through here, so that a lost GPU is remembered.
@@ -165,7 +166,8 @@ static const tni_device_events events = {
     .hold_queue    = tni_cuda_hold_queue,
 };
 
-static const tni_device_replay replay = { tni_replay_begin, tni_replay_end, tni_replay_forget };
+static const tni_device_replay replay = { tni_replay_begin, tni_replay_resume, tni_replay_step,
+                                          tni_replay_end, tni_replay_forget };
 
 static const tni_device_borrowed borrowed = { tni_cuda_owns, tni_cuda_wait_unused };
 

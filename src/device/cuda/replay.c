@@ -20,7 +20,7 @@ enum { PLAIN_RUNS = 2, GRAPHS = 4, MOST_CAPTURES = 12 };
 // A captured run: its log, with the node of each kernel, and the executable graph. exec is launched;
 // nodes is the captured graph that exec was made from, kept because the nodes in the log belong to it.
 // used is the run in which it was launched last.
-typedef struct {
+typedef struct graph {
     tni_launch_log log;
     tni_cugraph    nodes;
     tni_cuexec     exec;
@@ -30,14 +30,16 @@ typedef struct {
 // What a plan remembers between runs; the plan owns it (`memory` of the contract). Invariant: the first
 // `graphs` entries of graph[] are complete graphs.
 typedef struct tni_replay {
-    tni_cuda *c;
-    uint64_t  runs;
-    int       captures;
-    bool      capture_next;  // capture the next run
-    bool      no_graph;      // launch every run kernel by kernel
-    bool      launch_once;   // launch the next run kernel by kernel
-    int       graphs;
-    graph     graph[GRAPHS];
+    tni_cuda     *c;
+    uint64_t      runs;
+    int           captures;
+    bool          capture_next;  // capture the next run
+    bool          no_graph;      // launch every run kernel by kernel
+    bool          launch_once;   // launch the next run kernel by kernel
+    bool          no_resume;     // record every run as a whole
+    struct graph *last;          // the graph that the last run was; NULL: it was none
+    int           graphs;
+    graph         graph[GRAPHS];
 } replay;
 
 // ---- logs --------------------------------------------------------------------------------------
@@ -49,13 +51,14 @@ static void log_free(tni_heap *h, tni_launch_log *l)
     tni_free(h, l->offset);
     tni_free(h, l->bytes);
     tni_free(h, l->mark);
+    tni_free(h, l->step);
     *l = (tni_launch_log){ 0 };
 }
 
 // Empties a log and keeps its memory for the next run.
 static void log_clear(tni_launch_log *l)
 {
-    l->launches = l->offsets = l->byte_count = l->marks = 0;
+    l->launches = l->offsets = l->byte_count = l->marks = l->steps = 0;
 }
 
 // Appends n items of a size to a list. Returns false, with the list unchanged, when memory is out.
@@ -155,6 +158,49 @@ static int submit_record(const tni_cuda *c, const tni_launch_record *d, const ui
                               d->block[2], d->shared, c->stream, list, NULL);
 }
 
+// Gives a kernel of a graph other arguments, in the graph and in its log: record d, whose arguments are bytes[offset[i]]
+// and so on. A launch of the graph that is still running keeps the arguments it was launched with.
+static int change_node(tni_cuda *c, graph *g, tni_launch_record *old, const tni_launch_record *d,
+                       const uint32_t *offset, const char *bytes)
+{
+    void             *list[MOST_ARGS];
+    tni_cunode_params p = { .f      = d->f,
+                            .gx     = d->grid[0],
+                            .gy     = d->grid[1],
+                            .gz     = d->grid[2],
+                            .bx     = d->block[0],
+                            .by     = d->block[1],
+                            .bz     = d->block[2],
+                            .shared = d->shared,
+                            .args   = list };
+    point_at_args(d, offset, bytes, list);
+    int error = old->node ? c->gpu->cu->exec_set(g->exec, old->node, &p) : TNI_CU_NOT_FOUND;
+    if (error) return error;
+    memcpy(g->log.bytes + g->log.offset[old->offset], bytes + offset[0],
+           offset[d->args] - offset[0]);
+    memcpy(old->grid, d->grid, sizeof d->grid);
+    memcpy(old->block, d->block, sizeof d->block);
+    old->shared = d->shared;
+    c->recorder.changed++;
+    return TNI_CU_OK;
+}
+
+// Changes the next launch of the graph that is resumed to d. A run that turns out to be another one is submitted
+// again as a whole.
+static int change_next(tni_cuda *c, const tni_launch_record *d, const uint32_t *offset,
+                       const char *bytes)
+{
+    tni_recorder      *r     = &c->recorder;
+    graph             *g     = r->plan->last;
+    tni_launch_record *old   = r->at < g->log.launches ? &g->log.launch[r->at++] : NULL;
+    size_t             count = 0, n = offset[d->args] - offset[0];
+    if (old) record_args(&g->log, old, &count);
+    if (!old || old->f != d->f || old->args != d->args || count != n ||
+        change_node(c, g, old, d, offset, bytes) != TNI_CU_OK)
+        r->failed = true;
+    return TNI_CU_OK;
+}
+
 // In a capture the node that the driver just made is noted beside the record; without it the node
 // cannot get new arguments, and a run that differs needs a new capture. When the log cannot grow, the
 // run goes on and ends as one that is no graph.
@@ -166,6 +212,7 @@ int tni_replay_launch(tni_cuda *c, const tni_launch_record *record, const uint32
     if (r->mode == TNI_REPLAY_LAUNCH) tni_cuda_await_uploads(c);
     r->submitted++;
     r->last_block |= d.last_block;
+    if (r->mode == TNI_REPLAY_CHANGE) return change_next(c, record, offset, bytes);
     if (r->mode != TNI_REPLAY_RECORD) {
         int error = submit_record(c, &d, offset, bytes);
         if (!error && r->mode == TNI_REPLAY_CAPTURE)
@@ -184,6 +231,10 @@ bool tni_replay_library_call(tni_cuda *c, const void *mark, size_t bytes)
     if (r->mode == TNI_REPLAY_LAUNCH) {
         tni_cuda_await_uploads(c);
         return true;
+    }
+    if (r->mode == TNI_REPLAY_CHANGE) {  // a library call cannot be changed
+        r->failed = true;
+        return false;
     }
     uint64_t place = r->now.launches;  // which kernels the call is between
     if (!append_items(c->heap, &r->now.mark, &r->now.marks, &r->now.mark_cap, &place, sizeof place,
@@ -224,41 +275,12 @@ static graph *find_graph(replay *p)
     return NULL;
 }
 
-// Gives kernel i of a graph the arguments of the current run, in the graph and in its log. A launch of
-// the graph that is still running keeps the arguments it was launched with.
-static int change_node(tni_cuda *c, graph *g, size_t i)
-{
-    const tni_launch_log    *now = &c->recorder.now;
-    const tni_launch_record *d   = &now->launch[i];
-    tni_launch_record       *old = &g->log.launch[i];
-    void                    *list[MOST_ARGS];
-    tni_cunode_params        p = { .f      = d->f,
-                                   .gx     = d->grid[0],
-                                   .gy     = d->grid[1],
-                                   .gz     = d->grid[2],
-                                   .bx     = d->block[0],
-                                   .by     = d->block[1],
-                                   .bz     = d->block[2],
-                                   .shared = d->shared,
-                                   .args   = list };
-    point_at_args(d, now->offset + d->offset, now->bytes, list);
-    int error = old->node ? c->gpu->cu->exec_set(g->exec, old->node, &p) : TNI_CU_NOT_FOUND;
-    if (error) return error;
-    size_t      bytes;
-    const char *from = record_args(now, d, &bytes);
-    memcpy(g->log.bytes + g->log.offset[old->offset], from, bytes);
-    memcpy(old->grid, d->grid, sizeof d->grid);
-    memcpy(old->block, d->block, sizeof d->block);
-    old->shared = d->shared;
-    c->recorder.changed++;
-    return TNI_CU_OK;
-}
-
 // Launches a graph in the place of the whole run.
 static int launch_graph(tni_cuda *c, graph *g)
 {
     int error = c->gpu->cu->exec_launch(g->exec, c->stream);
     g->used   = ++c->recorder.plan->runs;
+    if (!error) c->recorder.plan->last = g;
     c->recorder.graphs += !error;
     return error;
 }
@@ -277,8 +299,12 @@ static int run_recorded(tni_cuda *c, bool *again)
         p->launch_once = *again = true;
         return error;
     }
-    for (size_t i = 0; g && !error && i < g->log.launches; i++)
-        if (!same_launch(&g->log, &c->recorder.now, i)) error = change_node(c, g, i);
+    for (size_t i = 0; g && !error && i < g->log.launches; i++) {
+        const tni_launch_log    *now = &c->recorder.now;
+        const tni_launch_record *d   = &now->launch[i];
+        if (!same_launch(&g->log, now, i))
+            error = change_node(c, g, &g->log.launch[i], d, now->offset + d->offset, now->bytes);
+    }
     if (g && !error) return launch_graph(c, g);
     if (error || ++p->captures > MOST_CAPTURES || c->recorder.failed) p->no_graph = true;
     else p->capture_next = true;
@@ -348,6 +374,7 @@ void tni_replay_begin(void *session, void **memory)
     r->provisional = false;
     r->mode        = mode_of(r->plan);
     if (r->plan) r->plan->launch_once = false;
+    if (r->plan) r->plan->last = NULL;
     log_clear(&r->now);
     tni_cuda_await_uploads(c);
     if (r->mode != TNI_REPLAY_CAPTURE) return;
@@ -355,6 +382,47 @@ void tni_replay_begin(void *session, void **memory)
     if (c->gpu->cu->capture_begin(c->stream, TNI_CU_CAPTURE_RELAXED) == TNI_CU_OK) return;
     r->plan->no_graph = true;
     r->mode           = TNI_REPLAY_LAUNCH;
+}
+
+// The contract's resume. Kernels that are not compiled yet, or plans without a graph, are submitted as a whole.
+bool tni_replay_resume(void *session, void *memory)
+{
+    tni_cuda     *c = session;
+    tni_recorder *r = &c->recorder;
+    replay       *p = memory;
+    if (!p || !p->last || p->no_resume || mode_of(p) != TNI_REPLAY_RECORD) return false;
+    tni_cuda_enter(c);
+    tni_cuda_await_uploads(c);
+    r->plan        = p;
+    r->failed      = false;
+    r->submitted   = 0;
+    r->last_block  = false;
+    r->provisional = false;
+    r->mode        = TNI_REPLAY_CHANGE;
+    r->at          = SIZE_MAX;
+    return true;
+}
+
+void tni_replay_step(void *session, size_t step)
+{
+    tni_cuda       *c = session;
+    tni_recorder   *r = &c->recorder;
+    tni_launch_log *l = r->mode == TNI_REPLAY_CHANGE ? &r->plan->last->log : &r->now;
+    if (r->mode == TNI_REPLAY_LAUNCH) return;
+    if (r->mode == TNI_REPLAY_CHANGE) r->at = step < l->steps ? l->step[step] : SIZE_MAX;
+    else if (step != l->steps || !append_items(c->heap, &l->step, &l->steps, &l->step_cap,
+                                               &l->launches, 1, sizeof *l->step))
+        r->failed = true;
+}
+
+// Launches the graph that was changed. If the run could not be expressed as changes, it is submitted again, and so
+// are all later ones.
+static int run_changed(tni_cuda *c, bool *again)
+{
+    replay *p = c->recorder.plan;
+    if (!c->recorder.failed && !c->recorder.provisional) return launch_graph(c, p->last);
+    p->no_resume = *again = true;
+    return TNI_CU_OK;
 }
 
 // The contract's end. A capture that failed halfway is thrown away, and the plan is not captured again:
@@ -373,6 +441,8 @@ tn_status tni_replay_end(void *session, bool ok, bool *again, tni_text *why)
         r->plan->no_graph = true;  // launched kernel by kernel it may work
     } else if (ok && r->mode == TNI_REPLAY_CAPTURE) {
         error = finish_capture(c, again);
+    } else if (ok && r->mode == TNI_REPLAY_CHANGE) {
+        error = run_changed(c, again);
     } else if (ok && r->mode == TNI_REPLAY_RECORD) {
         error = run_recorded(c, again);
     } else if (r->plan && !r->provisional) {

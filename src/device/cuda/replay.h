@@ -8,6 +8,9 @@
 // graph with equal marks fits. If no graph fits, the engine submits the run once more, and it is captured.
 // A plan that has to be captured too often is launched kernel by kernel from then on.
 //
+// A run that resumes the last one is not recorded as a whole: only the steps that differ are submitted, and their
+// kernels get their new arguments in the graph at once. That takes a tenth of the time.
+//
 // So is a plan of a single kernel: launching it costs less than launching a graph, and it overlaps with the
 // kernel ahead of it, which a graph does not. The exception is a kernel whose last block combines the
 // partial results of all, which is better off without the overlap: that is a graph even alone.
@@ -17,8 +20,14 @@
 #include "device/cuda/driver.h"
 #include "device/device.h"
 
-// How the work of a run is submitted: launched at once, only recorded, or captured into a graph.
-typedef enum { TNI_REPLAY_LAUNCH, TNI_REPLAY_RECORD, TNI_REPLAY_CAPTURE } tni_replay_mode;
+// How the work of a run is submitted: launched at once, only recorded, captured into a graph, or as changes of the
+// graph that ran last.
+typedef enum {
+    TNI_REPLAY_LAUNCH,
+    TNI_REPLAY_RECORD,
+    TNI_REPLAY_CAPTURE,
+    TNI_REPLAY_CHANGE
+} tni_replay_mode;
 
 // One launch of a kernel. In a log its arguments are bytes of the log, found by args + 1 offsets: where
 // each begins, and where the last one ends.
@@ -32,13 +41,15 @@ typedef struct {
     tni_cunode     node;        // its node in a captured graph; NULL if unknown
 } tni_launch_record;
 
-// What a run did: launches with their arguments, and the marks of library calls, one behind the other.
+// What a run did: launches with their arguments, and the marks of library calls, one behind the other. step: the
+// launches before each step of the plan.
 typedef struct {
     tni_launch_record *launch;
     uint32_t          *offset;
     char              *bytes, *mark;
-    size_t             launches, offsets, byte_count, marks;  // used; marks in bytes
-    size_t             launch_cap, offset_cap, byte_cap, mark_cap;
+    size_t            *step;
+    size_t             launches, offsets, byte_count, marks, steps;  // used; marks in bytes
+    size_t             launch_cap, offset_cap, byte_cap, mark_cap, step_cap;
 } tni_launch_log;
 
 // The current run, part of a session. Invariant: mode is TNI_REPLAY_LAUNCH outside of a run, and `now` is
@@ -51,6 +62,7 @@ typedef struct {
     bool               last_block;   // one of its kernels has that flag
     bool               provisional;  // see tni_replay_provisional
     tni_launch_log     now;
+    size_t             at;               // TNI_REPLAY_CHANGE: the next launch of the graph
     int64_t            graphs, changed;  // graphs launched so far; nodes that got new arguments
 } tni_recorder;
 
@@ -71,6 +83,8 @@ void tni_replay_never_graph(struct tni_cuda *c);
 
 // The contract: see device.h.
 void      tni_replay_begin(void *session, void **memory);
+bool      tni_replay_resume(void *session, void *memory);
+void      tni_replay_step(void *session, size_t step);
 tn_status tni_replay_end(void *session, bool ok, bool *again, tni_text *why);
 void      tni_replay_forget(void *memory);
 void      tni_replay_close(struct tni_cuda *c);
