@@ -217,8 +217,8 @@ static bool read_all(const origin *from, cli_settings *s, const char *path, cli_
         f->foreign = names;
         f->model   = names ? cli_model_find(s->model) : NULL;
         return names || (cli_fail("%s does not say how it was trained; tenon train --save writes "
-                                  "files that do, and tenon eval takes others with --model and "
-                                  "--data",
+                                  "files that do, tenon eval takes others with --model and "
+                                  "--data, and of Hugging Face's the folder is given",
                                   path),
                          false);
     }
