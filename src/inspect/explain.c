@@ -149,16 +149,10 @@ static void print_all_stored(const account *a, tni_plan_step step)
 
 // Prints what computes a call, if the device tells, and why the bits of its result may differ from run to
 // run, if they may.
-static void print_method(const account *a, int32_t item)
+static void print_method(const account *a, tni_plan_step step)
 {
-    if (item < 0 || !a->p->place[item].call) return;
-    tni_call           c    = a->p->call[a->p->place[item].call - 1].call;
-    const tni_op_impl *impl = tni_device_impl(a->e->device, c.op);
-    c.device                = a->e->device;
-    c.session               = a->e->session;
-    c.attr                  = &a->g->item[item].n->attr;
-    const char *by          = impl->method ? impl->method(&c) : NULL;
-    const char *why         = impl->varies ? impl->varies(&c) : NULL;
+    const char *by  = tni_step_method(a->e, a->g, a->p, step);
+    const char *why = tni_step_varies(a->e, a->g, a->p, step);
     if (by) fprintf(a->f, "         by %s\n", by);
     if (why) fprintf(a->f, "         not deterministic: %s\n", why);
 }
@@ -171,7 +165,7 @@ static void print_step(const account *a, size_t number, tni_plan_step step)
     fprintf(a->f, "  %4zu  %-10s %s  %lld bytes\n", number, tni_step_name(a->g, a->p, step).s,
             tni_step_sizes(a->g, a->p, step).s, (long long)tni_step_bytes(a->g, a->p, step));
     while ((n = tni_step_origin(a->g, a->p, step, &at)) != NULL) print_site(a->f, n);
-    print_method(a, step < 0 ? a->p->kernel[~step].call_item : step);
+    print_method(a, step);
     if (a->o.stored) print_all_stored(a, step);
     if (step < 0 && a->o.source) print_source(a, &a->p->kernel[~step]);
 }

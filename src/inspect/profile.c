@@ -117,7 +117,7 @@ static tni_registers registers_of(const tni_run *r, tni_plan_step step)
     return r->e->kernels->registers(r->e->session, k->entry, &k->launch);
 }
 
-// Returns the row of a step, found or added; NULL if memory is out.
+// Returns the row of a step that has run, so that it is known what ran: found or added; NULL if memory is out.
 static tni_profile_row *row_of(const tni_run *r, tni_profile *p, tni_plan_step step)
 {
     uint64_t hash = step_hash(r->g, r->plan, step, true);
@@ -132,6 +132,8 @@ static tni_profile_row *row_of(const tni_run *r, tni_profile *p, tni_plan_step s
                                               .registers = registers_of(r, step) };
     row->name            = tni_step_name(r->g, r->plan, step);
     tni_text_add(&row->name, " %s", tni_step_sizes(r->g, r->plan, step).s);
+    const char *by = tni_step_method(r->e, r->g, r->plan, step);
+    if (by) tni_text_add(&row->name, " by %s", by);
     if (!list_sites(r, step, row)) return NULL;
     put_slot(p, p->rows++);
     return row;

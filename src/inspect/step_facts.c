@@ -61,6 +61,35 @@ bool tni_step_runs(const tni_graph *g, const tni_plan *p, tni_plan_step step)
     return step < 0 || !tni_runs_nothing(g, p->place, (size_t)step);
 }
 
+// ---- library calls -----------------------------------------------------------------------------
+
+// Asks the device about the planned call of a step. NULL if the step has none.
+static const char *ask_device(const tni_engine *e, const tni_graph *g, const tni_plan *p,
+                              tni_plan_step step, bool varies)
+{
+    int32_t item = step < 0 ? p->kernel[~step].call_item : step;
+    if (item < 0 || !p->place[item].call) return NULL;
+    tni_call           c    = p->call[p->place[item].call - 1].call;
+    const tni_op_impl *impl = tni_device_impl(e->device, c.op);
+    c.device                = e->device;
+    c.session               = e->session;
+    c.attr                  = &g->item[item].n->attr;
+    if (varies) return impl->varies ? impl->varies(&c) : NULL;
+    return impl->method ? impl->method(&c) : NULL;
+}
+
+const char *tni_step_method(const tni_engine *e, const tni_graph *g, const tni_plan *p,
+                            tni_plan_step step)
+{
+    return ask_device(e, g, p, step, false);
+}
+
+const char *tni_step_varies(const tni_engine *e, const tni_graph *g, const tni_plan *p,
+                            tni_plan_step step)
+{
+    return ask_device(e, g, p, step, true);
+}
+
 // ---- names -------------------------------------------------------------------------------------
 
 // Names a write to a part of a tensor: two copies, if the rest has to be copied first.

@@ -29,6 +29,13 @@ typedef struct {
 
 tni_effort tni_step_effort(const tni_graph *g, const tni_plan *p, tni_plan_step step);
 
+// What computes the library call of a step, in the device's words: "cuDNN"; and why the bits of its result may
+// differ from run to run. NULL: there is nothing to say.
+const char *tni_step_method(const tni_engine *e, const tni_graph *g, const tni_plan *p,
+                            tni_plan_step step);
+const char *tni_step_varies(const tni_engine *e, const tni_graph *g, const tni_plan *p,
+                            tni_plan_step step);
+
 // The calls that a step comes from, each line once; first that of a library op before its kernel.
 // *at begins as 0; NULL behind the last.
 const tni_node *tni_step_origin(const tni_graph *g, const tni_plan *p, tni_plan_step step, int *at);

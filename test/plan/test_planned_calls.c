@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "faulty.h"
 #include "rules_kit.h"
+#include "scratch.h"
 #include "skeleton.h"
 
 #include <stdio.h>
@@ -345,6 +346,39 @@ static void calls_that_vary_are_marked(void)
     tn_close(cx);
 }
 
+static const char *method(const tni_call *c)
+{
+    return c->out.dtype == TN_F32 ? "an abacus" : NULL;
+}
+
+// So does a profile: both say what computes a call.
+static void what_computes_a_call_is_named(void)
+{
+    char      *page = NULL, *profile;
+    size_t     size = 0;
+    tn_ctx    *cx   = open_planned("cpu", 0);
+    tn_tensor *x    = values(cx);
+    FILE      *f    = open_memstream(&page, &size);
+    if (!CHECK(scratch_open())) return;
+    planned.calls.of_op[TNI_matmul].method = method;
+    CHECK_STATUS(tn_profile_begin(cx), TN_OK);
+    tn_want(tn_matmul(tn_transpose(x, 0, 1), x));
+    tn_want(tn_relu(tn_matmul(x, tn_transpose(x, 0, 1))));
+    tn_want(tn_matmul(tn_cast(tn_transpose(x, 0, 1), TN_F64), tn_cast(x, TN_F64)));
+    CHECK_STATUS(tn_explain(cx, f), TN_OK);
+    fclose(f);
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    CHECK_STATUS(tn_profile_end(cx), TN_OK);
+    CHECK_STATUS(tn_profile_write(cx, scratch_path("profile")), TN_OK);
+    CHECK_INT(times(page, "by an abacus\n"), 2);
+    profile = scratch_read(scratch_path("profile"), &size);
+    if (CHECK(profile != NULL)) CHECK_INT(times(profile, ") by an abacus "), 2);
+    free(profile);
+    free(page);
+    tn_close(cx);
+    scratch_close();
+}
+
 const test_case tests_planned_calls[] = {
     TEST(calls_get_what_was_prepared_for_them),
     TEST(calls_within_calls_get_nothing),
@@ -353,5 +387,6 @@ const test_case tests_planned_calls[] = {
     TEST(plans_that_are_cut_free_their_entries),
     TEST(entries_are_freed_where_memory_is_out),
     TEST(calls_that_vary_are_marked),
+    TEST(what_computes_a_call_is_named),
     TEST_END,
 };
