@@ -70,13 +70,14 @@ static size_t errors_of_plan(tni_graph *g, tni_plan *p, tni_deferred_error *to)
 }
 
 // Whether a kernel overwrites a value that a failed step has to leave as it was: it writes into an
-// input's buffer.
+// input's buffer. What is computed into the place of an update is not held back, as the update's own copy is
+// not: no step of its plan can fail.
 static bool writes_lasting(const tni_plan *p, const tni_planned_kernel *k)
 {
     for (int i = 0; i < k->kernel->nbuffer; i++) {
         int32_t          at = k->buffer[i];
         const tni_place *x  = at < 0 ? NULL : &p->place[at];
-        if (!k->kernel->buffer[i].written) continue;
+        if (!k->kernel->buffer[i].written || (x && x->into)) continue;
         if (!x || x->where == TNI_INPUT || (x->where == TNI_OWN && p->place[x->root].donated))
             return true;
     }

@@ -56,16 +56,22 @@ static char *own_data(const run *r, size_t i)
            n->start * (int64_t)r->e->device->memory->element_size((tn_dtype)n->dtype);
 }
 
-// Returns the address of item i; those of the items before it are known.
+// Returns the address of item i; those of the items before it are known. Where an update writes is
+// known in a run only.
 static char *find_data(const run *r, size_t i)
 {
-    const tni_place *p = &r->plan->place[i];
-    const tni_node  *n = r->g->item[i].n;
+    const tni_place *p    = &r->plan->place[i];
+    const tni_node  *n    = r->g->item[i].n;
+    int64_t          size = (int64_t)r->e->device->memory->element_size((tn_dtype)n->dtype);
     if (p->where == TNI_NOWHERE) return NULL;  // a view, or a value inside a kernel
     if (p->alias || p->in_place) return source_data(r, n->src[0]);
+    if (p->into) {
+        const tni_node *update = r->g->item[p->into - 1].n;
+        return source_data(r, update->src[0]) + update->attr.view.offset * size;
+    }
     char *root = p->where == TNI_OWN ? own_data(r, p->root)
                                      : r->arena->data + r->plan->place[p->root].offset;
-    return root + p->start * (int64_t)r->e->device->memory->element_size((tn_dtype)n->dtype);
+    return root + p->start * size;
 }
 
 // ---- calls -------------------------------------------------------------------------------------

@@ -357,11 +357,24 @@ static bool slot_fits(const tn_cache *c, const char *name, const tn_tensor *x)
                       tni_shape_of(x).s, (long long)c->batch, (long long)c->tokens);
 }
 
-// Writes x behind the tokens of a slot's memory s, and returns the places that the pass reads, (B, H, S, D).
+// Part of another value as a value of its own; all of one as it is. NULL, reported, on failure.
+static tn_tensor *as_value(tn_tensor *x)
+{
+    int64_t   skip;
+    tni_node *n = tni_resolve(x, "layer_attention");
+    if (!n || tni_node_count(tni_node_base(n, &skip)) == tni_node_count(n)) return n ? x : NULL;
+    return tni_record(x->cx, TNI_copy, (tn_dtype)n->dtype, n->rank, n->size, 1, &n, NULL);
+}
+
+// Writes x behind the tokens of a slot's memory s, and returns the places that the pass reads, (B, H, S, D). In
+// one row they are one run of memory, into which a value of its own is computed; the parts of a product for
+// queries, keys and values become such values, keys and values in one kernel.
 static tn_tensor *write_places(tn_cache *c, tn_tensor *s, tn_tensor *x)
 {
     tn_tensor *to = tn_slice(s, 1, c->count, c->count + c->tokens, 1);
-    if (!tn_assign(to, by_place(x))) return NULL;
+    x             = by_place(x);
+    if (x && c->batch == 1) x = as_value(x);
+    if (!tn_assign(to, x)) return NULL;
     return by_place(tn_slice(s, 1, 0, places_read(c), 1));
 }
 

@@ -9,6 +9,7 @@
 //   assignment of a row-major value shares its source's place: TNI_INPUT, or the     share_places
 //                                   source's arena or own place
 //   update of part of a tensor      in place, if it is the last reader of its base   can_update_in_place
+//   the value of such an update     where the update would write it                  fill_update
 //   result that outlives            in the buffer of an input that dies (donated)    find_donor
 //                                   else a buffer of its own: TNI_OWN                place_root
 //   result that does not outlive    over a value that dies with this step            find_dying_value
@@ -197,6 +198,46 @@ static void fill_concat(placer *b, size_t i)
     b->plan->place[i].filled = all;
 }
 
+// Whether a step reads an input, by its kernel or by its call.
+static bool step_reads(const placer *b, size_t t, uint32_t place)
+{
+    tni_plan_step             step = b->plan->step[t];
+    const tni_planned_kernel *k    = step < 0 ? &b->plan->kernel[~step] : NULL;
+    int32_t                   call = k ? k->call_item : step;
+    const tni_node           *n    = call >= 0 ? b->g->item[call].n : NULL;
+    for (uint32_t s = 0; n && s < n->nsrc; s++)
+        if (place_of_source(b, n->src[s]) == place) return true;
+    for (int i = 0; k && i < k->kernel->nbuffer; i++)
+        if (k->buffer[i] < 0 && (uint32_t)(b->g->count + (size_t)~k->buffer[i]) == place)
+            return true;
+    return false;
+}
+
+// Whether an update writes its value, in row-major order, to one run of memory.
+static bool writes_one_run(const tni_node *n)
+{
+    tni_view v = tni_view_whole(n->src[1]->rank, n->src[1]->size);
+    memcpy(v.stride, n->attr.view.stride, sizeof v.stride);
+    return tni_view_contiguous(&v);
+}
+
+// Lets the value of an update in place be computed where the update would write it, which then runs
+// nothing: the keys and values of a token go straight into their cache. The update must be the first
+// of its input in this plan, and nothing may read the input from the step on that makes the value.
+static void fill_update(placer *b, size_t i, uint32_t base)
+{
+    const tni_node *n = b->g->item[i].n;
+    int64_t         k = source_item(b, n->src[1]);
+    if (k < 0 || n->src[0]->state == TNI_PENDING || base < b->g->count) return;
+    if (b->g->item[k].why || b->plan->place[k].pitch || !writes_one_run(n)) return;
+    if (b->fallible > b->made_at[k]) return;
+    for (size_t t = b->made_at[k]; t < b->made_at[i]; t++)
+        if (step_reads(b, t, base)) return;
+    share_place(b, (size_t)k, base);
+    b->plan->place[k].into   = (uint32_t)i + 1;
+    b->plan->place[i].filled = true;
+}
+
 // Whether a value is one run of memory, so that an assignment can share it.
 static bool is_contiguous_node(const tni_node *n)
 {
@@ -232,6 +273,7 @@ static void share_places(placer *b)
             uint32_t base = place_of_source(b, n->src[0]);
             p->in_place   = can_update_in_place(b, i, base, place_of_source(b, n->src[1]));
             if (p->in_place) share_place(b, i, base);
+            if (p->in_place) fill_update(b, i, base);
         }
     }
 }

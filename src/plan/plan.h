@@ -129,15 +129,17 @@ typedef enum {
 // item that shares is that of its root.
 typedef struct {
     tni_where where;
-    uint32_t  root;    // the item whose place it shares, or itself; TNI_INPUT: the input
-    bool      alias;   // an assignment that shares its source's memory: nothing to run
-    bool      filled;  // a concat whose sources are all computed into it: nothing to run
+    uint32_t  root;   // the item whose place it shares, or itself; TNI_INPUT: the input
+    bool      alias;  // an assignment that shares its source's memory: nothing to run
+    bool filled;  // a concat whose sources are all computed into it, or an update whose value is:
+                  // nothing to run
     bool    in_place;  // an update that writes into its base's place, instead of copying that first
     int64_t bytes;     // of a root: the size of the place, a multiple of 64
     int64_t offset;    // of a root in the arena: its first byte there
     int64_t start;     // of an item that is computed into a concat: its first element there
-    bool    donated;   // TNI_OWN: the value overwrites an input that dies, and keeps its buffer
-    int32_t donor;     // of a donated place: the item stored in that input, or ~input
+    uint32_t into;     // of an item that is computed into the place of an update: 1 + that item
+    bool     donated;  // TNI_OWN: the value overwrites an input that dies, and keeps its buffer
+    int32_t  donor;    // of a donated place: the item stored in that input, or ~input
     uint32_t call;     // 1 + its number among the plan's calls; 0: it has no call
     int64_t  row;      // elements of a row, one or more of the last axes together
     int64_t  pitch;    // elements from one row to the next; 0: rows have no gap

@@ -341,6 +341,49 @@ static void gradients_of_three_slices_need_no_updates(void)
     tn_close(cx);
 }
 
+// ---- values computed where they are written
+
+// Row `at` of x becomes a + b, in steps that write in place. What else reads x or the new row: `old` the
+// sum of x before, `new` of x after, `twice` the row times two.
+static void write_row(tn_ctx *cx, tn_tensor *x, tn_tensor *a, tn_tensor *b, int at, double out[3])
+{
+    tn_scope  *scope = tn_begin(cx);
+    tn_tensor *old   = at % 2 ? tn_want(tn_sum_all(x)) : NULL;
+    tn_tensor *row   = tn_add(a, b);
+    tn_tensor *after = at % 3 ? NULL : tn_want(tn_sum_all(tn_mul(x, row)));
+    tn_assign(tn_select(x, 0, at), row);
+    tn_tensor *twice = tn_want(tn_sum_all(tn_mul_s(row, 2)));
+    tn_tensor *all   = tn_want(tn_sum_all(x));
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    out[0] = old ? tn_item(old) : after ? tn_item(after) : 0;
+    out[1] = tn_item(twice);
+    out[2] = tn_item(all);
+    tn_end(scope);
+}
+
+// A value that is computed into its place is there for what reads it, and not yet for what reads the old one.
+static void a_row_is_written_where_nothing_reads_the_old_one(void)
+{
+    enum { ROWS = 8 };
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *x = there(cx, TN_SHAPE(ROWS, K)), *a = there(cx, TN_SHAPE(K)),
+                  *b = there(cx, TN_SHAPE(K));
+        double v[ROWS * K], p[K], q[K];
+        read(x, v), read(a, p), read(b, q);
+        for (int at = 0; at < ROWS; at++) {
+            double out[3], sum = 0, product = 0, row = 0;
+            for (int i = 0; i < ROWS * K; i++) sum += v[i], product += v[i] * (p[i % K] + q[i % K]);
+            for (int i = 0; i < K; i++) row += v[at * K + i] = p[i] + q[i];
+            write_row(cx, x, a, b, at, out);
+            double all = 0;
+            for (int i = 0; i < ROWS * K; i++) all += v[i];
+            CHECK_NEAR(out[0], at % 2 ? sum : at % 3 ? 0 : product, 1e-6);
+            CHECK_NEAR(out[1], 2 * row, 1e-6);
+            CHECK_NEAR(out[2], all, 1e-6);
+        }
+    }
+}
+
 // ---- indices beside nothing
 
 static void an_index_is_checked_where_it_is_one(void)
@@ -367,6 +410,7 @@ const test_case tests_slices[] = {
     TEST(a_slice_of_one_joined_value_reads_that_one),
     TEST(joined_products_take_no_kernel_more),
     TEST(gradients_of_three_slices_need_no_updates),
+    TEST(a_row_is_written_where_nothing_reads_the_old_one),
     TEST(an_index_is_checked_where_it_is_one),
     TEST_END,
 };

@@ -332,7 +332,7 @@ static char *plan_of_step(tn_layer *net, tn_tensor **token, tn_cache *c)
     return text;
 }
 
-// A step writes two rows of numbers per layer into the cache, and its plan serves every place.
+// A step computes two rows of numbers per layer into the cache, and its plan serves every place.
 static void a_step_writes_in_place_by_one_plan(void)
 {
     static const char *const devices[] = { "cpu", "opencl" };
@@ -350,8 +350,7 @@ static void a_step_writes_in_place_by_one_plan(void)
         CHECK_INT(tn_ctx_stats(cx).plans, plans);
         CHECK_INT(tn_cache_count(c), 43);
         char *text = plan_of_step(net, &token, c);
-        CHECK(strstr(text, "update     (1, 100, 2, 8)  128 bytes"));
-        CHECK(!strstr(text, "copy + update"));
+        CHECK(!strstr(text, "update") && !strstr(text, "copy"));
         free(text);
         tn_close(cx);
     }
