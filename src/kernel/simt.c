@@ -299,12 +299,23 @@ static void choose_vector(const launch_facts *f, tni_simt_class *c)
 
 // ---- rows --------------------------------------------------------------------------------------
 
+// Registers of a thread for the accumulators of a vector of columns.
+static int tail_registers(const launch_facts *f, const tni_simt_class *c)
+{
+    int n = 0;
+    for (int i = 0; i < f->k->nins && !c->tail_memory; i++) {
+        const tni_ins *x = &f->k->ins[i];
+        if (tni_is_tail(x) && x->per) n += compute_bytes((tn_dtype)x->dtype) / 4 * c->vector;
+    }
+    return n;
+}
+
 // Registers that one vector of a thread takes: the words of all loads, costly values that are kept, and
-// accumulators of tails.
+// accumulators of tails, unless the vectors in flight are rows of the same columns.
 static int vector_registers(const launch_facts *f, const tni_simt_class *c)
 {
     const tni_kernel *k      = f->k;
-    int               n      = 0;
+    int               n      = c->rows_in_flight ? 0 : tail_registers(f, c);
     tni_set           costly = tni_simt_costly(k), need = tni_needs_main(k);
     for (int i = 0; i < k->nins; i++) {
         const tni_ins *x     = &k->ins[i];
@@ -312,7 +323,6 @@ static int vector_registers(const launch_facts *f, const tni_simt_class *c)
         if (x->code == TNI_I_LOAD && tni_set_has(&need, i) && c->vectors >> x->access & 1)
             n += tni_simt_vector_words(c, access_dtype(k, x->access));
         if (c->keep_costly && tni_set_has(&costly, i)) n += words;
-        if (tni_is_tail(x) && x->per && !c->tail_memory) n += words;
     }
     return n;
 }
@@ -339,6 +349,14 @@ static bool fits_registers(const launch_facts *f, const tni_simt_class *c)
     return c->unroll * c->vector <= ELEMENTS &&
            vector_registers(f, c) * c->unroll <=
                (c->low_occupancy ? REGISTERS_LOW_OCCUPANCY : REGISTERS) >> f->doubles;
+}
+
+// Threads for n vectors of a row: whole warps where shuffles fold the warps of a team, however many they
+// are; else a power of two, which a tree halves.
+static int64_t team_for(const launch_facts *f, int64_t n)
+{
+    bool warps = f->limits->features & TNI_GPU_SHUFFLES && n > TNI_WARP;
+    return warps ? tni_ceil_div(n, TNI_WARP) * TNI_WARP : power_up(n);
 }
 
 // Sets the threads of a row, no more than a group can have, and the vectors that each then has.
@@ -384,9 +402,11 @@ static void hold_row_in_registers(const launch_facts *f, tni_simt *m, int each)
         // Half as many threads with two vectors each: the fold of a row, over half as many warps, is
         // paid for by two vectors. Occupancy is traded for it.
         c->low_occupancy = 1;
-        set_team(f, m, TEAM / 2);
+        set_team(f, m, team_for(f, tni_ceil_div(n, 2)));
+    } else if (f->col_tails) {
+        set_team(f, m, tni_min_i64(team_for(f, n), TEAM));
     } else {
-        set_team(f, m, tni_min_i64(power_up(f->col_tails ? n : tni_ceil_div(n, each)), TEAM));
+        set_team(f, m, tni_min_i64(power_up(tni_ceil_div(n, each)), TEAM));
     }
 }
 
@@ -502,18 +522,18 @@ static bool can_double_unroll(const launch_facts *f, const tni_simt_class *c, in
 }
 
 // Only tails of columns: no thread has to know of another, so a group takes a slice of the columns,
-// and the grid's second axis goes over the slices. A thread has the same columns of several rows in
-// flight.
+// and the grid's second axis goes over the slices, which are equal, so that no threads of the last
+// are idle. A thread has the same columns of several rows in flight.
 static void split_row_columns(const launch_facts *f, tni_simt *m)
 {
-    tni_simt_class *c = &m->class;
-    c->tail_memory    = 1;
-    int registers     = (int)tni_max_i64(1, vector_registers(f, c));
-    c->tail_memory    = 0;
-    c->rows_in_flight = 1;
-    c->unroll         = 1;
+    tni_simt_class *c    = &m->class;
+    int64_t         most = tni_min_i64(GROUP, f->limits->threads);
+    c->rows_in_flight    = 1;
+    c->unroll            = 1;
+    int     registers    = (int)tni_max_i64(1, vector_registers(f, c));
+    int64_t slices       = tni_ceil_div(m->vectors, most);
     while (can_double_unroll(f, c, registers)) c->unroll *= 2;
-    c->team = (uint16_t)tni_min_i64(power_up(m->vectors), tni_min_i64(GROUP, f->limits->threads));
+    c->team          = (uint16_t)tni_min_i64(team_for(f, tni_ceil_div(m->vectors, slices)), most);
     c->split_columns = m->vectors > c->team;
 }
 
@@ -540,7 +560,6 @@ static void choose_row(const launch_facts *f, tni_simt *m)
             hold_row_in_registers(f, m, 2);
         }
         if (!fits_registers(f, c) && !bring_row_in_bulk(f, m)) loop_over_row(f, m);
-        c->prefetch_row = can_prefetch_row(f, c);
     }
     int group = (int)tni_min_i64(f->k->tails ? GROUP : GROUP / 2, f->limits->threads);
     if (!c->tail_memory && (c->team <= TNI_WARP || (!f->reduces && c->team < group)))
@@ -598,7 +617,8 @@ static void split_chunks(const launch_facts *f, tni_simt *m, int64_t units, int6
 {
     const tni_simt_class *c        = &m->class;
     int64_t               resident = RESIDENT >> c->low_occupancy;
-    int64_t               full     = tni_max_i64(1, f->limits->units * resident / m->block / tiles);
+    int64_t               per_unit = tni_max_i64(1, resident / m->block);
+    int64_t               full     = tni_max_i64(1, f->limits->units * per_unit / tiles);
     int64_t per = c->form == TNI_SIMT_ROW ? c->rows : (int64_t)m->block / c->team * c->unroll;
     if (c->form == TNI_SIMT_LANE) per = c->rows;
     if (c->tile) per = 1;
@@ -668,9 +688,9 @@ static bool needs_low_occupancy(const launch_facts *f, const tni_simt_class *c)
     bool many = c->form == TNI_SIMT_LANE && c->vector == TNI_MAX_VECTOR;
     if (!tni_gpu_has(c, TNI_GPU_REGISTERS)) return false;
     if (f->limits->few_registers && c->hold == TNI_HOLD_SHARED && !c->bulk) return true;
+    int all = 2 * k->nbuffer + n * c->unroll + (c->rows_in_flight ? tail_registers(f, c) : 0);
     return k->tails && !c->bulk &&
-           (f->limits->few_registers || f->doubles || f->draws || many ||
-            2 * k->nbuffer + n * c->unroll > TIGHT);
+           (f->limits->few_registers || f->doubles || f->draws || many || all > TIGHT);
 }
 
 // Finds what the choice depends on. row_work: threads of a team have to come together for a row, be
@@ -720,6 +740,7 @@ tni_simt tni_simt_choose(const tni_launch *l, const tni_simt_limits *limits)
         else choose_point(&f, &m);
     }
     if (needs_low_occupancy(&f, c)) c->low_occupancy = 1;
+    if (c->form == TNI_SIMT_ROW) c->prefetch_row = can_prefetch_row(&f, c);
     m.block       = c->team * c->rows;
     int64_t units = c->form == TNI_SIMT_ROW ? m.lines : m.lines * m.vectors;
     if (c->split_columns) m.grid[1] = tni_ceil_div(m.vectors, c->team);

@@ -52,12 +52,14 @@ static void put_shuffles(tni_simt_emitter *c, int i, const char *acc, int n)
 }
 
 // Folds within each warp by shuffles; then each warp leaves its result in `red`, and all threads
-// read those of all warps of the team and fold them by shuffles again. Two folds one after the
-// other use two halves of `red` (par), so that one barrier is enough: no thread writes a half again
-// before the barrier of the other.
+// read those of all warps of the team and fold them by shuffles again; where the warps are no power
+// of two, some threads take the neutral number instead. Two folds one after the other use two halves
+// of `red` (par), so that one barrier is enough: no thread writes a half again before the barrier of
+// the other.
 static void fold_by_shuffles(tni_simt_emitter *c, const tni_set *set, char letter, int team)
 {
-    int warps = team / TNI_WARP, slot = 0;
+    int warps = team / TNI_WARP, slot = 0, all = 1;
+    while (all < warps) all *= 2;
     for (int i = 0; i < c->k->nins; i++) {
         tni_text acc;
         snprintf(acc.s, sizeof acc.s, "%c%d", letter, i);
@@ -78,8 +80,11 @@ static void fold_by_shuffles(tni_simt_emitter *c, const tni_set *set, char lette
         snprintf(acc.s, sizeof acc.s, "%c%d", letter, i);
         if (!tni_set_has(set, i)) continue;
         tni_out_line(c->o, "%s = *(%s *)&red[(par * %d + %d) * %d + tid %% %d];", acc.s,
-                     value_type(c, i), c->max_folds, slot++, TNI_WARP, warps);
-        put_shuffles(c, i, acc.s, warps);
+                     value_type(c, i), c->max_folds, slot++, TNI_WARP, all);
+        if (all > warps)
+            tni_out_line(c->o, "if (tid %% %d >= %d) %s = %s;", all, warps, acc.s,
+                         tni_fold_start(c->k->ins[i].op, (tn_dtype)c->k->ins[i].dtype));
+        put_shuffles(c, i, acc.s, all);
     }
     tni_out_line(c->o, "par ^= 1;");
 }
