@@ -499,10 +499,10 @@ static void loop_over_row(const launch_facts *f, tni_simt *m)
 }
 
 // Whether registers are left for the loads of the next row, where a team has several rows one after the
-// other. LIMIT: registers for both rows, so that 24 of the 64 remain for values and addresses.
+// other. LIMIT: registers for both rows, so that 20 of the 64 remain for values and addresses.
 static bool can_prefetch_row(const launch_facts *f, const tni_simt_class *c)
 {
-    enum { LIMIT = 40 };
+    enum { LIMIT = 44 };
     const tni_kernel *k = f->k;
     int               n = vector_registers(f, c);
     if (!k->tails || c->hold != TNI_HOLD_REGISTERS || c->rows_in_flight || !f->reduces)
@@ -515,10 +515,12 @@ static bool can_prefetch_row(const launch_facts *f, const tni_simt_class *c)
 }
 
 // Whether a thread may have twice as many vectors in flight, each of `registers`. Half of the
-// registers is the limit: the other half is for what is computed.
+// registers is the limit, accumulators included: the other half is for what is computed.
 static bool can_double_unroll(const launch_facts *f, const tni_simt_class *c, int registers)
 {
-    return !f->limits->few_registers && c->unroll < 4 && 2 * c->unroll * registers <= REGISTERS / 2;
+    int kept = c->rows_in_flight ? tail_registers(f, c) : 0;
+    return !f->limits->few_registers && c->unroll < 4 &&
+           2 * c->unroll * registers + kept <= REGISTERS / 2;
 }
 
 // Only tails of columns: no thread has to know of another, so a group takes a slice of the columns,
@@ -672,7 +674,8 @@ static void choose_finish(const launch_facts *f, tni_simt *m)
 }
 
 // Whether a thread needs more registers than it has where a multiprocessor runs RESIDENT threads:
-// two for each buffer's address, and those that hold loads (scattered ones count by element).
+// one for each buffer, whose address is an argument plus an offset, and those that hold loads
+// (scattered ones count by element).
 // Doubles, random numbers (a block of Philox is ten rounds of four words) and vectors of eight rows
 // always do. The device asks for it too, by few_registers, after a kernel spilled. TIGHT leaves 8
 // of 64 for what is computed.
@@ -688,7 +691,7 @@ static bool needs_low_occupancy(const launch_facts *f, const tni_simt_class *c)
     bool many = c->form == TNI_SIMT_LANE && c->vector == TNI_MAX_VECTOR;
     if (!tni_gpu_has(c, TNI_GPU_REGISTERS)) return false;
     if (f->limits->few_registers && c->hold == TNI_HOLD_SHARED && !c->bulk) return true;
-    int all = 2 * k->nbuffer + n * c->unroll + (c->rows_in_flight ? tail_registers(f, c) : 0);
+    int all = k->nbuffer + n * c->unroll + (c->rows_in_flight ? tail_registers(f, c) : 0);
     return k->tails && !c->bulk &&
            (f->limits->few_registers || f->doubles || f->draws || many || all > TIGHT);
 }

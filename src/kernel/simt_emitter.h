@@ -224,6 +224,8 @@ void tni_simt_join_pair(tni_simt_emitter *c, int i);
 
 // Printed before the first row, at the beginning of each row, and at its end.
 void tni_simt_open_prefetch(tni_simt_emitter *c);
+// Whether a load of one value for the row is fetched ahead, into x.
+bool tni_simt_prefetches_value(const tni_simt_emitter *c, int i);
 void tni_simt_prefetch_row(tni_simt_emitter *c);
 void tni_simt_take_prefetched(tni_simt_emitter *c);
 

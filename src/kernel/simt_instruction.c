@@ -197,7 +197,8 @@ void tni_simt_put_ins(tni_simt_emitter *c, int i)
         if (*n.s == 'v') tni_out_print(c->o, "const %s ", value_type(c, i));
         tni_out_print(c->o, "%s = ", n.s);
         const char *better = better_name(c, i);
-        if (better) tni_out_print(c->o, "%s(%s)", better, tni_simt_value_name(c, x->a).s);
+        if (tni_simt_prefetches_value(c, i)) tni_out_print(c->o, "x%d", i);
+        else if (better) tni_out_print(c->o, "%s(%s)", better, tni_simt_value_name(c, x->a).s);
         else if (divides_by_row(c, i))
             tni_out_print(c->o, "m_div_by_f(%s, %s)", tni_simt_value_name(c, x->a).s,
                           tni_simt_value_name(c, x->b).s);
