@@ -403,10 +403,8 @@ static void hold_row_in_registers(const launch_facts *f, tni_simt *m, int each)
         // paid for by two vectors. Occupancy is traded for it.
         c->low_occupancy = 1;
         set_team(f, m, team_for(f, tni_ceil_div(n, 2)));
-    } else if (f->col_tails) {
-        set_team(f, m, tni_min_i64(team_for(f, n), TEAM));
     } else {
-        set_team(f, m, tni_min_i64(power_up(tni_ceil_div(n, each)), TEAM));
+        set_team(f, m, tni_min_i64(team_for(f, f->col_tails ? n : tni_ceil_div(n, each)), TEAM));
     }
 }
 
