@@ -351,12 +351,13 @@ static bool fits_registers(const launch_facts *f, const tni_simt_class *c)
                (c->low_occupancy ? REGISTERS_LOW_OCCUPANCY : REGISTERS) >> f->doubles;
 }
 
-// Threads for n vectors of a row: whole warps where shuffles fold the warps of a team, however many they
-// are; else a power of two, which a tree halves.
+// Threads for n vectors of a row: a power of two, or three quarters of it where shuffles fold the
+// warps of a team, however many they are. More sizes would make more texts to compile for little.
 static int64_t team_for(const launch_facts *f, int64_t n)
 {
-    bool warps = f->limits->features & TNI_GPU_SHUFFLES && n > TNI_WARP;
-    return warps ? tni_ceil_div(n, TNI_WARP) * TNI_WARP : power_up(n);
+    int64_t all = power_up(n);
+    bool fewer  = f->limits->features & TNI_GPU_SHUFFLES && all > 2 * TNI_WARP && 4 * n <= 3 * all;
+    return fewer ? all / 4 * 3 : all;
 }
 
 // Sets the threads of a row, no more than a group can have, and the vectors that each then has.
