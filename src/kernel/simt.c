@@ -514,12 +514,13 @@ static bool can_prefetch_row(const launch_facts *f, const tni_simt_class *c)
 }
 
 // Whether a thread may have twice as many vectors in flight, each of `registers`. Half of the
-// registers is the limit, accumulators included: the other half is for what is computed.
+// registers is the limit, accumulators included: the other half is for what is computed. Where
+// accumulators alone take more, occupancy is low, and there are registers for both.
 static bool can_double_unroll(const launch_facts *f, const tni_simt_class *c, int registers)
 {
-    int kept = c->rows_in_flight ? tail_registers(f, c) : 0;
-    return !f->limits->few_registers && c->unroll < 4 &&
-           2 * c->unroll * registers + kept <= REGISTERS / 2;
+    int kept = c->rows_in_flight ? tail_registers(f, c) : 0, room = REGISTERS / 2;
+    if (kept < room) room -= kept;
+    return !f->limits->few_registers && c->unroll < 4 && 2 * c->unroll * registers <= room;
 }
 
 // Only tails of columns: no thread has to know of another, so a group takes a slice of the columns,
@@ -617,9 +618,8 @@ static void choose_lane(const launch_facts *f, tni_simt *m)
 static void split_chunks(const launch_facts *f, tni_simt *m, int64_t units, int64_t tiles)
 {
     const tni_simt_class *c        = &m->class;
-    int64_t               resident = RESIDENT >> c->low_occupancy;
-    int64_t               per_unit = tni_max_i64(1, resident / m->block);
-    int64_t               full     = tni_max_i64(1, f->limits->units * per_unit / tiles);
+    int64_t               resident = (int64_t)f->limits->units * tni_simt_resident(c, m->block);
+    int64_t               full     = tni_max_i64(1, resident / tiles);
     int64_t per = c->form == TNI_SIMT_ROW ? c->rows : (int64_t)m->block / c->team * c->unroll;
     if (c->form == TNI_SIMT_LANE) per = c->rows;
     if (c->tile) per = 1;

@@ -96,6 +96,14 @@ typedef struct {
     int     finish_block;
 } tni_simt;
 
+// The groups of `block` threads that a multiprocessor is to run at once, where a shape is made for a number
+// of them: 1024 threads, which have 64 registers each, or at low occupancy about half as many.
+static inline int tni_simt_resident(const tni_simt_class *c, int block)
+{
+    int n = c->low_occupancy ? (512 + block / 2) / block : 1024 / block;
+    return n > 1 ? n : 1;
+}
+
 static inline bool tni_gpu_has(const tni_simt_class *c, unsigned feature)
 {
     return c->features & feature;

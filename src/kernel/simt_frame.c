@@ -30,18 +30,17 @@ void tni_simt_put_args(tni_simt_emitter *c)
 
 // Opens a kernel that takes one struct (CUDA). __launch_bounds__ names the groups that should be
 // resident where the shape was made for a number of them: with tails, and with rows in shared
-// memory. 1024 threads of a multiprocessor have 64 registers each; at low occupancy half as many
-// have 128. m_begin waits for the kernel before it in the stream, where launches may overlap.
+// memory. m_begin waits for the kernel before it in the stream, where launches may overlap.
 static void open_with_struct(tni_simt_emitter *c, const char *suffix, int threads)
 {
     const tni_kernel *k        = c->k;
-    int               most     = 1024 >> c->m->low_occupancy;  // threads of a multiprocessor
-    int               resident = c->k->tails || c->m->hold == TNI_HOLD_SHARED ? most / threads : 1;
+    bool              many     = c->k->tails || c->m->hold == TNI_HOLD_SHARED;
+    int               resident = many ? tni_simt_resident(c->m, threads) : 1;
     tni_text          cluster  = { "" };
     if (c->m->cluster > 1 && !*suffix)
         cluster = tni_text_of("__cluster_dims__(%d, 1, 1) ", c->m->cluster);
     tni_out_line(c->o, "%s%s__launch_bounds__(%d, %d) %s%s(const %s_args a)", c->d->kernel,
-                 cluster.s, threads, resident > 1 ? resident : 1, c->name, suffix, c->name);
+                 cluster.s, threads, resident, c->name, suffix, c->name);
     tni_out_line(c->o, "{");
     for (int i = 0; i < k->nbuffer; i++) {
         const char *word = k->buffer[i].written ? "" : "const ";

@@ -408,15 +408,18 @@ static bool job_add(job *j, entry *e, const tni_simt_class *c)
 }
 
 // Finds a kernel in a program, and adds to the variant's registers: the most of its two kernels counts.
+// A spill of up to FEW bytes counts as none: it stays in the first cache, and costs less than the half of
+// the threads that a shape with more registers gives up.
 static tn_status find_function(const tni_compiled *t, void *program, const char *name,
                                tni_variant *v, void **f, tni_text *why)
 {
+    enum { FEW = 32 };
     const tni_compiler *by = t->o.by;
     tn_status           s  = by->function(t->o.device, program, name, f, why);
     if (s != TN_OK || !by->registers) return s;
     tni_registers r = by->registers(t->o.device, *f);
     if (v->registers.used < r.used) v->registers.used = r.used;
-    if (v->registers.spilled < r.spilled) v->registers.spilled = r.spilled;
+    if (r.spilled > FEW && v->registers.spilled < r.spilled) v->registers.spilled = r.spilled;
     return s;
 }
 
