@@ -96,7 +96,7 @@ tn_tensor *tn_rms_norm(tn_tensor *x, int n, tn_tensor *w, double eps)
     const char *op = "rms_norm";
     if (!tni_arg1(op, x, "x") || !tni_want_float(x, op)) return NULL;
     uint32_t mask = last_axes(op, x, n);
-    if (!mask || !fits_last(op, x, n, w, "w")) return NULL;
+    if (!mask || !fits_last(op, x, n, w, "w") || !(x = tni_autocast_wide(x))) return NULL;
     tn_tensor *wide = tni_widen(x);
     if (eps == 0 && !signbit(eps)) eps = tni_dtype_epsilon(tn_dtype_of(x));  // as in PyTorch
     return affine(divide_by_std(op, wide, mean_over(tn_square(wide), op, mask), eps), w, NULL, x);

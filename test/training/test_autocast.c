@@ -48,7 +48,7 @@ static const char *const wide[] = {
     "pow_s", "rdiv_s", "softplus", "sum", "sum_keep", "sum_all", "sum_axes", "prod", "prod_keep",
     "prod_all", "prod_axes", "norm", "norm_keep", "norm_all", "norm_axes", "logsumexp",
     "logsumexp_keep", "logsumexp_all", "logsumexp_axes", "cumsum", "cumprod", "softmax",
-    "log_softmax", "layer_norm", "group_norm", "cross_entropy", "nll", "mse", "l1", "huber",
+    "log_softmax", "layer_norm", "rms_norm", "group_norm", "cross_entropy", "nll", "mse", "l1", "huber",
     "bce", "bce_logits", "kl", NULL
 };
 // clang-format on
