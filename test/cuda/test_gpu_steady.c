@@ -195,6 +195,59 @@ static void the_watch_sees_what_is_asked_for(void)
     CHECK_INT(fake_gpu_close(), 0);
 }
 
+// ---- tokens ------------------------------------------------------------------------------------
+
+enum { TOKENS = 60, FROM = 20, TO = 50 };
+
+// What the driver was asked for, and plans looked up, when token FROM came and when token TO did.
+typedef struct {
+    tn_ctx *cx;
+    int     count;
+    int64_t calls[2][WATCH_KINDS], hits[2];
+} counted_tokens;
+
+static bool count_token(int row, int64_t token, void *user)
+{
+    counted_tokens *t = user;
+    (void)row, (void)token;
+    if (++t->count != FROM && t->count != TO) return true;
+    for (int k = 0; k < WATCH_KINDS; k++)
+        t->calls[t->count == TO][k] = driver_watched((watch_kind)k);
+    t->hits[t->count == TO] = tn_ctx_stats(t->cx).hits;
+    return true;
+}
+
+// A token that repeats the step before is one launch of a graph, and a kernel that writes it into the host's
+// memory. Nothing is recorded for it, and the host does not wait by a call of the driver.
+static void run_tokens(int part, int parts)
+{
+    static const int64_t prompt[] = { 1, 2, 3 };
+    const tn_tokens      p        = { prompt, 3 };
+    int64_t              ids[TOKENS], n;
+    (void)part, (void)parts;
+    setenv("TN_COMPILE", "wait", 1);
+    tn_ctx   *cx      = open_seeded(tested_device(), 1);
+    tn_layer *net     = tn_gpt2(cx,
+                                (tn_gpt2_opts){ .layers = 2, .heads = 2, .width = 64, .vocab = 99 });
+    bool      watched = driver_watch(cx);
+    for (int i = 0; i < 3; i++) {
+        counted_tokens   t = { .cx = cx };
+        tn_generate_opts o = { .max_tokens = TOKENS, .on_token = count_token, .user = &t };
+        CHECK_STATUS(tn_generate(net, 1, &p, o, ids, &n), TN_OK);
+        if (i < 2) continue;
+        CHECK_INT(t.hits[1] - t.hits[0], 0);
+        for (int k = 0; k < WATCH_KINDS && watched; k++)
+            CHECK_INT(t.calls[1][k] - t.calls[0][k],
+                      k == WATCH_GRAPHS || k == WATCH_KERNELS ? TO - FROM : 0);
+    }
+    tn_close(cx);
+}
+
+static void a_repeated_token_is_one_graph_and_nothing_else(void)
+{
+    in_parts(run_tokens, 1);
+}
+
 // ---- contexts ----------------------------------------------------------------------------------
 
 // Bytes that are free on the device; 0 where nobody knows.
@@ -238,6 +291,7 @@ static void contexts_leave_nothing_behind(void)
 const test_case tests_gpu_steady[] = {
     TEST(the_watch_sees_what_is_asked_for),
     TEST(a_steady_step_is_one_graph_and_nothing_else),
+    TEST(a_repeated_token_is_one_graph_and_nothing_else),
     TEST(contexts_leave_nothing_behind),
     TEST_END,
 };
