@@ -127,7 +127,7 @@ static void train(void *arg)
 {
     const network *n = arg;
     training       t;
-    int            warm = 5, steps = bench_quick() ? 2 : n->steps;
+    int            warm = 15, steps = bench_quick() ? 2 : n->steps;
     if (!open_training(&t, n)) return;
     double start = bench_seconds();
     train_step(&t);

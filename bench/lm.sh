@@ -26,9 +26,13 @@ left() {
 }
 say() { echo "lm.sh: $1, $(left) s left"; }
 
+# What PyTorch compiles takes one core each, so all of it is compiled while Tenon is built.
+[ -n "${PEERS:-}" ] || [ -n "${QUICK:-}" ] || { python3 "$root/bench/lm_peers.py" ahead & ahead=$!; export LM_AHEAD=1; }
 cmake -S "$root" -B "$build" -DCMAKE_C_COMPILER="${CC:-gcc}" >/dev/null
 cmake --build "$build" --parallel "$(nproc)" --target tenon-bench >"$build/log" 2>&1 || { tail -40 "$build/log"; exit 1; }
 say 'built'
+[ -z "${ahead:-}" ] || wait "$ahead" || true
+say 'PyTorch has compiled'
 if ! "$build/tenon-bench" --child gpu; then exit 1; fi
 export TN_CACHE_DIR="$build/lm_cache" PYTHONDONTWRITEBYTECODE=1
 rm -rf "$TN_CACHE_DIR"
