@@ -53,18 +53,14 @@ static bool make_low(tn_tensor *x, tn_dtype dt)
     bool      mode   = cx->grad_mode;
     uint32_t  region = cx->region;
     if (!n) return false;
-    tni_low_drop(x->store);
     cx->grad_mode  = false;
     cx->region     = 0;
     tn_tensor *low = tni_record(cx, TNI_cast, dt, n->rank, n->size, 1, &n, NULL);
     cx->grad_mode  = mode;
     cx->region     = region;
     if (!low) return false;
-    tni_tensor_own(low);
     low->store->node->apart = true;
-    low->store->wanted      = true;
-    x->store->low           = low;
-    x->store->low_of        = x->store->node->id;
+    tni_low_set(x->store, low);
     return true;
 }
 

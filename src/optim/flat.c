@@ -200,8 +200,8 @@ static bool are_computed(const tn_optim *o, const tni_flat *f)
     return true;
 }
 
-// Computes y, the values of a block's parameters, and makes one node in y's buffer for each parameter
-// (in o->node). False, reported, with no node left over, on failure.
+// Computes y, the values of a block's parameters or their copies, and makes one node in y's buffer for
+// each parameter (in o->node). False, reported, with no node left over, on failure.
 static bool cut_nodes(const tn_optim *o, const tni_flat *f, tn_tensor *y)
 {
     tn_ctx         *cx   = o->owned.cx;
@@ -209,8 +209,8 @@ static bool cut_nodes(const tn_optim *o, const tni_flat *f, tn_tensor *y)
     size_t          n    = 0;
     for (; from && n < f->count; n++) {
         const tni_trained *s = o->order[f->first + n];
-        o->node[n] = tni_node_in_buffer(cx, tni_dtype(s->p), tni_rank(s->p), tni_sizes(s->p),
-                                        from->buf, from->start + s->at);
+        o->node[n]           = tni_node_in_buffer(cx, tni_dtype(y), tni_rank(s->p), tni_sizes(s->p),
+                                                  from->buf, from->start + s->at);
         if (!o->node[n]) break;
     }
     if (from && n == f->count) return true;
@@ -236,6 +236,34 @@ static bool move_in(const tn_optim *o, const tni_flat *f)
     return true;
 }
 
+// Returns whether the copies of a block can be made before its first step: all of it is f32 and computed, and
+// none has a copy yet.
+static bool lacks_low(const tn_optim *o, const tni_flat *f)
+{
+    bool none = are_computed(o, f);
+    for (size_t i = 0; none && i < f->count; i++) {
+        const tn_tensor *p = o->order[f->first + i]->p;
+        none               = tni_dtype(p) == TN_F32 && !p->view && !tni_low_is_valid(p->store);
+    }
+    return none;
+}
+
+// Makes the copies of a block in 16 bits, one after the other as its updates will leave them. So the first
+// step has the plan and the memory of all later ones; the first update frees what it did not use.
+static bool make_lows(const tn_optim *o, const tni_flat *f, tn_dtype dt)
+{
+    tn_ctx *cx = o->owned.cx;
+    bool    ok = true;
+    if (!cut_nodes(o, f, tn_cast(tni_flat_params(o, f), dt))) return false;
+    for (size_t i = 0; i < f->count; i++) {
+        tni_store *store = o->order[f->first + i]->p->store;
+        tn_tensor *low   = tni_wrap(cx, o->node[i]);
+        ok &= low != NULL;
+        if (low) tni_low_set(store, low);
+    }
+    return ok;
+}
+
 // Does not move anything while a call is being recorded: nodes of that recording already point at the
 // parameters' present places.
 bool tni_flats_place(tn_optim *o)
@@ -245,12 +273,14 @@ bool tni_flats_place(tn_optim *o)
     if (cx->busy) return true;
     tn_scope *s = tn_begin(cx);
     if (!s) return false;
-    bool ok       = true;
+    bool     ok   = true;
+    tn_dtype low  = cx->autocast;
     cx->grad_mode = false;
     cx->autocast  = TN_F32;
     for (size_t i = 0; ok && i < o->flats; i++) {
         const tni_flat *f = &o->flat[i];
         if (f->count > 1 && are_computed(o, f) && !has_buffer(o, f)) ok = move_in(o, f);
+        if (ok && low != TN_F32 && lacks_low(o, f)) ok = make_lows(o, f, low);
     }
     tni_scope_close(s);
     return ok;

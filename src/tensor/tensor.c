@@ -261,6 +261,16 @@ void tni_low_drop(tni_store *s)
     if (low) tni_tensor_disown(low);
 }
 
+void tni_low_set(tni_store *s, tn_tensor *low)
+{
+    tni_low_drop(s);
+    tni_tensor_own(low);
+    low->store->wanted = true;
+    s->low             = low;
+    s->low_of          = s->node->id;
+    s->low_used        = false;
+}
+
 // The copy has no history and no leaf of its own: while gradients are recorded, each handle of it
 // takes the leaf of the handle that it stands for. Of a view of a leaf it is a view made from that,
 // which shows all of it.

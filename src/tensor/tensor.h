@@ -118,8 +118,9 @@ tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v, tni_view_fn *step, con
 // x as a view of its store's copy in 16 bits (low), with x's view, leaf and origin: a gradient for
 // it is one for x.
 tn_tensor *tni_wrap_low(tn_tensor *x);
-// Frees a store's copy, if it has one.
+// Frees a store's copy, if it has one; and gives it one of its value as it is now.
 void tni_low_drop(tni_store *s);
+void tni_low_set(tni_store *s, tn_tensor *low);
 // The slow path of tni_store_node: the node is unstored or gone.
 tni_node *tni_store_reschedule(tn_tensor *x, const char *op);
 // Returns the current node of x's store, pending again if it was not stored. NULL, reported as
