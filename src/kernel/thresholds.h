@@ -49,6 +49,9 @@ enum {
     // Values that a kernel picks from by position (a concat): each is a branch for every element.
     TNI_JOIN_PARTS = 4,
 
+    // ---- overwritten. Rows of at least this many elements are read by several warps together: see memory.c.
+    TNI_LONG_ROW = 8192,
+
     // ---- unrolled. Elements that a window folds for each row (4 x 4, a usual pooling), and instructions
     // of the kernel afterwards: two thirds of TNI_MAX_INS.
     TNI_UNROLL_ELEMENTS = 16,

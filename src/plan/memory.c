@@ -24,6 +24,8 @@
 #include "plan/arena.h"
 #include "plan/fuse.h"
 
+#include "kernel/thresholds.h"
+
 #include <string.h>
 
 // The work of tni_place_values. The arrays are by place: one entry per item, of which only a root's
@@ -351,16 +353,29 @@ static bool same_access(const tni_planned_kernel *k, int a, int b)
            !memcmp(l->stride[a], l->stride[b], sizeof l->stride[a]);
 }
 
-// Whether every load from buffer `from` reads just the element that store `access` writes at the same
-// point, as every run will: a view may begin elsewhere next time.
-static bool reads_alike(const placer *b, const tni_planned_kernel *k, int from, int access)
+// Whether a source may begin elsewhere than the value it is stored in: a view of a computed value may in the
+// next run, since where it begins is not part of the key.
+static bool begins_elsewhere(const tni_node *src)
 {
-    for (int i = 0; i < k->kernel->naccess; i++) {
-        const tni_access_binding *s = &k->source[i];
-        if (k->kernel->access[i].buffer != from) continue;
-        if (s->edge < 0 || !same_access(k, i, access)) return false;
-        if (b->g->item[s->reader].n->src[s->edge]->op == TNI_view) return false;
-    }
+    int64_t         skip;
+    const tni_node *base = tni_node_base((tni_node *)src, &skip);
+    return src->op == TNI_view && (skip || base->state != TNI_PENDING);
+}
+
+// Whether access i reads just the element that store `access` writes at the same point, as every run will.
+static bool reads_alike(const placer *b, const tni_planned_kernel *k, int i, int access)
+{
+    const tni_access_binding *s = &k->source[i];
+    return s->edge >= 0 && same_access(k, i, access) &&
+           !begins_elsewhere(b->g->item[s->reader].n->src[s->edge]);
+}
+
+// Whether every load from buffer `from` reads just the element that store `access` writes at the same
+// point, as every run will.
+static bool all_read_alike(const placer *b, const tni_planned_kernel *k, int from, int access)
+{
+    for (int i = 0; i < k->kernel->naccess; i++)
+        if (k->kernel->access[i].buffer == from && !reads_alike(b, k, i, access)) return false;
     return true;
 }
 
@@ -386,6 +401,61 @@ static bool is_read_before(const tni_kernel *k, int from, int access)
         if (x->code == TNI_I_STORE && x->access == access) value = x->a;
     }
     return last <= value;
+}
+
+// Whether a kernel without reductions has read the element of buffer `from` that store `access` overwrites.
+static bool is_point_read_before(const placer *b, const tni_planned_kernel *k, int from, int access)
+{
+    return all_read_alike(b, k, from, access) &&
+           (b->limits->loads_before_stores || is_read_before(k->kernel, from, access));
+}
+
+// Whether load i, one element for each row, is of the row that store `access` writes: a gather along it.
+static bool is_of_row(const placer *b, const tni_planned_kernel *k, int i, int access)
+{
+    const tni_access_binding *s = &k->source[i];
+    const int64_t            *x = k->launch.stride[i], *y = k->launch.stride[access];
+    int                       r = k->kernel->np;
+    if (s->edge < 0 || begins_elsewhere(b->g->item[s->reader].n->src[s->edge])) return false;
+    return s->offset == k->source[access].offset && !memcmp(x, y, (size_t)r * sizeof *x) &&
+           x[r] == 0 && x[TNI_AXES] == y[r];
+}
+
+// Whether rows are long enough for several warps, whose reductions wait for all of them, and begin at
+// multiples of 16 bytes, so that no thread loads an element with its own that another one stores.
+static bool has_long_rows(const placer *b, const tni_planned_kernel *k, int access)
+{
+    const tni_kernel *x = k->kernel;
+    int64_t size = (int64_t)b->limits->element_size(x->buffer[x->access[access].buffer].dtype);
+    if (x->nr != 1 || !x->lane_in_r || k->launch.size[x->np] < TNI_LONG_ROW) return false;
+    for (int j = 0; j < x->np; j++)
+        if (k->launch.stride[access][j] * size % 16) return false;
+    return k->launch.stride[access][x->np] == 1;
+}
+
+// Whether a kernel with reductions has read a row of buffer `from` before it stores `access` there, as the
+// gradient of cross-entropy is stored over the logits: the store is the only one of elements, in the last
+// loop, which loads just the element that it stores; other loads are of the row and come before all
+// reductions, for which the threads of a row wait; and no column is folded.
+static bool is_row_read_before(const placer *b, const tni_planned_kernel *k, int from, int access)
+{
+    const tni_kernel *x = k->kernel;
+    if (!b->limits->loads_before_stores || !has_long_rows(b, k, access)) return false;
+    for (int i = 0; i < x->nins; i++) {
+        const tni_ins *y    = &x->ins[i];
+        bool           each = y->per & TNI_PER_COL;
+        if (y->code == TNI_I_LOAD && x->access[y->access].buffer == from && !each &&
+            (y->finish || y->phase || !is_of_row(b, k, y->access, access)))
+            return false;
+        if (y->code == TNI_I_LOAD && x->access[y->access].buffer == from && each &&
+            (y->finish || !reads_alike(b, k, y->access, access)))
+            return false;
+        if (y->code == TNI_I_STORE && each &&
+            (y->access != access || y->finish || y->phase == 0 || y->phase + 1 != x->phases))
+            return false;
+        if (tni_is_tail(y) && x->ins[y->a].per & TNI_PER_COL) return false;
+    }
+    return true;
 }
 
 // Returns the access by which a kernel stores a seed; -1 if it does not.
@@ -418,14 +488,15 @@ static bool call_reads(const placer *b, const tni_planned_kernel *k, int32_t at)
 
 // Returns a value of the arena that a kernel reads last and that its result may overwrite: equally
 // large and of the same dtype, read at the points where the result is written. -1 if there is none.
-// Only for kernels without reductions: others may read an element again after the result is written.
+// Other kernels with reductions than those of is_row_read_before may read an element again after the result is
+// written.
 // Not if values are inspected, since the inspection looks at an op's inputs after it ran.
 static int64_t find_dying_value(const placer *b, const tni_planned_kernel *k, int32_t seed,
                                 size_t step)
 {
     const tni_kernel *x      = k->kernel;
     int               access = store_of(k, seed);
-    if (x->nr || x->tails || access < 0 || b->plan->place[seed].root != (uint32_t)seed) return -1;
+    if (access < 0 || b->plan->place[seed].root != (uint32_t)seed) return -1;
     if (b->limits->checked) return -1;  // inspection reads inputs after the step
     for (int i = 0; i < x->nbuffer; i++) {
         int32_t at = k->buffer[i];
@@ -436,8 +507,8 @@ static int64_t find_dying_value(const placer *b, const tni_planned_kernel *k, in
             continue;
         if (x->buffer[i].dtype != x->buffer[x->access[access].buffer].dtype) continue;
         if (is_shared(b, k, i) || call_reads(b, k, at)) continue;
-        if (reads_alike(b, k, i, access) &&
-            (b->limits->loads_before_stores || is_read_before(x, i, access)))
+        if (x->nr || x->tails ? is_row_read_before(b, k, i, access)
+                              : is_point_read_before(b, k, i, access))
             return at;
     }
     return -1;
@@ -492,9 +563,7 @@ static int find_donor(const placer *b, const tni_planned_kernel *k, int32_t seed
         if (x->buffer[i].dtype != x->buffer[x->access[access].buffer].dtype) continue;
         if (elements_at(b, k->buffer[i]) != elements_at(b, seed)) continue;
         if (call_reads(b, k, (int32_t)(b->g->count + (size_t)input))) continue;
-        if (is_last_reader(b, k, i, input, step) && reads_alike(b, k, i, access) &&
-            (b->limits->loads_before_stores || is_read_before(x, i, access)))
-            return i;
+        if (is_last_reader(b, k, i, input, step) && is_point_read_before(b, k, i, access)) return i;
     }
     return -1;
 }
