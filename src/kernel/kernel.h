@@ -128,7 +128,8 @@ tni_word tni_word_of(tn_dtype dt, double f, int64_t l);
 
 // What a kernel needs to run. Buffers are addresses on the device, aligned to 64 bytes unless the
 // memory is the user's. Invariant: a written buffer aliases a read one only in kernels that may
-// read what they write (see tni_kernel), and then each point reads and writes the same element.
+// read what they write (see tni_kernel), and then each point reads and writes the same element; and in
+// kernels over long rows that read a row before they store it (plan/memory.c: is_row_read_before).
 typedef struct {
     const tni_kernel *kernel;
     int64_t           size[TNI_AXES];

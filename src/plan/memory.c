@@ -12,7 +12,7 @@
 //   the value of such an update     where the update would write it                  fill_update
 //   result that outlives            in the buffer of an input that dies (donated)    find_donor
 //                                   else a buffer of its own: TNI_OWN                place_root
-//   result that does not outlive    over a value that dies with this step            find_dying_value
+//   result that does not outlive    over a value that dies with this step, or a row  find_dying_value
 //                                   else a span of the arena: TNI_ARENA              place_root
 //   offsets of spans                by lifetimes                                     arena.c
 //

@@ -65,14 +65,15 @@ static void every_op_by_itself_agrees_with_ref(void)
 
 static void run_sizes(int part, int parts)
 {
-    static void (*const all[])(const char *) = { products_on, scans_on,    extrema_on,   sorts_on,
-                                                 sums_on,     scatters_on, long_lines_on };
-    for (int i = part; i < 7; i += parts) all[i](tested_device());
+    static void (*const all[])(const char *) = {
+        products_on, scans_on, extrema_on, sorts_on, sums_on, scatters_on, long_lines_on, losses_on
+    };
+    for (int i = part; i < 8; i += parts) all[i](tested_device());
 }
 
 static void products_folds_and_sorts_of_all_sizes_agree_with_ref(void)
 {
-    in_parts(run_sizes, 7);
+    in_parts(run_sizes, 8);
 }
 
 static void run_attention(int part, int parts)

@@ -469,6 +469,12 @@ static void sums_of_all_shapes_agree(void)
     sums_on("opencl");
 }
 
+static void losses_over_many_classes_agree(void)
+{
+    NEED_DEVICE();
+    losses_on("opencl");
+}
+
 static void many_sums_into_few_places_agree(void)
 {
     NEED_DEVICE();
@@ -505,5 +511,6 @@ const test_case tests_opencl[] = {
     TEST(long_lines_agree),
     TEST(sums_of_all_shapes_agree),
     TEST(many_sums_into_few_places_agree),
+    TEST(losses_over_many_classes_agree),
     TEST_END,
 };

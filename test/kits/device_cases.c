@@ -1,9 +1,10 @@
-// device_cases.c: products, sums and writes by index of many sizes on a device, against ref.
+// device_cases.c: products, sums, writes by index and losses of many sizes on a device, against ref.
 #include "check.h"
 #include "device_table.h"
 #include "on_device.h"
 #include "table.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,4 +115,69 @@ void scatters_on(const char *device)
         }
     tn_close(cx[0]);
     tn_close(cx[1]);
+}
+
+// ---- losses over many classes ------------------------------------------------------------------
+
+enum { ROWS = 9, WIDTH = 4 };
+
+// The gradients of a loss over that many classes by x and w into g, the loss last. Returns the memory that
+// was planned, in matrices of logits.
+static double loss_gradients(tn_ctx *cx, tn_dtype dt, int64_t classes, const float *w, double *g)
+{
+    float   v[ROWS * WIDTH];
+    int64_t label[ROWS];
+    for (int i = 0; i < ROWS * WIDTH; i++) v[i] = (float)(i * 7 % 13) / 8 - 0.75f;
+    for (int i = 0; i < ROWS; i++) label[i] = i == 0 ? 0 : classes - 1 - (i - 1) * 1117;
+    tn_tensor *x  = tn_cast(tn_from(cx, TN_F32, TN_SHAPE(ROWS, WIDTH), v), dt);
+    tn_tensor *wt = tn_cast(tn_from(cx, TN_F32, TN_SHAPE(classes, WIDTH), w), dt);
+    tn_tensor *y  = tn_from(cx, TN_I64, TN_SHAPE(ROWS), label);
+    tn_requires_grad(tn_want(x), true);
+    tn_requires_grad(tn_want(wt), true);
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    tn_scope  *s = tn_begin(cx);
+    tn_tensor *l = tn_cross_entropy(tn_linear(x, wt, NULL), y);
+    tn_backward(l, NULL);
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    double planned = (double)tn_ctx_stats(cx).planned / (double)(ROWS * classes);
+    CHECK_STATUS(tn_read(tn_grad_of(x), TN_F64, g, ROWS * WIDTH), TN_OK);
+    CHECK_STATUS(tn_read(tn_grad_of(wt), TN_F64, g + ROWS * WIDTH, (size_t)classes * WIDTH), TN_OK);
+    g[(ROWS + classes) * WIDTH] = tn_item(l);
+    tn_end(s);
+    return planned / (dt == TN_F32 ? 4 : 2);
+}
+
+// The gradient of the logits is stored over them where rows are long, and is right there.
+static void losses_agree(const char *device, tn_dtype dt, int64_t classes)
+{
+    size_t  n = (size_t)(ROWS + classes) * WIDTH + 1;
+    double *a = calloc(n, sizeof *a), *b = calloc(n, sizeof *b), far = 0;
+    float  *w  = calloc(n, sizeof *w);
+    tn_ctx *cx = open_eager(device, false), *ref = open_quiet("ref", 1);
+    if (CHECK(a && b && w && cx && ref)) {
+        for (size_t i = 0; i < (size_t)classes * WIDTH; i++)
+            w[i] = (float)(i * 31 % 101) / 64 - 0.75f;
+        double planned = loss_gradients(cx, dt, classes, w, a);
+        loss_gradients(ref, dt, classes, w, b);
+        // Gradients of w are small: those of classes that no row has, about 1 / classes.
+        for (size_t i = 0; i < n; i++) {
+            bool small = i >= ROWS * WIDTH && i + 1 < n;
+            far        = fmax(far, fabs(a[i] - b[i]) / ((small ? 1e-5 : 1e-1) + fabs(b[i])));
+        }
+        test_case_result(far < (dt == TN_F32 ? 1e-3 : 5e-2), "%lld classes, %s: %g off",
+                         (long long)classes, tn_dtype_name(dt), far);
+        test_case_result(planned < 1.5, "%lld classes, %s: %.2f times the logits",
+                         (long long)classes, tn_dtype_name(dt), planned);
+    }
+    tn_close(cx);
+    tn_close(ref);
+    free(a);
+    free(b);
+    free(w);
+}
+
+void losses_on(const char *device)
+{
+    losses_agree(device, TN_F32, 9001);
+    losses_agree(device, TN_BF16, 8192);
 }

@@ -13,6 +13,7 @@ void long_lines_on(const char *device);
 void products_on(const char *device);
 void sums_on(const char *device);
 void scatters_on(const char *device);
+void losses_on(const char *device);
 
 // Attention and its gradient, in 16 bits more of it; gradients against those of ref, and against differences; training
 // steps that PyTorch did. Each is in the file of its subject.
