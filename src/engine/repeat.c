@@ -65,7 +65,8 @@ struct tni_repeat {
     moving         *move;
     size_t          moves;
     bool            settled;
-    uint64_t        runs;  // since it settled
+    uint64_t        runs;      // since it settled
+    int64_t         launches;  // in a run
     surroundings    left;
 };
 
@@ -233,12 +234,14 @@ static void note_call(const tni_run *r, again_step *s, size_t i)
 
 static void note_steps(tni_repeat *t, const tni_run *r)
 {
+    t->launches = 0;
     for (size_t i = 0; i < t->plan->steps; i++) {
         tni_plan_step       step = t->plan->step[i];
         tni_planned_kernel *k    = step < 0 ? &t->plan->kernel[~step] : NULL;
         int32_t             item = k ? k->call_item : step;
         t->step[i]               = (again_step){ .kernel = k };
         if (item >= 0) note_call(r, &t->step[i], (size_t)item);
+        t->launches += k || t->step[i].calls;
     }
 }
 
@@ -410,7 +413,7 @@ tn_status tni_repeat_run(tni_repeat *t)
     if (s == TN_OK && !tni_submit_plan(cx, t->plan, t->runs > 0, submit_again, t)) s = tni_failed();
     t->runs++;
     t->plan->runs++;
-    cx->stats.launches += (int64_t)t->plan->steps;
+    cx->stats.launches += t->launches;
     cx->engine->steps++;
     t->settled &= s == TN_OK;
     t->left = look_around(cx);
