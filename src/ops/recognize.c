@@ -469,6 +469,15 @@ static void leave_replaced(finding *f)
     }
 }
 
+// A source as a tensor. A matrix of numbers whose keys are not neighbours, as that of a table of biases
+// by distance, is read by every batch and in three kernels: it is copied first.
+static tn_tensor *source_tensor(finding *f, int i)
+{
+    tn_tensor *x = tni_place_tensor(f->cx, &f->r.source[i], f->r.size, false);
+    if (!x || tn_size(x, 2) == 1 || tn_size(x, 3) == 1) return x;
+    return tni_layout(x).stride[3] == 1 ? x : tn_contiguous(x);
+}
+
 // Records attention over what was found; NULL if the device declines it.
 static tn_tensor *record_found(finding *f, tn_tensor *v)
 {
@@ -478,7 +487,7 @@ static tn_tensor *record_found(finding *f, tn_tensor *v)
     if (flat && !(x[2] = tn_unsqueeze(v, 1))) return NULL;
     if (lacks_slope(f, x)) return NULL;
     for (int i = 0; i < f->r.sources; i++) {
-        extra[i] = tni_place_tensor(f->cx, &f->r.source[i], f->r.size, false);
+        extra[i] = source_tensor(f, i);
         if (!extra[i]) return NULL;
     }
     tn_tensor *y = tni_attention_record(x, extra, &attr);
