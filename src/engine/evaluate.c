@@ -80,7 +80,8 @@ static char *find_data(const run *r, size_t i)
 // errors.
 static void bind_call(const run *r, size_t i, tni_call *c, tni_arg *arg, tni_text *why)
 {
-    tni_node *n          = r->g->item[i].n;
+    tni_node *n = r->g->item[i].n;
+    int64_t   skip;
     c->device            = r->e->device;
     c->session           = r->e->session;
     c->attr              = &n->attr;
@@ -93,7 +94,8 @@ static void bind_call(const run *r, size_t i, tni_call *c, tni_arg *arg, tni_tex
     c->lasting           = 0;
     for (uint32_t s = 0; s < n->nsrc; s++) {
         arg[s].data = source_data(r, n->src[s]);
-        if (s < 32 && n->src[s]->state != TNI_PENDING) c->lasting |= (uint32_t)1 << s;
+        bool lasts  = tni_node_base(n->src[s], &skip)->state != TNI_PENDING;
+        if (s < 32 && lasts) c->lasting |= (uint32_t)1 << s;
     }
     for (const tni_node *o = tni_outputs(n); o; o = o->output)
         arg[n->nsrc + o->attr.output.index - 1].data = r->data[o->mark - 1];

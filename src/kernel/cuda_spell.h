@@ -240,6 +240,13 @@
     "#endif\n"                                                                  \
     "}\n"
 
+// Brings a line to the cache that all multiprocessors share, where every write is seen: it can be asked for
+// while another kernel still writes it.
+#define TNI_CUDA_PREFETCH                                                        \
+    "M_FN void m_prefetch(const void *p) {\n"                                    \
+    "    asm volatile(\"prefetch.global.L2 [%0];\" :: \"l\"(p) : \"memory\");\n" \
+    "}\n"
+
 #define TNI_CUDA_SPELLINGS                                                                      \
     TNI_CUDA_EXTREME("m_max_f", "max", ">"), TNI_CUDA_EXTREME("m_min_f", "min", "<"),           \
         TNI_CUDA_PAIR("max", "bf16", "bf16"), TNI_CUDA_PAIR("min", "bf16", "bf16"),             \
@@ -247,6 +254,6 @@
         TNI_CUDA_FAST("m_ex2_f", "ex2"), TNI_CUDA_FAST("m_rcp_f", "rcp"), TNI_CUDA_EXP_BELOW,   \
         TNI_CUDA_EXP_COARSE, TNI_CUDA_GELU_COARSE, TNI_CUDA_SLOPE_COARSE, TNI_CUDA_TANH,        \
         TNI_CUDA_ERF, TNI_CUDA_DIV_BY, TNI_CUDA_TO_BF16, TNI_CUDA_HALVES, TNI_CUDA_COLUMN,      \
-        TNI_CUDA_PUT, TNI_CUDA_BULK, TNI_CUDA_CLUSTER, TNI_CUDA_BEGIN
+        TNI_CUDA_PUT, TNI_CUDA_BULK, TNI_CUDA_CLUSTER, TNI_CUDA_BEGIN, TNI_CUDA_PREFETCH
 
 #endif

@@ -37,6 +37,7 @@ typedef struct {
     const char        *shared;    // before a declaration of memory of a work group
     const char        *no_alias;  // `restrict`
     const char        *barrier;   // statement: waits until all threads of a work group are here
+    const char        *begin;  // statement: waits for the kernel ahead, where launches may overlap
     const char        *local_id, *group_id, *local_size, *groups;  // m_int expressions, axis x
     const char        *unroll;    // before a `for` that ends by a constant
     const char        *unroll_8;  // before one that does not: eight turns at a time

@@ -28,6 +28,35 @@ void tni_simt_put_args(tni_simt_emitter *c)
     tni_out_line(c->o, "};");
 }
 
+// Whether an access reads the same run of elements for every row, as the weight of a norm is read.
+static bool is_shared_row(const tni_kernel *k, int access)
+{
+    const tni_access *x = &k->access[access];
+    if (k->nr != 1 || x->buffer < 0 || k->buffer[x->buffer].written) return false;
+    for (int i = 0; i < k->np; i++)
+        if (x->stride[i] != TNI_STRIDE_0) return false;
+    for (int i = 0; i < k->nins; i++)
+        if (k->ins[i].code == TNI_I_LOAD && k->ins[i].access == access && k->ins[i].a >= 0)
+            return false;
+    return x->stride[k->np] == TNI_STRIDE_1;
+}
+
+// A few rows wait for memory more than for anything else: what all of them read is brought to the cache
+// while the kernel ahead still runs.
+static void put_prefetches(tni_simt_emitter *c, int threads)
+{
+    const tni_kernel *k = c->k;
+    for (int i = 0; c->m->form == TNI_SIMT_ROW && i < k->naccess; i++) {
+        if (!is_shared_row(k, i)) continue;
+        int b = k->access[i].buffer, line = 128 / (int)tni_dtype_size((tn_dtype)k->buffer[b].dtype);
+        tni_out_line(c->o, "if (gridDim.x < 5)");
+        tni_out_line(c->o, "    for (m_int e = threadIdx.x * %d; e < %s; e += %d)", line,
+                     tni_simt_word_name(c, TNI_WORD_COLS).s, threads * line);
+        tni_out_line(c->o, "        m_prefetch(b%d + %s + e);", b,
+                     tni_simt_word_name(c, c->at.offset[i]).s);
+    }
+}
+
 // Opens a kernel that takes one struct (CUDA). __launch_bounds__ names the groups that should be
 // resident where the shape was made for a number of them: with tails, and with rows in shared
 // memory. m_begin waits for the kernel before it in the stream, where launches may overlap.
@@ -49,6 +78,7 @@ static void open_with_struct(tni_simt_emitter *c, const char *suffix, int thread
     }
     tni_out_line(c->o, "char *const scratch = (char *)a.b[%d];", k->nbuffer);
     tni_out_line(c->o, "m_long *const fail = (m_long *)a.b[%d];", k->nbuffer + 1);
+    if (!*suffix) put_prefetches(c, threads);
     tni_out_line(c->o, "m_begin();");
     if (k->guarded) tni_out_line(c->o, "if (*(const volatile m_long *)fail[4]) return;");
 }

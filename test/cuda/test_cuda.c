@@ -212,6 +212,7 @@ static const struct {
     { "send", tni_text_send, { "send" } },
     { "small", tni_text_small, { "small_1", "small_2", "small_4", "small_8" } },
     { "rows", tni_text_rows, { "dots", "columns_1", "columns_2", "columns_4", "columns_8" } },
+    { "tiles", tni_text_tiles, { "tiles", "strips" } },
     { "matmul", tni_text_matmul, { "matmul" } },
     { "conv 16", tni_text_conv_16, { "conv" } },
     { "conv 32", tni_text_conv_32, { "conv" } },
@@ -250,6 +251,7 @@ static bool is_asked_for(int hand, tn_dtype x, tn_dtype y)
     if (text == tni_text_send) return x == TN_U8 && y == TN_U8;
     if (text == tni_text_small) return x == TN_F32 && y == TN_F32;
     if (text == tni_text_rows) return (x == TN_F32 || narrow) && y == x;
+    if (text == tni_text_tiles) return narrow && y == x;
     if (text == tni_text_sort || text == tni_text_extremum) return y == TN_I64;
     if (text == tni_text_cumsum || text == tni_text_cumprod)
         return floats ? y == x : y == tni_total_dtype(x);

@@ -30,6 +30,11 @@ static void aligned_products_of_one_row_are_taken(void)
     CHECK(tni_rows_takes(&p));
     p = product_of(TN_BF16, false, 2304, 768);
     CHECK(tni_rows_takes(&p));
+    p.cols = 8;
+    CHECK(tni_rows_takes(&p));
+    p.cols = 9;
+    CHECK(!tni_rows_takes(&p));
+    p      = product_of(TN_BF16, false, 8192, 768);  // too many strips
     p.cols = 2;
     CHECK(!tni_rows_takes(&p));
     p = product_of(TN_BF16, false, 2300, 768);  // columns that do not begin at 16 bytes
@@ -107,9 +112,53 @@ static void one_row_on_the_gpu_is_as_on_the_cpu(void)
     tn_close(gpu);
 }
 
+// Three products with one operand, of 3 rows, which become one launch in a graph; the last adds the first.
+static bool run_three(tn_ctx *cx, bool biased, double *to)
+{
+    enum { M = 3, K = 320, N = 200 };
+    tn_seed(cx, 5);
+    tn_grad_mode(cx, false);
+    tn_tensor *x = tn_want(tn_cast(tn_rand(cx, TN_F32, TN_SHAPE(M, K)), TN_BF16)), *w[3], *b[3];
+    for (int i = 0; i < 3; i++) {
+        tn_tensor *v = tn_mul_s(tn_randn(cx, TN_F32, TN_SHAPE(N + 72 * i, K)), 0.05);
+        w[i]         = tn_want(tn_cast(v, TN_BF16));
+        b[i]         = tn_want(tn_cast(tn_rand(cx, TN_F32, TN_SHAPE(N + 72 * i)), TN_BF16));
+    }
+    tn_eval(cx);
+    for (int i = 0; i < 6; i++) {
+        tn_scope  *s = tn_begin(cx);
+        tn_tensor *y[3];
+        for (int j = 0; j < 3; j++) y[j] = tn_linear(x, w[j], biased ? b[j] : NULL);
+        tn_tensor *z = tn_mul(tn_slice(y[1], 1, 0, N, 1), tn_slice(y[2], 1, 72, N + 72, 1));
+        z            = tn_want(tn_add(z, y[0]));
+        tn_eval(cx);
+        if (i == 5) tn_read(z, TN_F64, to, M * N);
+        tn_end(s);
+    }
+    return tn_error(cx) == TN_OK;
+}
+
+static void products_with_one_operand_are_as_on_the_cpu(void)
+{
+    enum { COUNT = 600 };
+    tn_ctx *gpu = tn_open("cuda");
+    if (!gpu) SKIP("%s", tn_error_text(NULL));
+    tn_ctx *cpu = tn_open("cpu");
+    double  a[COUNT], b[COUNT];
+    for (int i = 0; i < 2; i++) {
+        double worst = 0;
+        bool   ok    = run_three(gpu, i, a) && run_three(cpu, i, b);
+        for (int j = 0; j < COUNT; j++) worst = fmax(worst, fabs(a[j] - b[j]) / (1 + fabs(b[j])));
+        test_case_result(ok && worst <= 1.6e-2, "biased %d: off by %g", i, worst);
+    }
+    tn_close(cpu);
+    tn_close(gpu);
+}
+
 const test_case tests_product_rows[] = {
     TEST(aligned_products_of_one_row_are_taken),
     TEST(the_inner_axis_is_split_until_a_gpu_is_full),
     TEST(one_row_on_the_gpu_is_as_on_the_cpu),
+    TEST(products_with_one_operand_are_as_on_the_cpu),
     TEST_END,
 };

@@ -264,10 +264,11 @@ tn_status tni_cuda_launch_args(const tni_kernel_args *h, int64_t groups, int ite
 {
     tni_cuda         *c = h->session;
     uint32_t          offset[TNI_KERNEL_ARGS + 1];
-    tni_launch_record d = { .f     = h->kernel,
-                            .grid  = { (unsigned)groups, 1, 1 },
-                            .block = { (unsigned)items, 1, 1 },
-                            .args  = (unsigned)h->count };
+    tni_launch_record d = { .f        = h->kernel,
+                            .grid     = { (unsigned)groups, 1, 1 },
+                            .block    = { (unsigned)items, 1, 1 },
+                            .overlaps = h->overlaps && c->gpu->overlaps,
+                            .args     = (unsigned)h->count };
     if (groups > INT32_MAX) {
         tni_text_add(why, "cuda: %s: too many elements", h->what);
         return TN_EDEVICE;

@@ -75,6 +75,7 @@ static bool takes_rows(const tni_cuda *c, const tni_product *p)
 static tn_status multiply_rows(tni_cuda *c, const tni_product *p, tni_text *why)
 {
     int error = tni_rows_launch(c, p, p->lasting);
+    if (error == TNI_CU_NOT_SUPPORTED) return TN_EARG;
     if (error != TNI_CU_NOT_FOUND) return tni_cuda_status(c, error, "multiplying", why);
     tni_replay_provisional(c);
     return TN_EARG;

@@ -37,6 +37,7 @@ static const struct {
     { TNI_FLASH_KEYS,    false, 64,  { 4, 1,  64, 64, true,  2 } },
     { TNI_FLASH_KEYS,    false, 128, { 4, 1,  64, 16, false, 2 } },
     { TNI_FLASH_KEYS,    false, 256, { 4, 1,  32, 16, false, 1 } },
+    { TNI_FLASH_DECODE,  false, 64,  { 8, 1,   0,  0, false, 2 } },
     { TNI_FLASH_DECODE,  false, 256, { 4, 1,   0,  0, false, 2 } },
     // clang-format on
 };

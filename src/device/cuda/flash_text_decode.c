@@ -96,7 +96,7 @@ const char *const tni_text_flash_decode[] = {
       }
       // Joins the parts of all blocks of a head: by the last of them, to which the others' writes are
       // visible.
-      M_FN void join(const flash &o, const place &p, int head) {
+      M_FN void join(const flash &o, const place &p, int head, int used) {
           const float *part = o.part + (m_long)head * o.splits * ROWS * STATE;
           for (int u = threadIdx.x; u < ROWS * HEAD_E; u += THREADS) {
               int r = u / HEAD_E;
@@ -104,9 +104,9 @@ const char *const tni_text_flash_decode[] = {
               float most = minus_infinity();
               float sum = 0;
               float value = 0;
-              for (int s = 0; s < o.splits; s++)
+              for (int s = 0; s < used; s++)
                   most = fmaxf(most, __ldcg(part + (s * ROWS + r) * STATE + HEAD_E));
-              for (int s = 0; s < o.splits; s++) {
+              for (int s = 0; s < used; s++) {
                   const float *from = part + (s * ROWS + r) * STATE;
                   float top = __ldcg(from + HEAD_E);
                   float factor = top == minus_infinity() ? 0.0f
@@ -120,7 +120,7 @@ const char *const tni_text_flash_decode[] = {
     // Adds up a block's values: of the keys of a warp by shuffles, of the warps in shared memory. Writes
     // results, or what join needs.
     T(M_FN void finish(const flash &o, const place &p, rows &x, float (&y)[ROWS][8], int head,
-                       int split) {
+                       int split, int used) {
           int lane = threadIdx.x & 31;
           UNROLL for (int r = 0; r < ROWS; r++)
               UNROLL for (int i = 0; i < 8; i++) {
@@ -135,28 +135,49 @@ const char *const tni_text_flash_decode[] = {
               int e = u % HEAD_E;
               float value = 0;
               UNROLL for (int w = 0; w < WARPS; w++) value += x.value[w][r][e];
-              if (o.splits == 1) put_result(o, p, r, e, value, x.most[r], x.sum[r]);
+              if (used == 1) put_result(o, p, r, e, value, x.most[r], x.sum[r]);
               else part[r * STATE + e] = value;
-              if (o.splits > 1 && e == 0) {
+              if (used > 1 && e == 0) {
                   part[r * STATE + HEAD_E] = x.most[r];
                   part[r * STATE + HEAD_E + 1] = x.sum[r];
               }
           }
-          if (o.splits == 1) return;
+          if (used == 1) return;
           __threadfence();
           __syncthreads();
           if (threadIdx.x == 0) {
-              x.last = atomicAdd(o.arrived + head, 1) == o.splits - 1;
+              x.last = atomicAdd(o.arrived + head, 1) == used - 1;
               if (x.last) o.arrived[head] = 0;
           }
           __syncthreads();
           __threadfence();
-          if (x.last) join(o, p, head);
+          if (x.last) join(o, p, head, used);
       }),
-    // The kernel. Keys are split evenly in pieces of KEYS; a block whose piece is empty arrives like the
-    // others.
+    // While the kernels ahead still run: brings the keys and values of a block to the cache that all blocks share. How
+    // many there are may not be known yet; whatever is found serves as a guess.
+    T(M_FN void fetch_ahead(const flash &o) {
+          int split = (int)blockIdx.x % o.splits;
+          int head = (int)blockIdx.x / o.splits;
+          int heads = ROWS / o.T;
+          int of = o.H / heads;
+          place p = place_of(o, head / of, head % of * heads);
+          int hk = p.h / (o.H / o.HK);
+          int pieces = (max(0, min(p.keys, o.S)) + KEYS - 1) / KEYS;
+          int used = pieces <= 2 ? 1 : min(pieces, o.splits);
+          int end = min(pieces * (split + 1) / used * KEYS, p.keys);
+          if (split >= used || end > o.S) return;
+          for (int j = pieces * split / used * KEYS + (int)threadIdx.x; j < end; j += THREADS) {
+              const elem *k = o.k + p.b * o.k_at[0] + hk * o.k_at[2] + j * o.k_at[1];
+              const elem *v = o.v + p.b * o.v_at[0] + hk * o.v_at[2] + j * o.v_at[1];
+              UNROLL for (int e = 0; e < HEAD_D; e += 64) m_prefetch(k + e);
+              UNROLL for (int e = 0; e < HEAD_E; e += 64) m_prefetch(v + e);
+          }
+      }),
+    // The kernel. Keys are split evenly in pieces of KEYS. Where lengths leave fewer pieces than blocks, the
+    // blocks beyond have nothing to do; two pieces are faster one after the other than joined.
     T(extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_decode(GIVEN flash o) {
           __shared__ rows x;
+          fetch_ahead(o);
           m_begin();
           int split = (int)blockIdx.x % o.splits;
           int head = (int)blockIdx.x / o.splits;
@@ -185,9 +206,11 @@ const char *const tni_text_flash_decode[] = {
           for (int r = threadIdx.x; r < ROWS; r += THREADS) x.most[r] = minus_infinity(), x.sum[r] = 0;
           int from = first_key(o, p, 0) / KEYS;
           int pieces = (end_key(o, p, o.T) + KEYS - 1) / KEYS - from;
-          int end = from + pieces * (split + 1) / o.splits;
+          int used = pieces <= 2 ? 1 : min(pieces, o.splits);
+          if (split >= used) return;
+          int end = from + pieces * (split + 1) / used;
           int at = 0;
-          for (int n = from + pieces * split / o.splits; n < end; n++, at ^= 1) {
+          for (int n = from + pieces * split / used; n < end; n++, at ^= 1) {
               uint4 kk[EACH];
               uint4 vv[EACH];
               UNROLL for (int i = 0; i < EACH; i++) {
@@ -232,7 +255,7 @@ const char *const tni_text_flash_decode[] = {
               }
           }
           __syncthreads();
-          finish(o, p, x, y, head, split);
+          finish(o, p, x, y, head, split, used);
       }),
     NULL,
 };

@@ -6,6 +6,7 @@
 #include "device/cuda/copies.h"
 #include "device/cuda/cubin.h"
 #include "device/cuda/driver.h"
+#include "device/cuda/product_rows.h"
 #include "device/cuda/replay.h"
 #include "device/device.h"
 #include "device/simt/groups.h"
@@ -82,11 +83,12 @@ typedef struct tni_cuda {
     int               scratches;
     tni_cuptr scratch[TNI_SCRATCHES];  // the last one is in use, by one kernel after the other
     size_t    scratch_bytes;           // of the last one
-    tni_arena_range arena;
-    tni_uploads     uploads;
-    tni_fetches     fetches;
-    tni_recorder    recorder;
-    tni_timing     *timing;  // of a profile; NULL before the first event
+    tni_arena_range  arena;
+    tni_uploads      uploads;
+    tni_fetches      fetches;
+    tni_recorder     recorder;
+    tni_rows_waiting waiting;  // products of one launch, of the run that is recorded
+    tni_timing      *timing;   // of a profile; NULL before the first event
 } tni_cuda;
 
 // Makes the session's GPU current in the calling thread.

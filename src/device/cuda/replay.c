@@ -209,6 +209,8 @@ int tni_replay_launch(tni_cuda *c, const tni_launch_record *record, const uint32
 {
     tni_recorder     *r = &c->recorder;
     tni_launch_record d = *record;
+    int               e = tni_rows_submit(c);
+    if (e) return e;
     if (r->mode == TNI_REPLAY_LAUNCH) tni_cuda_await_uploads(c);
     r->submitted++;
     r->last_block |= d.last_block;
@@ -227,6 +229,7 @@ int tni_replay_launch(tni_cuda *c, const tni_launch_record *record, const uint32
 bool tni_replay_library_call(tni_cuda *c, const void *mark, size_t bytes)
 {
     tni_recorder *r = &c->recorder;
+    if (tni_rows_submit(c)) r->failed = true;
     r->submitted++;
     if (r->mode == TNI_REPLAY_LAUNCH) {
         tni_cuda_await_uploads(c);
@@ -432,8 +435,9 @@ tn_status tni_replay_end(void *session, bool ok, bool *again, tni_text *why)
 {
     tni_cuda     *c     = session;
     tni_recorder *r     = &c->recorder;
-    int           error = TNI_CU_OK;
+    int           error = tni_rows_submit(c);
     *again              = false;
+    if (error) ok = false;
     if (!ok && r->mode == TNI_REPLAY_CAPTURE) {
         tni_cugraph nodes = NULL;
         c->gpu->cu->capture_end(c->stream, &nodes);

@@ -78,7 +78,7 @@ static bool are_columns(const tni_axes *kept, const tni_axes *reduced)
 // the line is short, else as many as make enough chunks, but not below a minimum.
 static int64_t chunk_of(const extremum_params *o, bool columns)
 {
-    int64_t busy = columns ? LINES : GROUPS, low = columns ? MIN_CHUNK : LONG / 2;
+    int64_t busy = columns ? LINES : GROUPS, low = columns ? MIN_CHUNK : LONG / 4;
     bool    whole = columns ? o->lines >= LINES / 2 || o->n < 2 * MIN_CHUNK
                             : o->lines >= FEW || o->n <= LONG;
     if (whole) return o->n;
@@ -119,6 +119,7 @@ static tn_status begin_arg_kernel(tni_kernel_args *h, const tni_call *c, const c
     const tni_arg *in = &c->in[0];
     tn_status      s  = tni_kernel_args_begin(h, c, tni_text_extremum, name, in->dtype, TN_I64);
     if (s != TN_OK) return s;
+    h->overlaps = true;
     tni_kernel_args_add_operand(h, &j->kept, 0, in->data, in->dtype);
     tni_kernel_args_add_axes(h, &j->reduced, 0, 0);
     return TN_OK;

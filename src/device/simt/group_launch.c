@@ -18,6 +18,7 @@ tn_status tni_kernel_args_begin(tni_kernel_args *h, const tni_call *c, const cha
     h->fail         = NULL;
     h->ticket       = c->ticket;
     h->compile_only = c->compile_only;
+    h->overlaps     = false;
     h->count        = 0;
     h->used         = 0;
     h->kernel       = NULL;

@@ -50,6 +50,7 @@ typedef struct {
 // Prints what texts call an operand's dtype, for operand x:
 //
 //   X_IN             the letter of the type it is computed in, to choose functions by
+//   X_F16            of f16 alone, for instructions that tell it from bf16
 //   x_kept, x_type   an element in memory, and in computing
 //   x_sum, x_wide    sums, short and long ones: of integers without signs, so that they wrap; long
 //                    ones of floats in double if the device has it
@@ -62,6 +63,7 @@ static void put_element_types(tni_out *o, char x, tn_dtype dt, bool no_double)
     const char              *wide = tni_compute_table[tni_dtype_table[f->total].number].wraps;
     if (tni_is_float(dt) && no_double) wide = "float";
     tni_out_print(o, "#define %c_IN %c\n", x - 'a' + 'A', f->letter);
+    if (dt == TN_F16) tni_out_print(o, "#define %c_F16\n", x - 'a' + 'A');
     tni_out_print(
         o, "typedef %s %c_kept; typedef %s %c_type; typedef %s %c_sum; typedef %s %c_wide;\n",
         tni_storage_type(dt), x, f->type, x, f->wraps, x, wide, x);
@@ -82,7 +84,7 @@ static void put_text_spellings(tni_out *o, const tni_dialect *d)
                   d->struct_qualifier);
     tni_out_print(o, "#define GLOBAL %s\n#define LOCAL %s\n", d->global, d->shared);
     tni_out_print(o, "#define LOCAL_PTR %s\n", d->local);
-    tni_out_print(o, "#define BARRIER() %s\n", d->barrier);
+    tni_out_print(o, "#define BARRIER() %s\n#define BEGIN() %s\n", d->barrier, d->begin);
     tni_out_print(o, "#define LOCAL_ID (%s)\n#define GROUP_ID (%s)\n", d->local_id, d->group_id);
     tni_out_print(o, "#define ITEM ((m_long)GROUP_ID * %s + LOCAL_ID)\n", d->local_size);
 }

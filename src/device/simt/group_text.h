@@ -5,7 +5,8 @@
 // groups have n items; GLOBAL comes before the target of a pointer to a buffer; LOCAL before a
 // declaration in a group's local memory, and LOCAL_PTR before the target of a pointer to it; GIVEN
 // before a struct that a kernel takes. LOCAL_ID is an item's number in its group, GROUP_ID the group's,
-// ITEM the item's number over all groups, and BARRIER() is passed by all items of a group together.
+// ITEM the item's number over all groups, BARRIER() is passed by all items of a group together, and BEGIN() waits for the
+// kernel ahead in a text that may overlap with it.
 // Types of 64 bits, unsigned ones and those of 16 bits are the math prelude's (m_long, m_uint,
 // m_ushort), whose functions texts may call.
 #ifndef TNI_SIMT_GROUP_TEXT_H

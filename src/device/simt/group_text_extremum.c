@@ -75,6 +75,7 @@ const char *const tni_text_extremum[] = {
                            GLOBAL m_long *y, m_long at_y, GIVEN extremum_params s) {
           LOCAL x_type best[256];
           LOCAL m_long where_best[256];
+          BEGIN();
           int width = 1 << s.shift;
           int sub = LOCAL_ID & (width - 1);
           int chunks = (int)s.chunks;
@@ -100,6 +101,7 @@ const char *const tni_text_extremum[] = {
     T(KERNEL(64) arg_columns(GLOBAL const x_kept *x, GIVEN shape kept, GIVEN shape folded,
                              GLOBAL m_long *y, m_long at_y, GIVEN extremum_params s) {
           m_long g = ITEM;
+          BEGIN();
           if (g >= s.lines * s.chunks) return;
           m_long part = g / s.lines;
           m_long line = g - part * s.lines;
@@ -118,6 +120,7 @@ const char *const tni_text_extremum[] = {
                            m_long at_y, GIVEN extremum_params s) {
           LOCAL x_type best[256];
           LOCAL m_long where_best[256];
+          BEGIN();
           int width = 1 << s.shift;
           int sub = LOCAL_ID & (width - 1);
           m_long line = ((m_long)GROUP_ID << (8 - s.shift)) + (LOCAL_ID >> s.shift);

@@ -40,6 +40,7 @@ struct tni_kernel_args {
     int64_t          *fail;  // two words as in tni_launch.fail; NULL: no index can be bad
     int               ticket;
     bool              compile_only;  // nothing is launched; the text starts to be compiled
+    bool              overlaps;      // the text has BEGIN: it may start while the kernel ahead ends
     int               count;
     size_t            at[TNI_KERNEL_ARGS], bytes[TNI_KERNEL_ARGS], used;
     _Alignas(8) char value[TNI_KERNEL_ARGS_BYTES];
