@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 32, WORKERS = 8, EACH = 12, MOST = 50 };
+enum { BATCH = 32, WORKERS = 8, EACH = 8, MOST = 32 };
 
 static const char *chip = "sm_90";
 
