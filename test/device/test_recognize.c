@@ -158,6 +158,26 @@ static tn_tensor *gated(inputs *in)
     return attend(in, tn_sub(s, tn_exp(in->more)));
 }
 
+// Changes whose slopes depend on the score: by itself, by a number for each query, by one for each score.
+static tn_tensor *smooth(inputs *in)
+{
+    tn_tensor *s = scores(in);
+    return attend(in, tn_mul(s, tn_sigmoid(s)));
+}
+
+static tn_tensor *by_query(inputs *in)
+{
+    in->more = leaf(in, TN_SHAPE(H, T, 1));
+    return attend(in, tn_mul(in->more, tn_tanh(scores(in))));
+}
+
+static tn_tensor *capped_bias(inputs *in)
+{
+    in->more     = leaf(in, TN_SHAPE(H, T, S));
+    tn_tensor *s = tn_mul_s(tn_tanh(tn_add(scores(in), in->more)), 2);
+    return attend(in, tn_masked_fill(s, tn_gt(keys(in->cx), queries(in->cx)), -INFINITY));
+}
+
 static tn_tensor *dropped(inputs *in)
 {
     tn_tensor *p = tn_dropout(tn_softmax(scores(in), -1), 0.4, TN_TRAINING);
@@ -204,6 +224,9 @@ static const spelling spellings[] = {
     { "documents before", documents_before, true },
     { "relative", relative, false },
     { "gated", gated, true },
+    { "smooth", smooth, true },
+    { "by query", by_query, true },
+    { "capped bias", capped_bias, true },
     { "dropout", dropped, false },
     { "three axes", without_heads, true },
     { "bias", with_a_bias, false },

@@ -127,10 +127,11 @@ static void put_constants(tni_out *o, const tni_dialect *d, const tni_flash_case
 // Scores that are not changed still need the functions' names, which templates look up.
 static void put_unchanged(tni_out *o)
 {
-    tni_out_print(o,
-                  "struct score_head {};\nstruct score_query {};\nstruct score_key {};\n"
-                  "struct score_base {};\nenum { SLOPED = 0, VARYING = 0 };\n%s",
-                  tni_text_score_place);
+    tni_out_print(
+        o,
+        "struct score_head {};\nstruct score_query {};\nstruct score_key {};\n"
+        "struct score_base {};\nenum { SLOPED = 0, GUARDED = 0, STEADY = 0, VARYING = 0 };\n%s",
+        tni_text_score_place);
     put_text(o, tni_text_flash_unchanged);
 }
 

@@ -8,7 +8,10 @@
 #include <math.h>
 #include <string.h>
 
-enum { EXACT = 1 << 24 };  // whole numbers below are exact in f32
+// EXACT: whole numbers below are exact in f32. STEADY: scores up to this magnitude need not be relative
+// to the largest: e^50 is 2^72, which leaves room for sums over all keys.
+// FEW: instructions for each score that leave room for a third block.
+enum { EXACT = 1 << 24, STEADY = 50, FEW = 8 };
 
 // ---- whole numbers -----------------------------------------------------------------------------
 
@@ -28,7 +31,7 @@ static double step_of(const tni_score_op *x)
     return tni_is_float((tn_dtype)x->dtype) ? x->df : (double)x->di;
 }
 
-// Returns the largest magnitude of a value over all places; INFINITY if that is not known.
+// Returns what the magnitude of a value is at most over all places; INFINITY if that is not known.
 static double magnitude_of(const tni_score_plan *p, int k)
 {
     const tni_score_op *x = &p->score->op[k];
@@ -47,6 +50,10 @@ static double magnitude_of(const tni_score_plan *p, int k)
     case TNI_max:
     case TNI_min: return a > b ? a : b;
     case TNI_where: return fmax(b, p->fact[x->src[2]].most);
+    case TNI_tanh:
+    case TNI_erf:
+    case TNI_sin:
+    case TNI_cos: return 1;
     default: return INFINITY;
     }
 }
@@ -207,6 +214,14 @@ static int without_factor(const tni_score_plan *p, int k, double *factor)
     return k;
 }
 
+// Returns what the magnitude of the scores that have a weight is at most.
+static double find_bound(const tni_score_plan *p, int k)
+{
+    for (int side = 1; side <= 2; side++)
+        if (chooses(p, k, side, -INFINITY)) return find_bound(p, p->score->op[k].src[3 - side]);
+    return p->fact[k].most;
+}
+
 static void plan_results(tni_score_plan *p)
 {
     const tni_score *s = p->score;
@@ -214,6 +229,8 @@ static void plan_results(tni_score_plan *p)
     p->slope           = without_factor(p, without_hiding(p, s->slope), &p->slope_factor);
     p->sloped          = p->slope >= 0 && s->op[p->slope].op != TNI_scalar;
     if (p->slope >= 0 && !p->sloped) p->slope_factor *= s->op[p->slope].f;
+    p->steady  = p->value_factor * find_bound(p, p->value) <= STEADY;
+    p->guarded = p->sloped && !(p->fact[p->slope].most < INFINITY);
     for (int i = 0; i < s->sources; i++) p->source_slope[i] = without_hiding(p, s->source_slope[i]);
 }
 
@@ -279,10 +296,15 @@ bool tni_flash_is_heavy(const tni_score *score, const tni_flash_in *in, tni_flas
 {
     tni_score_plan p      = tni_score_plan_of(score, in);
     bool           across = part == TNI_FLASH_KEYS, varying = false;
-    int            columns = column_registers(&p, across ? TNI_SCORE_QUERY : TNI_SCORE_KEY);
+    bool           sloped = p.sloped && (across || part == TNI_FLASH_QUERIES);
+    int columns = column_registers(&p, across ? TNI_SCORE_QUERY : TNI_SCORE_KEY), each = 0;
     for (int i = 0; i < score->sources; i++)
         varying |= (grads >> i & 1) && tni_score_slope_varies(&p, i);
-    return varying || columns > 32 || (p.sloped && (across || grads || columns));
+    for (int k = 0; k < score->all; k++) {
+        bool wide = score->op[k].dtype == TN_I64 && !p.fact[k].narrow;
+        if (p.fact[k].level >= TNI_SCORE_LINEAR) each += wide ? FEW + 1 : 1;
+    }
+    return varying || columns > 32 || (sloped && (grads || columns || each > FEW));
 }
 
 bool tni_score_slope_varies(const tni_score_plan *p, int source)

@@ -29,9 +29,9 @@ typedef enum {
 // What an instruction varies with, as bits.
 enum { TNI_BY_HEAD = 1, TNI_BY_QUERY = 2, TNI_BY_KEY = 4, TNI_BY_SCORE = 8 };
 
-// What is known of an instruction. most: the largest magnitude of a whole number over all places,
-// INFINITY if that is not known; narrow: of an integer of 64 bits, that it is computed in 32;
-// per_query, per_key: of what is LINEAR, or of the factor `of` of what is SCALED by `by`.
+// What is known of an instruction. most: what its magnitude is at most over all places, INFINITY if that
+// is not known; narrow: of an integer of 64 bits, that it is computed in 32; per_query, per_key: of what is
+// LINEAR, or of the factor `of` of what is SCALED by `by`.
 typedef struct {
     tni_score_level level;
     unsigned        varies;
@@ -47,7 +47,9 @@ typedef struct {
     const tni_flash_in *in;
     int                 value, slope, source_slope[TNI_SCORE_SOURCES];  // -1: none
     double              value_factor, slope_factor;
-    bool                sloped;  // the slope is no number
+    bool                sloped;   // the slope is no number
+    bool                guarded;  // and may be one that 0 must not be multiplied by
+    bool                steady;   // scores are so small that the softmax needs no maximum
     tni_score_fact      fact[TNI_SCORE_OPS];
 } tni_score_plan;
 

@@ -236,6 +236,22 @@ static void put_member(const writer *w, function home, int k, tn_dtype dt)
     else tni_out_print(o, "s.t.v%d + %s", k, step);
 }
 
+// What costs many instructions is less exact in a score than elsewhere, off by some 2^-22 of itself: the
+// scores are products of 16-bit numbers. False if there is no such text.
+static bool put_coarse(writer *w, function f, int k)
+{
+    const tni_score_op *x = op_of(w, k);
+    int                 a = x->src[0], b = x->src[1];
+    if (f != OF_SCORE || x->dtype != TN_F32) return false;
+    switch (x->op) {
+    case TNI_tanh: tni_out_print(w->emit.out, "coarse_tanh(v%d)", a); return true;
+    case TNI_exp: tni_out_print(w->emit.out, "m_exp_coarse_f(v%d)", a); return true;
+    case TNI_reciprocal: tni_out_print(w->emit.out, "m_rcp_f(v%d)", a); return true;
+    case TNI_div: tni_out_print(w->emit.out, "v%d * m_rcp_f(v%d)", a, b); return true;
+    default: return false;
+    }
+}
+
 static void put_instruction(writer *w, function f, int k)
 {
     const tni_score_op *x    = op_of(w, k);
@@ -247,9 +263,8 @@ static void put_instruction(writer *w, function f, int k)
     else if (x->op == TNI_matmul) tni_out_print(o, "x * o.scale");
     else if (x->op == TNI_leaf) put_source(w, x);
     else if (x->op == TNI_iota) put_place(o, x, dt);
-    else if (x->op == TNI_tanh && dt == TN_F32) tni_out_print(o, "coarse_tanh(v%d)", x->src[0]);
     else if (f == OF_SCORE && fused_operand(w, k) >= 0) put_fused(w, k);
-    else tni_emit_value(&w->emit, k);
+    else if (!put_coarse(w, f, k)) tni_emit_value(&w->emit, k);
     tni_out_print(o, ";\n");
 }
 
@@ -344,7 +359,8 @@ static void put_facts(writer *w)
     unsigned varies = 0;
     for (int i = 0; i < w->plan.score->sources; i++)
         varies |= (unsigned)tni_score_slope_varies(&w->plan, i) << i;
-    tni_out_print(w->emit.out, "enum { SLOPED = %d, VARYING = %u };\n", w->plan.sloped, varies);
+    tni_out_print(w->emit.out, "enum { SLOPED = %d, GUARDED = %d, STEADY = %d, VARYING = %u };\n",
+                  w->plan.sloped, w->plan.guarded, w->plan.steady, varies);
     tni_out_print(w->emit.out, "M_FN float score_factor() { return (float)%.9g; }\n",
                   w->plan.value_factor);
     tni_out_print(w->emit.out, "M_FN float slope_factor() { return (float)%.9g; }\n",

@@ -52,14 +52,18 @@ const char *const tni_text_flash_gradient[] = {
     // Weights from products, in place and times the slope of the score program; a gets them as values saw
     // them. base: of each row, or ACROSS of each column. WHOLE, RAW: the weights themselves and the products
     // are kept for the gradients of extras. A score of -inf has any slope, but no gradient.
-    T(enum { WHOLE = GRADS != 0 && SLOPED != 0, RAW = (GRADS & VARYING) != 0 };
+    // EARLY: what is not seen is hidden before, as products of -1e30, of which all that is bounded is a
+    // number; that takes fewer registers.
+    T(enum { WHOLE = GRADS != 0 && SLOPED != 0, RAW = (GRADS & VARYING) != 0,
+             EARLY = SLOPED != 0 && ACROSS != 0 && BLOCKS > 2 };
       template <int MT, int NT>
       struct kept {
           float weight[WHOLE ? MT : 1][WHOLE ? NT : 1][4];
           float product[RAW ? MT : 1][RAW ? NT : 1][4];
           float factor[DROPOUT ? MT : 1][DROPOUT ? NT : 1][4];
       };
-      // Weights where a query does not see a key become 0.
+      M_FN float hidden_product() { return -1e30f; }
+      // Weights where a query does not see a key become 0; EARLY, products are hidden.
       template <bool PACKS, int MT, int NT, int MA, int NA>
       M_FN void hide(float (&c)[MT][NT][4], m_uint (&a)[MA][NA][4], kept<MT, NT> &k, const flash &o,
                      const place &p, const score_tile<MT, NT> &tile) {
@@ -68,9 +72,9 @@ const char *const tni_text_flash_gradient[] = {
                   UNROLL for (int e = 0; e < 4; e++) {
                       score_place s = place_in(tile, m, n, e);
                       if (is_seen(o, p, s.i, s.j)) continue;
-                      c[m][n][e] = 0;
+                      c[m][n][e] = EARLY ? hidden_product() : 0.0f;
                       if constexpr (WHOLE != 0) k.weight[m][n][e] = 0;
-                      if constexpr (PACKS && SLOPED != 0)
+                      if constexpr (PACKS && SLOPED != 0 && EARLY == 0)
                           a[m][n / 2][n % 2 * 2 + (e >> 1)] &= e & 1 ? 0xffffu : 0xffff0000u;
                   }
       }
@@ -91,6 +95,7 @@ const char *const tni_text_flash_gradient[] = {
                       const flash &o, const place &p, const score_tile<MT, NT> &tile, bool edge,
                       BASE base) {
           float scale = (PROGRAM ? score_factor() : o.scale) * 1.44269504f;
+          if (EARLY && edge) hide<PACKS>(c, a, k, o, p, tile);
           UNROLL for (int m = 0; m < MT; m++)
               UNROLL for (int n = 0; n < NT; n++) {
                   float seen[4];
@@ -98,11 +103,13 @@ const char *const tni_text_flash_gradient[] = {
                       float slope = 1;
                       float x = score_change(c[m][n][e], o, p, place_in(tile, m, n, e), slope);
                       float w = power2(m_fma_f(x, scale, -base(m, n, e)));
+                      if (EARLY && c[m][n][e] == hidden_product()) w = 0;
                       if constexpr (WHOLE != 0) k.weight[m][n][e] = w;
                       if constexpr (RAW != 0) k.product[m][n][e] = c[m][n][e];
                       seen[e] = w;
                       if constexpr (DROPOUT != 0) seen[e] *= k.factor[m][n][e];
-                      if constexpr (SLOPED != 0) w = w == 0.0f ? 0.0f : w * slope;
+                      if constexpr (GUARDED != 0) w = w == 0.0f ? 0.0f : w * slope;
+                      else if constexpr (SLOPED != 0) w *= slope;
                       c[m][n][e] = w;
                   }
                   if constexpr (PACKS && SLOPED != 0) {
@@ -110,7 +117,7 @@ const char *const tni_text_flash_gradient[] = {
                       a[m][n / 2][n % 2 * 2 + 1] = pack(seen[2], seen[3]);
                   }
               }
-          if (edge) hide<PACKS>(c, a, k, o, p, tile);
+          if (!EARLY && edge) hide<PACKS>(c, a, k, o, p, tile);
           if constexpr (PACKS && SLOPED == 0) round_weights(a, c, k);
       }
       // The factors of the weights under dropout.

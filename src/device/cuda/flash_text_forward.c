@@ -10,35 +10,42 @@
 
 // clang-format off
 const char *const tni_text_flash_forward[] = {
-    // Turns scores into weights, relative to the row's largest so far. factor: what all sums so far are
-    // to be scaled by. A row without a key keeps -inf as its largest score, and zeros.
-    T(template <int MT, int NT>
+    // Turns scores into weights, relative to the row's largest so far unless all are small. factor: what
+    // all sums so far are to be scaled by. A row without a key keeps -inf as its largest score, and zeros.
+    T(enum { RELATIVE = STEADY == 0 || IS_F16 != 0 };
+      template <int MT, int NT>
       M_FN void soften(float (&c)[MT][NT][4], float (&most)[MT][2], float (&sum)[MT][2],
                        float (&factor)[MT][2], float scale) {
           UNROLL for (int m = 0; m < MT; m++)
               UNROLL for (int r = 0; r < 2; r++) {
-                  float top = most[m][r];
-                  UNROLL for (int n = 0; n < NT; n++)
-                      top = fmaxf(top, fmaxf(c[m][n][2 * r], c[m][n][2 * r + 1]));
-                  top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-                  top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-                  float base = top == minus_infinity() ? 0.0f : top * scale;
+                  float base = 0;
                   float part = 0;
-                  factor[m][r] = power2(m_fma_f(most[m][r], scale, -base));
-                  most[m][r] = top;
+                  factor[m][r] = 1;
+                  if constexpr (RELATIVE != 0) {
+                      float top = most[m][r];
+                      UNROLL for (int n = 0; n < NT; n++)
+                          top = fmaxf(top, fmaxf(c[m][n][2 * r], c[m][n][2 * r + 1]));
+                      top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+                      top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+                      base = top == minus_infinity() ? 0.0f : top * scale;
+                      factor[m][r] = power2(m_fma_f(most[m][r], scale, -base));
+                      most[m][r] = top;
+                  }
                   UNROLL for (int n = 0; n < NT; n++)
                       UNROLL for (int e = 2 * r; e < 2 * r + 2; e++) {
-                          c[m][n][e] = power2(m_fma_f(c[m][n][e], scale, -base));
+                          c[m][n][e] = power2(RELATIVE ? m_fma_f(c[m][n][e], scale, -base)
+                                                       : c[m][n][e] * scale);
                           part += c[m][n][e];
                       }
-                  sum[m][r] = m_fma_f(sum[m][r], factor[m][r], part);
+                  sum[m][r] = RELATIVE ? m_fma_f(sum[m][r], factor[m][r], part) : sum[m][r] + part;
               }
       }
       template <int MT, int NE>
       M_FN void scale_rows(float (&y)[MT][NE][4], const float (&factor)[MT][2]) {
-          UNROLL for (int m = 0; m < MT; m++)
-              UNROLL for (int n = 0; n < NE; n++)
-                  UNROLL for (int e = 0; e < 4; e++) y[m][n][e] *= factor[m][e >> 1];
+          if constexpr (RELATIVE != 0)
+              UNROLL for (int m = 0; m < MT; m++)
+                  UNROLL for (int n = 0; n < NE; n++)
+                      UNROLL for (int e = 0; e < 4; e++) y[m][n][e] *= factor[m][e >> 1];
       }
       template <int MT, int NT>
       M_FN void drop_weights(float (&c)[MT][NT][4], const flash &o, const place &p, int row,
@@ -112,7 +119,8 @@ const char *const tni_text_flash_forward[] = {
           know_rows(rows, o, p, u, row);
           clear(y);
           UNROLL for (int m = 0; m < MTILES; m++)
-              UNROLL for (int r = 0; r < 2; r++) most[m][r] = minus_infinity(), sum[m][r] = 0;
+              UNROLL for (int r = 0; r < 2; r++)
+                  most[m][r] = RELATIVE ? minus_infinity() : 0.0f, sum[m][r] = 0;
           auto copy_k = [&](int n, int at) {
               copy_tile<COLS, HEAD_D>(k_tile + at * K_BYTES, k + n * COLS * o.k_at[1], o.k_at[1],
                                       p.keys - n * COLS);
