@@ -12,7 +12,7 @@
 // The version rises when the kernels become faster or slower, so that choices timed against another
 // version are timed again. TNI_FLASH_WIDEST: the widest heads; TNI_FLASH_DECODE_ROWS: the most queries
 // of a block of flash_decode.
-enum { TNI_FLASH_VERSION = 2, TNI_FLASH_WIDEST = 256, TNI_FLASH_DECODE_ROWS = 4 };
+enum { TNI_FLASH_VERSION = 3, TNI_FLASH_WIDEST = 256, TNI_FLASH_DECODE_ROWS = 4 };
 
 // The kernels: attention; its gradient for queries, and for keys and values; and attention of few
 // queries over many keys.

@@ -47,8 +47,8 @@ static double magnitude_of(const tni_score_plan *p, int k)
     case TNI_neg:
     case TNI_abs:
     case TNI_cast: return a;
-    case TNI_max:
-    case TNI_min: return a > b ? a : b;
+    case TNI_maximum:
+    case TNI_minimum: return a > b ? a : b;
     case TNI_where: return fmax(b, p->fact[x->src[2]].most);
     case TNI_tanh:
     case TNI_erf:
