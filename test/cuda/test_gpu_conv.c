@@ -138,7 +138,8 @@ static void compare(tn_ctx *const *cx, int op, const conv_shape *s, bool last, t
         y[d] = build(op, &z, u, v);
         if (d) bound = build(op, &z, tn_abs(tn_cast(u, TN_F64)), tn_abs(tn_cast(v, TN_F64)));
     }
-    bool ok = agrees(y[0], y[1], (tolerance){ SUMS, depth_of(op, s), bound, 0, 0 }, text);
+    bool ok = agrees(y[0], y[1],
+                     (tolerance){ .how = SUMS, .depth = depth_of(op, s), .bound = bound }, text);
     test_case_result(ok,
                      "%s of %s%s, layouts %d %d: %d x %d -> %d in %d, %d x %d by %d x %d: %s %s",
                      tni_op_table[op].name, tn_dtype_name(dt), last ? ", channels last" : "",

@@ -32,7 +32,8 @@ void products_on(const char *device)
                 y[d]  = tn_matmul(x, w);
                 bound = tn_matmul(tn_abs(x), tn_abs(w));
             }
-            bool ok = agrees(y[0], y[1], (tolerance){ SUMS, (double)K, bound, 0, 0 }, text);
+            bool ok = agrees(y[0], y[1],
+                             (tolerance){ .how = SUMS, .depth = (double)K, .bound = bound }, text);
             test_case_result(ok, "(%d, %d) @ (%d, %d), %d: %s", (int)M, (int)K, (int)K, (int)N, how,
                              text);
             input_free(&a);
@@ -61,7 +62,8 @@ void sums_on(const char *device)
                 bound        = axis == 2 ? tn_sum_all(tn_abs(x)) : tn_sum(tn_abs(x), axis);
             }
             double depth = axis == 2 ? (double)(sizes[k][0] * sizes[k][1]) : (double)sizes[k][axis];
-            bool   ok    = agrees(y[0], y[1], (tolerance){ SUMS, depth, bound, 0, 0 }, text);
+            bool ok = agrees(y[0], y[1], (tolerance){ .how = SUMS, .depth = depth, .bound = bound },
+                             text);
             test_case_result(ok, "sum of (%d, %d) over %d: %s", (int)sizes[k][0], (int)sizes[k][1],
                              axis, text);
             input_free(&in);
@@ -89,7 +91,8 @@ static bool scatter_once(tn_ctx *const *cx, tn_dtype dt, int64_t rows, int64_t p
         bound = tn_scatter_add(tn_abs(a), 0, i, tn_abs(b));
         if (!d) again = tn_scatter_add(a, 0, i, b);
     }
-    bool ok = agrees(y[0], y[1], (tolerance){ SUMS, (double)rows, bound, 0, 0 }, text);
+    bool ok = agrees(y[0], y[1], (tolerance){ .how = SUMS, .depth = (double)rows, .bound = bound },
+                     text);
     if (ok) ok = agrees(again, tn_copy_to(cx[1], y[0]), (tolerance){ .how = EXACT }, text);
     input_free(&index);
     input_free(&v);

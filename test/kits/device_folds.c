@@ -46,7 +46,9 @@ static void agree(tn_ctx *const *cx, const fold_op *d, const shape *s, const inp
         if (!k) again = d->f(input_put(in, cx[0]), s->axis);
         if (k && d->bound) bound = d->bound(x, s->axis);
     }
-    tolerance t  = bound ? (tolerance){ SUMS, (double)s->size[s->axis], bound, 0, 0 }
+    tolerance t  = bound ? (tolerance){ .how   = SUMS,
+                                        .depth = (double)s->size[s->axis],
+                                        .bound = bound }
                          : (tolerance){ .how = EXACT };
     bool      ok = agrees(y[0], y[1], t, text);
     if (ok) ok = agrees(again, tn_copy_to(cx[1], y[0]), (tolerance){ .how = EXACT }, text);

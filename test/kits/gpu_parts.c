@@ -4,6 +4,7 @@
 #include "check.h"
 #include "table.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,9 +63,10 @@ void in_parts(void (*f)(int part, int parts), int parts)
         }
     }
     for (int i = 0; i < parts; i++) {
-        int status = 1;
-        test_that(pid[i] > 0 && waitpid(pid[i], &status, 0) == pid[i] && status == 0,
-                  "part %d of %d ended with status %d", i, parts, status);
+        int  status = 0;
+        bool waited = pid[i] > 0 && waitpid(pid[i], &status, 0) == pid[i];
+        test_that(waited, "part %d of %d has no process: %s", i, parts, strerror(errno));
+        test_that(!waited || status == 0, "part %d of %d ended with status %d", i, parts, status);
     }
 }
 

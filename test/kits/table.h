@@ -102,10 +102,11 @@ double close_tolerance(tn_dtype dt, double v, double most, int steps);
 
 typedef struct {
     agreement  how;
-    double     depth;  // SUMS: elements that are added up
-    tn_tensor *bound;  // SUMS: the sum of what is added, without signs; of y's shape, on ref
-    int        steps;  // CLOSELY
-    double     reach;  // CLOSELY: the largest input, which values in between may come up to
+    double     depth;   // SUMS: elements that are added up
+    tn_tensor *bound;   // SUMS: the sum of what is added, without signs; of y's shape, on ref
+    int        steps;   // CLOSELY
+    double     reach;   // CLOSELY: the largest input, which values in between may come up to
+    bool       narrow;  // SUMS: what is added may have been rounded to y's dtype
 } tolerance;
 
 // Whether y, of any device, agrees with the reference device's: in shape, dtype and elements. The
