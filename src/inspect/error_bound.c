@@ -273,8 +273,15 @@ static void measure_rows(const tni_arg *x, double *most, double *longest)
 
 // An error in a score is a relative error of the weights and an absolute one of the logarithm of their
 // sum; weights add up to 1. Gradients of keys and values add up over all queries, that of a mask over the
-// scores that each element serves. By the Cauchy-Schwarz
-// inequality a score is at most the product of two rows' lengths.
+// scores that each element serves. By the Cauchy-Schwarz inequality a score is at most the product of two
+// rows' lengths.
+//
+// The tensor cores take operands of 16 bits, so weights are rounded before they multiply the values, and
+// in the gradient so are the slopes w (dw - delta) before they multiply keys and queries: each by half an
+// ulp of itself at most. That is a part of the weights, however small the result is in which values of
+// both signs cancel, so that the result's own rounding does not cover it. With |dw| and |delta| at most
+// |g| |v|, and delta of a result that was rounded too, a slope is off by 3/2 ulp w |g| |v|; `slope` has 4.
+// The logarithm is of sums in f32.
 static void by_lengths(bounding *w)
 {
     tni_attention a = tni_attention_of(w->c);
@@ -287,10 +294,12 @@ static void by_lengths(bounding *w)
     if (a.g) measure_rows(a.g, &g, &long_g);
     double parts = unit * (4 + m + (2 + sqrt((double)a.D)) * by * long_q * long_k);
     parts += unit * (2 + sqrt((double)a.S) + sqrt((double)a.E) + sqrt((double)a.T));
+    double sums = parts;
+    parts += tni_compute_dtype(a.q->dtype) == a.q->dtype ? 0 : ulp(a.q->dtype);
     double slope = 4 * parts * long_g * long_v, queries = (double)(a.T * (a.H / a.Hk));
     if (a.drops) parts /= 1 - a.dropout, slope /= 1 - a.dropout;
     double scores      = (double)(a.B * a.H * a.T) * (double)a.S / (double)w->count;
-    double bound[2][4] = { { parts * v, parts },
+    double bound[2][4] = { { parts * v, sums },
                            { slope * by * k, slope * by * q * queries, parts * g * queries,
                              slope * fmax(scores, 1) } };
     for (int64_t i = 0; i < w->count; i++) w->bound[i] = bound[a.g != NULL][w->k < 3 ? w->k : 3];

@@ -5,7 +5,9 @@
 #include "graphs.h"
 #include "rules_kit.h"
 
+#include "device/ref/ref.h"
 #include "engine/engine.h"
+#include "inspect/error_bound.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -331,6 +333,65 @@ static void what_lies_in_a_place_that_is_given_up_is_still_read(void)
     tn_close(cx);
 }
 
+// The call of attention of one query over KEYS keys, heads one wide, and what it reads and writes.
+enum { KEYS = 3 };
+typedef struct {
+    tni_cell q, k[KEYS], v[KEYS], y, lse;
+    tni_arg  in[3], sums;
+    tni_attr attr;
+    tni_call call;
+} small_attention;
+
+static void make_call(small_attention *a, tn_dtype dt)
+{
+    tni_arg row = { .dtype = dt, .rank = 4, .size = { 1, KEYS, 1, 1 }, .stride = { 1, 1, 1, 1 } };
+    for (int i = 0; i < 3; i++) a->in[i] = row;
+    a->in[0].size[1] = 1;
+    a->in[0].data    = (char *)&a->q;
+    a->in[1].data    = (char *)a->k;
+    a->in[2].data    = (char *)a->v;
+    a->sums          = (tni_arg){ .dtype = TN_F32, .rank = 3, .size = { 1, 1, 1 } };
+    a->sums.data     = (char *)&a->lse;
+    a->attr          = (tni_attr){ .attention = { .scale = 1 } };
+    a->call          = (tni_call){ .op = TNI_attention, .nin = 3, .nmore = 1 };
+    a->call.in       = a->in;
+    a->call.more     = &a->sums;
+    a->call.attr     = &a->attr;
+    a->call.out      = a->in[0];
+    a->call.out.data = (char *)&a->y;
+}
+
+static double rounded(tn_dtype dt, double x)
+{
+    return tni_ref_convert(dt, TN_F64, (tni_cell){ .f = x }).f;
+}
+
+// A kernel that rounds the weights to 16 bits, as the tensor cores want them, is right, also where values
+// of both signs cancel.
+static void attention_may_round_its_weights(void)
+{
+    static const tn_dtype dtypes[] = { TN_BF16, TN_F16 };
+    for (int d = 0; d < 2; d++) {
+        tn_dtype        dt       = dtypes[d];
+        small_attention a        = { .q.f = 1, .k = { { .f = 0.25 }, { .f = 1 }, { .f = -0.5 } } };
+        tni_arg         error[3] = { 0 };
+        tni_heap        heap     = tni_heap_default();
+        double          w[KEYS], sum = 0, y = 0, *bound = NULL;
+        make_call(&a, dt);
+        for (int j = 0; j < KEYS; j++) sum += w[j] = exp(a.k[j].f);
+        a.v[0].f = 1;
+        a.v[1].f = rounded(dt, -w[0] / w[1]);
+        for (int j = 0; j < KEYS; j++) {
+            a.y.f += w[j] / sum * a.v[j].f;
+            y += rounded(dt, w[j] / sum) * a.v[j].f;
+        }
+        if (!CHECK(tni_error_bound(&heap, &a.call, 0, error, &bound) && bound)) return;
+        test_case_result(fabs(y - a.y.f) <= *bound && *bound <= 3 * tni_dtype_epsilon(dt),
+                         "%s: %g, not %g, bound %g", tn_dtype_name(dt), y, a.y.f, *bound);
+        tni_free(&heap, bound);
+    }
+}
+
 // ---- TN_VERIFY: what is wrong does not
 
 // The cpu, of which one launch, or one op, gives something else: `left` counts down to the launch
@@ -572,6 +633,7 @@ const test_case tests_check[] = {
     TEST(a_step_that_makes_a_nan_changes_nothing),
     TEST(a_write_before_the_failure_is_taken_back),
     TEST(training_steps_pass),
+    TEST(attention_may_round_its_weights),
     TEST(random_graphs_pass),
     TEST(random_graphs_on_opencl_pass),
     TEST(what_lies_in_a_place_that_is_given_up_is_still_read),
