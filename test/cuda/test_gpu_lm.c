@@ -6,14 +6,13 @@
 #include "check.h"
 #include "gpu_parts.h"
 #include "scratch.h"
+#include "speaking.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <tenon.h>
-#include <tenon/models.h>
 
 enum { VOCAB = 97, ROWS = 4, LENGTH = 32, MODELS = 2, MODES = 2 };
 
@@ -313,10 +312,7 @@ static void training_goes_on_bit_for_bit_on_the_cpu(void)
 
 // ---- generation --------------------------------------------------------------------------------
 
-enum { PROMPTS = 3, NEW = 24 };
-
-static const int64_t   first[] = { 1, 2, 3, 4, 5 }, second[] = { 7, 9 }, third[] = { 40 };
-static const tn_tokens prompts[PROMPTS] = { { first, 5 }, { second, 2 }, { third, 1 } };
+enum { NEW = 24 };
 
 // A model whose weights are large enough that the most likely token changes from step to step.
 static tn_layer *open_speaker(tn_ctx *cx, int model)
@@ -327,16 +323,6 @@ static tn_layer *open_speaker(tn_ctx *cx, int model)
     if (!model) tn_init_normal(tn_layer_find(net, "transformer.wpe.weight"), 0, 1);
     CHECK_STATUS(tn_eval(cx), TN_OK);
     return net;
-}
-
-// Way i of choosing a token.
-static tn_generate_opts way(int i)
-{
-    tn_generate_opts o = { .max_tokens = NEW, .seed = 5 };
-    if (i == 1) o.sample.temperature = 1;
-    if (i == 2) o.sample = (tn_sample_opts){ .temperature = 0.8, .top_k = 8, .top_p = 0.9 };
-    if (i == 3) o.repetition_penalty = 1.7;
-    return o;
 }
 
 static void check_tokens(const int64_t *have, const int64_t *want, int n, const char *what, int i)
@@ -355,8 +341,8 @@ static void generate(int part, int parts)
     tn_ctx   *cx = open_seeded(tested_device(), 5), *cpu = open_seeded("cpu", 5);
     tn_layer *net = open_speaker(cx, part), *other = open_speaker(cpu, part);
     int64_t   a[PROMPTS * NEW], b[PROMPTS * NEW], n[PROMPTS];
-    for (int i = 0; i < 4; i++) {
-        tn_generate_opts o = way(i);
+    for (int i = 0; i < WAYS; i++) {
+        tn_generate_opts o = way_of_choosing(i, NEW);
         CHECK_STATUS(tn_generate(net, PROMPTS, prompts, o, a, n), TN_OK);
         CHECK(n[0] == NEW && n[1] == NEW && n[2] == NEW);
         CHECK_STATUS(tn_generate(other, PROMPTS, prompts, o, b, n), TN_OK);
@@ -366,7 +352,8 @@ static void generate(int part, int parts)
         check_tokens(a, b, PROMPTS * NEW, "without a cache", i);
         if (i == 1 || i == 2) continue;  // rows draw other numbers by themselves
         for (int p = 0; p < PROMPTS; p++)
-            CHECK_STATUS(tn_generate(net, 1, prompts + p, way(i), b + p * NEW, n), TN_OK);
+            CHECK_STATUS(tn_generate(net, 1, prompts + p, way_of_choosing(i, NEW), b + p * NEW, n),
+                         TN_OK);
         check_tokens(a, b, PROMPTS * NEW, "one by one", i);
     }
     CHECK(memcmp(a, a + NEW, NEW * sizeof *a) != 0);

@@ -1,16 +1,13 @@
 // test_generate.c: caches of keys and values, drawing tokens, and generation, on every device.
 #include "rules_kit.h"
+#include "speaking.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tenon/models.h>
 
-enum { VOCAB = 50, NEW = 12, ROWS = 3, CONTEXT = 200 };
-
-static const int64_t   first[] = { 1, 2, 3, 4, 5 }, second[] = { 7, 9 }, third[] = { 40 };
-static const tn_tokens prompts[ROWS] = { { first, 5 }, { second, 2 }, { third, 1 } };
+enum { VOCAB = 50, NEW = 12, ROWS = PROMPTS, CONTEXT = 200 };
 
 // A GPT-2 whose weights are large enough that the most likely token changes from step to step.
 static tn_layer *some_gpt2(tn_ctx *cx)
@@ -44,16 +41,6 @@ static tn_layer *some_llama(tn_ctx *cx)
 
 // ---- generation
 
-// The ways of choosing a token.
-static tn_generate_opts way(int i)
-{
-    tn_generate_opts o = { .max_tokens = NEW, .seed = 5 };
-    if (i == 1) o.sample.temperature = 1;
-    if (i == 2) o.sample = (tn_sample_opts){ .temperature = 0.8, .top_k = 8, .top_p = 0.9 };
-    if (i == 3) o.repetition_penalty = 1.7;
-    return o;
-}
-
 static void cached_and_uncached_generation_agree(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
@@ -61,7 +48,7 @@ static void cached_and_uncached_generation_agree(void)
         for (int i = 0; i < 6; i++)
             for (int rows = 1; rows <= ROWS; rows += ROWS - 1) {
                 tn_layer        *net = nets[i / 4];
-                tn_generate_opts o   = way(i % 4);
+                tn_generate_opts o   = way_of_choosing(i % WAYS, NEW);
                 int64_t          a[ROWS * NEW], b[ROWS * NEW], na[ROWS], nb[ROWS];
                 CHECK_STATUS(tn_generate(net, rows, prompts, o, a, na), TN_OK);
                 o.no_cache = true;
@@ -78,9 +65,9 @@ static void rows_do_not_see_each_other(void)
     tn_ctx   *cx  = rules_open("cpu");
     tn_layer *net = some_gpt2(cx);
     int64_t   all[ROWS * NEW], one[NEW], n[ROWS];
-    CHECK_STATUS(tn_generate(net, ROWS, prompts, way(0), all, n), TN_OK);
+    CHECK_STATUS(tn_generate(net, ROWS, prompts, way_of_choosing(0, NEW), all, n), TN_OK);
     for (int i = 0; i < ROWS; i++) {
-        CHECK_STATUS(tn_generate(net, 1, prompts + i, way(0), one, n), TN_OK);
+        CHECK_STATUS(tn_generate(net, 1, prompts + i, way_of_choosing(0, NEW), one, n), TN_OK);
         CHECK(!memcmp(one, all + i * NEW, sizeof one));
     }
     bool differs = false;
@@ -107,7 +94,7 @@ static void a_stop_token_ends_its_row_alone(void)
     tn_ctx          *cx  = rules_open("cpu");
     tn_layer        *net = some_gpt2(cx);
     int64_t          all[2 * NEW], some[2 * NEW], n[2];
-    tn_generate_opts o = way(1);
+    tn_generate_opts o = way_of_choosing(1, NEW);
     CHECK_STATUS(tn_generate(net, 2, prompts, o, all, n), TN_OK);
     o.stops = 1;
     o.stop  = all + 4;
@@ -126,7 +113,7 @@ static void the_caller_gets_each_token_and_can_end(void)
     tn_layer        *net  = some_gpt2(cx);
     noted            list = { .most = 3 };
     int64_t          all[NEW], n;
-    tn_generate_opts o = way(1);
+    tn_generate_opts o = way_of_choosing(1, NEW);
     o.on_token         = note;
     o.user             = &list;
     CHECK_STATUS(tn_generate(net, 1, prompts, o, all, &n), TN_OK);
@@ -141,8 +128,8 @@ static void wrong_prompts_are_refused(void)
     tn_ctx          *cx  = rules_open("cpu");
     tn_layer        *net = some_gpt2(cx);
     int64_t          all[ROWS * NEW], n[ROWS], bad[] = { 3, VOCAB };
-    tn_generate_opts o      = way(0);
-    const tn_tokens  none   = { first, 0 };
+    tn_generate_opts o      = way_of_choosing(0, NEW);
+    const tn_tokens  none   = { prompts[0].ids, 0 };
     tn_tokens        beyond = { bad, 2 };
     CHECK_STATUS(tn_generate(net, 1, &none, o, all, n), TN_EARG);
     CHECK_FAILED(cx, TN_EARG, "generate: prompt 0 has no tokens");
@@ -158,7 +145,7 @@ static void wrong_prompts_are_refused(void)
     o.repetition_penalty = -1;
     CHECK_STATUS(tn_generate(net, 1, prompts, o, all, n), TN_EARG);
     CHECK_FAILED(cx, TN_EARG, "repetition_penalty -1");
-    CHECK_STATUS(tn_generate(net, 1, prompts, way(0), all, n), TN_OK);
+    CHECK_STATUS(tn_generate(net, 1, prompts, way_of_choosing(0, NEW), all, n), TN_OK);
     tn_close(cx);
 }
 
@@ -181,7 +168,7 @@ static void compare_repeated(tn_ctx *cx, bool in_place)
     tn_layer *nets[] = { some_gpt2(cx), some_llama(cx) };
     for (int i = 0; i < 8; i++) {
         int64_t          a[ROWS * LONG], b[ROWS * LONG];
-        tn_generate_opts o    = way(i % 4);
+        tn_generate_opts o    = way_of_choosing(i % WAYS, NEW);
         tn_layer        *net  = nets[i / 4];
         int              rows = i % 2 ? ROWS : 1;
         o.max_tokens          = i == 0 ? LONG : MANY;
@@ -238,7 +225,7 @@ static void what_happens_between_tokens_counts(void)
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx))
         for (int i = 0; i < 5; i++) {
             int64_t          ids[2][40];
-            tn_generate_opts o = way(1);
+            tn_generate_opts o = way_of_choosing(1, NEW);
             o.max_tokens       = 40;
             o.on_token         = meddle;
             for (int k = 0; k < 2; k++) {
