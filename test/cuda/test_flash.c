@@ -154,7 +154,7 @@ static void compile_program(const tni_score *score, const tni_flash_in *in, bool
     if (!CHECK(text != NULL)) return;
     CHECK_INT(strstr(text, "m_long v") == NULL, narrow);
     for (int part = TNI_FLASH_FORWARD; part <= TNI_FLASH_KEYS; part++) {
-        unsigned grads = part == TNI_FLASH_QUERIES && score->sources;
+        unsigned grads = part == TNI_FLASH_QUERIES && score->source_slope[0] >= 0;
         bool     heavy = tni_flash_is_heavy(score, in, (tni_flash_part)part, grads);
         compile_case(&(tni_flash_case){ .part       = (tni_flash_part)part,
                                         .D          = 64,
@@ -182,6 +182,56 @@ static void score_programs_compile_and_do_not_spill(void)
     if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
     compile_program(&a, &near, true);
     compile_program(&b, &far, false);
+}
+
+// x where the number of the query's document and that of the key's compare so, or do not, else -inf.
+static tni_score documents(int op, bool seen, bool swapped)
+{
+    enum { F = TN_F32 };
+    tni_score s = { .sources = 2, .count = 6, .all = 7, .slope = 6, .source_slope = { -1, -1 } };
+    s.op[0]     = (tni_score_op){ .op = TNI_matmul, .dtype = F };
+    s.op[1]     = (tni_score_op){ .op = TNI_leaf, .dtype = TN_I64, .source = swapped };
+    s.op[2]     = (tni_score_op){ .op = TNI_leaf, .dtype = TN_I64, .source = !swapped };
+    s.op[3]     = (tni_score_op){ .op = (uint16_t)op, .dtype = TN_BOOL, .src = { 1, 2 } };
+    s.op[4]     = (tni_score_op){ .op = TNI_scalar, .dtype = F, .f = -INFINITY };
+    s.op[5]     = (tni_score_op){ .op = TNI_where, .dtype = F, .src = { 3, 4, 0 } };
+    s.op[6]     = (tni_score_op){ .op = TNI_scalar, .dtype = F, .f = 1 };
+    if (seen) s.op[5].src[1] = 0, s.op[5].src[2] = 4;
+    return s;
+}
+
+// From the least and the largest of both sides it follows that all of a tile is hidden.
+static void tiles_that_a_program_hides_are_left_out(void)
+{
+    static const struct {
+        int         op;
+        bool        seen, swapped;
+        const char *hides;
+    } row[] = {
+        { TNI_ne, false, false, "q[1] < k[0] || k[1] < q[0]" },
+        { TNI_eq, true, true, "q[1] < k[0] || k[1] < q[0]" },
+        { TNI_eq, false, false, "q[0] == k[1] && q[1] == k[0] && q[0] == q[1]" },
+        { TNI_lt, false, false, "q[1] < k[0]" },
+        { TNI_le, true, true, "q[1] < k[0]" },
+        { TNI_ge, false, true, "q[1] <= k[0]" },
+        { TNI_lt, true, false, "q[0] >= k[1]" },
+        { TNI_gt, false, false, "q[0] > k[1]" },
+    };
+    tni_heap     heap = tni_heap_default();
+    tni_text     why  = { "" };
+    tni_flash_in in   = { .extra = { { TN_I64, { 1, 0, 1, 0 }, false, true },
+                                     { TN_I64, { 1, 0, 0, 1 }, true, true } },
+                          .size  = { 32, 12, 1024, 1024 } };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        tni_score s    = documents(row[i].op, row[i].seen, row[i].swapped);
+        char     *text = tni_flash_program(&heap, &s, &in), want[96];
+        snprintf(want, sizeof want, "{ return %s; }", row[i].hides);
+        test_case_result(text && strstr(text, want), "row %zu: no %s", i, want);
+        tni_free(&heap, text);
+    }
+    tni_score s = documents(TNI_ne, false, false);
+    if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
+    compile_program(&s, &in, false);
 }
 
 // ---- on a GPU ----------------------------------------------------------------------------------
@@ -352,6 +402,7 @@ const test_case tests_flash[] = {
     TEST(texts_compile_for_their_chips_and_do_not_spill),
     TEST(texts_of_every_option_compile),
     TEST(score_programs_compile_and_do_not_spill),
+    TEST(tiles_that_a_program_hides_are_left_out),
     TEST(every_form_agrees_with_ref_on_a_gpu),
     TEST_END,
 };

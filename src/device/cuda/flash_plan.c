@@ -133,6 +133,7 @@ static void put_unchanged(tni_out *o)
         "struct score_base {};\nenum { SLOPED = 0, GUARDED = 0, STEADY = 0, VARYING = 0 };\n%s",
         tni_text_score_place);
     put_text(o, tni_text_flash_unchanged);
+    tni_out_print(o, "%s", tni_text_hides_nothing);
 }
 
 // Called by tni_emit_program behind the prelude.

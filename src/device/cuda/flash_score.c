@@ -222,6 +222,61 @@ static double find_bound(const tni_score_plan *p, int k)
     return p->fact[k].most;
 }
 
+// Returns the comparison of b and a that holds where that of a and b does, or, negated, the one that
+// holds where it does not; 0 if op is no comparison.
+static int other_comparison(int op, bool swapped, bool negated)
+{
+    static const int row[][4] = {
+        // as it is, swapped, not, both
+        { TNI_eq, TNI_eq, TNI_ne, TNI_ne }, { TNI_ne, TNI_ne, TNI_eq, TNI_eq },
+        { TNI_lt, TNI_gt, TNI_ge, TNI_le }, { TNI_gt, TNI_lt, TNI_le, TNI_ge },
+        { TNI_le, TNI_ge, TNI_gt, TNI_lt }, { TNI_ge, TNI_le, TNI_lt, TNI_gt },
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        if (row[i][0] == op) return row[i][swapped + 2 * negated];
+    return 0;
+}
+
+// Finds a comparison of a query's number with a key's by which condition k is `when`, whatever else it
+// depends on.
+static bool find_comparison(const tni_score_plan *p, int k, bool when, tni_score_hiding *y)
+{
+    const tni_score_op *x = &p->score->op[k];
+    int                 a = x->src[0], b = x->src[1];
+    if (x->op == TNI_logical_not) return find_comparison(p, a, !when, y);
+    if (x->op == (when ? TNI_logical_or : TNI_logical_and))
+        return find_comparison(p, a, when, y) || find_comparison(p, b, when, y);
+    bool swapped = p->fact[a].level == TNI_SCORE_KEY;
+    y->op        = other_comparison(x->op, swapped, !when);
+    y->query     = swapped ? b : a;
+    y->key       = swapped ? a : b;
+    return y->op && p->fact[y->query].level == TNI_SCORE_QUERY &&
+           p->fact[y->key].level == TNI_SCORE_KEY && is_whole((tn_dtype)p->score->op[a].dtype);
+}
+
+// Whether anything that a program reads differs between the heads of a batch.
+static bool differs_by_head(const tni_score_plan *p)
+{
+    bool yes = false;
+    for (int i = 0; i < p->score->sources; i++) yes |= p->in->extra[i].varies[1];
+    for (int k = 0; k < p->score->all; k++) yes |= p->score->op[k].step[1] != 0;
+    return yes;
+}
+
+// Finds what hides scores in value k: its choice of -inf, or one in what it chooses otherwise.
+static tni_score_hiding find_hiding(const tni_score_plan *p, int k)
+{
+    tni_score_hiding y = { .op = 0 };
+    for (int side = 1; side <= 2; side++) {
+        if (!chooses(p, k, side, -INFINITY)) continue;
+        if (!find_comparison(p, p->score->op[k].src[0], side == 1, &y))
+            return find_hiding(p, p->score->op[k].src[3 - side]);
+        y.by_head = differs_by_head(p);
+        return y;
+    }
+    return y;
+}
+
 static void plan_results(tni_score_plan *p)
 {
     const tni_score *s = p->score;
@@ -231,6 +286,7 @@ static void plan_results(tni_score_plan *p)
     if (p->slope >= 0 && !p->sloped) p->slope_factor *= s->op[p->slope].f;
     p->steady  = p->value_factor * find_bound(p, p->value) <= STEADY;
     p->guarded = p->sloped && !(p->fact[p->slope].most < INFINITY);
+    p->hiding  = find_hiding(p, p->value);
     for (int i = 0; i < s->sources; i++) p->source_slope[i] = without_hiding(p, s->source_slope[i]);
 }
 

@@ -40,6 +40,14 @@ typedef struct {
     int             by, of;
 } tni_score_fact;
 
+// Of a score that a program hides where a comparison holds, the comparison: op, of what varies with the
+// query and what varies with the key, which are whole numbers. A tile where it holds for the least and
+// the largest of both is not computed. op of 0: there is none.
+typedef struct {
+    int  op, query, key;
+    bool by_head;  // one of them may differ between heads that share keys
+} tni_score_hiding;
+
 // A program to be printed. value and slope may be other instructions than the program's, of which what
 // is printed differs by a factor.
 typedef struct {
@@ -50,6 +58,7 @@ typedef struct {
     bool                sloped;   // the slope is no number
     bool                guarded;  // and may be one that 0 must not be multiplied by
     bool                steady;   // scores are so small that the softmax needs no maximum
+    tni_score_hiding    hiding;
     tni_score_fact      fact[TNI_SCORE_OPS];
 } tni_score_plan;
 

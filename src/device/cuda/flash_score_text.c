@@ -354,6 +354,34 @@ static void put_functions(writer *w)
     put_source_slopes(w);
 }
 
+// What leaves tiles out, if the program hides by a comparison: the numbers that are compared, and whether
+// it holds for all of a range of queries and one of keys, given the least and the largest of each.
+static void put_hiding(writer *w)
+{
+    const tni_score_hiding *y   = &w->plan.hiding;
+    const char             *all = y->op == TNI_ne   ? "q[1] < k[0] || k[1] < q[0]"
+                                  : y->op == TNI_eq ? "q[0] == k[1] && q[1] == k[0] && q[0] == q[1]"
+                                  : y->op == TNI_lt ? "q[1] < k[0]"
+                                  : y->op == TNI_le ? "q[1] <= k[0]"
+                                  : y->op == TNI_gt ? "q[0] > k[1]"
+                                                    : "q[0] >= k[1]";
+    if (!y->op) {
+        tni_out_print(w->emit.out, "%s", tni_text_hides_nothing);
+        return;
+    }
+    tni_out_print(w->emit.out,
+                  "enum { HIDING = 1, HIDING_BY_HEAD = %d };\ntypedef %s score_mark;\n", y->by_head,
+                  tni_compute_type((tn_dtype)w->kernel->ins[y->query].dtype));
+    tni_out_print(w->emit.out, "M_FN score_mark mark_of(const score_query &x) { return x.v%d; }\n",
+                  y->query);
+    tni_out_print(w->emit.out, "M_FN score_mark mark_of(const score_key &x) { return x.v%d; }\n",
+                  y->key);
+    tni_out_print(w->emit.out,
+                  "M_FN bool hides_all(const score_mark (&q)[2], const score_mark (&k)[2]) "
+                  "{ return %s; }\n",
+                  all);
+}
+
 static void put_facts(writer *w)
 {
     unsigned varies = 0;
@@ -389,6 +417,7 @@ char *tni_flash_program(tni_heap *h, const tni_score *score, const tni_flash_in 
     tni_out_open(&o, h);
     put_facts(w);
     put_functions(w);
+    put_hiding(w);
     char *text = tni_out_take(&o);
     tni_out_close(&o);
     free(w->kernel);

@@ -195,6 +195,13 @@ const char tni_text_score_place[] =
           int i; int j; int di; int dj;
       };);
 
+const char tni_text_hides_nothing[] =
+    T(enum { HIDING = 0, HIDING_BY_HEAD = 0 };
+      typedef int score_mark;
+      M_FN score_mark mark_of(const score_query &) { return 0; }
+      M_FN score_mark mark_of(const score_key &) { return 0; }
+      M_FN bool hides_all(const score_mark (&)[2], const score_mark (&)[2]) { return false; });
+
 const char *const tni_text_flash_unchanged[] = {
     T(M_FN score_head score_head_of(const flash &, const place &) { return score_head(); }
       M_FN score_query score_query_of(const flash &, const place &, const score_head &, int) {
@@ -326,6 +333,55 @@ const char *const tni_text_flash_scores[] = {
                       score_place s = place_in(tile, m, n, e);
                       if (!is_seen(o, p, s.i, s.j)) c[m][n][e] = minus_infinity();
                   }
+      }),
+    // ---- tiles without a weight ----------------------------------------------------------------
+    // The least and the largest mark of COUNT rows or columns, by eight lanes.
+    T(template <typename SIDE, int COUNT>
+      M_FN void marks_of(score_mark (&y)[2], const flash &o, const place &p, const score_head &u,
+                         int from) {
+          UNROLL for (int n = 0; n < COUNT / 8; n++) {
+              SIDE x;
+              know(x, o, p, u, from + n * 8 + ((int)threadIdx.x & 7));
+              score_mark mark = mark_of(x);
+              y[0] = n && y[0] < mark ? y[0] : mark;
+              y[1] = n && y[1] > mark ? y[1] : mark;
+          }
+          UNROLL for (int s = 1; s < 8; s *= 2) {
+              score_mark low = __shfl_xor_sync(~0u, y[0], s);
+              score_mark high = __shfl_xor_sync(~0u, y[1], s);
+              y[0] = low < y[0] ? low : y[0];
+              y[1] = high > y[1] ? high : y[1];
+          }
+      }
+      // Moves the first and the last tile of columns that a block goes through to those in which its
+      // program lets anything be seen, for any of the heads: documents one behind the other hide all
+      // but a few tiles. All threads call it.
+      template <int COUNT>
+      M_FN void leave_out_hidden(const flash &o, const place &p, int row, int heads, int &first,
+                                 int &last) {
+          if constexpr (HIDING != 0) {
+              __shared__ int seen[2];
+              if (threadIdx.x == 0) seen[0] = last + 1, seen[1] = first - 1;
+              __syncthreads();
+              for (int h = 0; h < (HIDING_BY_HEAD ? heads : 1); h++) {
+                  place x = p;
+                  x.h += h;
+                  score_head u = score_head_of(o, x);
+                  score_mark r[2];
+                  score_mark c[2];
+                  marks_of<score_row, COUNT>(r, o, x, u, row);
+                  for (int n = first; n <= last; n += THREADS / 8) {
+                      int t = min(n + (int)threadIdx.x / 8, last);
+                      marks_of<score_column, COLS>(c, o, x, u, t * COLS);
+                      if ((ACROSS ? hides_all(c, r) : hides_all(r, c)) || threadIdx.x & 7) continue;
+                      atomicMin(&seen[0], t);
+                      atomicMax(&seen[1], t);
+                  }
+              }
+              __syncthreads();
+              first = seen[0];
+              last = seen[1];
+          }
       }),
     // ---- dropout -------------------------------------------------------------------------------
     // The factors of the four weights of a tile that a lane has, 0 or 1 / (1 - rate). A block of the

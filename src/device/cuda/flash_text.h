@@ -8,6 +8,7 @@
 extern const char *const tni_text_flash[];            // what all share: tiles, fragments
 extern const char *const tni_text_flash_unchanged[];  // the functions of no score program
 extern const char        tni_text_score_place[];      // the place of a score, for programs
+extern const char        tni_text_hides_nothing[];    // what programs print that hide tiles
 extern const char *const tni_text_flash_mma[];        // products by mma.sync
 extern const char *const tni_text_flash_wgmma[];      // or by wgmma
 extern const char *const tni_text_flash_scores[];     // which scores count, and stores of results

@@ -257,6 +257,7 @@ const char *const tni_text_flash_queries[] = {
           const elem *v = o.v + p.b * o.v_at[0] + hk * o.v_at[2];
           int first = first_key(o, p, row) / COLS;
           int n = (end_key(o, p, row + COUNT) + COLS - 1) / COLS - 1;
+          leave_out_hidden<COUNT>(o, p, row, 1, first, n);
           float y[MTILES][TILES_D][4];
           float base[MTILES][2];
           float delta[MTILES][2];
@@ -383,6 +384,12 @@ const char *const tni_text_flash_keys[] = {
           int first = CAUSAL ? row - p.shift : WINDOW ? row - o.window + 1 - p.shift : 0;
           first = max(0, first) / COLS;
           int blocks = row < p.keys && last > first * COLS ? (last + COLS - 1) / COLS - first : 0;
+          if constexpr (HIDING != 0) {
+              int end_block = first + blocks - 1;
+              leave_out_hidden<COUNT>(o, p, row, group, first, end_block);
+              last = (end_block + 1) * COLS;
+              blocks = max(0, end_block - first + 1);
+          }
           float dk[IN_K ? MTILES : 1][IN_K ? TILES_D : 1][4];
           float dv[IN_V ? MTILES : 1][IN_V ? TILES_E : 1][4];
           m_uint k[MTILES][HELD ? STEPS_D : 1][4];

@@ -106,6 +106,7 @@ const char *const tni_text_flash_forward[] = {
           const elem *v = o.v + p.b * o.v_at[0] + hk * o.v_at[2];
           int first = first_key(o, p, row) / COLS;
           int n = (end_key(o, p, row + COUNT) + COLS - 1) / COLS - 1;
+          leave_out_hidden<COUNT>(o, p, row, 1, first, n);
           float y[MTILES][TILES_E][4];
           float c[MTILES][NT][4];
           m_uint w[MTILES][NT / 2][4];
