@@ -542,8 +542,9 @@ TN_API tn_tensor *tn_log_softmax(tn_tensor *x, int axis);  // log(softmax(x))
 TN_API tn_tensor *tn_contiguous(tn_tensor *x);
 // Returns a copy, stored in the order of x's strides.
 TN_API tn_tensor *tn_clone(tn_tensor *x);
-// Returns x (N, C, H, W), with the same shape, stored as (N, H, W, C). Maps, convolutions and pools
-// of the result keep that order; tn_contiguous returns to row-major.
+// Returns x (N, C, H, W), with the same shape, stored as (N, H, W, C); also with one or three axes of
+// places. Maps, convolutions and pools of the result keep that order; tn_contiguous returns to
+// row-major.
 TN_API tn_tensor *tn_channels_last(tn_tensor *x);
 // Joins n tensors along an existing axis.
 TN_API tn_tensor *tn_concat(int n, tn_tensor *const *x, int axis);
@@ -610,15 +611,24 @@ TN_API tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b);
 TN_API tn_tensor *tn_linear(tn_tensor *x, tn_tensor *w, tn_tensor *b);
 
 typedef struct {
-    // 0: stride 1, padding 0, dilation 1. If the second of a pair is 0, it is equal to the first.
-    int64_t stride[2], padding[2], dilation[2];
-    int64_t groups;  // 0: 1
+    // One for each axis of places. 0: stride 1, padding 0, dilation 1. An entry that is 0 is equal to
+    // the first; TN_NO_PADDING after the first is no padding along that axis.
+    int64_t stride[3], padding[3], dilation[3];
+    int64_t groups;             // 0: 1
+    int64_t output_padding[3];  // of a transposed convolution; below stride or dilation
 } tn_conv_opts;
-// Convolves x (N, C, L) with w (O, C / groups, K), plus b (O) or NULL. Uses the first of each pair
-// of options.
+#define TN_NO_PADDING (-1)
+// Convolve x (N, C, L), (N, C, H, W) or (N, C, D, H, W) with w (O, C / groups, taps), taps being K,
+// KH, KW or KD, KH, KW, plus b (O) or NULL.
 TN_API tn_tensor *tn_conv1d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o);
-// Convolves x (N, C, H, W) with w (O, C / groups, KH, KW), plus b (O) or NULL.
 TN_API tn_tensor *tn_conv2d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o);
+TN_API tn_tensor *tn_conv3d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o);
+// The transposed convolutions, the gradients of the above for x, as layers that enlarge: x (N, C,
+// places), w (C, O / groups, taps), b (O) or NULL. An axis of n places gets (n - 1) stride - 2 padding
+// + dilation (taps - 1) + 1 + output_padding.
+TN_API tn_tensor *tn_conv_transpose1d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o);
+TN_API tn_tensor *tn_conv_transpose2d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o);
+TN_API tn_tensor *tn_conv_transpose3d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o);
 
 typedef struct {
     // 0: stride = kernel, padding 0, dilation 1. If the second of a pair is 0, it is equal to the

@@ -193,7 +193,8 @@ static double length(const tni_call *c)
     case TNI_FLOPS_MATMUL: return (double)c->in[0].size[c->in[0].rank - 1];
     case TNI_FLOPS_CONV:
         if (c->op == TNI_conv_wgrad) return in / (double)c->in[0].size[1];
-        return (double)tni_shape_count(4, c->in[1].size) / (double)c->in[1].size[c->op != TNI_conv];
+        return (double)tni_shape_count(c->in[1].rank, c->in[1].size) /
+               (double)c->in[1].size[c->op != TNI_conv];
     case TNI_FLOPS_EACH: return (double)c->in[0].size[c->attr->axis.axis];  // scans
     case TNI_FLOPS_FOLD: return in / (double)tni_shape_count(c->out.rank, c->out.size);
     default: return in;

@@ -29,8 +29,9 @@ typedef struct {
 //   concat    an input that is already in its place in out is not copied
 //   pad, gather (x, index), scatter and scatter_add (x, index, v), fold (out: the base)
 //   matmul    a (..., m, k), b (..., k, n), out (..., m, n), leading sizes equal
-//   conv      x (N, C, H, W), w (O, C / groups, KH, KW); conv_dgrad (gy, w) -> x; conv_wgrad
-//             (gy, x) -> w; with attr->conv.channels_last x and y are (N, H, W, C)
+//   conv      x (N, C, places), w (O, C / groups, taps), one to three axes of both; conv_dgrad
+//             (gy, w) -> x; conv_wgrad (gy, x) -> w; with attr->conv.channels_last x and y are (N,
+//             places, C); tni_conv_form_of shows all of them alike
 //   attention q (B, T, H, D), k (B, S, Hk, D), v (B, S, Hk, E) -> (B, T, H, E); device/attention.h
 //             names what may follow v. more[0]: log(sum(e^score)) of each query, (B, H, T), in the
 //             dtype that is computed in, -inf where it sees no key.
@@ -80,27 +81,49 @@ static inline const tni_arg *tni_call_output(const tni_call *c, int k)
     return k ? &c->more[k - 1] : &c->out;
 }
 
-// An argument (N, H, W, C) as (N, C, H, W).
-static inline tni_arg tni_channels_first(const tni_arg *x)
+// A convolution or one of its gradients with a given number of axes of places: x (N, C, D, H, W), w
+// (O, C / groups, KD, KH, KW) and y as x, whatever their layout, for 3 axes; entry i of the options is
+// that of axis 2 + i. A call with fewer axes gets more in front of its own, of size 1.
+typedef struct {
+    tni_arg arg[3];  // x, w, y
+    int     result;  // the number of the one that is written
+    int     axes;
+    int64_t stride[3], padding[3], dilation[3], groups;
+} tni_conv_form;
+
+// An argument of a convolution with `more` axes of places in front of its own; with channels last,
+// (N, places, C) as (N, C, places).
+static inline tni_arg tni_conv_arg(const tni_arg *x, bool channels_last, int more)
 {
     tni_arg y = *x;
-    for (int i = 0; i < 4; i++) {
-        y.size[tni_channels_last_order[i]]   = x->size[i];
-        y.stride[tni_channels_last_order[i]] = x->stride[i];
+    y.rank    = x->rank + more;
+    for (int i = 0; i < x->rank; i++) {
+        int from     = channels_last ? tni_channels_last_order(x->rank)[i] : i;
+        int to       = from < 2 ? from : from + more;
+        y.size[to]   = x->size[i];
+        y.stride[to] = x->stride[i];
     }
+    for (int i = 2; i < 2 + more; i++) y.size[i] = y.stride[i] = 1;
     return y;
 }
 
-// x, w and y of a convolution or of one of its gradients, x and y as (N, C, H, W) whatever their
-// layout. The number of the one that is the result is returned.
-static inline int tni_conv_operands(const tni_call *c, tni_arg x[3])
+static inline tni_conv_form tni_conv_form_of(const tni_call *c, int axes)
 {
-    int result             = c->op == TNI_conv ? 2 : c->op == TNI_conv_dgrad ? 0 : 1;
-    x[result]              = c->out;
-    x[result == 2 ? 0 : 2] = c->in[0];
-    x[result == 1 ? 0 : 1] = c->in[1];
-    for (int i = 0; i < 3 && c->attr->conv.channels_last; i += 2) x[i] = tni_channels_first(&x[i]);
-    return result;
+    const struct tni_attr_conv *a    = &c->attr->conv;
+    int                         more = axes + 2 - c->out.rank;
+    tni_conv_form               f    = { .axes = axes, .groups = a->groups };
+    f.result                         = c->op == TNI_conv ? 2 : c->op == TNI_conv_dgrad ? 0 : 1;
+    const tni_arg *in[3];
+    in[f.result]              = &c->out;
+    in[f.result == 2 ? 0 : 2] = &c->in[0];
+    in[f.result == 1 ? 0 : 1] = &c->in[1];
+    for (int i = 0; i < 3; i++) f.arg[i] = tni_conv_arg(in[i], a->channels_last && i != 1, more);
+    for (int i = 0; i < axes; i++) {
+        f.stride[i]   = i < more ? 1 : a->stride[i - more];
+        f.padding[i]  = i < more ? 0 : a->padding[i - more];
+        f.dilation[i] = i < more ? 1 : a->dilation[i - more];
+    }
+    return f;
 }
 
 // Arguments of an offered call, at most; and of any LIBRARY op of the table (attention_grad: q, k, v, four

@@ -43,6 +43,14 @@ static inline double tni_or_default(double v, double fallback)
     return v != 0 ? v : signbit(v) ? 0 : fallback;
 }
 
+// Entry i of a list of an options struct, one for each axis: 0 means the first one, or the fallback if
+// that is 0 too; TN_NO_PADDING after the first is a real zero.
+static inline int64_t tni_option_at(const int64_t *v, int i, int64_t fallback)
+{
+    if (i > 0 && v[i] == TN_NO_PADDING) return 0;
+    return v[i] ? v[i] : v[0] ? v[0] : fallback;
+}
+
 // v in x's dtype, 0-d. NULL in, NULL out.
 static inline tn_tensor *tni_number_like(tn_tensor *x, double v)
 {

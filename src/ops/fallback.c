@@ -3,8 +3,8 @@
 // f32 and rounded once, as every device does. Correct, not fast: a device that matters runs the op
 // itself.
 //
-// N images, G groups, C input channels, O output channels (both of one group), H x W places of the
-// input, OH x OW of the result, KH x KW of a weight, K = C KH KW
+// N images, G groups, C input channels, O output channels (both of one group), P places of the
+// result, K = C times the taps of a weight
 #include "ops/composite.h"
 #include "ops/op_functions.h"
 
@@ -26,57 +26,76 @@ tn_tensor *tni_fallback_matmul(const tni_fallback_args *r)
 
 // ---- convolutions ------------------------------------------------------------------------------
 
-// To (N, C, H, W), in which the functions below work; given_format undoes it.
+// To (N, C, places), in which the functions below work; given_format undoes it.
 static tn_tensor *channels_first(const tni_fallback_args *r, tn_tensor *x)
 {
-    return r->attr->conv.channels_last ? tn_permute(x, TN_AXES(0, 3, 1, 2)) : x;
+    if (!x || !r->attr->conv.channels_last) return x;
+    int order[] = { 0, tn_rank(x) - 1, 1, 2, 3 };
+    return tn_permute(x, tn_rank(x), order);
 }
 
 static tn_tensor *given_format(const tni_fallback_args *r, tn_tensor *y)
 {
-    return r->attr->conv.channels_last ? tn_permute(y, TN_AXES(0, 2, 3, 1)) : y;
+    if (!y || !r->attr->conv.channels_last) return y;
+    return tn_permute(y, tn_rank(y), tni_channels_last_order(tn_rank(y)));
 }
 
-// x (N, G C, H, W) as the windows that a convolution looks at: (N, G, OH OW, K). This is im2col, as
-// views.
-static tn_tensor *conv_windows(const tni_fallback_args *r, tn_tensor *x, int64_t KH, int64_t KW)
+// The sizes of the result as (N, C, places).
+static void result_sizes(const tni_fallback_args *r, int64_t *size)
 {
-    int64_t        G = r->attr->conv.groups;
-    const int64_t *P = r->attr->conv.padding, *S = r->attr->conv.stride;
-    const int64_t *D = r->attr->conv.dilation, before[] = { 0, 0, P[0], P[1] };
-    if (P[0] || P[1]) x = tn_pad(x, before, before, 0);
-    x = tn_window_dilated(tn_window_dilated(x, 2, KH, S[0], D[0]), 3, KW, S[1], D[1]);
-    if (!x) return NULL;
-    int64_t N = tn_size(x, 0), C = tn_size(x, 1) / G, OH = tn_size(x, 2), OW = tn_size(x, 3);
-    x = tn_permute(tn_reshape(x, TN_SHAPE(N, G, C, OH, OW, KH, KW)), TN_AXES(0, 1, 3, 4, 2, 5, 6));
-    return tn_reshape(x, TN_SHAPE(N, G, OH * OW, C * KH * KW));
+    const int *order = tni_channels_last_order(r->rank);
+    for (int i = 0; i < r->rank; i++) size[r->attr->conv.channels_last ? order[i] : i] = r->size[i];
 }
 
-// y (N, G O, OH, OW) as (N, G, O, OH OW), w (G O, C, KH, KW) as (G, O, K).
+// x (N, G C, places) as the windows that a convolution looks at, (N, G, P, K). This is
+// im2col, as views.
+static tn_tensor *conv_windows(const tni_fallback_args *r, tn_tensor *x, const int64_t *taps)
+{
+    const struct tni_attr_conv *a    = &r->attr->conv;
+    int                         axes = r->rank - 2, order[TN_MAX_RANK] = { 0 };
+    int64_t                     before[TN_MAX_RANK] = { 0 };
+    bool                        any                 = false;
+    for (int i = 0; i < axes; i++) any |= (before[2 + i] = a->padding[i]) > 0;
+    if (any) x = tn_pad(x, before, before, 0);
+    for (int i = 0; i < axes; i++)
+        x = tn_window_dilated(x, 2 + i, taps[i], a->stride[i], a->dilation[i]);
+    if (!x) return NULL;
+    // (N, G C, places, taps) with the channels beside the taps.
+    for (int i = 1; i <= axes; i++) {
+        order[i]            = 1 + i;
+        order[1 + axes + i] = 1 + axes + i;
+    }
+    order[1 + axes] = 1;
+    int64_t K = tn_size(x, 1) / a->groups * tni_shape_count(axes, taps), N = tn_size(x, 0);
+    int64_t P = tni_shape_count(axes, tni_sizes(x) + 2);
+    x         = tn_permute(x, 2 + 2 * axes, order);
+    return tn_transpose(tn_reshape(x, TN_SHAPE(N, P, a->groups, K)), 1, 2);
+}
+
+// y (N, G O, places) as (N, G, O, P), w (G O, C, taps) as (G, O, K).
 static tn_tensor *conv_places(const tni_fallback_args *r, tn_tensor *y)
 {
     int64_t G = r->attr->conv.groups;
     if (!y) return NULL;
-    return tn_reshape(y,
-                      TN_SHAPE(tn_size(y, 0), G, tn_size(y, 1) / G, tn_size(y, 2) * tn_size(y, 3)));
+    return tn_reshape(y, TN_SHAPE(tn_size(y, 0), G, tn_size(y, 1) / G,
+                                  tni_shape_count(tn_rank(y) - 2, tni_sizes(y) + 2)));
 }
 
 static tn_tensor *conv_weights(const tni_fallback_args *r, tn_tensor *w)
 {
-    int64_t G = r->attr->conv.groups, K = tn_size(w, 1) * tn_size(w, 2) * tn_size(w, 3);
+    int64_t G = r->attr->conv.groups, K = tni_shape_count(tn_rank(w) - 1, tni_sizes(w) + 1);
     return tn_reshape(w, TN_SHAPE(G, tn_size(w, 0) / G, K));
 }
 
 // Windows times weights.
 tn_tensor *tni_fallback_conv(const tni_fallback_args *r)
 {
-    tn_tensor     *x = channels_first(r, r->x[0]), *w = r->x[1];
-    const int64_t *y      = r->size;
-    int64_t        size[] = { y[0], y[1], y[2], y[3] };
-    tn_tensor     *rows   = conv_windows(r, x, tn_size(w, 2), tn_size(w, 3));
-    tn_tensor     *out    = tn_matmul(conv_weights(r, w), tn_transpose(rows, 2, 3));
-    if (r->attr->conv.channels_last) size[1] = y[3], size[2] = y[1], size[3] = y[2];
-    return given_format(r, tn_reshape(out, 4, size));
+    tn_tensor *x = channels_first(r, r->x[0]), *w = r->x[1];
+    int64_t    size[TN_MAX_RANK];
+    tn_tensor *rows = conv_windows(r, x, tni_sizes(w) + 2);
+    tn_tensor *out  = tn_matmul(conv_weights(r, w), tn_transpose(rows, 2, 3));
+    result_sizes(r, size);
+    return given_format(r, tn_reshape(out, r->rank, size));
 }
 
 // Weights times the gradient gives what each window gets; a fold adds it up where the windows read.
@@ -85,26 +104,36 @@ tn_tensor *tni_fallback_conv_dgrad(const tni_fallback_args *r)
 {
     const struct tni_attr_conv *a  = &r->attr->conv;
     tn_tensor                  *gy = channels_first(r, r->x[0]), *w = r->x[1];
-    const int64_t *x = r->size, *P = a->padding, OH = tn_size(gy, 2), OW = tn_size(gy, 3);
-    int64_t        N = x[0], C = a->channels_last ? x[3] : x[1];
-    int64_t        H = a->channels_last ? x[1] : x[2], W = a->channels_last ? x[2] : x[3];
-    int64_t        size[] = { N, C, H + 2 * P[0], W + 2 * P[1] };
-    tni_attr       at     = { .view = { .stride = { C * size[2] * size[3], size[2] * size[3],
-                                                    a->dilation[0] * size[3], a->dilation[1],
-                                                    a->stride[0] * size[3], a->stride[1] } } };
-    tn_tensor     *cols   = tn_matmul(tn_transpose(conv_weights(r, w), 1, 2), conv_places(r, gy));
-    cols                  = tn_reshape(cols, TN_SHAPE(N, C, tn_size(w, 2), tn_size(w, 3), OH, OW));
-    tni_node *n           = cols ? tni_resolve(cols, "conv_dgrad") : NULL;
+    int                         axes = r->rank - 2;
+    int64_t                     size[TN_MAX_RANK], cols_size[TN_MAX_RANK], step = 1;
+    tni_attr                    at = { 0 };
+    if (!gy) return NULL;
+    result_sizes(r, size);
+    for (int i = axes - 1; i >= 0; i--) {
+        size[2 + i] += 2 * a->padding[i];
+        at.view.stride[2 + i]        = a->dilation[i] * step;
+        at.view.stride[2 + axes + i] = a->stride[i] * step;
+        cols_size[2 + i]             = tn_size(w, 2 + i);
+        cols_size[2 + axes + i]      = tn_size(gy, 2 + i);
+        step *= size[2 + i];
+    }
+    cols_size[0] = size[0], cols_size[1] = size[1];
+    at.view.stride[0] = size[1] * step, at.view.stride[1] = step;
+    tn_tensor *cols = tn_matmul(tn_transpose(conv_weights(r, w), 1, 2), conv_places(r, gy));
+    cols            = tn_reshape(cols, 2 + 2 * axes, cols_size);
+    tni_node *n     = cols ? tni_resolve(cols, "conv_dgrad") : NULL;
     if (!n) return NULL;
-    tn_tensor *gx = tni_record(r->cx, TNI_fold, (tn_dtype)n->dtype, 4, size, 1, &n, &at);
-    return given_format(r, tn_slice(tn_slice(gx, 2, P[0], P[0] + H, 1), 3, P[1], P[1] + W, 1));
+    tn_tensor *gx = tni_record(r->cx, TNI_fold, (tn_dtype)n->dtype, r->rank, size, 1, &n, &at);
+    for (int i = 0; i < axes; i++)
+        gx = tn_slice(gx, 2 + i, a->padding[i], size[2 + i] - a->padding[i], 1);
+    return given_format(r, gx);
 }
 
 // The gradient times windows, of each image, summed over images.
 tn_tensor *tni_fallback_conv_wgrad(const tni_fallback_args *r)
 {
     tn_tensor *gy = conv_places(r, channels_first(r, r->x[0])), *x = channels_first(r, r->x[1]);
-    return tn_sum(tn_matmul(gy, conv_windows(r, x, r->size[2], r->size[3])), 0);
+    return tn_sum(tn_matmul(gy, conv_windows(r, x, r->size + 2)), 0);
 }
 
 // ---- sorting -----------------------------------------------------------------------------------

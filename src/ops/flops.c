@@ -6,7 +6,7 @@ static double conv_flops(const tni_node *n)
 {
     const tni_node *y = n->op == TNI_conv ? n : n->src[0];
     const tni_node *w = n->op == TNI_conv_wgrad ? n : n->src[1];
-    return 2 * (double)tni_node_count(y) * (double)(w->size[1] * w->size[2] * w->size[3]);
+    return 2 * (double)tni_node_count(y) * (double)tni_shape_count(w->rank - 1, w->size + 1);
 }
 
 // A multiplication and an addition for each element of the result and each of the inner size.

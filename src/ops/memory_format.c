@@ -68,20 +68,24 @@ tn_tensor *tn_clone(tn_tensor *x)
     return tni_arg1("clone", x, "x") ? tni_share(x, "clone") : NULL;
 }
 
-const int tni_channels_last_order[4] = { 0, 2, 3, 1 };
+const int *tni_channels_last_order(int rank)
+{
+    static const int order[3][5] = { { 0, 2, 1 }, { 0, 2, 3, 1 }, { 0, 2, 3, 4, 1 } };
+    return order[rank - 3];
+}
 
 // Strides decide. Where a size of 1 makes both orders the same memory, the strides of the single
 // axes tell which was meant, as in PyTorch.
 bool tni_is_channels_last(const tn_tensor *x)
 {
     int order[TN_MAX_RANK];
-    if (!x->view || x->view->rank != 4) return false;
-    tni_view v = *x->view, rows = tni_view_whole(4, v.size);
+    if (!x->view || x->view->rank < 3 || x->view->rank > 5) return false;
+    tni_view v = *x->view, rows = tni_view_whole(v.rank, v.size);
     bool     moved = tni_view_order(&v, order);
     v.offset       = 0;
     if (!moved && tni_view_equal(&v, &rows)) return false;
-    tni_view_permute(&v, tni_channels_last_order);
-    rows = tni_view_whole(4, v.size);
+    tni_view_permute(&v, tni_channels_last_order(v.rank));
+    rows = tni_view_whole(v.rank, v.size);
     return moved ? !tni_view_order(&v, order) : tni_view_equal(&v, &rows);
 }
 
@@ -89,8 +93,9 @@ tn_tensor *tn_channels_last(tn_tensor *x)
 {
     tn_ctx *cx = tni_arg1("channels_last", x, "x");
     if (!cx) return NULL;
-    if (tn_rank(x) != 4)
-        return tni_fail(cx, TN_ESHAPE, "channels_last: x %s is not (N, C, H, W)",
+    if (tn_rank(x) < 3 || tn_rank(x) > 5)
+        return tni_fail(cx, TN_ESHAPE,
+                        "channels_last: x %s is not (N, C, L), (N, C, H, W) or (N, C, D, H, W)",
                         tni_shape_of(x).s);
-    return tni_share_permuted(x, "channels_last", tni_channels_last_order);
+    return tni_share_permuted(x, "channels_last", tni_channels_last_order(tn_rank(x)));
 }

@@ -154,8 +154,9 @@ double   tni_map_f(int op, double a, double b, double c);
 int64_t  tni_map_i(int op, int64_t a, int64_t b, int64_t c, int bits);
 uint64_t tni_map_u(int op, uint64_t a, uint64_t b, uint64_t c, int bits);
 
-// (0, 2, 3, 1): the axes of (N, C, H, W) in the order in which tn_channels_last stores them.
-extern const int tni_channels_last_order[4];
+// The axes of (N, C, places) of a rank from 3 to 5 in the order in which tn_channels_last stores
+// them: (0, 2, 3, 1) for 4.
+const int *tni_channels_last_order(int rank);
 
 enum { TNI_MOST_OUTPUTS = 16 };  // of a user's op
 

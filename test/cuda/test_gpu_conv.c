@@ -13,10 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-// N images of C channels and H by W, O channels of the result.
+// N images of C channels and H by W, O channels of the result. A third axis is the last of each list;
+// its taps are 0 if there is none.
 typedef struct {
     int64_t N, C, O, groups;
-    int64_t size[2], taps[2], step[2], pad[2], dilation[2];
+    int64_t size[3], taps[3], step[3], pad[3], dilation[3];
 } conv_shape;
 
 #define FAR ((int64_t)1 << 30)
@@ -57,6 +58,14 @@ static const conv_shape shapes[] = {
     {   2,  16,  24,  1, {  3,  4 }, {  1,  1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
     {   5,  16,  20,  1, {  5,  5 }, {  5,  5 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
     {   5,  16,  20,  1, {  1,  1 }, {  1,  1 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+    // Three axes: tiles, groups, residues of the stride, one tap, one place, much depth.
+    {   2,  17,  33,  1, {  4, 5, 6 }, { 3, 3, 3 }, { 1, 1, 1 }, { 1, 1, 1 }, { 1, 1, 1 } },
+    {   2,   6,   9,  3, {  5, 7, 6 }, { 2, 3, 2 }, { 2, 1, 3 }, { 1, 2, 0 }, { 1, 2, 3 } },
+    {   1,   5,  10,  5, {  6, 5, 4 }, { 3, 2, 2 }, { 2, 2, 1 }, { 1, 1, 1 }, { 1, 1, 1 } },
+    {   2,  16,  24,  1, {  3, 4, 5 }, { 1, 1, 1 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 1, 1 } },
+    {   3,   8,  20,  1, {  3, 4, 2 }, { 3, 4, 2 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 1, 1 } },
+    {   1,   2,   3,  1, { 20, 30, 9 }, { 3, 3, 2 }, { 1, 1, 1 }, { 1, 1, 0 }, { 1, 1, 1 } },
+    {   4,   9,  70,  1, {  3, 4, 2 }, { 2, 3, 2 }, { FAR, FAR, FAR }, { FAR, FAR, 1 }, { 1, 1, 1 } },
     // Places past 32 bits, most of them outside of images.
     {  30,   9,  70,  1, {  3,  4 }, {  2,  3 }, { FAR, FAR }, { FAR, FAR }, { 1, 1 } },
     {   5,   6,   6,  6, {  3,  4 }, {  2,  3 }, { FAR, FAR }, { FAR, FAR }, { 1, 1 } },
@@ -79,7 +88,8 @@ enum { SHAPES = sizeof shapes / sizeof *shapes, LARGE = sizeof large / sizeof *l
 
 // The sizes of x, w and y, in the order in which their axes lie.
 typedef struct {
-    int64_t  x[4], w[4], y[4];
+    int      rank;
+    int64_t  x[5], w[5], y[5];
     tni_attr attr;
 } conv_sizes;
 
@@ -89,19 +99,28 @@ static int64_t places(const conv_shape *s, int i)
     return (s->size[i] + 2 * s->pad[i] - span) / s->step[i] + 1;
 }
 
-static void set(int64_t at[4], int64_t n, int64_t c, int64_t h, int64_t w, bool last)
+static void set(int64_t at[5], int axes, int64_t n, int64_t c, const int64_t *places, bool last)
 {
-    int64_t first[] = { n, c, h, w }, then[] = { n, h, w, c };
-    memcpy(at, last ? then : first, sizeof first);
+    at[0]                   = n;
+    at[last ? 1 + axes : 1] = c;
+    for (int i = 0; i < axes; i++) at[(last ? 1 : 2) + i] = places[i];
+}
+
+static int axes_of(const conv_shape *s)
+{
+    return s->taps[2] ? 3 : 2;
 }
 
 static conv_sizes sizes_of(const conv_shape *s, bool last)
 {
-    conv_sizes z = { .attr.conv = { .groups = s->groups, .channels_last = last } };
-    set(z.x, s->N, s->C, s->size[0], s->size[1], last);
-    set(z.w, s->O, s->C / s->groups, s->taps[0], s->taps[1], false);
-    set(z.y, s->N, s->O, places(s, 0), places(s, 1), last);
-    for (int i = 0; i < 2; i++) {
+    int        n = axes_of(s);
+    int64_t    y[3];
+    conv_sizes z = { .rank = 2 + n, .attr.conv = { .groups = s->groups, .channels_last = last } };
+    for (int i = 0; i < n; i++) y[i] = places(s, i);
+    set(z.x, n, s->N, s->C, s->size, last);
+    set(z.w, n, s->O, s->C / s->groups, s->taps, false);
+    set(z.y, n, s->N, s->O, y, last);
+    for (int i = 0; i < n; i++) {
         z.attr.conv.stride[i]   = s->step[i];
         z.attr.conv.padding[i]  = s->pad[i];
         z.attr.conv.dilation[i] = s->dilation[i];
@@ -118,8 +137,12 @@ static tn_tensor *build(int op, const conv_sizes *z, tn_tensor *a, tn_tensor *b)
 
 static double depth_of(int op, const conv_shape *s)
 {
-    double taps = (double)(s->taps[0] * s->taps[1]);
-    if (op == TNI_conv_wgrad) return (double)(s->N * places(s, 0) * places(s, 1));
+    double taps = 1, all = (double)s->N;
+    for (int i = 0; i < axes_of(s); i++) {
+        taps *= (double)s->taps[i];
+        all *= (double)places(s, i);
+    }
+    if (op == TNI_conv_wgrad) return all;
     return taps * (double)((op == TNI_conv ? s->C : s->O) / s->groups);
 }
 
@@ -128,8 +151,8 @@ static void compare(tn_ctx *const *cx, int op, const conv_shape *s, bool last, t
                     const layout lay[2])
 {
     conv_sizes z    = sizes_of(s, last);
-    input      a    = input_make(dt, lay[0], 4, op == TNI_conv ? z.x : z.y, TAME);
-    input      b    = input_make(dt, lay[1], 4, op == TNI_conv_wgrad ? z.x : z.w, TAME);
+    input      a    = input_make(dt, lay[0], z.rank, op == TNI_conv ? z.x : z.y, TAME);
+    input      b    = input_make(dt, lay[1], z.rank, op == TNI_conv_wgrad ? z.x : z.w, TAME);
     tn_scope  *t[2] = { tn_begin(cx[0]), tn_begin(cx[1]) };
     tn_tensor *y[2], *bound = NULL;
     char       text[256] = "";
@@ -140,12 +163,11 @@ static void compare(tn_ctx *const *cx, int op, const conv_shape *s, bool last, t
     }
     bool ok = agrees(y[0], y[1],
                      (tolerance){ .how = SUMS, .depth = depth_of(op, s), .bound = bound }, text);
-    test_case_result(ok,
-                     "%s of %s%s, layouts %d %d: %d x %d -> %d in %d, %d x %d by %d x %d: %s %s",
+    test_case_result(ok, "%s of %s%s, layouts %d %d: %d x %d -> %d in %d, %s by %s: %s %s",
                      tni_op_table[op].name, tn_dtype_name(dt), last ? ", channels last" : "",
                      lay[0], lay[1], (int)s->N, (int)s->C, (int)s->O, (int)s->groups,
-                     (int)s->size[0], (int)s->size[1], (int)s->taps[0], (int)s->taps[1], text,
-                     tn_error_text(cx[0]));
+                     tni_shape_text(axes_of(s), s->size).s, tni_shape_text(axes_of(s), s->taps).s,
+                     text, tn_error_text(cx[0]));
     for (int d = 0; d < 2; d++) tn_end(t[d]);
     input_free(&a);
     input_free(&b);
@@ -165,7 +187,8 @@ static conv_shape draw_shape(void)
     int64_t    big = draw_below(4);
     s.C            = s.groups * (1 + draw_below(big == 0 ? 70 : 9));
     s.O            = s.groups * (1 + draw_below(big == 1 ? 140 : 9));
-    for (int i = 0; i < 2; i++) {
+    int axes       = draw_below(4) ? 2 : 3;
+    for (int i = 0; i < axes; i++) {
         s.taps[i]     = 1 + draw_below(4);
         s.step[i]     = 1 + draw_below(3);
         s.dilation[i] = 1 + draw_below(3);

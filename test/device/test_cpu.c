@@ -545,7 +545,8 @@ static void products_agree_with_the_reference(void)
 
 // Sizes of a convolution, drawn at random.
 typedef struct {
-    int64_t  x[4], w[4], y[4];
+    int      rank;
+    int64_t  x[5], w[5], y[5];
     tni_attr attr;
 } shapes;
 
@@ -553,12 +554,13 @@ static shapes draw_conv(int n)
 {
     shapes  s = { 0 };
     int64_t g = n % 4 == 3 ? 1 + below(3) : 1, cg = 1 + below(5), og = 1 + below(5);
-    int64_t hw[2] = { 1 + below(14), n % 5 == 0 ? 60 + below(60) : 1 + below(14) };
+    int64_t hw[3] = { 1 + below(14), n % 5 == 0 ? 60 + below(60) : 1 + below(14), 1 + below(6) };
+    s.rank        = n % 4 == 1 ? 5 : n % 12 == 10 ? 3 : 4;
     s.x[0] = n == 1 ? 0 : n % 8 == 2 ? 30 : 1 + below(4), s.x[1] = g * cg;
     s.w[0] = g * og, s.w[1] = cg;
     s.y[0] = s.x[0], s.y[1] = g * og;
     s.attr.conv.groups = g;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < s.rank - 2; i++) {
         int64_t k = n % 6 == 0 ? 1 : 1 + below(4), step = n % 6 == 0 ? 1 : 1 + below(3);
         int64_t dilation = n % 6 == 0 ? 1 : 1 + below(2), span = (k - 1) * dilation + 1;
         int64_t pad = n % 6 == 0 ? 0 : below(3);
@@ -584,10 +586,10 @@ static void convolutions_agree_with_the_reference(void)
                 const int64_t *a = op == TNI_conv ? s.x : s.y,
                               *b = op == TNI_conv_wgrad ? s.x : s.w;
                 const int64_t *y = op == TNI_conv ? s.y : op == TNI_conv_dgrad ? s.x : s.w;
-                e.scale          = 16 * sqrt((double)(s.y[0] * s.y[1] * s.y[2] * s.y[3]));
-                lay(&in[0], dtypes[d], 4, a, TAME, true);
-                lay(&in[1], dtypes[d], 4, b, TAME, true);
-                rows(&out, dtypes[d], 4, y, TAME);
+                e.scale          = 16 * sqrt((double)tni_shape_count(s.rank, s.y));
+                lay(&in[0], dtypes[d], s.rank, a, TAME, true);
+                lay(&in[1], dtypes[d], s.rank, b, TAME, true);
+                rows(&out, dtypes[d], s.rank, y, TAME);
                 agree(op, 2, in, &out, &s.attr, e);
                 value_free(&in[0]);
                 value_free(&in[1]);

@@ -559,7 +559,7 @@ CALL(multinomial)
 
 static tn_conv_opts conv_of(const call_args *k)
 {
-    return (tn_conv_opts){ { k->i }, { k->j }, { k->i }, k->j };
+    return (tn_conv_opts){ { k->i }, { k->j }, { k->i }, k->j, { 0 } };
 }
 static tn_pool_opts pool_of(const call_args *k)
 {
@@ -576,6 +576,26 @@ CALL(conv1d)
 CALL(conv2d)
 {
     return tn_conv2d(k->x, k->y, k->i & 2 ? k->y : NULL, conv_of(k));
+}
+CALL(conv3d)
+{
+    return tn_conv3d(k->x, k->y, k->i & 2 ? k->y : NULL, conv_of(k));
+}
+static tn_conv_opts transposed_of(const call_args *k)
+{
+    return (tn_conv_opts){ { k->i }, { k->j }, { k->j }, k->i, { k->j / 2 } };
+}
+CALL(conv_transpose1d)
+{
+    return tn_conv_transpose1d(k->x, k->y, k->i & 2 ? k->y : NULL, transposed_of(k));
+}
+CALL(conv_transpose2d)
+{
+    return tn_conv_transpose2d(k->x, k->y, k->i & 2 ? k->y : NULL, transposed_of(k));
+}
+CALL(conv_transpose3d)
+{
+    return tn_conv_transpose3d(k->x, k->y, k->i & 2 ? k->y : NULL, transposed_of(k));
 }
 CALL(max_pool1d)
 {
@@ -837,7 +857,8 @@ const call calls_of_tensors[] = {
     U(contiguous), U(channels_last), U(clone), O(concat), O(stack), O(split), O(chunk), O(repeat), O(roll), O(pad), O(pad_i64),
     O(tril), O(triu), T(gather), T(take_along_axis), T(index_select), T(scatter), T(scatter_add),
     O(one_hot), T(embed), O(sort), O(argsort), O(topk), O(multinomial),
-    B(matmul), T(linear), T(conv1d), T(conv2d), O(max_pool1d), O(avg_pool1d), O(max_pool2d),
+    B(matmul), T(linear), T(conv1d), T(conv2d), T(conv3d), T(conv_transpose1d),
+    T(conv_transpose2d), T(conv_transpose3d), O(max_pool1d), O(avg_pool1d), O(max_pool2d),
     O(avg_pool2d), O(adaptive_avg_pool2d), O(adaptive_max_pool2d), T(layer_norm), T(rms_norm),
     T(group_norm), T(batch_norm), T(attention), T(rope), O(rope_table),
     B(cross_entropy), T(cross_entropy_with), B(nll), T(nll_with), B(mse), T(mse_with), B(l1),

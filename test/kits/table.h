@@ -157,7 +157,7 @@ enum {
 
 typedef struct {
     int     rank;
-    int64_t size[4];
+    int64_t size[5];
     mood    m;
 } form_input;
 

@@ -26,6 +26,42 @@ FORM(f_conv2d_groups, tn_conv2d(x[0], x[1], NULL, (tn_conv_opts){ .groups = 2 })
 FORM(f_conv2d_views, tn_conv2d(tn_transpose(x[0], 2, 3), tn_flip(x[1], 3), NULL,
                                (tn_conv_opts){ .padding = { 1 } }))
 
+FORM(f_conv3d, tn_conv3d(x[0], x[1], x[2], (tn_conv_opts){ 0 }))
+FORM(f_conv3d_with, tn_conv3d(x[0], x[1], NULL,
+                              (tn_conv_opts){ .stride   = { 1, 2, 1 },
+                                              .padding  = { 1, TN_NO_PADDING, 2 },
+                                              .dilation = { 1, 1, 2 },
+                                              .groups   = 2 }))
+FORM(f_conv3d_last, tn_conv3d(tn_channels_last(x[0]), x[1], NULL,
+                              (tn_conv_opts){ .padding = { 1 }, .stride = { 2 } }))
+FORM(f_transposed1d, tn_conv_transpose1d(x[0], x[1], x[2], (tn_conv_opts){ 0 }))
+FORM(f_transposed1d_with, tn_conv_transpose1d(x[0], x[1], NULL,
+                                              (tn_conv_opts){ .stride         = { 3 },
+                                                              .padding        = { 1 },
+                                                              .dilation       = { 2 },
+                                                              .output_padding = { 2 } }))
+// Output padding past the stride, below the dilation.
+FORM(f_transposed1d_long, tn_conv_transpose1d(x[0], x[1], NULL,
+                                              (tn_conv_opts){ .stride         = { 2 },
+                                                              .padding        = { 2 },
+                                                              .dilation       = { 4 },
+                                                              .output_padding = { 3 } }))
+FORM(f_transposed2d, tn_conv_transpose2d(x[0], x[1], x[2], (tn_conv_opts){ .stride = { 2 } }))
+FORM(f_transposed2d_with,
+     tn_conv_transpose2d(x[0], x[1], NULL,
+                         (tn_conv_opts){ .stride         = { 2, 1 },
+                                         .padding        = { 1, TN_NO_PADDING },
+                                         .dilation       = { 1, 2 },
+                                         .groups         = 2,
+                                         .output_padding = { 1, TN_NO_PADDING } }))
+FORM(f_transposed2d_last, tn_conv_transpose2d(tn_channels_last(x[0]), x[1], x[2],
+                                              (tn_conv_opts){ .stride = { 2 }, .padding = { 1 } }))
+FORM(f_transposed3d,
+     tn_conv_transpose3d(x[0], x[1], x[2],
+                         (tn_conv_opts){ .stride         = { 2, 1, 2 },
+                                         .padding        = { 1 },
+                                         .output_padding = { 1, TN_NO_PADDING, 1 } }))
+
 // ---- pooling -----------------------------------------------------------------------------------
 
 FORM(f_max_pool1d, tn_max_pool1d(x[0], 2, (tn_pool_opts){ 0 }))
@@ -113,6 +149,7 @@ static tn_tensor *f_attention_dropout(tn_tensor *const *x, void *user)
 #define IN(rank, m, ...)  { rank, { __VA_ARGS__ }, m }
 #define IMAGE             IN(4, APART, 2, 4, 4, 5)
 #define SMALL_IMAGE       IN(4, APART, 1, 4, 3, 4)
+#define SOLID_IMAGE       IN(5, APART, 1, 2, 3, 3, 4)
 #define QKV               IN(3, APART, 2, 2, 3), IN(3, APART, 2, 3, 3), IN(3, APART, 2, 3, 2)
 
 const form forms_nets[] = {
@@ -142,6 +179,16 @@ const form forms_nets[] = {
     { "conv2d dilation",     f_conv2d_dilation, SMOOTH, 1, 2, { SMALL_IMAGE, IN(4, APART, 2, 4, 2, 2) } },
     { "conv2d groups",       f_conv2d_groups, SMOOTH, 1, 2, { SMALL_IMAGE, IN(4, APART, 4, 2, 2, 2) } },
     { "conv2d of views",     f_conv2d_views, SMOOTH, 1, 2, { SMALL_IMAGE, IN(4, APART, 2, 4, 2, 3) } },
+    { "conv3d",              f_conv3d,       SMOOTH, 2, 3, { SOLID_IMAGE, IN(5, APART, 2, 2, 2, 2, 1), IN(1, APART, 2) } },
+    { "conv3d with all",     f_conv3d_with,  SMOOTH, 1, 2, { SOLID_IMAGE, IN(5, APART, 2, 1, 2, 2, 3) } },
+    { "conv3d last",         f_conv3d_last,  SMOOTH, 1, 2, { SOLID_IMAGE, IN(5, APART, 3, 2, 2, 1, 2) } },
+    { "conv_transpose1d",    f_transposed1d, SMOOTH, 2, 3, { IN(3, APART, 2, 2, 4), IN(3, APART, 2, 3, 3), IN(1, APART, 3) } },
+    { "conv_transpose1d with all", f_transposed1d_with, SMOOTH, 1, 2, { IN(3, APART, 2, 2, 3), IN(3, APART, 2, 2, 3) } },
+    { "conv_transpose1d long", f_transposed1d_long, SMOOTH, 1, 2, { IN(3, APART, 1, 2, 4), IN(3, APART, 2, 2, 2) } },
+    { "conv_transpose2d",    f_transposed2d, SMOOTH, 2, 3, { SMALL_IMAGE, IN(4, APART, 4, 2, 3, 2), IN(1, APART, 2) } },
+    { "conv_transpose2d with all", f_transposed2d_with, SMOOTH, 1, 2, { SMALL_IMAGE, IN(4, APART, 4, 3, 3, 2) } },
+    { "conv_transpose2d last", f_transposed2d_last, SMOOTH, 2, 3, { SMALL_IMAGE, IN(4, APART, 4, 2, 3, 3), IN(1, APART, 2) } },
+    { "conv_transpose3d",    f_transposed3d, SMOOTH, 2, 3, { IN(5, APART, 1, 2, 2, 3, 2), IN(5, APART, 2, 2, 3, 2, 2), IN(1, APART, 2) } },
     { "max_pool1d",          f_max_pool1d,      SMOOTH, 1, 1, { IN(3, APART, 2, 2, 6) } },
     { "max_pool1d with all", f_max_pool1d_with, SMOOTH, 1, 1, { IN(3, APART, 2, 2, 6) } },
     { "avg_pool1d",          f_avg_pool1d,      SMOOTH, 1, 1, { IN(3, APART, 2, 2, 6) } },

@@ -161,8 +161,9 @@ static void matmul_inputs(sample *s)
 
 // ---- convolution -------------------------------------------------------------------------------
 
+// Sizes beyond the rank are 0.
 typedef struct {
-    int64_t      x[4], w[4], y[4];
+    int64_t      x[5], w[5], y[5];
     tn_conv_opts o;
 } conv_case;
 
@@ -176,12 +177,26 @@ static const conv_case convs[] = {
       { 24, 16, 3, 3 },
       { 1, 24, 6, 8 },
       { .stride = { 2, 2 }, .padding = { 1, 2 } } },
+    { { 2, 6, 19 },
+      { 8, 3, 4 },
+      { 2, 8, 10 },
+      { .stride = { 2 }, .padding = { 2 }, .groups = 2, .dilation = { 1 } } },
+    { { 2, 4, 5, 6, 7 },
+      { 6, 4, 2, 3, 3 },
+      { 2, 6, 5, 3, 4 },
+      { .stride = { 1, 2, 2 }, .padding = { 1, 1, 2 }, .dilation = { 2, 1, 2 } } },
+    { { 2, 5, 4, 5, 4 }, { 10, 1, 2, 2, 3 }, { 2, 10, 3, 4, 2 }, { .groups = 5 } },
 };
+
+static int conv_rank(const conv_case *c)
+{
+    return c->x[3] == 0 ? 3 : c->x[4] == 0 ? 4 : 5;
+}
 
 static tni_attr conv_attr(const conv_case *c)
 {
     tni_attr a = { .conv = { .groups = c->o.groups ? c->o.groups : 1 } };
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < conv_rank(c) - 2; i++) {
         a.conv.stride[i]   = c->o.stride[i] ? c->o.stride[i] : 1;
         a.conv.padding[i]  = c->o.padding[i];
         a.conv.dilation[i] = c->o.dilation[i] ? c->o.dilation[i] : 1;
@@ -193,19 +208,22 @@ static void conv_inputs(sample *s)
 {
     const conv_case *c = &convs[s->variant];
     layout           w = s->lay == EMPTY ? PLAIN : s->lay;
-    s->depth           = s->op == TNI_conv_wgrad ? (double)(c->y[0] * c->y[2] * c->y[3])
-                                                 : (double)(c->w[1] * c->w[2] * c->w[3]);
-    add_input(s, s->dt, s->lay, 4, s->op == TNI_conv ? c->x : c->y, TAME);
-    if (s->op == TNI_conv_wgrad) add_input(s, s->dt, s->lay, 4, c->x, TAME);
-    else add_input(s, s->dt, w, 4, c->w, TAME);
+    int              r = conv_rank(c);
+    s->depth = s->op == TNI_conv_wgrad ? (double)(c->y[0] * tni_shape_count(r - 2, c->y + 2))
+                                       : (double)tni_shape_count(r - 1, c->w + 1);
+    add_input(s, s->dt, s->lay, r, s->op == TNI_conv ? c->x : c->y, TAME);
+    if (s->op == TNI_conv_wgrad) add_input(s, s->dt, s->lay, r, c->x, TAME);
+    else add_input(s, s->dt, w, r, c->w, TAME);
 }
 
 static tn_tensor *build_conv(const sample *s, tn_ctx *cx, tn_tensor *const *x)
 {
     const conv_case *c = &convs[s->variant];
     tni_attr         a = conv_attr(c);
-    int64_t          size[4];
+    int64_t          size[5];
     (void)cx;
+    if (s->op == TNI_conv && conv_rank(c) == 3) return tn_conv1d(x[0], x[1], NULL, c->o);
+    if (s->op == TNI_conv && conv_rank(c) == 5) return tn_conv3d(x[0], x[1], NULL, c->o);
     if (s->op == TNI_conv) return tn_conv2d(x[0], x[1], NULL, c->o);
     memcpy(size, s->op == TNI_conv_dgrad ? c->x : c->w, sizeof size);
     if (s->lay == EMPTY && s->op == TNI_conv_dgrad) size[0] = 0;
@@ -727,9 +745,9 @@ static const row rows[TNI_OPS] = {
     [TNI_update]      = { build_write, write_inputs, 3, EXACT, .refuses = write_refuses },
     [TNI_matmul]      = { build_matmul, matmul_inputs, 5, SUMS, bound_matmul, matmul_refuses,
                           .why = NULL },
-    [TNI_conv]        = { build_conv, conv_inputs, 6, SUMS, bound_conv, conv_refuses, .why = NULL },
-    [TNI_conv_dgrad]  = { build_conv, conv_inputs, 6, SUMS, bound_conv, conv_refuses, .why = NULL },
-    [TNI_conv_wgrad]  = { build_conv, conv_inputs, 6, SUMS, bound_conv, conv_refuses, .why = NULL },
+    [TNI_conv]        = { build_conv, conv_inputs, 9, SUMS, bound_conv, conv_refuses, .why = NULL },
+    [TNI_conv_dgrad]  = { build_conv, conv_inputs, 9, SUMS, bound_conv, conv_refuses, .why = NULL },
+    [TNI_conv_wgrad]  = { build_conv, conv_inputs, 9, SUMS, bound_conv, conv_refuses, .why = NULL },
     [TNI_argsort]     = { build_argsort, one_input, 4, EXACT, .why = NULL },
     [TNI_attention]   = { build_attention, attention_inputs, 5, SUMS, bound_attention,
                           attention_refuses, .why = NULL },

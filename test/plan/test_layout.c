@@ -504,7 +504,7 @@ static void convolutions_in_channels_last_agree(void)
             const int64_t *c   = cases[k / 3];
             tn_dtype       dt  = types[k % 3];
             double         tol = dt == TN_BF16 ? 0.05 : 1e-4;
-            tn_conv_opts   o   = { { c[8], c[8] }, { c[9], c[9] }, { c[10], c[11] }, c[3] };
+            tn_conv_opts   o   = { { c[8], c[8] }, { c[9], c[9] }, { c[10], c[11] }, c[3], { 0 } };
             tn_scope      *s   = tn_begin(cx);
             tn_tensor     *x = tn_cast(tn_randn(cx, TN_F32, TN_SHAPE(c[0], c[1], c[4], c[5])), dt);
             tn_tensor *w = tn_cast(tn_randn(cx, TN_F32, TN_SHAPE(c[2], c[1] / c[3], c[6], c[7])),

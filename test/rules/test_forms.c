@@ -64,7 +64,7 @@ enum { FORMS = 2, MOST_CALLS = 600 };
 typedef struct {
     tn_dtype dtype;
     int      rank;
-    int64_t  size[4], i, j;
+    int64_t  size[5], i, j;
     bool     classes;  // y is a vector of zeros, as classes are
 } try;
 
@@ -74,6 +74,7 @@ static const try tries[] = {
     { TN_F32, 3, { 2, 2, 2 }, 1, 1, false },    { TN_F32, 3, { 2, 4, 2 }, 1, 2, false },
     { TN_F32, 4, { 4, 2, 2, 2 }, 1, 1, false }, { TN_F32, 4, { 1, 2, 4, 4 }, 2, 2, false },
     { TN_F32, 4, { 1, 2, 4, 4 }, 1, 0, false }, { TN_F32, 1, { TN_F32 }, 1, TN_F32, false },
+    { TN_F32, 4, { 2, 2, 2, 2 }, 1, 0, false }, { TN_F32, 5, { 2, 2, 2, 2, 2 }, 1, 0, false },
     { TN_I64, 2, { 2, 2 }, 1, 1, false },       { TN_I64, 1, { TN_I64 }, 1, TN_I64, false },
 };
 

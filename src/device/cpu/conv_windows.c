@@ -14,6 +14,12 @@ static void valid_range(int64_t shift, int64_t step, int64_t size, int64_t n, in
     if (*hi < *lo) *hi = *lo;
 }
 
+// Returns where output position o and tap k meet along an axis of x.
+static int64_t axis_place(const tni_conv_axis *a, int64_t o, int64_t k)
+{
+    return o * a->stride - a->padding + k * a->dilation;
+}
+
 // ---- channels first: lines of positions ----
 
 // Writes output columns from .. to-1 of one row of positions and one element of the window: zeros,
@@ -21,15 +27,15 @@ static void valid_range(int64_t shift, int64_t step, int64_t size, int64_t n, in
 static void fill_columns(const tni_conv_plan *c, char *y, const char *row, int64_t kw, int64_t from,
                          int64_t to)
 {
-    int64_t shift = kw * c->dilation[1] - c->padding[1], lo, hi;
-    valid_range(shift, c->stride[1], c->W, c->OW, &lo, &hi);
+    int64_t stride = c->along_w.stride, shift = axis_place(&c->along_w, 0, kw), lo, hi;
+    valid_range(shift, stride, c->W, c->OW, &lo, &hi);
     if (!row) lo = hi = to;
     lo = tni_clamp(lo, from, to);
     hi = tni_clamp(hi, lo, to);
     memset(y, 0, (size_t)((lo - from) * c->bytes));
     if (hi > lo)
         tni_gather_run((size_t)c->bytes, y + (lo - from) * c->bytes,
-                       row + (lo * c->stride[1] + shift) * c->bytes, c->stride[1], hi - lo);
+                       row + (lo * stride + shift) * c->bytes, stride, hi - lo);
     memset(y + (hi - from) * c->bytes, 0, (size_t)((to - hi) * c->bytes));
 }
 
@@ -40,75 +46,90 @@ static void gather_columns(const tni_conv_plan *c, const char *x, int64_t k0, in
                            int64_t p0, int64_t p1, char *y, int64_t ld)
 {
     for (int64_t k = k0; k < k1; k++) {
-        int64_t     kw = k % c->KW, kh = k / c->KW % c->KH, channel = k / (c->KW * c->KH);
-        const char *plane = x + channel * c->H * c->W * c->bytes;
-        char       *to    = y + (k - k0) * ld * c->bytes;
-        for (int64_t p = p0, oh = p0 / c->OW, from = p0 % c->OW; p < p1; oh++, from = 0) {
+        int64_t     kw = k % c->KW, kh = k / c->KW % c->KH, kd = k / (c->KW * c->KH) % c->KD;
+        int64_t     oh = p0 / c->OW % c->OH, od = p0 / c->OW / c->OH;
+        const char *channel = x + k / c->T * c->I * c->bytes;
+        char       *to      = y + (k - k0) * ld * c->bytes;
+        for (int64_t p = p0, from = p0 % c->OW; p < p1; from = 0) {
             int64_t end = tni_min_i64(c->OW, from + p1 - p);
-            int64_t h   = oh * c->stride[0] + kh * c->dilation[0] - c->padding[0];
-            bool    in  = h >= 0 && h < c->H;
-            fill_columns(c, to, in ? plane + h * c->W * c->bytes : NULL, kw, from, end);
+            int64_t h = axis_place(&c->along_h, oh, kh), d = axis_place(&c->along_d, od, kd);
+            bool    in = h >= 0 && h < c->H && d >= 0 && d < c->D;
+            fill_columns(c, to, in ? channel + (d * c->H + h) * c->W * c->bytes : NULL, kw, from,
+                         end);
             to += (end - from) * c->bytes;
             p += end - from;
+            if (++oh == c->OH) oh = 0, od++;
         }
     }
 }
 
-// Every element of the window is a shifted and strided copy of the plane. They are added in the
-// order of k, so that the sums have a fixed order.
-void tni_conv_add_plane(const tni_conv_plan *c, const char *windows, int64_t ld, char *plane)
+// Adds the element (kh, kw) of the windows of one slice of y, OH lines of OW, to a plane of x.
+static void add_plane(const tni_conv_plan *c, const char *windows, int64_t kh, int64_t kw,
+                      char *plane)
 {
-    memset(plane, 0, (size_t)(c->H * c->W * c->bytes));
-    for (int64_t k = 0; k < c->KH * c->KW; k++) {
-        int64_t shift_h = k / c->KW * c->dilation[0] - c->padding[0], top, bottom;
-        int64_t shift_w = k % c->KW * c->dilation[1] - c->padding[1], lo, hi;
-        valid_range(shift_h, c->stride[0], c->H, c->OH, &top, &bottom);
-        valid_range(shift_w, c->stride[1], c->W, c->OW, &lo, &hi);
-        for (int64_t i = top; i < bottom && lo < hi; i++) {
-            char *y = plane + ((i * c->stride[0] + shift_h) * c->W + lo * c->stride[1] + shift_w) *
-                                  c->bytes;
-            const char *v = windows + (k * ld + i * c->OW + lo) * c->bytes;
-            tni_add_run(c->dtype, y, v, c->stride[1], hi - lo);
-        }
+    int64_t shift = axis_place(&c->along_w, 0, kw), stride = c->along_w.stride, top, end, lo, hi;
+    valid_range(axis_place(&c->along_h, 0, kh), c->along_h.stride, c->H, c->OH, &top, &end);
+    valid_range(shift, stride, c->W, c->OW, &lo, &hi);
+    for (int64_t i = top; i < end && lo < hi; i++) {
+        char *y = plane + (axis_place(&c->along_h, i, kh) * c->W + lo * stride + shift) * c->bytes;
+        tni_add_run(c->dtype, y, windows + (i * c->OW + lo) * c->bytes, stride, hi - lo);
+    }
+}
+
+// Every element of the window is a shifted and strided copy of the channel. They are added in the
+// order of k, so that the sums have a fixed order.
+void tni_conv_add_channel(const tni_conv_plan *c, const char *windows, int64_t ld, char *channel)
+{
+    memset(channel, 0, (size_t)(c->I * c->bytes));
+    for (int64_t k = 0; k < c->T; k++) {
+        int64_t kd = k / (c->KW * c->KH), lo, hi;
+        valid_range(axis_place(&c->along_d, 0, kd), c->along_d.stride, c->D, c->OD, &lo, &hi);
+        for (int64_t i = lo; i < hi; i++)
+            add_plane(c, windows + (k * ld + i * c->OH * c->OW) * c->bytes, k / c->KW % c->KH,
+                      k % c->KW, channel + axis_place(&c->along_d, i, kd) * c->H * c->W * c->bytes);
     }
 }
 
 // ---- channels last: runs of channels ----
 
-// Finds the part of row kh of a position's window that is inside x: elements *lo .. *hi-1 along kw,
-// the first at offset *at. Returns false if all of it is padding.
-static bool window_row(const tni_conv_plan *c, int64_t p, int64_t kh, int64_t *lo, int64_t *hi,
+// Finds the part of a row of a position's window that is inside x: elements *lo .. *hi-1 along kw,
+// the first at offset *at. Rows are counted through depth and height, row = kd * KH + kh. Returns
+// false if all of it is padding.
+static bool window_row(const tni_conv_plan *c, int64_t p, int64_t row, int64_t *lo, int64_t *hi,
                        int64_t *at)
 {
-    int64_t h = p / c->OW * c->stride[0] - c->padding[0] + kh * c->dilation[0];
-    int64_t w = p % c->OW * c->stride[1] - c->padding[1];
-    valid_range(w, c->dilation[1], c->W, c->KW, lo, hi);
-    *at = (h * c->W + w + *lo * c->dilation[1]) * c->C;
-    return h >= 0 && h < c->H && *lo < *hi;
+    bool    flat = c->KD == 1 && c->OD == 1;  // without divisions by OH and KH
+    int64_t line = p / c->OW;
+    int64_t h    = axis_place(&c->along_h, flat ? line : line % c->OH, flat ? row : row % c->KH);
+    int64_t d    = axis_place(&c->along_d, flat ? 0 : line / c->OH, flat ? 0 : row / c->KH);
+    int64_t w    = axis_place(&c->along_w, p % c->OW, 0);
+    valid_range(w, c->along_w.dilation, c->W, c->KW, lo, hi);
+    *at = ((d * c->H + h) * c->W + w + *lo * c->along_w.dilation) * c->C;
+    return h >= 0 && h < c->H && d >= 0 && d < c->D && *lo < *hi;
 }
 
 // Returns whether a row of a window is one run of x: no dilation, and all channels in one group.
 static bool has_contiguous_rows(const tni_conv_plan *c)
 {
-    return c->dilation[1] == 1 && c->G == 1;
+    return c->along_w.dilation == 1 && c->G == 1;
 }
 
-// Channels last: the window of a position of the image and group at x, KH runs if rows are
-// contiguous, else KH * KW.
+// Channels last: the window of a position of the image and group at x, KD * KH runs if rows are
+// contiguous, else KD * KH * KW.
 static void gather_window(const tni_conv_plan *c, const char *x, int64_t p, char *row)
 {
     size_t run  = (size_t)(c->CG * c->bytes);
     bool   side = has_contiguous_rows(c);
-    for (int64_t kh = 0; kh < c->KH; kh++, row += (size_t)c->KW * run) {
+    for (int64_t k = 0; k < c->KD * c->KH; k++, row += (size_t)c->KW * run) {
         int64_t lo, hi, at;
-        if (!window_row(c, p, kh, &lo, &hi, &at)) {
+        if (!window_row(c, p, k, &lo, &hi, &at)) {
             memset(row, 0, (size_t)c->KW * run);
             continue;
         }
         if (lo > 0) memset(row, 0, (size_t)lo * run);
         if (side) memcpy(row + (size_t)lo * run, x + at * c->bytes, (size_t)(hi - lo) * run);
-        for (int64_t k = lo; k < hi && !side; k++, at += c->dilation[1] * c->C)
-            memcpy(row + (size_t)k * run, x + at * c->bytes, run);
+        for (int64_t i = lo; i < hi && !side; i++, at += c->along_w.dilation * c->C)
+            memcpy(row + (size_t)i * run, x + at * c->bytes, run);
         if (hi < c->KW) memset(row + (size_t)hi * run, 0, (size_t)(c->KW - hi) * run);
     }
 }
@@ -116,12 +137,12 @@ static void gather_window(const tni_conv_plan *c, const char *x, int64_t p, char
 void tni_conv_add_rows(const tni_conv_plan *c, const char *windows, int64_t p0, int64_t p1, char *x)
 {
     for (int64_t p = p0; p < p1; p++)
-        for (int64_t kh = 0; kh < c->KH; kh++, windows += c->KW * c->CG * c->bytes) {
+        for (int64_t k = 0; k < c->KD * c->KH; k++, windows += c->KW * c->CG * c->bytes) {
             int64_t lo, hi, at;
-            if (!window_row(c, p, kh, &lo, &hi, &at)) continue;
+            if (!window_row(c, p, k, &lo, &hi, &at)) continue;
             int64_t step = has_contiguous_rows(c) ? hi - lo : 1;
-            for (int64_t k = lo; k < hi; k += step, at += c->dilation[1] * c->C)
-                tni_add_run(c->dtype, x + at * c->bytes, windows + k * c->CG * c->bytes, 1,
+            for (int64_t i = lo; i < hi; i += step, at += c->along_w.dilation * c->C)
+                tni_add_run(c->dtype, x + at * c->bytes, windows + i * c->CG * c->bytes, 1,
                             step * c->CG);
         }
 }

@@ -2,20 +2,25 @@
 // that the window of an output position covers are a column of a matrix (K, positions), of which
 // only a block at a time is made.
 //
-// Two memory orders; everything else follows from strides. Channels first: x is (N, C, H, W), y is
-// (N, O, P), w is (O, CG, KH, KW), and a block of windows has positions innermost. Channels last: x
-// is (N, H, W, C), y is (N, P, O), w is (O, KH, KW, CG), and a block has the elements of a window
-// innermost.
+// Two memory orders; everything else follows from strides. Channels first: x is (N, C, D, H, W), y is
+// (N, O, P), w is (O, CG, KD, KH, KW), and a block of windows has positions innermost. Channels last:
+// x is (N, D, H, W, C), y is (N, P, O), w is (O, KD, KH, KW, CG), and a block has the elements of a
+// window innermost. Images of two axes have a D of 1, those of one axis an H of 1 too.
 //
-// N images, C channels of x, O channels of y, G groups (CG, OG channels of a group), H W size of x,
-// KH KW size of the window, OH OW size of y, P = OH * OW positions of y in an image, K = CG * KH *
-// KW elements of a window.
+// N images, C channels of x, O channels of y, G groups (CG, OG channels of a group), D H W size of x,
+// I = D * H * W elements of a channel, KD KH KW size of the window, T = KD * KH * KW its taps, OD OH
+// OW size of y, P = OD * OH * OW positions of y in an image, K = CG * T elements of a window.
 #ifndef TNI_DEVICE_CPU_CONV_WINDOWS_H
 #define TNI_DEVICE_CPU_CONV_WINDOWS_H
 
 #include "device/cpu/strided.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/tiled_epilogue.h"
+
+// How windows lie along one axis of x.
+typedef struct {
+    int64_t stride, padding, dilation;
+} tni_conv_axis;
 
 // A plan: operands, and how the work is cut. x, w and y (gy in a gradient) are row-major in their
 // memory order and have the compute type: the call's own operands if these are so, else copies in
@@ -26,12 +31,12 @@ typedef struct {
     tni_tiled_epilogue *epilogue;
     tn_dtype            dtype;
     int64_t             bytes;  // of an element
-    int64_t             N, C, H, W, O, OH, OW, KH, KW, G, CG, OG, P, K;
-    int64_t             stride[2], padding[2], dilation[2];
+    int64_t             N, C, D, H, W, I, O, OD, OH, OW, KD, KH, KW, T, G, CG, OG, P, K;
+    tni_conv_axis       along_d, along_h, along_w;
     char               *x, *w, *y, *result;
     tni_arg             out;            // the call's output, in its memory order
     bool                channels_last;  // channels last
-    bool                pointwise;      // 1 x 1, stride 1, no padding: x is its own windows
+    bool                pointwise;      // one tap, stride 1, no padding: x is its own windows
     bool                spans_images;   // a block of positions may span several images
     bool                packs;      // then the product's part of y is packed, images side by side
     bool                empty;      // the sums have no terms: the result is zeros
@@ -53,8 +58,7 @@ static inline int64_t tni_clamp(int64_t v, int64_t lo, int64_t hi)
 // The addresses of x of group g and image n; of y of group g and position q; of w of group g.
 static inline char *tni_conv_x(const tni_conv_plan *c, int64_t n, int64_t g)
 {
-    return c->x +
-           (n * c->C * c->H * c->W + g * c->CG * (c->channels_last ? 1 : c->H * c->W)) * c->bytes;
+    return c->x + (n * c->C * c->I + g * c->CG * (c->channels_last ? 1 : c->I)) * c->bytes;
 }
 
 static inline char *tni_conv_y(const tni_conv_plan *c, int64_t q, int64_t g)
@@ -73,9 +77,8 @@ static inline char *tni_conv_w(const tni_conv_plan *c, int64_t g)
 // into y.
 void tni_conv_windows(const tni_conv_plan *c, int64_t g, int64_t k0, int64_t k1, int64_t q0,
                       int64_t q1, char *y);
-// Channels first: sets a plane of x to the sum of the windows of its channel, which are KH * KW
-// rows, ld elements apart.
-void tni_conv_add_plane(const tni_conv_plan *c, const char *windows, int64_t ld, char *plane);
+// Channels first: sets a channel of x to the sum of its windows, which are T rows, ld elements apart.
+void tni_conv_add_channel(const tni_conv_plan *c, const char *windows, int64_t ld, char *plane);
 // Channels last: adds the windows of positions p0 .. p1-1 of an image to x, the image's group.
 void tni_conv_add_rows(const tni_conv_plan *c, const char *windows, int64_t p0, int64_t p1,
                        char *x);

@@ -6,7 +6,7 @@
 //     conv_wgrad   gw = gy @ windows(x)^T     summed over all positions of all images
 //
 // Gathering windows (im2col) a block at a time costs some copying and gives all arithmetic to the
-// matrix product, whatever the strides, paddings, dilations and groups. A 1 x 1 window with stride 1
+// matrix product, whatever the strides, paddings, dilations and groups. A window of one tap with stride 1
 // and no padding needs no gathering, since x is its own windows (`pointwise`): channels first that is a
 // batch of products, one for each image; channels last, one product over all positions.
 //
@@ -136,31 +136,35 @@ static tni_gemm weight_product(const tni_conv_plan *c, char *w, matrix x, matrix
 // ---- planning ----
 
 // Fills in the sizes by their letters.
-static void find_sizes(tni_conv_plan *c, const tni_arg *x, const tni_arg *w, const tni_arg *y)
+static void find_sizes(tni_conv_plan *c, const tni_conv_form *f)
 {
-    const tni_attr *a = c->call->attr;
-    c->N = x->size[0], c->C = x->size[1], c->H = x->size[2], c->W = x->size[3];
-    c->O = w->size[0], c->KH = w->size[2], c->KW = w->size[3];
-    c->OH = y->size[2], c->OW = y->size[3], c->G = a->conv.groups;
-    c->CG = w->size[1], c->OG = c->O / c->G;
-    c->P             = c->OH * c->OW;
-    c->K             = c->CG * c->KH * c->KW;
-    c->channels_last = a->conv.channels_last;
-    for (int i = 0; i < 2; i++) {
-        c->stride[i]   = a->conv.stride[i];
-        c->padding[i]  = a->conv.padding[i];
-        c->dilation[i] = a->conv.dilation[i];
+    const tni_arg *x = &f->arg[0], *w = &f->arg[1], *y = &f->arg[2];
+    tni_conv_axis *axis[] = { &c->along_d, &c->along_h, &c->along_w };
+    c->N = x->size[0], c->C = x->size[1];
+    c->D = x->size[2], c->H = x->size[3], c->W = x->size[4];
+    c->KD = w->size[2], c->KH = w->size[3], c->KW = w->size[4];
+    c->OD = y->size[2], c->OH = y->size[3], c->OW = y->size[4];
+    c->O = w->size[0], c->G = f->groups, c->CG = w->size[1], c->OG = c->O / c->G;
+    c->I             = c->D * c->H * c->W;
+    c->T             = c->KD * c->KH * c->KW;
+    c->P             = c->OD * c->OH * c->OW;
+    c->K             = c->CG * c->T;
+    c->channels_last = c->call->attr->conv.channels_last;
+    c->pointwise     = (c->call->op == TNI_conv || c->channels_last) && c->T == 1;
+    for (int i = 0; i < 3; i++) {
+        *axis[i] = (tni_conv_axis){ f->stride[i], f->padding[i], f->dilation[i] };
+        c->pointwise &= f->stride[i] == 1 && f->padding[i] == 0;
     }
     c->empty = c->N * c->P * c->K * c->O == 0;
 }
 
-// Cuts conv_dgrad, channels first: blocks of whole images and of channels, since each channel's
-// plane of gx is summed by one task. Small images are taken together, up to `least` positions;
+// Cuts conv_dgrad, channels first: blocks of whole images and of channels, since each channel
+// of gx is summed by one task. Small images are taken together, up to `least` positions;
 // channels are split as far as that gives all threads work.
 static void cut_input(tni_conv_plan *c)
 {
     block_size b      = block_limits(c);
-    int64_t    budget = b.bytes / c->bytes, channel = c->KH * c->KW;
+    int64_t    budget = b.bytes / c->bytes, channel = c->T;
     c->images    = c->spans_images ? tni_clamp(b.least / c->P, 1, c->N) : 1;
     c->blocks    = tni_ceil_div(c->N, c->images);
     c->positions = c->images * c->P;
@@ -205,10 +209,7 @@ static void cut_positions(tni_conv_plan *c)
 // separate, unless they are so small that a block spans several.
 static void cut_conv(tni_conv_plan *c)
 {
-    int op       = c->call->op;
-    c->pointwise = (op == TNI_conv || c->channels_last) && c->KH * c->KW == 1 &&
-                   c->stride[0] == 1 && c->stride[1] == 1 && c->padding[0] == 0 &&
-                   c->padding[1] == 0;
+    int op = c->call->op;
     if (c->channels_last) c->spans_images = op != TNI_conv_dgrad || c->pointwise;
     else c->spans_images = c->P < block_limits(c).least && c->N > 1;
     c->packs = c->spans_images && !c->channels_last;
@@ -234,7 +235,7 @@ static size_t product_scratch(const tni_conv_plan *c)
 {
     size_t most   = 0;
     bool channels = c->call->op == TNI_conv_dgrad && !c->channels_last;  // that rows are counted in
-    int64_t span = c->spans_images ? c->N * c->P : c->P, each = channels ? c->KH * c->KW : 1;
+    int64_t span = c->spans_images ? c->N * c->P : c->P, each = channels ? c->T : 1;
     int64_t rows[2] = { c->rows, (channels ? c->CG : c->K) % c->rows };
     int64_t cols[2] = { c->positions, span % c->positions };
     for (int i = 0; i < 4; i++) {
@@ -253,14 +254,11 @@ static char *take_conv_scratch(char *at, size_t *used, size_t bytes)
     return p;
 }
 
-// Returns (N, C, H, W), or (O, CG, KH, KW), with the channels last.
+// Returns (N, C, D, H, W), or (O, CG, KD, KH, KW), with the channels last.
 static tni_arg as_channels_last(const tni_arg *x)
 {
     tni_arg y = *x;
-    for (int i = 0; i < 4; i++) {
-        y.size[i]   = x->size[tni_channels_last_order[i]];
-        y.stride[i] = x->stride[tni_channels_last_order[i]];
-    }
+    tni_permute_axes(&y, x->rank, tni_channels_last_order(x->rank));
     return y;
 }
 
@@ -272,7 +270,7 @@ static char *operand_data(const tni_conv_plan *c, const tni_arg *x, bool is_resu
     if (x->dtype == c->dtype && tni_arg_is_row_major(x)) return x->data;
     char *p = take_conv_scratch(at, used, (size_t)(tni_arg_count(x) * c->bytes));
     if (p && !is_result) {
-        tni_arg copy = tni_arg_row_major(c->dtype, 4, x->size, p);
+        tni_arg copy = tni_arg_row_major(c->dtype, x->rank, x->size, p);
         tni_copy_arg(c->call->threads, x, &copy);
     }
     return p;
@@ -289,20 +287,20 @@ static bool is_pointwise_batch(const tni_conv_plan *c)
 static tni_conv_plan plan_conv_blocks(const tni_call *call, char *scratch, size_t *used)
 {
     tni_conv_plan c = { .call = call, .dtype = tni_compute_dtype(call->out.dtype) };
-    tni_arg       x[3];
+    tni_conv_form f = tni_conv_form_of(call, 3);
+    tni_arg      *x = f.arg;
     char         *data[3];
-    int           result = tni_conv_operands(call, x);
-    c.bytes              = (int64_t)tni_dtype_size(c.dtype);
-    *used                = 0;
-    find_sizes(&c, &x[0], &x[1], &x[2]);
+    c.bytes = (int64_t)tni_dtype_size(c.dtype);
+    *used   = 0;
+    find_sizes(&c, &f);
     if (!c.empty) cut_conv(&c);
     for (int i = 0; i < 3; i++) {
         if (c.channels_last) x[i] = as_channels_last(&x[i]);
-        data[i] = operand_data(&c, &x[i], result == i, scratch, used);
+        data[i] = operand_data(&c, &x[i], f.result == i, scratch, used);
     }
     c.x = data[0], c.w = data[1], c.y = data[2];
-    c.result       = data[result];
-    c.out          = x[result];
+    c.result       = data[f.result];
+    c.out          = x[f.result];
     c.epilogue     = c.result == c.out.data ? call->tiled_epilogue : NULL;
     c.partial      = c.splits > 1
                          ? take_conv_scratch(scratch, used, (size_t)(c.splits * c.O * c.K * c.bytes))
@@ -402,11 +400,11 @@ static void pointwise_input_task(void *arg, int64_t item, int worker)
 }
 
 // Channels first: gx of a block of channels of one group, for a block of images. The task owns
-// those planes of gx.
+// those channels of gx.
 static void input_task(void *arg, int64_t item, int worker)
 {
     const tni_conv_plan *c = arg;
-    int64_t g = item % c->G, block = item / c->G % c->row_blocks, channel = c->KH * c->KW;
+    int64_t              g = item % c->G, block = item / c->G % c->row_blocks, channel = c->T;
     int64_t n0 = item / c->G / c->row_blocks * c->images, n1 = tni_min_i64(c->N, n0 + c->images);
     int64_t c0 = block * c->rows, c1 = tni_min_i64(c->CG, c0 + c->rows), n = (n1 - n0) * c->P;
     char   *scratch = scratch_of_worker(c, worker);
@@ -418,8 +416,8 @@ static void input_task(void *arg, int64_t item, int worker)
     tni_gemm_run(&m, 1, packed + c->packed_bytes);
     for (int64_t i = n0; i < n1; i++)
         for (int64_t k = c0; k < c1; k++)
-            tni_conv_add_plane(c, scratch + ((k - c0) * channel * n + (i - n0) * c->P) * c->bytes,
-                               n, tni_conv_x(c, i, g) + k * c->H * c->W * c->bytes);
+            tni_conv_add_channel(c, scratch + ((k - c0) * channel * n + (i - n0) * c->P) * c->bytes,
+                                 n, tni_conv_x(c, i, g) + k * c->I * c->bytes);
 }
 
 // Channels last: gx of an image of one group, block by block, since the windows of neighbouring
@@ -429,7 +427,7 @@ static void input_image_task(void *arg, int64_t item, int worker)
     const tni_conv_plan *c = arg;
     int64_t              g = item % c->G, n = item / c->G;
     char                *scratch = scratch_of_worker(c, worker), *image = tni_conv_x(c, n, g);
-    for (int64_t i = 0; i < c->H * c->W; i++)
+    for (int64_t i = 0; i < c->I; i++)
         memset(image + i * c->C * c->bytes, 0, (size_t)(c->CG * c->bytes));
     for (int64_t p0 = 0; p0 < c->P; p0 += c->positions) {
         int64_t  p1 = tni_min_i64(c->P, p0 + c->positions), q = n * c->P + p0;
@@ -489,7 +487,7 @@ static void run_forward(tni_conv_plan *c, int threads)
 // images.
 static void run_input(tni_conv_plan *c, int threads)
 {
-    int64_t image = c->C * c->H * c->W, all = c->N * image, tiles = c->G * c->row_blocks;
+    int64_t image = c->C * c->I, all = c->N * image, tiles = c->G * c->row_blocks;
     if (c->pointwise)
         tni_tiled_epilogue_parallel(c->epilogue, threads, c->G * c->blocks, pointwise_input_task, c,
                                     (int)c->G, c->positions * c->C, all);
@@ -520,7 +518,7 @@ tn_status tni_cpu_conv(const tni_call *call)
         if (c.splits > 1) sum_splits(&c);
     }
     if (c.result != c.out.data) {
-        tni_arg made = tni_arg_row_major(c.dtype, 4, c.out.size, c.result);
+        tni_arg made = tni_arg_row_major(c.dtype, c.out.rank, c.out.size, c.result);
         tni_copy_arg(call->threads, &made, &c.out);
     }
     return TN_OK;

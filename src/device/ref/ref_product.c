@@ -64,22 +64,32 @@ static void add_term(int op, double *x, double *w, double *y)
     else *w += *y * *x;
 }
 
-// Visits all terms: every element of y (image, out channel, row, column) with every element of its
-// window (in channel, row, column), except those in the padding.
-static void all_terms(const tni_call *c, const tni_arg *x, const tni_arg *w, const tni_arg *y)
+// Sets the place in x where a place of y and a tap meet; returns false if it is in the padding.
+static bool meeting_place(const tni_conv_form *f, const int64_t *place, const int64_t *tap,
+                          int64_t *at)
 {
-    const int64_t *step = c->attr->conv.stride, *pad = c->attr->conv.padding;
-    const int64_t *dilation = c->attr->conv.dilation;
-    int64_t        outs     = w->size[0] / c->attr->conv.groups;  // out channels of a group
-    for (tni_ref_walk p = tni_ref_walk_over(4, y->size); p.left; tni_ref_walk_next(&p)) {
-        int64_t image = p.at[0], o = p.at[1], channel = o / outs * w->size[1];
-        for (tni_ref_walk k = tni_ref_walk_over(3, w->size + 1); k.left; tni_ref_walk_next(&k)) {
-            int64_t row    = p.at[2] * step[0] - pad[0] + k.at[1] * dilation[0];
-            int64_t column = p.at[3] * step[1] - pad[1] + k.at[2] * dilation[1];
-            if (row < 0 || row >= x->size[2] || column < 0 || column >= x->size[3]) continue;
-            int64_t in_x[] = { image, channel + k.at[0], row, column };
-            int64_t in_w[] = { o, k.at[0], k.at[1], k.at[2] };
-            add_term(c->op, &tni_cells(x)[tni_ref_offset(x, in_x)].f,
+    bool in = true;
+    for (int i = 0; i < f->axes; i++) {
+        at[i] = place[i] * f->stride[i] - f->padding[i] + tap[i] * f->dilation[i];
+        in &= at[i] >= 0 && at[i] < f->arg[0].size[2 + i];
+    }
+    return in;
+}
+
+// Visits all terms: every element of y (image, out channel, place) with every element of its window
+// (in channel, tap), except those in the padding.
+static void all_terms(int op, const tni_conv_form *f)
+{
+    const tni_arg *x = &f->arg[0], *w = &f->arg[1], *y = &f->arg[2];
+    int64_t        outs = w->size[0] / f->groups;  // out channels of a group
+    for (tni_ref_walk p = tni_ref_walk_over(y->rank, y->size); p.left; tni_ref_walk_next(&p)) {
+        int64_t o = p.at[1], in_x[TN_MAX_RANK] = { p.at[0] }, in_w[TN_MAX_RANK] = { o };
+        for (tni_ref_walk k = tni_ref_walk_over(w->rank - 1, w->size + 1); k.left;
+             tni_ref_walk_next(&k)) {
+            in_x[1] = o / outs * w->size[1] + k.at[0];
+            if (!meeting_place(f, p.at + 2, k.at + 1, in_x + 2)) continue;
+            memcpy(in_w + 1, k.at, (size_t)(w->rank - 1) * sizeof *in_w);
+            add_term(op, &tni_cells(x)[tni_ref_offset(x, in_x)].f,
                      &tni_cells(w)[tni_ref_offset(w, in_w)].f,
                      &tni_cells(y)[tni_ref_offset(y, p.at)].f);
         }
@@ -95,9 +105,8 @@ size_t tni_ref_conv_scratch(const tni_call *c)
 // Serves conv, conv_dgrad and conv_wgrad: clears the result, then adds every term to it.
 tn_status tni_ref_conv(const tni_call *c)
 {
-    tni_arg x[3];
-    memset(c->out.data, 0, (size_t)tni_shape_count(4, c->out.size) * sizeof(tni_cell));
-    tni_conv_operands(c, x);
-    all_terms(c, &x[0], &x[1], &x[2]);
+    tni_conv_form f = tni_conv_form_of(c, c->out.rank - 2);
+    memset(c->out.data, 0, (size_t)tni_shape_count(c->out.rank, c->out.size) * sizeof(tni_cell));
+    all_terms(c->op, &f);
     return TN_OK;
 }

@@ -15,12 +15,12 @@ enum { X, W, Y };
 // The parameters of all kernels here, made of the same rows as `conv_params` of the text.
 typedef struct {
 #define LONG(name) int64_t name;
-#define PAIR(name) int64_t name[2];
+#define AXES(name) int64_t name[3];
 #define INT(name)  int32_t name;
 #include "device/simt/conv_params.def"
 } conv_params;
 
-_Static_assert(sizeof(conv_params) == 46 * 8 + 6 * 4 &&
+_Static_assert(sizeof(conv_params) == 58 * 8 + 6 * 4 &&
                    sizeof(conv_params) <= TNI_KERNEL_ARGS_BYTES / 2,
                "no padding, and room for the buffers");
 
@@ -35,6 +35,36 @@ typedef struct {
     tni_arg     arg[3];
 } conv_launch;
 
+// The texts for images without a depth, and with one.
+typedef struct {
+    const char *const *conv[3], *const *conv_wide;        // of tiles of 64, 32 and 16 columns
+    const char *const *weights[3], *const *weights_wide;  // of tiles of 64, 128 and 16 rows
+    const char *const *few, *const *few_wide;
+} conv_texts;
+
+static const conv_texts texts[2] = {
+    { { tni_text_conv_64, tni_text_conv_32, tni_text_conv_16 },
+      tni_text_conv_wide,
+      { tni_text_weights_64, tni_text_weights_128, tni_text_weights_16 },
+      tni_text_weights_wide,
+      tni_text_conv_few,
+      tni_text_conv_few_wide },
+    { { tni_text_conv3d_64, tni_text_conv3d_32, tni_text_conv3d_16 },
+      tni_text_conv3d_wide,
+      { tni_text_weights3d_64, tni_text_weights3d_128, tni_text_weights3d_16 },
+      tni_text_weights3d_wide,
+      tni_text_conv3d_few,
+      tni_text_conv3d_few_wide },
+};
+
+// A depth of one tap and one place is none.
+static const conv_texts *texts_of(const conv_launch *j)
+{
+    bool flat = j->o.x_size[0] == 1 && j->o.y_size[0] == 1 && j->o.taps[0] == 1 &&
+                j->o.padding[0] == 0;
+    return &texts[!flat];
+}
+
 // ---- sizes and strides -------------------------------------------------------------------------
 
 // Euclid's algorithm.
@@ -46,7 +76,7 @@ static int64_t common_divisor(int64_t a, int64_t b)
 // Returns whether channels are neighbours in memory, and positions are not.
 static bool is_channels_last(const tni_arg *x)
 {
-    return x->stride[1] == 1 && (x->stride[3] != 1 || x->size[3] == 1);
+    return x->stride[1] == 1 && (x->stride[4] != 1 || x->size[4] == 1);
 }
 
 // Sizes and strides of the images: x and y.
@@ -59,7 +89,7 @@ static void set_images(conv_launch *j)
     o->x_channel_stride = x->stride[1];
     o->y_image_stride   = y->stride[0];
     o->y_channel_stride = y->stride[1];
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         o->x_stride[i] = x->stride[2 + i];
         o->x_size[i]   = x->size[2 + i];
         o->y_stride[i] = y->stride[2 + i];
@@ -74,13 +104,14 @@ static void set_weights(conv_launch *j, const tni_call *c)
     conv_params   *o   = &j->o;
     const tni_arg *w   = &j->arg[W];
     int64_t        out = w->size[0] / o->groups, in = w->size[1];
+    int64_t        taps = tni_shape_count(3, w->size + 2);
     o->out_channels     = out;
     o->channels         = o->is_dgrad ? out : in;
-    o->columns          = o->is_dgrad ? in : c->op == TNI_conv ? out : in * w->size[2] * w->size[3];
+    o->columns          = o->is_dgrad ? in : c->op == TNI_conv ? out : in * taps;
     o->w_group_stride   = out * w->stride[0];
     o->w_channel_stride = w->stride[o->is_dgrad ? 0 : 1];
     o->w_column_stride  = w->stride[o->is_dgrad ? 1 : 0];
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         o->w_stride[i] = w->stride[2 + i];
         o->taps[i]     = w->size[2 + i];
     }
@@ -89,14 +120,14 @@ static void set_weights(conv_launch *j, const tni_call *c)
 // The window. In the gradient for x, tap t meets row r of the input only if r + padding - t * dilation
 // is divisible by the stride s. With g = gcd(s, dilation), that is every (s / g)-th tap from the first
 // one on, and from one to the next the position in the output moves back by dilation / g.
-static void set_taps(conv_launch *j, const tni_call *c)
+static void set_taps(conv_launch *j, const tni_conv_form *f)
 {
     conv_params *o = &j->o;
-    for (int i = 0; i < 2; i++) {
-        int64_t stride = c->attr->conv.stride[i], dilation = c->attr->conv.dilation[i];
+    for (int i = 0; i < 3; i++) {
+        int64_t stride = f->stride[i], dilation = f->dilation[i];
         int64_t both     = common_divisor(stride, dilation);
         o->stride[i]     = stride;
-        o->padding[i]    = c->attr->conv.padding[i];
+        o->padding[i]    = f->padding[i];
         o->dilation[i]   = dilation;
         o->tap_stride[i] = stride / both;
         o->tap_shift[i]  = dilation / both;
@@ -108,9 +139,10 @@ static void set_taps(conv_launch *j, const tni_call *c)
 // of the text) is the gradient of the output, what is written (y) the gradient of the input.
 static conv_launch describe_conv(const tni_call *c)
 {
-    conv_launch j = { .o = { .is_dgrad = c->op == TNI_conv_dgrad,
-                             .groups   = c->attr->conv.groups } };
-    j.result      = tni_conv_operands(c, j.arg);
+    tni_conv_form f = tni_conv_form_of(c, 3);
+    conv_launch   j = { .o      = { .is_dgrad = c->op == TNI_conv_dgrad, .groups = f.groups },
+                        .result = f.result };
+    memcpy(j.arg, f.arg, sizeof j.arg);
     if (j.o.is_dgrad) {
         tni_arg x = j.arg[X];
         j.arg[X]  = j.arg[Y];
@@ -119,8 +151,8 @@ static conv_launch describe_conv(const tni_call *c)
     }
     set_images(&j);
     set_weights(&j, c);
-    set_taps(&j, c);
-    j.o.count         = tni_shape_count(4, c->out.size);
+    set_taps(&j, &f);
+    j.o.count         = tni_shape_count(c->out.rank, c->out.size);
     j.o.channels_last = is_channels_last(&j.arg[j.result]);
     return j;
 }
@@ -132,7 +164,7 @@ static conv_launch describe_conv(const tni_call *c)
 static double farthest_offset(const tni_arg *x, const conv_params *o)
 {
     double far = 1;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         double past   = i < 2 ? 0
                               : 2 * (double)o->padding[i - 2] +
                                   (double)o->taps[i - 2] * (double)o->dilation[i - 2];
@@ -140,6 +172,11 @@ static double farthest_offset(const tni_arg *x, const conv_params *o)
         far += (stride > 1 ? stride : 1) * ((double)x->size[i] + past);
     }
     return far;
+}
+
+static double of_all_axes(const int64_t size[3])
+{
+    return (double)size[0] * (double)size[1] * (double)size[2];
 }
 
 // Returns whether some number of the kernel does not fit in 31 bits: then it runs in a version with
@@ -154,10 +191,11 @@ static bool needs_64_bits(const conv_launch *j)
                                  farthest_offset(&j->arg[X], o),
                                  farthest_offset(&j->arg[W], &(conv_params){ 0 }),
                                  farthest_offset(&j->arg[Y], o),
-                                 (double)o->channels * (double)o->taps[0] * (double)o->taps[1] + 256,
-                                 (double)o->images * (double)o->y_size[0] * (double)o->y_size[1] + 256,
+                                 (double)o->channels * of_all_axes(o->taps) + 256,
+                                 (double)o->images * of_all_axes(o->y_size) + 256,
                                  (double)o->stride[0],
-                                 (double)o->stride[1] };
+                                 (double)o->stride[1],
+                                 (double)o->stride[2] };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i] >= most) return true;
     return false;
@@ -247,7 +285,7 @@ static void plan_tiles(conv_launch *j)
     enum { ROWS = 128 };
     conv_params *o      = &j->o;
     int64_t      places = o->images, taps = 1;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         places *= o->is_dgrad ? tni_ceil_div(o->y_size[i], o->stride[i]) : o->y_size[i];
         taps *= o->is_dgrad ? tni_ceil_div(o->taps[i], o->tap_stride[i]) : o->taps[i];
     }
@@ -260,15 +298,16 @@ static void plan_tiles(conv_launch *j)
     o->y_along_rows    = !o->channels_last;
     o->row_tiles       = tni_ceil_div(places, ROWS);
 
-    int64_t      rows = o->row_tiles * o->residues[0] * o->residues[1] * o->groups;
-    const tiling t[]  = { { tni_text_conv_64, 64, rows * tni_ceil_div(o->columns, 64), 0.95 },
-                          { tni_text_conv_32, 32, rows * tni_ceil_div(o->columns, 32), 0.68 },
-                          { tni_text_conv_16, 16, rows * tni_ceil_div(o->columns, 16), 0.48 } };
+    int64_t                   rows = o->row_tiles * tni_shape_count(3, o->residues) * o->groups;
+    const char *const *const *text = texts_of(j)->conv;
+    const tiling              t[]  = { { text[0], 64, rows * tni_ceil_div(o->columns, 64), 0.95 },
+                                       { text[1], 32, rows * tni_ceil_div(o->columns, 32), 0.68 },
+                                       { text[2], 16, rows * tni_ceil_div(o->columns, 16), 0.48 } };
     best_tiling(j, 3, t, tni_ceil_div(o->channels, o->channel_run) * o->channel_run * taps);
     j->name = "conv";
     if (needs_64_bits(j)) {
         j->blocks = t[0].tiles * o->chunks;
-        j->text   = tni_text_conv_wide;
+        j->text   = texts_of(j)->conv_wide;
     }
 }
 
@@ -281,20 +320,24 @@ static void plan_weight_tiles(conv_launch *j)
     o->a_along_rows    = is_channels_last(&j->arg[Y]);
     o->b_along_columns = is_channels_last(&j->arg[X]);
 
-    int64_t      columns = tni_ceil_div(o->columns, 64) * o->groups;
-    const tiling t[]     = {
-            { tni_text_weights_64, 64, columns * tni_ceil_div(o->out_channels, 64), 0.57 },
-            { tni_text_weights_128, 128, columns * tni_ceil_div(o->out_channels, 128), 0.95 },
-            { tni_text_weights_16, 16, columns * tni_ceil_div(o->out_channels, 16), 0.27 }
-    };
-    int64_t rows = best_tiling(j, 3, t, o->images * o->y_size[0] * o->y_size[1])->width;
-    j->name      = "conv_weights";
+    int64_t                   columns = tni_ceil_div(o->columns, 64) * o->groups;
+    const char *const *const *text    = texts_of(j)->weights;
+    const tiling t[]  = { { text[0], 64, columns * tni_ceil_div(o->out_channels, 64), 0.57 },
+                          { text[1], 128, columns * tni_ceil_div(o->out_channels, 128), 0.95 },
+                          { text[2], 16, columns * tni_ceil_div(o->out_channels, 16), 0.27 } };
+    int64_t      rows = best_tiling(j, 3, t, o->images * tni_shape_count(3, o->y_size))->width;
+    j->name           = "conv_weights";
     if (needs_64_bits(j)) {
         j->blocks = t[0].tiles * o->chunks;
-        j->text   = tni_text_weights_wide;
+        j->text   = texts_of(j)->weights_wide;
         rows      = t[0].width;
     }
     o->row_tiles = tni_ceil_div(o->out_channels, rows);
+}
+
+static const char *const *few_text(const conv_launch *j)
+{
+    return needs_64_bits(j) ? texts_of(j)->few_wide : texts_of(j)->few;
 }
 
 // Plans one item per element of the result, which goes over channels and taps by itself.
@@ -305,7 +348,7 @@ static void plan_direct(conv_launch *j)
     j->name        = "conv_direct";
     j->blocks      = tni_ceil_div(o->count, 64);
     j->items       = 64;
-    j->text        = needs_64_bits(j) ? tni_text_conv_few_wide : tni_text_conv_few;
+    j->text        = few_text(j);
 }
 
 // Plans the gradient for w of few channels: a group of 64 per element, or, with channels last, an item
@@ -315,14 +358,14 @@ static void plan_direct_weights(conv_launch *j)
     enum { SMALL_GROUPS = 16 * MULTIPROCESSORS };
     conv_params *o     = &j->o;
     bool         last  = is_channels_last(&j->arg[X]) && is_channels_last(&j->arg[Y]);
-    int64_t      depth = o->images * o->y_size[0] * o->y_size[1];
+    int64_t      depth = o->images * tni_shape_count(3, o->y_size);
     int64_t      tiles = last ? tni_ceil_div(o->count, 64) : o->count;
     int64_t      n = tni_ceil_div(SMALL_GROUPS, tiles), most = depth / (last ? 64 : 1024);
     set_chunks(o, depth, n < most ? n : most > 1 ? most : 1);
     j->name   = last ? "weights_direct_last" : "weights_direct";
     j->blocks = tiles * o->chunks;
     j->items  = 64;
-    j->text   = needs_64_bits(j) ? tni_text_conv_few_wide : tni_text_conv_few;
+    j->text   = few_text(j);
 }
 
 // Chooses the kernel. A tile that is nearly empty wastes its time, so that few columns, or few weights,
@@ -335,7 +378,7 @@ static conv_launch plan_conv(const tni_call *c)
     else if (weights) plan_weight_tiles(&j);
     else if (j.o.columns <= 2) plan_direct(&j);
     else plan_tiles(&j);
-    j.add = needs_64_bits(&j) ? tni_text_conv_few_wide : tni_text_conv_few;
+    j.add = few_text(&j);
     return j;
 }
 

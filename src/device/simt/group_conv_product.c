@@ -60,11 +60,10 @@ static void set_product(const tni_call *c, tni_arg a, tni_arg b, tni_arg out, tn
 // ---- one tap -----------------------------------------------------------------------------------
 
 // Stride and padding would make positions of x and y differ; dilation means nothing with one tap.
-static bool has_one_tap(const tni_call *c, const tni_arg *w)
+static bool has_one_tap(const tni_conv_form *f)
 {
-    for (int i = 0; i < 2; i++)
-        if (w->size[2 + i] != 1 || c->attr->conv.stride[i] != 1 || c->attr->conv.padding[i] != 0)
-            return false;
+    for (int i = 0; i < 3; i++)
+        if (f->arg[W].size[2 + i] != 1 || f->stride[i] != 1 || f->padding[i] != 0) return false;
     return true;
 }
 
@@ -73,7 +72,7 @@ static bool has_one_tap(const tni_call *c, const tni_arg *w)
 static bool image_matrix(const tni_arg *x, int64_t groups, bool all, tni_arg *m)
 {
     int64_t places, step, chans = x->size[1] / groups, images = x->size[0];
-    if (!join_axes(x, 2, 3, &places, &step)) return false;
+    if (!join_axes(x, 2, 4, &places, &step)) return false;
     if (all && images > 1 && places > 1 && x->stride[0] != places * step) return false;
     if (all && places == 1) step = x->stride[0];
     if (all) {
@@ -87,14 +86,15 @@ static bool image_matrix(const tni_arg *x, int64_t groups, bool all, tni_arg *m)
 
 // LEAST: with fewer channels per group, a matrix is too narrow for matmul, and the kernels of
 // group_conv.c are faster.
-static bool as_one_tap(const tni_call *c, const tni_arg *x, tni_arg in[2], tni_call *m)
+static bool as_one_tap(const tni_call *c, const tni_conv_form *f, tni_arg in[2], tni_call *m)
 {
     enum { LEAST = 8 };
-    int64_t        G = c->attr->conv.groups, out = x[W].size[0] / G, chans = x[W].size[1];
+    const tni_arg *x = f->arg;
+    int64_t        G = f->groups, out = x[W].size[0] / G, chans = x[W].size[1];
     bool           weights = c->op == TNI_conv_wgrad;
     const int64_t *s       = x[W].stride;
     tni_arg        a, b, w;
-    if (out < LEAST || chans < LEAST || !has_one_tap(c, &x[W])) return false;
+    if (out < LEAST || chans < LEAST || !has_one_tap(f)) return false;
     if (!image_matrix(&x[X], G, weights, &a) || !image_matrix(&x[Y], G, weights, &b)) return false;
     w = matrix_view(&x[W], (int64_t[]){ a.size[0], G, out, chans },
                     (int64_t[]){ 0, out * s[0], s[0], s[1] });
@@ -108,13 +108,14 @@ static bool as_one_tap(const tni_call *c, const tni_arg *x, tni_arg in[2], tni_c
 
 // Returns whether the window covers the whole image, without padding, so that there is one output
 // position.
-static bool has_one_position(const tni_call *c, const tni_arg *x)
+static bool has_one_position(const tni_conv_form *f)
 {
-    if (c->attr->conv.groups != 1) return false;
-    for (int i = 2; i < 4; i++) {
-        bool dense = c->attr->conv.dilation[i - 2] == 1 || x[W].size[i] == 1;
+    const tni_arg *x = f->arg;
+    if (f->groups != 1) return false;
+    for (int i = 2; i < 5; i++) {
+        bool dense = f->dilation[i - 2] == 1 || x[W].size[i] == 1;
         if (x[Y].size[i] != 1 || x[W].size[i] != x[X].size[i] || !dense) return false;
-        if (c->attr->conv.padding[i - 2] != 0) return false;
+        if (f->padding[i - 2] != 0) return false;
     }
     return true;
 }
@@ -123,17 +124,18 @@ static bool has_one_position(const tni_call *c, const tni_arg *x)
 static bool row_matrix(const tni_arg *x, tni_arg *m)
 {
     int64_t size, step;
-    if (!join_axes(x, 1, 3, &size, &step)) return false;
+    if (!join_axes(x, 1, 4, &size, &step)) return false;
     *m = matrix_view(x, (int64_t[]){ 1, 1, x->size[0], size },
                      (int64_t[]){ 0, 0, x->stride[0], step });
     return true;
 }
 
 // A product of images by output channels.
-static bool as_full_window(const tni_call *c, const tni_arg *x, tni_arg in[2], tni_call *m)
+static bool as_full_window(const tni_call *c, const tni_conv_form *f, tni_arg in[2], tni_call *m)
 {
-    tni_arg a, w, y;
-    if (!has_one_position(c, x) || !row_matrix(&x[X], &a) || !row_matrix(&x[W], &w) ||
+    const tni_arg *x = f->arg;
+    tni_arg        a, w, y;
+    if (!has_one_position(f) || !row_matrix(&x[X], &a) || !row_matrix(&x[W], &w) ||
         !row_matrix(&x[Y], &y))
         return false;
     if (c->op == TNI_conv) set_product(c, a, transposed(w), y, in, m);
@@ -144,7 +146,6 @@ static bool as_full_window(const tni_call *c, const tni_arg *x, tni_arg in[2], t
 
 bool tni_conv_product(const tni_call *c, tni_arg in[2], tni_call *m)
 {
-    tni_arg x[3];
-    tni_conv_operands(c, x);
-    return as_full_window(c, x, in, m) || as_one_tap(c, x, in, m);
+    tni_conv_form f = tni_conv_form_of(c, 3);
+    return as_full_window(c, &f, in, m) || as_one_tap(c, &f, in, m);
 }

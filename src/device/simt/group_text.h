@@ -25,12 +25,17 @@ extern const char *const tni_text_index[];
 extern const char *const tni_text_segments[];
 
 // Convolutions, by the columns of a tile; the gradient for w, by the rows of a tile; and both for few
-// channels per group. Wide ones have offsets of 64 bits.
+// channels per group. Wide ones have offsets of 64 bits. The same for images with a depth.
 extern const char *const tni_text_conv_16[], *const tni_text_conv_32[], *const tni_text_conv_64[];
 extern const char *const tni_text_conv_wide[];
 extern const char *const tni_text_weights_16[], *const tni_text_weights_64[];
 extern const char *const tni_text_weights_128[], *const tni_text_weights_wide[];
 extern const char *const tni_text_conv_few[], *const tni_text_conv_few_wide[];
+extern const char *const tni_text_conv3d_16[], *const tni_text_conv3d_32[];
+extern const char *const tni_text_conv3d_64[], *const tni_text_conv3d_wide[];
+extern const char *const tni_text_weights3d_16[], *const tni_text_weights3d_64[];
+extern const char *const tni_text_weights3d_128[], *const tni_text_weights3d_wide[];
+extern const char *const tni_text_conv3d_few[], *const tni_text_conv3d_few_wide[];
 
 // Prints the program of a text; no_double: the device has no f64. The caller frees it by tni_free; NULL
 // when memory is out.

@@ -16,6 +16,10 @@
 // If there are few tiles, the depth is split into chunks, whose sums another kernel adds in order. A
 // tile is computed as usual: both operands of DEEP of the depth in local memory, double-buffered, and
 // RM x RN sums in registers per item.
+//
+// Images have two axes of places, height and width (1 and 2 of the parameters), or three, with a depth
+// before them (0): each text exists for both, so that two axes pay nothing for the third. What only
+// three have stands in IF_3D.
 #include "device/simt/group_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"
@@ -28,6 +32,10 @@
 #define NARROW "#define INDEX int\n#define UINDEX m_uint\n#define OUTSIDE (-1073741824)\n"
 #define WIDE \
     "#define INDEX m_long\n#define UINDEX m_ulong\n#define OUTSIDE (-((m_long)1 << 60))\n"
+
+// IF_3D(a) is a with three axes and nothing with two, PICK_3D(a, b) a or b.
+#define FLAT  "#define IF_3D(a)\n#define PICK_3D(a, b) b\n#define POS_ALIGN 16\n"
+#define SOLID "#define IF_3D(a) a\n#define PICK_3D(a, b) a\n#define POS_ALIGN 8\n"
 
 // A group of 256 items computes a tile of TM rows by TN columns, an item RM by RN of it, DEEP of the
 // depth at a time; f64 has half the depth, since its tiles take twice the local memory. EACH_A, EACH_B:
@@ -45,15 +53,18 @@
 static const char conv_params[] =
     "typedef struct {"
 #define LONG(name) " m_long " #name ";"
-#define PAIR(name) " m_long " #name "[2];"
+#define AXES(name) " m_long " #name "[3];"
 #define INT(name)  " int " #name ";"
 #include "device/simt/conv_params.def"
     " } conv_params;\n";
 
 // How rows and taps of one axis meet, for one residue: row r and tap t meet in x at r * row_mul +
 // row_offset + t * tap_mul. The tap is first_tap + t * tap_stride of w, and the row is position r *
-// y_mul + y_add of y.
+// y_mul + y_add of y. A kernel has such maps as map[]; EACH(taps) lists a field of all axes, ALL(taps) is
+// their product.
 static const char axis_map[] =
+    "#define EACH(field) PICK_3D(map[0].field, 1), map[1].field, map[2].field\n"
+    "#define ALL(field) (IF_3D(map[0].field *) map[1].field * map[2].field)\n"
     T(typedef struct { INDEX row_mul; INDEX row_offset; INDEX tap_mul; INDEX first_tap;
                        INDEX tap_stride; INDEX taps; INDEX y_mul; INDEX y_add;
                        INDEX rows; } axis_map;
@@ -83,56 +94,68 @@ static const char axis_map[] =
           return v;
       });
 
-// An index along three axes, counted up without division: j innermost, then i, then n. If n is counted
-// in runs of several channels, i and j stay the same within a run.
-static const char index3[] =
-    T(typedef struct { INDEX n; INDEX i; INDEX j; } index3;
-      M_FN index3 index3_at(INDEX k, INDEX run, INDEX I, INDEX J) {
-          index3 p;
+// An index along the axes of places and one more, counted up without division: j innermost, then i, d
+// and n. If n is counted in runs of several channels, the others stay the same within a run.
+static const char place[] =
+    T(typedef struct { INDEX n; INDEX d; INDEX i; INDEX j; } place;
+      M_FN place place_at(INDEX k, INDEX run, INDEX D, INDEX I, INDEX J) {
+          place p;
           INDEX q = k / run;
+          INDEX n = q / J / I;
           p.j = q % J;
           p.i = q / J % I;
-          p.n = q / J / I * run + k % run;
+          p.d = PICK_3D(n % D, 0);
+          p.n = PICK_3D(n / D, n) * run + k % run;
           return p;
       }
       // `by` is less than the whole of an axis, so that each axis carries at most once.
-      M_FN void index3_advance(index3 *p, const index3 *by, INDEX run, INDEX I, INDEX J) {
+      M_FN void place_advance(place *p, const place *by, INDEX run, INDEX D, INDEX I, INDEX J) {
           p->j += by->j;
           p->i += by->i;
           p->n += by->n;
+          IF_3D(p->d += by->d;)
           if (p->j >= J) { p->j -= J; p->i++; }
-          if (p->i >= I) { p->i -= I; p->n += run; }
+          if (p->i >= I) { p->i -= I; PICK_3D(p->d++, p->n += run); }
+          IF_3D(if (p->d >= D) { p->d -= D; p->n += run; })
       });
 
 // What a row or a tap contributes to an offset and a coordinate in x, so that the two are added per
 // element; and its offset in its own tensor: a row's in y, a tap's in w. A row or tap beyond the end
 // gets OUTSIDE, and reads zeros.
 static const char operand_pos[] =
-    T(typedef struct { INDEX x_offset; INDEX h; INDEX w; INDEX other_offset;
-      } __attribute__((aligned(16))) operand_pos;
-      M_FN operand_pos row_pos(const conv_params *o, const axis_map *a, const axis_map *b,
-                               index3 p, int valid) {
+    T(typedef struct { INDEX x_offset; INDEX h; INDEX w; INDEX other_offset; IF_3D(INDEX d;)
+      } __attribute__((aligned(POS_ALIGN))) operand_pos;
+      // Along one axis a: the coordinate in x of a row, its position in y, and the tap in w.
+      M_FN INDEX row_at(const axis_map *a, INDEX r) { return r * a->row_mul + a->row_offset; }
+      M_FN INDEX y_at(const axis_map *a, INDEX r) { return r * a->y_mul + a->y_add; }
+      M_FN INDEX tap_at(const axis_map *a, INDEX t) { return a->first_tap + t * a->tap_stride; }
+      M_FN operand_pos row_pos(const conv_params *o, const axis_map *map, place p, int valid) {
           operand_pos s;
-          s.h = p.i * a->row_mul + a->row_offset;
-          s.w = p.j * b->row_mul + b->row_offset;
-          s.x_offset = p.n * (INDEX)o->x_image_stride + s.h * (INDEX)o->x_stride[0] +
-                       s.w * (INDEX)o->x_stride[1];
+          s.h = row_at(&map[1], p.i);
+          s.w = row_at(&map[2], p.j);
+          s.x_offset = p.n * (INDEX)o->x_image_stride + s.h * (INDEX)o->x_stride[1] +
+                       s.w * (INDEX)o->x_stride[2];
           s.other_offset = p.n * (INDEX)o->y_image_stride +
-                           (p.i * a->y_mul + a->y_add) * (INDEX)o->y_stride[0] +
-                           (p.j * b->y_mul + b->y_add) * (INDEX)o->y_stride[1];
+                           y_at(&map[1], p.i) * (INDEX)o->y_stride[1] +
+                           y_at(&map[2], p.j) * (INDEX)o->y_stride[2];
+          IF_3D(s.d = row_at(&map[0], p.d);
+                s.x_offset += s.d * (INDEX)o->x_stride[0];
+                s.other_offset += y_at(&map[0], p.d) * (INDEX)o->y_stride[0];)
           if (!valid) s.h = OUTSIDE;
           return s;
       }
-      M_FN operand_pos tap_pos(const conv_params *o, const axis_map *a, const axis_map *b,
-                               index3 p, int valid) {
+      M_FN operand_pos tap_pos(const conv_params *o, const axis_map *map, place p, int valid) {
           operand_pos s;
-          s.h = p.i * a->tap_mul;
-          s.w = p.j * b->tap_mul;
-          s.x_offset = p.n * (INDEX)o->x_channel_stride + s.h * (INDEX)o->x_stride[0] +
-                       s.w * (INDEX)o->x_stride[1];
+          s.h = p.i * map[1].tap_mul;
+          s.w = p.j * map[2].tap_mul;
+          s.x_offset = p.n * (INDEX)o->x_channel_stride + s.h * (INDEX)o->x_stride[1] +
+                       s.w * (INDEX)o->x_stride[2];
           s.other_offset = p.n * (INDEX)o->w_channel_stride +
-                           (a->first_tap + p.i * a->tap_stride) * (INDEX)o->w_stride[0] +
-                           (b->first_tap + p.j * b->tap_stride) * (INDEX)o->w_stride[1];
+                           tap_at(&map[1], p.i) * (INDEX)o->w_stride[1] +
+                           tap_at(&map[2], p.j) * (INDEX)o->w_stride[2];
+          IF_3D(s.d = p.d * map[0].tap_mul;
+                s.x_offset += s.d * (INDEX)o->x_stride[0];
+                s.other_offset += tap_at(&map[0], p.d) * (INDEX)o->w_stride[0];)
           if (!valid || p.n >= (INDEX)o->channels) s.w = OUTSIDE;
           return s;
       });
@@ -140,13 +163,15 @@ static const char operand_pos[] =
 // Reads x where a row and a tap meet, 0 outside of the image; the unsigned comparison tests both ends
 // at once. store_sum writes the result, or a chunk's sum.
 static const char gather[] =
-    T(M_FN int is_in(const conv_params *o, INDEX h, INDEX w) {
-          return (UINDEX)h < (UINDEX)o->x_size[0] && (UINDEX)w < (UINDEX)o->x_size[1];
+    T(M_FN int is_in(const conv_params *o, INDEX d, INDEX h, INDEX w) {
+          return (UINDEX)h < (UINDEX)o->x_size[1] && (UINDEX)w < (UINDEX)o->x_size[2] &&
+                 PICK_3D((UINDEX)d < (UINDEX)o->x_size[0], 1);
       }
       M_FN x_sum gather(GLOBAL const x_kept *x, const conv_params *o, operand_pos r,
                         operand_pos t) {
-          return is_in(o, r.h + t.h, r.w + t.w) ? (x_sum)x_get(x[r.x_offset + t.x_offset])
-                                                : (x_sum)0;
+          return is_in(o, PICK_3D(r.d + t.d, 0), r.h + t.h, r.w + t.w)
+                     ? (x_sum)x_get(x[r.x_offset + t.x_offset])
+                     : (x_sum)0;
       }
       M_FN void store_sum(GLOBAL x_kept *y, GLOBAL x_sum *part, const conv_params *o, INDEX chunk,
                           INDEX at, x_sum v) {
@@ -294,17 +319,20 @@ static const char conv[] =
           id /= tiles;
           INDEX row = id % (INDEX)o.row_tiles * TM;
           id /= (INDEX)o.row_tiles;
-          // The maps of both axes for the residues that this group has.
-          axis_map map_w = axis_map_of(&o, 1, id % (INDEX)o.residues[1]);
+          // The maps of the axes for the residues that this group has.
+          axis_map map[3];
+          map[2] = axis_map_of(&o, 2, id % (INDEX)o.residues[2]);
+          id /= (INDEX)o.residues[2];
+          map[1] = axis_map_of(&o, 1, id % (INDEX)o.residues[1]);
           id /= (INDEX)o.residues[1];
-          axis_map map_h = axis_map_of(&o, 0, id % (INDEX)o.residues[0]);
-          id /= (INDEX)o.residues[0];
+          IF_3D(map[0] = axis_map_of(&o, 0, id % (INDEX)o.residues[0]);
+                id /= (INDEX)o.residues[0];)
           INDEX group = id % (INDEX)o.groups;
           INDEX chunk = id / (INDEX)o.groups;
-          INDEX rows = (INDEX)o.images * map_h.rows * map_w.rows;
+          INDEX rows = (INDEX)o.images * ALL(rows);
           if (row >= rows) return;
           INDEX runs = ((INDEX)o.channels + (INDEX)o.channel_run - 1) / (INDEX)o.channel_run;
-          INDEX end = runs * (INDEX)o.channel_run * map_h.taps * map_w.taps;
+          INDEX end = runs * (INDEX)o.channel_run * ALL(taps);
           INDEX first = chunk * (INDEX)o.chunk;
           INDEX k = first;
           if (k + (INDEX)o.chunk < end) end = k + (INDEX)o.chunk;
@@ -312,22 +340,20 @@ static const char conv[] =
           w += o.w_offset + group * (INDEX)o.w_group_stride;
           y += o.y_offset + group * (INDEX)o.columns * (INDEX)o.y_channel_stride;
           part += o.partial_offset + group * (INDEX)o.columns * (INDEX)o.y_channel_stride;
-          index3 p = { 0, 0, 0 };
-          index3 by = { 0, 0, 0 };
-          if (k < end) p = index3_at(k + lid, (INDEX)o.channel_run, map_h.taps, map_w.taps);
-          if (k < end) by = index3_at(DEEP, (INDEX)o.channel_run, map_h.taps, map_w.taps);
+          place p = { 0, 0, 0, 0 };
+          place by = { 0, 0, 0, 0 };
+          if (k < end) p = place_at(k + lid, (INDEX)o.channel_run, EACH(taps));
+          if (k < end) by = place_at(DEEP, (INDEX)o.channel_run, EACH(taps));
           if (lid < TM)
-              m.outer[lid] = row_pos(&o, &map_h, &map_w,
-                                     index3_at(row + lid, 1, map_h.rows, map_w.rows),
+              m.outer[lid] = row_pos(&o, map, place_at(row + lid, 1, EACH(rows)),
                                 row + lid < rows);
-          if (lid < DEEP) m.depth[0][lid] = tap_pos(&o, &map_h, &map_w, p, k + lid < end);
+          if (lid < DEEP) m.depth[0][lid] = tap_pos(&o, map, p, k + lid < end);
           clear(acc);
           for (int now = 1; k < end + DEEP; now ^= 1) {
               BARRIER();
               if (k < end) fetch(a, b, x, w, &m, &o, now ^ 1, col, lid);
-              index3_advance(&p, &by, (INDEX)o.channel_run, map_h.taps, map_w.taps);
-              if (lid < DEEP)
-                  m.depth[now][lid] = tap_pos(&o, &map_h, &map_w, p, k + DEEP + lid < end);
+              place_advance(&p, &by, (INDEX)o.channel_run, EACH(taps));
+              if (lid < DEEP) m.depth[now][lid] = tap_pos(&o, map, p, k + DEEP + lid < end);
               if (k > first) multiply(acc, &m, now, item_down(lid), item_across(lid));
               if (k < end) put_tiles(&m, &o, now ^ 1, a, b, lid);
               k += DEEP;
@@ -400,9 +426,11 @@ static const char conv_weights[] =
           id /= (INDEX)o.row_tiles;
           INDEX group = id % (INDEX)o.groups;
           INDEX chunk = id / (INDEX)o.groups;
-          axis_map map_w = axis_map_of(&o, 1, 0);
-          axis_map map_h = axis_map_of(&o, 0, 0);
-          INDEX end = (INDEX)o.images * map_h.rows * map_w.rows;
+          axis_map map[3];
+          map[2] = axis_map_of(&o, 2, 0);
+          map[1] = axis_map_of(&o, 1, 0);
+          IF_3D(map[0] = axis_map_of(&o, 0, 0);)
+          INDEX end = (INDEX)o.images * ALL(rows);
           INDEX first = chunk * (INDEX)o.chunk;
           INDEX k = first;
           if (k + (INDEX)o.chunk < end) end = k + (INDEX)o.chunk;
@@ -410,20 +438,19 @@ static const char conv_weights[] =
           y += o.y_offset + group * (INDEX)o.out_channels * (INDEX)o.y_channel_stride;
           w += o.w_offset + group * (INDEX)o.w_group_stride;
           part += o.partial_offset + group * (INDEX)o.w_group_stride;
-          index3 p = index3_at(k + lid, 1, map_h.rows, map_w.rows);
-          index3 by = index3_at(DEEP, 1, map_h.rows, map_w.rows);
+          place p = place_at(k + lid, 1, EACH(rows));
+          place by = place_at(DEEP, 1, EACH(rows));
           if (lid < TN)
-              m.outer[lid] = tap_pos(&o, &map_h, &map_w,
-                                index3_at(col + lid, (INDEX)o.channel_run, map_h.taps, map_w.taps),
-                                col + lid < (INDEX)o.columns);
-          if (lid < DEEP) m.depth[0][lid] = row_pos(&o, &map_h, &map_w, p, k + lid < end);
+              m.outer[lid] = tap_pos(&o, map,
+                                     place_at(col + lid, (INDEX)o.channel_run, EACH(taps)),
+                                     col + lid < (INDEX)o.columns);
+          if (lid < DEEP) m.depth[0][lid] = row_pos(&o, map, p, k + lid < end);
           clear(acc);
           for (int now = 1; k < end + DEEP; now ^= 1) {
               BARRIER();
               if (k < end) fetch(a, b, x, y, &m, &o, now ^ 1, row, lid);
-              index3_advance(&p, &by, 1, map_h.rows, map_w.rows);
-              if (lid < DEEP)
-                  m.depth[now][lid] = row_pos(&o, &map_h, &map_w, p, k + DEEP + lid < end);
+              place_advance(&p, &by, 1, EACH(rows));
+              if (lid < DEEP) m.depth[now][lid] = row_pos(&o, map, p, k + DEEP + lid < end);
               if (k > first) multiply(acc, &m, now, item_down(lid), item_across(lid));
               if (k < end) put_tiles(&m, &o, now ^ 1, a, b, lid);
               k += DEEP;
@@ -440,72 +467,82 @@ static const char conv_direct[] =
           if (ITEM >= o.count) return;
           INDEX item = (INDEX)ITEM;
           INDEX C = (INDEX)o.groups * (INDEX)o.columns;
-          INDEX H = (INDEX)o.y_size[0];
-          INDEX W = (INDEX)o.y_size[1];
-          INDEX chan = o.channels_last ? item % C : item / W / H % C;
-          INDEX place = o.channels_last ? item / C : item;
-          INDEX j = place % W;
-          INDEX i = place / W % H;
-          INDEX n = o.channels_last ? place / W / H : item / W / H / C;
-          axis_map map_h = axis_map_of(&o, 0, i % (INDEX)o.residues[0]);
-          axis_map map_w = axis_map_of(&o, 1, j % (INDEX)o.residues[1]);
-          INDEX h = i / (INDEX)o.residues[0] * map_h.row_mul + map_h.row_offset;
-          INDEX v = j / (INDEX)o.residues[1] * map_w.row_mul + map_w.row_offset;
+          INDEX D = (INDEX)o.y_size[0];
+          INDEX H = (INDEX)o.y_size[1];
+          INDEX W = (INDEX)o.y_size[2];
+          INDEX chan = o.channels_last ? item % C : item / W / H / PICK_3D(D, 1) % C;
+          place p = place_at(o.channels_last ? item / C : item, 1, D, H, W);
+          axis_map map[3];
+          map[1] = axis_map_of(&o, 1, p.i % (INDEX)o.residues[1]);
+          map[2] = axis_map_of(&o, 2, p.j % (INDEX)o.residues[2]);
+          IF_3D(map[0] = axis_map_of(&o, 0, p.d % (INDEX)o.residues[0]);)
+          INDEX d = PICK_3D(row_at(&map[0], p.d / (INDEX)o.residues[0]), 0);
+          INDEX h = row_at(&map[1], p.i / (INDEX)o.residues[1]);
+          INDEX v = row_at(&map[2], p.j / (INDEX)o.residues[2]);
           INDEX group = chan / (INDEX)o.columns;
-          x += o.x_offset + n * (INDEX)o.x_image_stride +
+          x += o.x_offset + (o.channels_last ? p.n : p.n / C) * (INDEX)o.x_image_stride +
                group * (INDEX)o.channels * (INDEX)o.x_channel_stride;
           w += o.w_offset + group * (INDEX)o.w_group_stride +
-               chan % (INDEX)o.columns * (INDEX)o.w_column_stride +
-               map_h.first_tap * (INDEX)o.w_stride[0] + map_w.first_tap * (INDEX)o.w_stride[1];
+               chan % (INDEX)o.columns * (INDEX)o.w_column_stride;
           x_sum sum = 0;
-          for (INDEX c = 0; c < (INDEX)o.channels; c++)
-              for (INDEX s = 0; s < map_h.taps; s++)
-                  for (INDEX t = 0; t < map_w.taps; t++) {
-                      INDEX hs = h + s * map_h.tap_mul;
-                      INDEX vt = v + t * map_w.tap_mul;
-                      if (is_in(&o, hs, vt))
+          for (INDEX c = 0; c < (INDEX)o.channels; c++) {
+              IF_3D(for (INDEX r = 0; r < map[0].taps; r++))
+              for (INDEX s = 0; s < map[1].taps; s++)
+                  for (INDEX t = 0; t < map[2].taps; t++) {
+                      INDEX dr = PICK_3D(d + r * map[0].tap_mul, 0);
+                      INDEX hs = h + s * map[1].tap_mul;
+                      INDEX vt = v + t * map[2].tap_mul;
+                      if (is_in(&o, dr, hs, vt))
                           sum = x_fma((x_sum)x_get(x[c * (INDEX)o.x_channel_stride +
-                                                     hs * (INDEX)o.x_stride[0] +
-                                                     vt * (INDEX)o.x_stride[1]]),
+                                                     IF_3D(dr * (INDEX)o.x_stride[0] +)
+                                                     hs * (INDEX)o.x_stride[1] +
+                                                     vt * (INDEX)o.x_stride[2]]),
                                       (x_sum)x_get(w[c * (INDEX)o.w_channel_stride +
-                                                     s * map_h.tap_stride * (INDEX)o.w_stride[0] +
-                                                     t * map_w.tap_stride * (INDEX)o.w_stride[1]]),
+                                                     IF_3D(tap_at(&map[0], r) *
+                                                           (INDEX)o.w_stride[0] +)
+                                                     tap_at(&map[1], s) * (INDEX)o.w_stride[1] +
+                                                     tap_at(&map[2], t) * (INDEX)o.w_stride[2]]),
                                       sum);
                   }
+          }
           y[o.y_offset + item] = y_put(sum);
       });
 
 // Sums positions `first`, `first + by` and so on of a chunk, for one element of w: output channel out,
-// and tap (i, j) of the group's channel c.
+// and the tap `at` of the group's channel at.n.
 static const char sum_places[] =
     T(M_FN x_sum sum_places(GLOBAL const x_kept *x, GLOBAL const x_kept *y, const conv_params *o,
-                            INDEX chunk, INDEX first, INDEX by, INDEX out, INDEX c, INDEX i,
-                            INDEX j) {
-          INDEX H = (INDEX)o->y_size[0];
-          INDEX W = (INDEX)o->y_size[1];
-          INDEX end = (INDEX)o->images * H * W;
+                            INDEX chunk, INDEX first, INDEX by, INDEX out, place tap) {
+          INDEX D = (INDEX)o->y_size[0];
+          INDEX H = (INDEX)o->y_size[1];
+          INDEX W = (INDEX)o->y_size[2];
+          INDEX end = (INDEX)o->images * PICK_3D(D, 1) * H * W;
           INDEX p = chunk * (INDEX)o->chunk;
           if (p + (INDEX)o->chunk < end) end = p + (INDEX)o->chunk;
           p += first;
-          index3 at = index3_at(p, 1, H, W);
-          index3 on = index3_at(by, 1, H, W);
-          INDEX h0 = i * (INDEX)o->dilation[0] - (INDEX)o->padding[0];
-          INDEX v0 = j * (INDEX)o->dilation[1] - (INDEX)o->padding[1];
-          x += o->x_offset + (out / (INDEX)o->out_channels * (INDEX)o->channels + c) *
+          place at = place_at(p, 1, D, H, W);
+          place on = place_at(by, 1, D, H, W);
+          INDEX d0 = PICK_3D(tap.d * (INDEX)o->dilation[0] - (INDEX)o->padding[0], 0);
+          INDEX h0 = tap.i * (INDEX)o->dilation[1] - (INDEX)o->padding[1];
+          INDEX v0 = tap.j * (INDEX)o->dilation[2] - (INDEX)o->padding[2];
+          x += o->x_offset + (out / (INDEX)o->out_channels * (INDEX)o->channels + tap.n) *
                              (INDEX)o->x_channel_stride;
           y += o->y_offset + out * (INDEX)o->y_channel_stride;
           x_sum sum = 0;
           for (; p < end; p += by) {
-              INDEX h = at.i * (INDEX)o->stride[0] + h0;
-              INDEX v = at.j * (INDEX)o->stride[1] + v0;
-              if (is_in(o, h, v))
+              INDEX d = PICK_3D(at.d * (INDEX)o->stride[0] + d0, 0);
+              INDEX h = at.i * (INDEX)o->stride[1] + h0;
+              INDEX v = at.j * (INDEX)o->stride[2] + v0;
+              if (is_in(o, d, h, v))
                   sum = x_fma((x_sum)x_get(x[at.n * (INDEX)o->x_image_stride +
-                                             h * (INDEX)o->x_stride[0] +
-                                             v * (INDEX)o->x_stride[1]]),
+                                             IF_3D(d * (INDEX)o->x_stride[0] +)
+                                             h * (INDEX)o->x_stride[1] +
+                                             v * (INDEX)o->x_stride[2]]),
                               (x_sum)x_get(y[at.n * (INDEX)o->y_image_stride +
-                                             at.i * (INDEX)o->y_stride[0] +
-                                             at.j * (INDEX)o->y_stride[1]]), sum);
-              index3_advance(&at, &on, 1, H, W);
+                                             IF_3D(at.d * (INDEX)o->y_stride[0] +)
+                                             at.i * (INDEX)o->y_stride[1] +
+                                             at.j * (INDEX)o->y_stride[2]]), sum);
+              place_advance(&at, &on, 1, D, H, W);
           }
           return sum;
       });
@@ -521,11 +558,10 @@ static const char weights_direct[] =
           INDEX id = GROUP_ID;
           INDEX e = id % (INDEX)o.count;
           INDEX chunk = id / (INDEX)o.count;
-          INDEX j = e % (INDEX)o.taps[1];
-          INDEX i = e / (INDEX)o.taps[1] % (INDEX)o.taps[0];
-          INDEX c = e / (INDEX)o.taps[1] / (INDEX)o.taps[0] % (INDEX)o.channels;
-          INDEX out = e / (INDEX)o.taps[1] / (INDEX)o.taps[0] / (INDEX)o.channels;
-          sums[lid] = sum_places(x, y, &o, chunk, lid, 64, out, c, i, j);
+          place tap = place_at(e, 1, (INDEX)o.taps[0], (INDEX)o.taps[1], (INDEX)o.taps[2]);
+          INDEX out = tap.n / (INDEX)o.channels;
+          tap.n %= (INDEX)o.channels;
+          sums[lid] = sum_places(x, y, &o, chunk, lid, 64, out, tap);
           for (int h = 32; h > 0; h /= 2) {
               BARRIER();
               if (lid < h) sums[lid] += sums[lid + h];
@@ -543,13 +579,10 @@ static const char weights_direct[] =
           if (e >= (INDEX)o.count) return;
           INDEX out = e % out_channels;
           INDEX t = e / out_channels;
-          INDEX j = t % (INDEX)o.taps[1];
-          INDEX i = t / (INDEX)o.taps[1] % (INDEX)o.taps[0];
-          INDEX c = t / (INDEX)o.taps[1] / (INDEX)o.taps[0];
-          x_sum sum = sum_places(x, y, &o, chunk, 0, 1, out, c, i, j);
+          place tap = place_at(t, 1, (INDEX)o.taps[0], (INDEX)o.taps[1], (INDEX)o.taps[2]);
+          x_sum sum = sum_places(x, y, &o, chunk, 0, 1, out, tap);
           store_sum(w + o.w_offset, part + o.partial_offset, &o, chunk,
-               out * (INDEX)o.w_column_stride + (c * (INDEX)o.taps[0] + i) * (INDEX)o.taps[1] + j,
-                   sum);
+                    out * (INDEX)o.w_column_stride + t, sum);
       });
 
 // ---- chunks ------------------------------------------------------------------------------------
@@ -577,8 +610,9 @@ static const char conv_add[] =
 
 // ---- the texts ---------------------------------------------------------------------------------
 
-#define SHARED conv_params, axis_map, index3, operand_pos, gather
-// The programs: the width of offsets, rows and columns of an item, and the pieces above.
+#define SHARED conv_params, axis_map, place, operand_pos, gather
+// The programs: the number of axes and the width of offsets, rows and columns of an item, and the pieces
+// above.
 #define CONV(index, rows, columns)                                                       \
     {                                                                                    \
         index TILE(rows, columns), SHARED, memory_by_rows, multiply, fetch_conv, store_conv, \
@@ -591,15 +625,28 @@ static const char conv_add[] =
     }
 #define FEW(index) { index, SHARED, conv_direct, sum_places, weights_direct, conv_add, NULL }
 
-const char *const tni_text_conv_16[]   = CONV(NARROW, 8, 1);
-const char *const tni_text_conv_32[]   = CONV(NARROW, 8, 2);
-const char *const tni_text_conv_64[]   = CONV(NARROW, 8, 4);
-const char *const tni_text_conv_wide[] = CONV(WIDE, 8, 4);
+const char *const tni_text_conv_16[]   = CONV(FLAT NARROW, 8, 1);
+const char *const tni_text_conv_32[]   = CONV(FLAT NARROW, 8, 2);
+const char *const tni_text_conv_64[]   = CONV(FLAT NARROW, 8, 4);
+const char *const tni_text_conv_wide[] = CONV(FLAT WIDE, 8, 4);
 
-const char *const tni_text_weights_16[]   = WEIGHTS(NARROW, 1, 4);
-const char *const tni_text_weights_64[]   = WEIGHTS(NARROW, 4, 4);
-const char *const tni_text_weights_128[]  = WEIGHTS(NARROW, 8, 4);
-const char *const tni_text_weights_wide[] = WEIGHTS(WIDE, 4, 4);
+const char *const tni_text_weights_16[]   = WEIGHTS(FLAT NARROW, 1, 4);
+const char *const tni_text_weights_64[]   = WEIGHTS(FLAT NARROW, 4, 4);
+const char *const tni_text_weights_128[]  = WEIGHTS(FLAT NARROW, 8, 4);
+const char *const tni_text_weights_wide[] = WEIGHTS(FLAT WIDE, 4, 4);
 
-const char *const tni_text_conv_few[]      = FEW(NARROW);
-const char *const tni_text_conv_few_wide[] = FEW(WIDE);
+const char *const tni_text_conv_few[]      = FEW(FLAT NARROW);
+const char *const tni_text_conv_few_wide[] = FEW(FLAT WIDE);
+
+const char *const tni_text_conv3d_16[]   = CONV(SOLID NARROW, 8, 1);
+const char *const tni_text_conv3d_32[]   = CONV(SOLID NARROW, 8, 2);
+const char *const tni_text_conv3d_64[]   = CONV(SOLID NARROW, 8, 4);
+const char *const tni_text_conv3d_wide[] = CONV(SOLID WIDE, 8, 4);
+
+const char *const tni_text_weights3d_16[]   = WEIGHTS(SOLID NARROW, 1, 4);
+const char *const tni_text_weights3d_64[]   = WEIGHTS(SOLID NARROW, 4, 4);
+const char *const tni_text_weights3d_128[]  = WEIGHTS(SOLID NARROW, 8, 4);
+const char *const tni_text_weights3d_wide[] = WEIGHTS(SOLID WIDE, 4, 4);
+
+const char *const tni_text_conv3d_few[]      = FEW(SOLID NARROW);
+const char *const tni_text_conv3d_few_wide[] = FEW(SOLID WIDE);

@@ -1,0 +1,286 @@
+// Convolution over one, two or three axes, and the transposed convolution, which is the gradient of a
+// convolution for its input: each is one node of a LIBRARY op, conv or conv_dgrad.
+//
+// N images, C channels of x, O channels of the result; places are the last axes of x, taps those of w
+#include "ops/composite.h"
+
+#include <string.h>
+
+// ---- options -----------------------------------------------------------------------------------
+
+// Options with their defaults filled in.
+static tni_attr conv_attr(int axes, const tn_conv_opts *o)
+{
+    tni_attr a = { .conv = { .groups = o->groups ? o->groups : 1 } };
+    for (int i = 0; i < axes; i++) {
+        a.conv.stride[i]   = tni_option_at(o->stride, i, 1);
+        a.conv.padding[i]  = tni_option_at(o->padding, i, 0);
+        a.conv.dilation[i] = tni_option_at(o->dilation, i, 1);
+    }
+    return a;
+}
+
+// The bounds keep sizes from overflowing.
+static bool conv_attr_ok(int axes, const tni_attr *a)
+{
+    for (int i = 0; i < axes; i++)
+        if (a->conv.stride[i] < 1 || a->conv.padding[i] < 0 || a->conv.dilation[i] < 1 ||
+            a->conv.padding[i] > INT32_MAX || a->conv.dilation[i] > INT32_MAX)
+            return false;
+    return a->conv.groups > 0;
+}
+
+// "2", or "(2, 1)" if axes differ, for messages.
+static tni_text option_text(int axes, const int64_t *v)
+{
+    for (int i = 1; i < axes; i++)
+        if (v[i] != v[0]) return tni_shape_text(axes, v);
+    return tni_text_of("%lld", (long long)v[0]);
+}
+
+static tn_tensor *no_fit(tn_ctx *cx, const char *op, const tni_view *x, const tni_view *w,
+                         const tni_attr *a)
+{
+    int axes = x->rank > 2 && x->rank < 6 ? x->rank - 2 : 1;
+    return tni_fail(
+        cx, TN_ESHAPE,
+        "%s: x %s and w %s do not fit (stride %s, padding %s, dilation %s, groups %lld)", op,
+        tni_shape_text(x->rank, x->size).s, tni_shape_text(w->rank, w->size).s,
+        option_text(axes, a->conv.stride).s, option_text(axes, a->conv.padding).s,
+        option_text(axes, a->conv.dilation).s, (long long)a->conv.groups);
+}
+
+// ---- sizes -------------------------------------------------------------------------------------
+
+// The sizes of the result, (x + 2 padding - dilation (taps - 1) - 1) / stride + 1; false if x and w
+// do not fit.
+static bool conv_size(const tni_view *x, const tni_view *w, const tni_attr *a, int64_t *y)
+{
+    int axes = x->rank - 2;
+    if (axes < 1 || axes > 3 || w->rank != x->rank || !conv_attr_ok(axes, a)) return false;
+    if (x->size[1] % a->conv.groups || w->size[0] % a->conv.groups) return false;
+    // A weight has the channels of one group.
+    if (x->size[1] / a->conv.groups != w->size[1]) return false;
+    y[0] = x->size[0];
+    y[1] = w->size[0];
+    for (int i = 0; i < axes; i++) {
+        int64_t span = x->size[2 + i] + 2 * a->conv.padding[i] - 1, taps = w->size[2 + i] - 1;
+        if (span < 0 || taps < 0 || taps > span / a->conv.dilation[i]) return false;
+        span -= a->conv.dilation[i] * taps;
+        y[2 + i] = span / a->conv.stride[i] + 1;
+    }
+    return true;
+}
+
+// The sizes of x that a transposed convolution makes of y: the least that a convolution makes y of,
+// and output_padding more.
+static bool transposed_size(const tni_view *y, const tni_view *w, const tni_attr *a,
+                            const int64_t *extra, int64_t *x)
+{
+    int axes = y->rank - 2;
+    if (axes < 1 || axes > 3 || w->rank != y->rank || !conv_attr_ok(axes, a)) return false;
+    if (y->size[1] % a->conv.groups || y->size[1] != w->size[0]) return false;
+    if ((double)w->size[1] * (double)a->conv.groups > 0x1p60) return false;
+    x[0] = y->size[0];
+    x[1] = w->size[1] * a->conv.groups;
+    for (int i = 0; i < axes; i++) {
+        int64_t places = y->size[2 + i] - 1, taps = w->size[2 + i] - 1;
+        int64_t stride = a->conv.stride[i], dilation = a->conv.dilation[i];
+        double  most = (double)places * (double)stride + (double)taps * (double)dilation;
+        if (places < 0 || taps < 0 || most + (double)extra[i] > 0x1p60) return false;
+        x[2 + i] = places * stride + taps * dilation + 1 + extra[i] - 2 * a->conv.padding[i];
+        if (x[2 + i] < 1) return false;
+    }
+    return true;
+}
+
+// ---- nodes -------------------------------------------------------------------------------------
+
+// Brings x and w to the dtype of the result; false if there is none.
+static bool promote_both(tn_ctx *cx, const char *op, tn_tensor **x, tn_tensor **w)
+{
+    tn_dtype dt = tni_promote(tni_dtype(*x), tni_dtype(*w));
+    if (!tni_want_math_dtype(cx, op, tni_dtype(*x)) || !tni_want_math_dtype(cx, op, tni_dtype(*w)))
+        return false;
+    if (!tni_is_float(dt)) {
+        tni_fail(cx, TN_EDTYPE, "%s: %s is not a float type", op, tn_dtype_name(dt));
+        return false;
+    }
+    if (tni_dtype(*x) != dt) *x = tn_cast(*x, dt);
+    if (tni_dtype(*w) != dt) *w = tn_cast(*w, dt);
+    return *x && *w;
+}
+
+// The node of an op of two sources.
+static tn_tensor *record_conv(int op, const char *name, tn_tensor *a, tn_tensor *b, int rank,
+                              const int64_t *size, const tni_attr *attr)
+{
+    tni_node *src[] = { tni_resolve(a, name), tni_resolve(b, name) };
+    if (!src[0] || !src[1]) return NULL;
+    return tni_record(a->cx, op, (tn_dtype)src[0]->dtype, rank, size, 2, src, attr);
+}
+
+// The checks and the node of a convolution or, if extra is given, of a transposed one. Sizes are
+// checked as (N, C, places) and recorded as (N, places, C) if x is channels last.
+static tn_tensor *conv_named(const char *name, tn_tensor *x, tn_tensor *w, const tni_attr *a,
+                             const int64_t *extra)
+{
+    if (!x || !w) return NULL;
+    tn_ctx  *cx = x->cx;
+    tni_view vx = tni_layout(x), vw = tni_layout(w), vy = { .rank = vx.rank };
+    bool     last = a->conv.channels_last;
+    if (last) tni_view_unpermute(&vx, tni_channels_last_order(vx.rank));
+    bool fits = extra ? transposed_size(&vx, &vw, a, extra, vy.size)
+                      : conv_size(&vx, &vw, a, vy.size);
+    if (!fits) return no_fit(cx, name, &vx, &vw, a);
+    if (last) tni_view_permute(&vy, tni_channels_last_order(vy.rank));
+    if (!promote_both(cx, name, &x, &w) || !tni_shape_ok(cx, name, vy.rank, vy.size)) return NULL;
+    return record_conv(extra ? TNI_conv_dgrad : TNI_conv, name, x, w, vy.rank, vy.size, a);
+}
+
+tn_tensor *tni_conv(tn_tensor *x, tn_tensor *w, const tni_attr *a)
+{
+    return conv_named("conv", x, w, a, NULL);
+}
+
+// dgrad and wgrad are ops of their own, as libraries have them; shapes were checked with the
+// convolution.
+tn_tensor *tni_conv_dgrad(tn_tensor *gy, tn_tensor *w, const int64_t *x_size, const tni_attr *a)
+{
+    if (!gy || !w) return NULL;
+    return record_conv(TNI_conv_dgrad, "conv_dgrad", gy, w, tni_rank(gy), x_size, a);
+}
+
+tn_tensor *tni_conv_wgrad(tn_tensor *gy, tn_tensor *x, const int64_t *w_size, const tni_attr *a)
+{
+    if (!gy || !x) return NULL;
+    return record_conv(TNI_conv_wgrad, "conv_wgrad", gy, x, tni_rank(gy), w_size, a);
+}
+
+// The result has x's memory format. Only the activations do: the weight keeps (O, C, taps). The cast
+// of autocast comes before the views of x, so that products of one x share it.
+static tn_tensor *conv_in_format(const char *name, tn_tensor *x, tn_tensor *w, tni_attr *a,
+                                 const int64_t *extra)
+{
+    tn_tensor *low[] = { x, w };
+    if (!tni_autocast_args(x->cx, tni_op_table[TNI_conv].autocast, 2, low)) return NULL;
+    x                     = low[0];
+    w                     = low[1];
+    a->conv.channels_last = x && tni_is_channels_last(x);
+    if (!a->conv.channels_last) return conv_named(name, x, w, a, extra);
+    const int *order = tni_channels_last_order(tni_rank(x));
+    return tni_show_permuted(conv_named(name, tni_permuted_view(x, order), w, a, extra), order);
+}
+
+// ---- the public ones ---------------------------------------------------------------------------
+
+// A convolution is of x (N, C, places) and w (O, C / groups, taps), a transposed one of w (C, O /
+// groups, taps).
+static tn_ctx *conv_args(const char *name, int axes, tn_tensor *x, tn_tensor *w, tn_tensor *b)
+{
+    static const char *const names[] = { "x", "w", "b" };
+
+    tn_ctx *cx = tni_args(name, b ? 3 : 2, (tn_tensor *const[]){ x, w, b }, names);
+    if (!cx) return NULL;
+    if (tni_rank(x) != axes + 2 || tni_rank(w) != axes + 2)
+        return tni_fail(cx, TN_ESHAPE, "%s: x %s and w %s are not both of rank %d", name,
+                        tni_shape_of(x).s, tni_shape_of(w).s, axes + 2);
+    return cx;
+}
+
+// One number for each output channel.
+static bool bias_ok(tn_ctx *cx, const char *name, tn_tensor *w, tn_tensor *b, int64_t channels)
+{
+    if (!b || (tni_rank(b) == 1 && tn_size(b, 0) == channels)) return true;
+    tni_fail(cx, TN_ESHAPE, "%s: w %s and b %s do not fit", name, tni_shape_of(w).s,
+             tni_shape_of(b).s);
+    return false;
+}
+
+// The bias, as autocast has it beside the product, is a broadcast sum.
+static tn_tensor *add_bias(tn_tensor *y, tn_tensor *b, int axes)
+{
+    if (!b) return y;
+    b = tni_autocast_arg(b, tni_op_table[TNI_conv].autocast);
+    return tn_add(y, tn_reshape(b, axes + 1, (int64_t[]){ -1, 1, 1, 1 }));
+}
+
+static tn_tensor *convolve(const char *name, int axes, tn_tensor *x, tn_tensor *w, tn_tensor *b,
+                           const tn_conv_opts *o)
+{
+    tni_attr a  = conv_attr(axes, o);
+    tn_ctx  *cx = conv_args(name, axes, x, w, b);
+    if (!cx || !bias_ok(cx, name, w, b, tn_size(w, 0))) return NULL;
+    if (o->output_padding[0] || o->output_padding[1] || o->output_padding[2])
+        return tni_fail(cx, TN_EARG, "%s: output_padding %s is for transposed convolutions", name,
+                        tni_shape_text(axes, o->output_padding).s);
+    return add_bias(conv_in_format(name, x, w, &a, NULL), b, axes);
+}
+
+// Where output_padding is below the dilation and not below the stride, x gets zeros at its end, which
+// add nothing, so that what remains of it is below the stride: then a convolution of the result has
+// exactly the places of x.
+static tn_tensor *pad_places(tn_tensor *x, int axes, const tni_attr *a, int64_t *extra)
+{
+    int64_t before[TN_MAX_RANK] = { 0 }, after[TN_MAX_RANK] = { 0 };
+    bool    any = false;
+    for (int i = 0; i < axes; i++) {
+        after[2 + i] = extra[i] / a->conv.stride[i];
+        extra[i] %= a->conv.stride[i];
+        any |= after[2 + i] > 0;
+    }
+    return any ? tn_pad(x, before, after, 0) : x;
+}
+
+// Checks everything with x as it was given, so that messages show that, then pads and records.
+static tn_tensor *transpose(const char *name, int axes, tn_tensor *x, tn_tensor *w, tn_tensor *b,
+                            const tn_conv_opts *o)
+{
+    tni_attr a = conv_attr(axes, o);
+    int64_t  extra[3], y[TN_MAX_RANK];
+    tn_ctx  *cx = conv_args(name, axes, x, w, b);
+    if (!cx) return NULL;
+    tni_view vx = tni_layout(x), vw = tni_layout(w);
+    for (int i = 0; i < axes; i++) extra[i] = tni_option_at(o->output_padding, i, 0);
+    if (!conv_attr_ok(axes, &a)) return no_fit(cx, name, &vx, &vw, &a);
+    for (int i = 0; i < axes; i++)
+        if (extra[i] < 0 || (extra[i] >= a.conv.stride[i] && extra[i] >= a.conv.dilation[i]))
+            return tni_fail(cx, TN_EARG,
+                            "%s: output_padding %s has to be below stride %s or dilation %s", name,
+                            option_text(axes, extra).s, option_text(axes, a.conv.stride).s,
+                            option_text(axes, a.conv.dilation).s);
+    if (!transposed_size(&vx, &vw, &a, extra, y)) return no_fit(cx, name, &vx, &vw, &a);
+    if (!bias_ok(cx, name, w, b, y[1])) return NULL;
+    x = pad_places(x, axes, &a, extra);
+    return x ? add_bias(conv_in_format(name, x, w, &a, extra), b, axes) : NULL;
+}
+
+tn_tensor *tn_conv1d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o)
+{
+    return convolve("conv1d", 1, x, w, b, &o);
+}
+
+tn_tensor *tn_conv2d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o)
+{
+    return convolve("conv2d", 2, x, w, b, &o);
+}
+
+tn_tensor *tn_conv3d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o)
+{
+    return convolve("conv3d", 3, x, w, b, &o);
+}
+
+tn_tensor *tn_conv_transpose1d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o)
+{
+    return transpose("conv_transpose1d", 1, x, w, b, &o);
+}
+
+tn_tensor *tn_conv_transpose2d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o)
+{
+    return transpose("conv_transpose2d", 2, x, w, b, &o);
+}
+
+tn_tensor *tn_conv_transpose3d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o)
+{
+    return transpose("conv_transpose3d", 3, x, w, b, &o);
+}
