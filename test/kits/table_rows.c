@@ -322,6 +322,23 @@ static tn_tensor *attention_grad(const sample *s, tn_ctx *cx, tn_tensor *y, tn_t
     return tn_concat(3, gx, 0);
 }
 
+// Where the device declines the op, and other ops are recorded in its place, the gradients are theirs.
+static tn_tensor *composed_grad(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    tn_tensor *leaf[3], *gx[3];
+    for (int i = 0; i < 3; i++) leaf[i] = tn_requires_grad(tn_clone(x[i]), true);
+    tn_tensor *y = tn_attention(leaf[0], leaf[1], leaf[2],
+                                attention_opts(&attentions[s->variant], cx, s->dt));
+    return tn_grad(1, &y, 3, leaf, &x[3], gx) == TN_OK ? joined(gx) : NULL;
+}
+
+static bool is_attention(const tn_tensor *y)
+{
+    const tni_node *n = y->store->node;
+    while (n->op == TNI_view) n = n->src[0];
+    return n->op == TNI_attention;
+}
+
 static tn_tensor *build_attention(const sample *s, tn_ctx *cx, tn_tensor *const *x)
 {
     tn_attention_opts o = attention_opts(&attentions[s->variant], cx, s->dt);
@@ -332,7 +349,8 @@ static tn_tensor *build_attention(const sample *s, tn_ctx *cx, tn_tensor *const 
            sizeof lacks);  // the node is not computed, also where the device could not
     tn_tensor *y = tn_attention(x[0], x[1], x[2], o);
     memcpy(cx->lacks, lacks, sizeof lacks);
-    tn_tensor *g = attention_grad(s, cx, y, x[3]);
+    bool       composed = y && s->lay != EMPTY && !is_attention(y);
+    tn_tensor *g        = composed ? composed_grad(s, cx, x) : attention_grad(s, cx, y, x[3]);
     if (y) tn_drop(y);
     return g;
 }
