@@ -550,28 +550,55 @@ typedef struct {
     tni_attr attr;
 } shapes;
 
+// Draws the sizes along the axes for a window of up to `most` elements (least of them 1), and what follows from
+// them.
+static void draw_sides(shapes *s, int64_t least, int64_t most, int64_t steps, const int64_t *hw)
+{
+    for (int i = 0; i < s->rank - 2; i++) {
+        int64_t k = least + below(most - least + 1), step = 1 + below(steps);
+        int64_t dilation = steps == 1 ? 1 : 1 + below(2), span = (k - 1) * dilation + 1;
+        int64_t pad = most == 1 ? 0 : below(3), side = hw[i] + 2 * pad < span ? span : hw[i];
+        s->x[2 + i] = side, s->w[2 + i] = k;
+        s->y[2 + i]              = (side + 2 * pad - span) / step + 1;
+        s->attr.conv.stride[i]   = step;
+        s->attr.conv.padding[i]  = pad;
+        s->attr.conv.dilation[i] = dilation;
+    }
+}
+
+// Sizes of a convolution with g groups of cg and og channels, without those along the axes.
+static shapes conv_shapes(int rank, int64_t images, int64_t g, int64_t cg, int64_t og)
+{
+    shapes s           = { .x = { images, g * cg }, .w = { g * og, cg }, .y = { images, g * og } };
+    s.rank             = rank;
+    s.attr.conv.groups = g;
+    return s;
+}
+
 static shapes draw_conv(int n)
 {
-    shapes  s = { 0 };
     int64_t g = n % 4 == 3 ? 1 + below(3) : 1, cg = 1 + below(5), og = 1 + below(5);
     int64_t hw[3] = { 1 + below(14), n % 5 == 0 ? 60 + below(60) : 1 + below(14), 1 + below(6) };
-    s.rank        = n % 4 == 1 ? 5 : n % 12 == 10 ? 3 : 4;
-    s.x[0] = n == 1 ? 0 : n % 8 == 2 ? 30 : 1 + below(4), s.x[1] = g * cg;
-    s.w[0] = g * og, s.w[1] = cg;
-    s.y[0] = s.x[0], s.y[1] = g * og;
-    s.attr.conv.groups = g;
-    for (int i = 0; i < s.rank - 2; i++) {
-        int64_t k = n % 6 == 0 ? 1 : 1 + below(4), step = n % 6 == 0 ? 1 : 1 + below(3);
-        int64_t dilation = n % 6 == 0 ? 1 : 1 + below(2), span = (k - 1) * dilation + 1;
-        int64_t pad = n % 6 == 0 ? 0 : below(3);
-        if (hw[i] + 2 * pad < span) hw[i] = span;
-        s.x[2 + i] = hw[i], s.w[2 + i] = k;
-        s.y[2 + i]              = (hw[i] + 2 * pad - span) / step + 1;
-        s.attr.conv.stride[i]   = step;
-        s.attr.conv.padding[i]  = pad;
-        s.attr.conv.dilation[i] = dilation;
-    }
+    int     rank  = n % 4 == 1 ? 5 : n % 12 == 10 ? 3 : 4;
+    shapes  s     = conv_shapes(rank, n == 1 ? 0 : n % 8 == 2 ? 30 : 1 + below(4), g, cg, og);
+    draw_sides(&s, 1, n % 6 == 0 ? 1 : 4, n % 6 == 0 ? 1 : 3, hw);
     return s;
+}
+
+static void check_conv(int op, tn_dtype dt, const shapes *s)
+{
+    value          in[2], out;
+    bound          e = close_by;
+    const int64_t *a = op == TNI_conv ? s->x : s->y, *b = op == TNI_conv_wgrad ? s->x : s->w;
+    const int64_t *y = op == TNI_conv ? s->y : op == TNI_conv_dgrad ? s->x : s->w;
+    e.scale          = 16 * sqrt((double)tni_shape_count(s->rank, s->y));
+    lay(&in[0], dt, s->rank, a, TAME, true);
+    lay(&in[1], dt, s->rank, b, TAME, true);
+    rows(&out, dt, s->rank, y, TAME);
+    agree(op, 2, in, &out, &s->attr, e);
+    value_free(&in[0]);
+    value_free(&in[1]);
+    value_free(&out);
 }
 
 static void convolutions_agree_with_the_reference(void)
@@ -580,21 +607,25 @@ static void convolutions_agree_with_the_reference(void)
     for (int d = TN_F16; d <= TN_F64; d++)
         for (int op = TNI_conv; op <= TNI_conv_wgrad; op++)
             for (int n = 0; n < 24; n++) {
-                shapes         s = draw_conv(n == 1 && op != TNI_conv_wgrad ? 2 : n);
-                value          in[2], out;
-                bound          e = close_by;
-                const int64_t *a = op == TNI_conv ? s.x : s.y,
-                              *b = op == TNI_conv_wgrad ? s.x : s.w;
-                const int64_t *y = op == TNI_conv ? s.y : op == TNI_conv_dgrad ? s.x : s.w;
-                e.scale          = 16 * sqrt((double)tni_shape_count(s.rank, s.y));
-                lay(&in[0], dtypes[d], s.rank, a, TAME, true);
-                lay(&in[1], dtypes[d], s.rank, b, TAME, true);
-                rows(&out, dtypes[d], s.rank, y, TAME);
-                agree(op, 2, in, &out, &s.attr, e);
-                value_free(&in[0]);
-                value_free(&in[1]);
-                value_free(&out);
+                shapes s = draw_conv(n == 1 && op != TNI_conv_wgrad ? 2 : n);
+                check_conv(op, dtypes[d], &s);
             }
+}
+
+// Windows of 3 x 3 with stride 1 and many channels, and windows of one channel each, have ways of their own.
+static void convolutions_of_special_forms_agree_with_the_reference(void)
+{
+    drawn = 0;
+    for (int op = TNI_conv; op <= TNI_conv_wgrad; op++)
+        for (int n = 0; n < 12; n++) {
+            int64_t hw[2]  = { 3 + below(n % 4 == 0 ? 40 : 15), 3 + below(15) };
+            shapes  square = conv_shapes(4, 1 + below(3), 1, 16 + below(20), 16 + below(20));
+            shapes  each   = conv_shapes(4, 1 + below(3), 1 + below(9), 1, 1);
+            draw_sides(&square, 3, 3, 1, hw);
+            draw_sides(&each, 1, 5, 3, hw);
+            check_conv(op, n % 4 == 3 ? TN_BF16 : TN_F32, &square);
+            check_conv(op, n % 4 == 3 ? TN_BF16 : TN_F32, &each);
+        }
 }
 
 // ---- sorting, memory ----
@@ -649,6 +680,7 @@ const test_case tests_cpu[] = {
     TEST(folds_agree_with_the_reference),
     TEST(products_agree_with_the_reference),
     TEST(convolutions_agree_with_the_reference),
+    TEST(convolutions_of_special_forms_agree_with_the_reference),
     TEST(sorts_agree_with_the_reference),
     TEST(memory_is_aligned_and_the_device_says_what_it_is),
     TEST_END,

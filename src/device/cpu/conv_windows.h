@@ -38,11 +38,12 @@ typedef struct {
     bool                channels_last;  // channels last
     bool                pointwise;      // one tap, stride 1, no padding: x is its own windows
     bool                spans_images;   // a block of positions may span several images
-    bool                packs;      // then the product's part of y is packed, images side by side
-    bool                empty;      // the sums have no terms: the result is zeros
-    int64_t             positions;  // of a block
-    int64_t             blocks;     // of positions, in all images
-    int64_t             images;     // dgrad, channels first: of a block
+    bool                packs;  // then the product's part of y is packed, images side by side
+    bool                empty;  // the sums have no terms: the result is zeros
+    bool                winograd, depthwise;  // computed by conv_winograd.c or conv_depthwise.c
+    int64_t             positions;            // of a block
+    int64_t             blocks;               // of positions, in all images
+    int64_t             images;               // dgrad, channels first: of a block
     int64_t             rows, row_blocks;  // of K (wgrad) or channels of a group (dgrad), in blocks
     int64_t             splits;            // wgrad: partial sums over positions
     char               *partial;

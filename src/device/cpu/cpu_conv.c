@@ -13,7 +13,8 @@
 // The work of a task depends on sizes alone, and tasks write disjoint memory, so that the number of
 // threads changes no bit. conv_wgrad, whose result all positions add to, has partial results that
 // are summed in order.
-#include "device/cpu/conv_windows.h"
+#include "device/cpu/conv_depthwise.h"
+#include "device/cpu/conv_winograd.h"
 #include "device/cpu/cpu_ops.h"
 
 #include <string.h>
@@ -282,6 +283,12 @@ static bool is_pointwise_batch(const tni_conv_plan *c)
     return c->pointwise && !c->channels_last && !c->empty;
 }
 
+// Returns whether there are products over windows.
+static bool has_windows(const tni_conv_plan *c)
+{
+    return !c->empty && !c->winograd && !c->depthwise;
+}
+
 // Fills in the whole plan. With scratch NULL nothing is copied and *used counts the bytes needed;
 // the same lines take them, so that the two cannot differ.
 static tni_conv_plan plan_conv_blocks(const tni_call *call, char *scratch, size_t *used)
@@ -293,7 +300,9 @@ static tni_conv_plan plan_conv_blocks(const tni_call *call, char *scratch, size_
     c.bytes = (int64_t)tni_dtype_size(c.dtype);
     *used   = 0;
     find_sizes(&c, &f);
-    if (!c.empty) cut_conv(&c);
+    c.winograd  = tni_winograd_takes(&c);
+    c.depthwise = tni_depthwise_takes(&c);
+    if (has_windows(&c)) cut_conv(&c);
     for (int i = 0; i < 3; i++) {
         if (c.channels_last) x[i] = as_channels_last(&x[i]);
         data[i] = operand_data(&c, &x[i], f.result == i, scratch, used);
@@ -305,7 +314,7 @@ static tni_conv_plan plan_conv_blocks(const tni_call *call, char *scratch, size_
     c.partial      = c.splits > 1
                          ? take_conv_scratch(scratch, used, (size_t)(c.splits * c.O * c.K * c.bytes))
                          : NULL;
-    c.worker_bytes = c.empty || is_pointwise_batch(&c)
+    c.worker_bytes = !has_windows(&c) || is_pointwise_batch(&c)
                          ? 0
                          : c.window_bytes + c.packed_bytes + product_scratch(&c);
     c.scratch      = take_conv_scratch(scratch, used, c.worker_bytes * (size_t)call->threads);
@@ -328,6 +337,8 @@ size_t tni_cpu_conv_scratch(const tni_call *call)
 {
     size_t        used;
     tni_conv_plan c = plan_conv_blocks(call, NULL, &used);
+    if (c.winograd) return used + tni_winograd_scratch(&c);
+    if (c.depthwise) return used + tni_depthwise_scratch(&c);
     if (!is_pointwise_batch(&c)) return used;
     tni_gemm_batch b = pointwise_product(&c, 0);
     return used + tni_gemm_batch_scratch(&b, call->threads);
@@ -507,6 +518,10 @@ tn_status tni_cpu_conv(const tni_call *call)
     int           threads = tni_threads_for(call->threads, c.N * c.O * c.P * c.K);
     if (c.empty) {
         memset(c.result, 0, (size_t)(tni_arg_count(&c.out) * c.bytes));
+    } else if (c.winograd) {
+        tni_winograd_run(&c, call->threads, (char *)call->scratch + used);
+    } else if (c.depthwise) {
+        tni_depthwise_run(&c, threads, (char *)call->scratch + used);
     } else if (is_pointwise_batch(&c)) {
         run_pointwise(&c, call->scratch ? (char *)call->scratch + used : NULL);
     } else if (call->op == TNI_conv) {

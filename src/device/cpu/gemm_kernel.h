@@ -35,19 +35,38 @@ typedef struct {
 
 // The kernels for one type of element. block takes any block; row takes blocks of one row,
 // reads b in place, whatever its strides, and takes up to TNI_GEMM_ROW_COLS columns; row_bf16, of f32
-// alone, does the same for a b of bf16.
+// alone, does the same for a b of bf16. packed takes blocks whose operands are packed already: a_pack, in
+// whole strips of mr rows, and b_pack, which holds all strips of nr columns.
 typedef struct {
     int mr, nr;  // shape of the tile held in registers
     void (*block)(const tni_gemm_block *);
+    void (*packed)(const tni_gemm_block *);
     void (*row)(const tni_gemm_block *);
     void (*row_bf16)(const tni_gemm_block *);
 } tni_gemm_kernel;
 
 enum { TNI_GEMM_ROW_COLS = 1024 };
 
+// The transforms of Winograd's convolution, of `lanes` tiles at a time (conv_winograd.c): input reads a
+// patch of SIDE x SIDE elements at each x + at[lane], whose rows are ld apart, and stores element e of all
+// of them transformed at v + e * step; output reads sums in that order and stores OUT x OUT elements at each
+// y[lane], with rows ld[lane] apart.
+enum { TNI_WINOGRAD_SIDE = 4, TNI_WINOGRAD_OUT = 2, TNI_WINOGRAD_MOST_LANES = 16 };
+typedef struct {
+    int lanes;
+    void (*input)(const float *x, const int64_t *at, int64_t ld, float *v, int64_t step);
+    void (*output)(const float *m, int64_t step, float *const *y, const int64_t *ld);
+} tni_winograd_kernel;
+
+enum { TNI_DEPTHWISE_TAPS = 25 };  // of a window, at most
+
 // The kernels of one instruction set.
 typedef struct {
-    tni_gemm_kernel f32, f64, u32, u64;
+    tni_gemm_kernel     f32, f64, u32, u64;
+    tni_winograd_kernel winograd;
+    // y[i] = the sum over t of w[t] * x[at[t] + i], i below n; x is read up to the next multiple of a vector.
+    void (*depthwise)(int taps, const float *x, const int64_t *at, const float *w, float *y,
+                      int64_t n);
 } tni_gemm_isa;
 
 extern const tni_gemm_isa tni_gemm_isa_base;

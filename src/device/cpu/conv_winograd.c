@@ -1,0 +1,354 @@
+// Convolution with 3 x 3 windows by Winograd's algorithm F(2 x 2, 3 x 3): y is cut into tiles of 2 x 2, each of
+// which depends on a patch of 4 x 4 of x. With V = B^T patch B and U = G w G^T, both of 16 elements,
+//
+//     tile = A^T (sum over channels of U * V, element by element) A
+//
+// which takes 16 multiplications for 4 elements, where windows take 36. Over all tiles and channels, the sum
+// is 16 matrix products, one for each element. conv_dgrad is a convolution of gy by w turned around.
+//
+// The transforms add and halve, so that rounding errors are those of a plain sum, relative to the elements of
+// the patch. Larger tiles take fewer multiplications, and lose digits: two bits for tiles of 4 x 4.
+//
+// The tiles of all images are one line, cut into blocks. A block goes through three phases: patches are
+// transformed into packed operands of the products, which are multiplied, and the sums are transformed into y.
+// Of many blocks, each is the work of a thread. Of few, all threads share the work of each phase. No order of
+// additions depends on the cut.
+#include "device/cpu/conv_winograd.h"
+
+#include "device/cpu/gemm_kernel.h"
+
+#include <string.h>
+
+// SIDE, OUT, POINTS: of a patch, of a tile, elements of a transformed patch. BLOCK_BYTES: of a block's
+// operands and sums, about the size of a second-level cache. CHANNELS: of an item of the first and last phase.
+enum {
+    SIDE        = TNI_WINOGRAD_SIDE,
+    OUT         = TNI_WINOGRAD_OUT,
+    POINTS      = SIDE * SIDE,
+    LANES       = TNI_WINOGRAD_MOST_LANES,
+    BLOCK_BYTES = 1 << 20,
+    CHANNELS    = 8
+};
+
+// What is computed, in the terms of a convolution: of conv_dgrad, x is gy and y is gx.
+typedef struct {
+    const tni_gemm_isa *isa;
+    int64_t             N, C, H, W, O, OH, OW;
+    int64_t             padding[2];
+    const float        *x, *w;
+    float              *y;
+    int64_t             w_out, w_in;    // strides of w's channels
+    bool                flipped;        // w is turned around
+    int64_t             across, tiles;  // tiles in a row of an image; in all images
+    int64_t             block, blocks;  // tiles of a block, in whole strips of a product's columns
+    int64_t             rows;           // O, in whole strips of a product's rows
+    int                 threads;
+    bool                shared;  // threads share each block
+    int64_t             width;   // of a padded row of x
+    float              *u;
+    char               *scratch, *padded;
+    size_t              block_bytes, padded_bytes;
+} winograd;
+
+// Where a tile is in y: its first element in channel 0, and how much of it is inside.
+typedef struct {
+    int64_t at;
+    int     rows, cols;
+} tile_place;
+
+// A block of tiles, first .. first + count - 1, and its scratch. Threads copy a channel of the rows of x that
+// it depends on with their padding: SIDE rows for each row of tiles, where tile i has its patch at patch[i].
+typedef struct {
+    const winograd *g;
+    int64_t         first, count, strips;
+    float          *v, *m;
+    int64_t        *patch;
+    tile_place     *place;
+} tile_block;
+
+// ---- sizes ----
+
+static size_t float_bytes(int64_t n)
+{
+    return (size_t)tni_align64(n * (int64_t)sizeof(float));
+}
+
+static size_t product_bytes(const winograd *g, int64_t channels)
+{
+    return float_bytes(POINTS * channels * g->block);
+}
+
+// Returns the bytes of the places of a block's tiles.
+static size_t table_bytes(const winograd *g)
+{
+    return (size_t)tni_align64(g->block * (int64_t)(sizeof(int64_t) + sizeof(tile_place)));
+}
+
+// Cuts the tiles into blocks that the cache holds, or, where that leaves threads idle, that they share.
+static void cut_tiles(winograd *g)
+{
+    int64_t nr = g->isa->f32.nr, bytes = POINTS * (g->C + g->rows) * (int64_t)sizeof(float);
+    int64_t most = tni_clamp(BLOCK_BYTES / bytes / nr, 1, 64) * nr;
+    g->shared    = g->threads > 1 && tni_ceil_div(g->tiles, most) < 3 * g->threads;
+    if (g->shared) most = tni_min_i64(4 * g->threads, 32) * most;
+    g->blocks       = tni_ceil_div(g->tiles, most);
+    g->block        = tni_round_up(tni_ceil_div(g->tiles, g->blocks), nr);
+    g->blocks       = tni_ceil_div(g->tiles, g->block);
+    g->block_bytes  = product_bytes(g, g->C) + product_bytes(g, g->rows) + table_bytes(g);
+    g->width        = OUT * g->across + SIDE - OUT;
+    g->padded_bytes = float_bytes((tni_ceil_div(g->block - 1, g->across) + 1) * SIDE * g->width);
+}
+
+// Fills in the whole plan, but no scratch. conv_dgrad swaps the roles of x and y and of the channels.
+static winograd plan_winograd(const tni_conv_plan *c, int threads)
+{
+    bool     forward = c->call->op == TNI_conv;
+    winograd g       = { .isa     = tni_gemm_isa_get(),
+                         .N       = c->N,
+                         .C       = forward ? c->C : c->O,
+                         .H       = forward ? c->H : c->OH,
+                         .W       = forward ? c->W : c->OW,
+                         .O       = forward ? c->O : c->C,
+                         .OH      = forward ? c->OH : c->H,
+                         .OW      = forward ? c->OW : c->W,
+                         .x       = (const float *)(forward ? c->x : c->y),
+                         .w       = (const float *)c->w,
+                         .y       = (float *)(forward ? c->y : c->x),
+                         .w_out   = forward ? c->K : 9,
+                         .w_in    = forward ? 9 : c->K,
+                         .flipped = !forward,
+                         .threads = threads };
+    g.padding[0]     = forward ? c->along_h.padding : 2 - c->along_h.padding;
+    g.padding[1]     = forward ? c->along_w.padding : 2 - c->along_w.padding;
+    g.across         = tni_ceil_div(g.OW, OUT);
+    g.tiles          = g.N * g.across * tni_ceil_div(g.OH, OUT);
+    g.rows           = tni_round_up(g.O, g.isa->f32.mr);
+    cut_tiles(&g);
+    return g;
+}
+
+// Returns whether windows lie along an axis as tiles want them.
+static bool is_dense(const tni_conv_axis *a)
+{
+    return a->stride == 1 && a->dilation == 1 && a->padding <= 2;
+}
+
+// Compares the costs, in multiply-adds: a transform of a patch or of a tile takes about as long as TRANSFORM
+// multiply-adds for each of its elements, one of a weight as WEIGHT.
+bool tni_winograd_takes(const tni_conv_plan *c)
+{
+    enum { TRANSFORM = 8, WEIGHT = 16, LEAST_CHANNELS = 8 };
+    bool square = c->KH == 3 && c->KW == 3 && c->G == 1 && c->D * c->KD * c->OD == 1 &&
+                  is_dense(&c->along_h) && is_dense(&c->along_w);
+    if (!square || c->empty || c->dtype != TN_F32 || c->channels_last) return false;
+    if (c->call->op == TNI_conv_wgrad || c->C < LEAST_CHANNELS || c->O < LEAST_CHANNELS)
+        return false;
+    winograd g     = plan_winograd(c, 1);
+    double   tiles = (double)tni_round_up(g.tiles, g.isa->winograd.lanes),
+           pairs   = (double)g.C * (double)g.O;
+    double cost    = POINTS * (tiles * (pairs + TRANSFORM * (double)(g.C + g.O)) + WEIGHT * pairs);
+    return cost < 9.0 * pairs * (double)(g.N * g.OH * g.OW);
+}
+
+static size_t weight_bytes(const winograd *g)
+{
+    return float_bytes(POINTS * g->rows * g->C);
+}
+
+size_t tni_winograd_scratch(const tni_conv_plan *c)
+{
+    winograd g = plan_winograd(c, c->call->threads);
+    return weight_bytes(&g) + g.padded_bytes * (size_t)g.threads +
+           g.block_bytes * (g.shared ? 1 : (size_t)g.threads);
+}
+
+// ---- weights ----
+
+// y = G w, of elements `step` apart in w.
+static void transform_weight(const float *w, int step, float y[SIDE])
+{
+    float outer = 0.5f * (w[0] + w[2 * step]), inner = 0.5f * w[step];
+    y[0] = w[0];
+    y[1] = outer + inner;
+    y[2] = outer - inner;
+    y[3] = w[2 * step];
+}
+
+// Stores U of one pair of channels, elements `step` apart.
+static void transform_window(const winograd *g, const float *w, float *u, int64_t step)
+{
+    float turned[9], half[SIDE][3], y[SIDE];
+    for (int i = 0; i < 9; i++) turned[i] = w[g->flipped ? 8 - i : i];
+    for (int j = 0; j < 3; j++) {
+        transform_weight(turned + j, 3, y);
+        for (int i = 0; i < SIDE; i++) half[i][j] = y[i];
+    }
+    for (int i = 0; i < SIDE; i++) {
+        transform_weight(half[i], 1, y);
+        for (int j = 0; j < SIDE; j++) u[(i * SIDE + j) * step] = y[j];
+    }
+}
+
+// A task: U of a strip of mr channels of y, packed for the products; channels past the last are zeros.
+static void weight_item(void *arg, int64_t strip, int worker)
+{
+    const winograd *g  = arg;
+    int64_t         mr = g->isa->f32.mr, step = g->rows * g->C;
+    float          *to = g->u + strip * mr * g->C;
+    (void)worker;
+    for (int64_t c = 0; c < g->C; c++)
+        for (int64_t r = 0; r < mr; r++) {
+            int64_t o = strip * mr + r;
+            float  *u = to + c * mr + r;
+            if (o < g->O) transform_window(g, g->w + o * g->w_out + c * g->w_in, u, step);
+            for (int p = 0; p < POINTS && o >= g->O; p++) u[p * step] = 0;
+        }
+}
+
+// ---- patches and tiles ----
+
+// Fills in where the tiles of a block are. Lanes past the last tile read any patch.
+static void find_tiles(tile_block *b)
+{
+    const winograd *g    = b->g;
+    int64_t         down = tni_ceil_div(g->OH, OUT), first = b->first / g->across;
+    for (int64_t i = 0; i < b->strips * g->isa->f32.nr; i++) {
+        int64_t t = b->first + i, row = t / g->across, h = row % down * OUT,
+                w   = t % g->across * OUT;
+        bool is     = i < b->count;
+        b->patch[i] = is ? (row - first) * SIDE * g->width + w : 0;
+        b->place[i] = (tile_place){ .at   = (row / down * g->O * g->OH + h) * g->OW + w,
+                                    .rows = is ? (int)tni_min_i64(OUT, g->OH - h) : 0,
+                                    .cols = is ? (int)tni_min_i64(OUT, g->OW - w) : 0 };
+    }
+}
+
+// Copies what the block's tiles read of channel c, with its padding.
+static void pad_rows(const tile_block *b, int64_t c, float *to)
+{
+    const winograd *g    = b->g;
+    int64_t         down = tni_ceil_div(g->OH, OUT), last = (b->first + b->count - 1) / g->across;
+    int64_t         lo = tni_min_i64(g->padding[1], g->width);
+    int64_t         n  = tni_min_i64(g->W, g->width - lo);
+    for (int64_t row = b->first / g->across; row <= last; row++) {
+        const float *plane = g->x + (row / down * g->C + c) * g->H * g->W;
+        int64_t      top   = row % down * OUT - g->padding[0];
+        for (int64_t h = top; h < top + SIDE; h++, to += g->width) {
+            bool in = h >= 0 && h < g->H;
+            memset(to, 0, (size_t)(in ? lo : g->width) * sizeof *to);
+            if (!in) continue;
+            memcpy(to + lo, plane + h * g->W, (size_t)n * sizeof *to);
+            memset(to + lo + n, 0, (size_t)(g->width - lo - n) * sizeof *to);
+        }
+    }
+}
+
+// Returns the groups of lanes that strips hold: a last strip of one group is multiplied as such.
+static int64_t groups_of(const tile_block *b)
+{
+    int64_t lanes = b->g->isa->winograd.lanes, nr = b->g->isa->f32.nr;
+    int64_t last = b->count - (b->strips - 1) * nr;
+    return (b->strips - 1) * (nr / lanes) + (last <= lanes ? 1 : nr / lanes);
+}
+
+// A task: V of some channels, all tiles of the block.
+static void input_item(void *arg, int64_t item, int worker)
+{
+    const tile_block *b     = arg;
+    const winograd   *g     = b->g;
+    int64_t           lanes = g->isa->winograd.lanes, nr = g->isa->f32.nr, groups = groups_of(b);
+    int64_t           c0 = item * CHANNELS, c1 = tni_min_i64(g->C, c0 + CHANNELS);
+    float            *padded = (float *)(g->padded + (size_t)worker * g->padded_bytes);
+    for (int64_t c = c0; c < c1; c++) {
+        pad_rows(b, c, padded);
+        for (int64_t i = 0; i < groups; i++)
+            g->isa->winograd.input(padded, b->patch + i * lanes, g->width,
+                                   b->v + (i * lanes / nr * g->C + c) * nr + i * lanes % nr,
+                                   b->strips * g->C * nr);
+    }
+}
+
+// Stores a group of tiles of channel o. Tiles that y cuts are stored apart, and copied.
+static void store_tiles(const tile_block *b, int64_t group, int64_t o)
+{
+    const winograd   *g     = b->g;
+    int64_t           lanes = g->isa->winograd.lanes, width = b->strips * g->isa->f32.nr;
+    const tile_place *p = b->place + group * lanes;
+    float            *y = g->y + o * g->OH * g->OW, *to[LANES] = { NULL }, cut[LANES][OUT * OUT];
+    int64_t           ld[LANES] = { 0 };
+    for (int k = 0; k < lanes; k++) {
+        bool whole = p[k].rows == OUT && p[k].cols == OUT;
+        to[k]      = whole ? y + p[k].at : cut[k];
+        ld[k]      = whole ? g->OW : OUT;
+    }
+    g->isa->winograd.output(b->m + o * width + group * lanes, g->rows * width, to, ld);
+    for (int k = 0; k < lanes; k++)
+        for (int r = 0; r < p[k].rows && to[k] == cut[k]; r++)
+            for (int j = 0; j < p[k].cols; j++) y[p[k].at + r * g->OW + j] = cut[k][r * OUT + j];
+}
+
+// A task: y of some channels, all tiles of the block.
+static void output_item(void *arg, int64_t item, int worker)
+{
+    const tile_block *b  = arg;
+    int64_t           o0 = item * CHANNELS, o1 = tni_min_i64(b->g->O, o0 + CHANNELS);
+    (void)worker;
+    for (int64_t o = o0; o < o1; o++)
+        for (int64_t i = 0; i * b->g->isa->winograd.lanes < b->count; i++) store_tiles(b, i, o);
+}
+
+// ---- products ----
+
+// Returns the parts that the rows of a product are cut into, so that all threads have some.
+static int64_t row_parts(const winograd *g)
+{
+    return g->shared ? tni_clamp(g->rows / g->isa->f32.mr / 4, 1, 8) : 1;
+}
+
+// A task: a part of the rows of one of the products.
+static void multiply_item(void *arg, int64_t item, int worker)
+{
+    const tile_block *b     = arg;
+    const winograd   *g     = b->g;
+    int64_t           point = item % POINTS, part = item / POINTS, parts = row_parts(g);
+    int64_t           mr = g->isa->f32.mr, nr = g->isa->f32.nr, strips = g->rows / mr;
+    int64_t           r0 = strips * part / parts * mr, r1 = strips * (part + 1) / parts * mr;
+    int64_t           width = b->strips * nr;
+    (void)worker;
+    tni_gemm_block k = { .rows   = r1 - r0,
+                         .cols   = groups_of(b) * g->isa->winograd.lanes,
+                         .depth  = g->C,
+                         .a_pack = g->u + (point * g->rows + r0) * g->C,
+                         .b_pack = b->v + point * g->C * width,
+                         .c      = b->m + (point * g->rows + r0) * width,
+                         .ldc    = width };
+    g->isa->f32.packed(&k);
+}
+
+// A task: all phases of a block. Inside of a task, its items run one after the other on its thread.
+static void block_task(void *arg, int64_t item, int worker)
+{
+    const winograd *g = arg;
+    tile_block      b = { .g = g, .first = item * g->block };
+    b.count           = tni_min_i64(g->block, g->tiles - b.first);
+    b.strips          = tni_ceil_div(b.count, g->isa->f32.nr);
+    b.v               = (float *)(g->scratch + (size_t)worker * g->block_bytes);
+    b.m               = (float *)((char *)b.v + product_bytes(g, g->C));
+    b.patch           = (int64_t *)((char *)b.m + product_bytes(g, g->rows));
+    b.place           = (tile_place *)(b.patch + g->block);
+    find_tiles(&b);
+    tni_parallel(g->threads, tni_ceil_div(g->C, CHANNELS), input_item, &b);
+    tni_parallel(g->threads, POINTS * row_parts(g), multiply_item, &b);
+    tni_parallel(g->threads, tni_ceil_div(g->O, CHANNELS), output_item, &b);
+}
+
+void tni_winograd_run(const tni_conv_plan *c, int threads, char *scratch)
+{
+    winograd g = plan_winograd(c, threads);
+    g.u        = (float *)scratch;
+    g.padded   = scratch + weight_bytes(&g);
+    g.scratch  = g.padded + g.padded_bytes * (size_t)threads;
+    tni_parallel(threads, g.rows / g.isa->f32.mr, weight_item, &g);
+    if (!g.shared) tni_parallel(threads, g.blocks, block_task, &g);
+    for (int64_t i = 0; i < g.blocks && g.shared; i++) block_task(&g, i, 0);
+}

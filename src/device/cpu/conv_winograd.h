@@ -1,0 +1,17 @@
+// Convolutions of 3 x 3 windows with fewer than half of the multiplications; conv_winograd.c says how.
+#ifndef TNI_DEVICE_CPU_CONV_WINOGRAD_H
+#define TNI_DEVICE_CPU_CONV_WINOGRAD_H
+
+#include "device/cpu/conv_windows.h"
+
+// Returns whether a convolution, or its gradient for x, is computed faster in this way than as a product
+// over windows. Only sizes decide.
+bool tni_winograd_takes(const tni_conv_plan *c);
+
+// Returns the bytes of scratch for all threads of the call.
+size_t tni_winograd_scratch(const tni_conv_plan *c);
+
+// Computes y, or gx. scratch: that many bytes, aligned to 64.
+void tni_winograd_run(const tni_conv_plan *c, int threads, char *scratch);
+
+#endif
