@@ -96,12 +96,18 @@ typedef struct {
     // do not say what is done to scores; `declines` of the call may still say no.
     int64_t recognizes;
     bool    runs_scores;
+    // How a convolution that is being recorded stores its images and weights: as attr.conv.channels_last
+    // says. x (N, C, ...) and w (O, C / groups, ...) are sizes; last: x is channels last already, which a
+    // device keeps. NULL: as x is, with weights (O, C / groups, ...).
+    int (*conv_order)(const void *session, tn_dtype dt, const int64_t *x, const int64_t *w,
+                      bool last);
 } tni_device_calls;
 
 // Kernels, each of one op or of several fused ones. Without this group, every op is a call.
 typedef struct {
     bool compile_on_second_run;  // see recall
     bool loads_before_stores;    // a map's kernel loads all values of a point before it stores any
+    int lanes;  // rows side by side in memory that keep it busy, whatever their length; 0: any number
     // Prepares the kernels of a new plan and returns an entry for each: whatever the device needs to launch
     // it. first[i] is its first launch, without addresses. Entries belong to the device and live until the
     // process ends. A plan launches an entry again with other addresses, offsets and numbers, never with

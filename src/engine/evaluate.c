@@ -618,6 +618,7 @@ tni_limits tni_limits_of(const tni_engine *e)
                          .async_errors        = e->events->failed != NULL,
                          .row_bytes           = watched || by_op ? 0 : d->calls->row_bytes,
                          .buffers             = 24,
+                         .lanes               = e->kernels->lanes,
                          .takes               = watched || by_op ? NULL : d->calls->takes,
                          .session             = e->session,
                          .strided             = watched || by_op ? NULL : writes_strided,

@@ -197,6 +197,11 @@ static const char *device_declines(tn_ctx *cx, const tni_node *n)
     return impl->declines(&c);
 }
 
+static int device_conv_order(tn_ctx *cx, tn_dtype dt, const int64_t *x, const int64_t *w, bool last)
+{
+    return cx->engine->device->calls->conv_order(cx->engine->session, dt, x, w, last);
+}
+
 // Ops the device lacks are marked in the context, where tni_record finds them (ops/fallback.c).
 void tni_engine_use(tn_ctx *cx, const tni_device *d)
 {
@@ -204,6 +209,7 @@ void tni_engine_use(tn_ctx *cx, const tni_device *d)
     memset(cx->lacks, 0, sizeof cx->lacks);
     cx->declines   = device_declines;
     cx->recognizes = d->calls->recognizes;
+    cx->conv_order = d->calls->conv_order ? device_conv_order : NULL;
     for (int op = 0; op < TNI_OPS; op++)
         if (tni_op_table[op].class == TNI_LIBRARY && !tni_device_runs(d, op))
             tni_mark_lacking(cx, op);

@@ -31,7 +31,8 @@ typedef struct {
 //   matmul    a (..., m, k), b (..., k, n), out (..., m, n), leading sizes equal
 //   conv      x (N, C, places), w (O, C / groups, taps), one to three axes of both; conv_dgrad
 //             (gy, w) -> x; conv_wgrad (gy, x) -> w; with attr->conv.channels_last x and y are (N,
-//             places, C); tni_conv_form_of shows all of them alike
+//             places, C), and with TNI_WEIGHTS_LAST w is (O, taps, C / groups); tni_conv_form_of
+//             shows all of them alike
 //   attention q (B, T, H, D), k (B, S, Hk, D), v (B, S, Hk, E) -> (B, T, H, E); device/attention.h
 //             names what may follow v. more[0]: log(sum(e^score)) of each query, (B, H, T), in the
 //             dtype that is computed in, -inf where it sees no key.
@@ -107,6 +108,7 @@ static inline tni_arg tni_conv_arg(const tni_arg *x, bool channels_last, int mor
     return y;
 }
 
+// Returns a call's operands and options, with that many axes of places.
 static inline tni_conv_form tni_conv_form_of(const tni_call *c, int axes)
 {
     const struct tni_attr_conv *a    = &c->attr->conv;
@@ -117,7 +119,10 @@ static inline tni_conv_form tni_conv_form_of(const tni_call *c, int axes)
     in[f.result]              = &c->out;
     in[f.result == 2 ? 0 : 2] = &c->in[0];
     in[f.result == 1 ? 0 : 1] = &c->in[1];
-    for (int i = 0; i < 3; i++) f.arg[i] = tni_conv_arg(in[i], a->channels_last && i != 1, more);
+    for (int i = 0; i < 3; i++) {
+        bool last = i == 1 ? a->channels_last == TNI_WEIGHTS_LAST : a->channels_last != 0;
+        f.arg[i]  = tni_conv_arg(in[i], last, more);
+    }
     for (int i = 0; i < axes; i++) {
         f.stride[i]   = i < more ? 1 : a->stride[i - more];
         f.padding[i]  = i < more ? 0 : a->padding[i - more];

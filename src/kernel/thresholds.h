@@ -49,6 +49,10 @@ enum {
     // Values that a kernel picks from by position (a concat): each is a branch for every element.
     TNI_JOIN_PARTS = 4,
 
+    // ---- folded. A row of that many elements is worth tails instead of a main reduction, if there are fewer
+    // rows than the device has lanes.
+    TNI_MANY_FOLDED = 4096,
+
     // ---- overwritten. Rows of at least this many elements are read by several warps together: see memory.c.
     TNI_LONG_ROW = 8192,
 

@@ -25,8 +25,16 @@ tn_tensor *tni_reduce_axes(tni_reduction_body *f, const char *op, tn_tensor *x, 
 tni_moments tni_moments_over(tn_tensor *x, const char *op, uint32_t mask, bool keep)
 {
     if (!x) return (tni_moments){ 0 };
+    double n = (double)tni_reduced_count(x, mask);
+    return tni_moments_about(x, tn_div_s(tni_sum_over(x, op, mask, true), n), op, mask, keep);
+}
+
+tni_moments tni_moments_about(tn_tensor *x, tn_tensor *mid, const char *op, uint32_t mask,
+                              bool keep)
+{
+    if (!x || !mid) return (tni_moments){ 0 };
     double      n = (double)tni_reduced_count(x, mask);
-    tni_moments m = { .mid = tn_detach(tn_div_s(tni_sum_over(x, op, mask, true), n)) };
+    tni_moments m = { .mid = tn_detach(mid) };
     m.d           = tn_sub(x, m.mid);
     m.sum         = tni_sum_over(m.d, op, mask, keep);
     tn_tensor *s  = tni_sum_over(tn_square(m.d), op, mask, keep);

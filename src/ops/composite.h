@@ -73,6 +73,10 @@ typedef struct {
 } tni_moments;
 
 tni_moments tni_moments_over(tn_tensor *x, const char *op, uint32_t mask, bool keep);
+// The same about any mid of that shape, which needs no pass over x of its own: the nearer it is to the
+// mean, the more digits the squares have.
+tni_moments tni_moments_about(tn_tensor *x, tn_tensor *mid, const char *op, uint32_t mask,
+                              bool keep);
 
 // Whether x broadcasts to the shape of `to`; else reports both by their names.
 bool tni_broadcasts(const char *op, tn_tensor *x, const char *x_name, tn_tensor *to,

@@ -130,6 +130,8 @@ static tn_tensor *conv_named(const char *name, tn_tensor *x, tn_tensor *w, const
     tni_view vx = tni_layout(x), vw = tni_layout(w), vy = { .rank = vx.rank };
     bool     last = a->conv.channels_last;
     if (last) tni_view_unpermute(&vx, tni_channels_last_order(vx.rank));
+    if (a->conv.channels_last == TNI_WEIGHTS_LAST)
+        tni_view_unpermute(&vw, tni_channels_last_order(vw.rank));
     bool fits = extra ? transposed_size(&vx, &vw, a, extra, vy.size)
                       : conv_size(&vx, &vw, a, vy.size);
     if (!fits) return no_fit(cx, name, &vx, &vw, a);
@@ -157,19 +159,39 @@ tn_tensor *tni_conv_wgrad(tn_tensor *gy, tn_tensor *x, const int64_t *w_size, co
     return record_conv(TNI_conv_wgrad, "conv_wgrad", gy, x, tni_rank(gy), w_size, a);
 }
 
-// The result has x's memory format. Only the activations do: the weight keeps (O, C, taps). The cast
-// of autocast comes before the views of x, so that products of one x share it.
+// The order in which images and weights are stored: x's own, or what the device is faster with.
+static int64_t conv_order(tn_tensor *x, tn_tensor *w)
+{
+    bool     last = tni_is_channels_last(x);
+    tn_ctx  *cx   = x->cx;
+    tn_dtype dt   = tni_promote(tni_dtype(x), tni_dtype(w));
+    return cx->conv_order ? cx->conv_order(cx, dt, tni_sizes(x), tni_sizes(w), last) : last;
+}
+
+// x with its channels last in memory: itself, or a copy.
+static tn_tensor *with_channels_last(tn_tensor *x)
+{
+    tn_tensor *y = tni_permuted_view(x, tni_channels_last_order(tni_rank(x)));
+    return tni_is_channels_last(x) ? y : tn_contiguous(y);
+}
+
+// The result has x's memory format, unless the device prefers another: then x is copied, and what is
+// computed of the result stays in the new order. The weight keeps (O, C, taps) unless the device reads
+// it channels last, too. The cast of autocast comes before the views of x, so that products of one x
+// share it.
 static tn_tensor *conv_in_format(const char *name, tn_tensor *x, tn_tensor *w, tni_attr *a,
                                  const int64_t *extra)
 {
     tn_tensor *low[] = { x, w };
     if (!tni_autocast_args(x->cx, tni_op_table[TNI_conv].autocast, 2, low)) return NULL;
-    x                     = low[0];
-    w                     = low[1];
-    a->conv.channels_last = x && tni_is_channels_last(x);
+    x = low[0];
+    w = low[1];
+    if (!x || !w) return NULL;
+    a->conv.channels_last = conv_order(x, w);
     if (!a->conv.channels_last) return conv_named(name, x, w, a, extra);
-    const int *order = tni_channels_last_order(tni_rank(x));
-    return tni_show_permuted(conv_named(name, tni_permuted_view(x, order), w, a, extra), order);
+    if (a->conv.channels_last == TNI_WEIGHTS_LAST) w = with_channels_last(w);
+    tn_tensor *y = conv_named(name, with_channels_last(x), w, a, extra);
+    return tni_show_permuted(y, tni_channels_last_order(tni_rank(x)));
 }
 
 // ---- the public ones ---------------------------------------------------------------------------

@@ -157,6 +157,8 @@ uint64_t tni_map_u(int op, uint64_t a, uint64_t b, uint64_t c, int bits);
 // The axes of (N, C, places) of a rank from 3 to 5 in the order in which tn_channels_last stores
 // them: (0, 2, 3, 1) for 4.
 const int *tni_channels_last_order(int rank);
+// Of attr.conv.channels_last: the weights are stored so, too.
+enum { TNI_WEIGHTS_LAST = 2 };
 
 enum { TNI_MOST_OUTPUTS = 16 };  // of a user's op
 

@@ -15,6 +15,8 @@
 // weight and bias fold the rows and are tails, and all are one kernel.
 #include "plan/fuse.h"
 
+#include "kernel/thresholds.h"
+
 // A kernel whose every axis is reduced is one row, which few threads fold. Beyond this many elements its folds
 // are tails instead, whose partial results all threads compute.
 enum {
@@ -72,10 +74,21 @@ static bool splits_short_axes(const tni_unit *u, uint32_t r)
     return bounds & brief && tni_points(u, r) >= TNI_SHORT_ROW * TNI_SHORT_ROW;
 }
 
+// Whether rows that lie side by side in memory are so long, and so few, that they would keep only a part of
+// the device busy: batch norm with channels last has some dozen rows of a million elements each. Their
+// folds are then tails, whose partial results all threads compute, and what reads them is another kernel.
+static bool leaves_lanes_idle(const tni_limits *limits, const tni_unit *u, uint32_t r,
+                              uint32_t fast)
+{
+    return limits->lanes && r && !(r & fast) && tni_points(u, r) >= TNI_MANY_FOLDED &&
+           tni_points(u, tni_all_axes(u) & ~r) < limits->lanes;
+}
+
 // Whether the unit is one kernel with R = r.
-static bool reduces_by(const tni_unit *u, uint32_t r)
+static bool reduces_by(const tni_limits *limits, const tni_unit *u, uint32_t r, uint32_t fast)
 {
     stage of[TNI_MAX_INS];
+    if (leaves_lanes_idle(limits, u, r, fast)) return false;
     if (r && r == tni_all_axes(u) && tni_points(u, r) > ALONE_ROW) return false;
     if (r & (r - 1) && splits_short_axes(u, r)) return false;
     for (size_t i = 0; i < u->values; i++) {
@@ -112,11 +125,11 @@ static uint32_t fast_axis(const tni_unit *u)
 // reduction (rows are read along memory), one down columns better a tail. Last, the axes along which a
 // seed does not move: it is one value per row. Eight candidates at most, since a unit has few
 // different reductions.
-bool tni_find_reduced_axes(tni_unit *u)
+bool tni_find_reduced_axes(const tni_limits *limits, tni_unit *u)
 {
-    if (reduces_by(u, u->reduced)) return true;
     uint32_t all = tni_all_axes(u), fast = fast_axis(u), tried[8];
     int      count = 0;
+    if (reduces_by(limits, u, u->reduced, fast)) return true;
     // The preferred choice of each pair comes first.
     for (size_t i = 0; i < u->values && count <= 3; i++) {
         const tni_lowered *x = &u->value[i];
@@ -130,7 +143,7 @@ bool tni_find_reduced_axes(tni_unit *u)
         if (x->seed && x->moves != all) tried[count++] = all & ~x->moves;
     }
     for (int k = 0; k < count; k++)
-        if (reduces_by(u, tried[k])) {
+        if (reduces_by(limits, u, tried[k], fast)) {
             u->reduced = tried[k];
             return true;
         }

@@ -163,7 +163,7 @@ const tni_node *tni_seed_domain(const tni_fusion *f, int32_t i);
 int32_t tni_closed_form_sum(const tni_fusion *f, int32_t i);
 
 // Finds the reduced axes of a unit (axes.c); false if it cannot be one kernel.
-bool tni_find_reduced_axes(tni_unit *u);
+bool tni_find_reduced_axes(const tni_limits *limits, tni_unit *u);
 // Makes the kernel of a unit once it is known which of its seeds are in memory. False when memory is out.
 bool tni_make_kernel(tni_fusion *f, tni_unit *u, tni_planned_kernel *out);
 

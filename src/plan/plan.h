@@ -27,6 +27,8 @@ typedef struct {
     // they begin.
     int row_bytes;
     int buffers;  // the most buffers a kernel may have
+    // Rows side by side in memory that keep the whole device busy, whatever their length; 0: any number.
+    int64_t lanes;
     // Whether the device runs a library call and the kernel that reads its result as one step; NULL if it
     // never does. Called while the plan is built.
     bool (*takes)(void *session, const tni_offer *o);

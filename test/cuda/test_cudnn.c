@@ -2,16 +2,14 @@
 // compute, which engine is chosen and kept, and what happens if the library fails at any step.
 #include "check.h"
 #include "fake_clock.h"
+#include "fake_cudnn_kit.h"
 #include "host.h"
 #include "scratch.h"
 #include "tree.h"
 
-#include "device/cuda/choice.h"
 #include "device/cuda/cuda_attention.h"
 #include "device/cuda/dnn_plan.h"
-#include "fake/fake_cudnn.h"
 
-#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,23 +20,6 @@
 enum { MOST = 1 << 15, SCRATCH = 1 << 20 };
 
 // ---- the library -------------------------------------------------------------------------------
-
-// Compiles the fake, and the two libraries that it says it needs, into the scratch folder.
-static bool compile_fake(const char *options)
-{
-    char command[1600], out[1000] = "";
-    snprintf(command, sizeof command,
-             "cd '%s' && for n in nvrtc cublasLt; do " TN_CC
-             " -x c -shared -fPIC -Wl,-soname,lib$n.so.99 -o lib$n.so.99 /dev/null || exit 1; done",
-             scratch_path(""));
-    if (!test_that(tree_run(command, out, sizeof out) == 0, "companions: %s", out)) return false;
-    snprintf(command, sizeof command,
-             TN_CC
-             " -std=c11 -O1 -shared -fPIC -D_GNU_SOURCE %s -Iinclude -Isrc -Itest/kits -o '%s' "
-             "test/cuda/fake/fake_cudnn.c test/kits/host.c -lm",
-             options, scratch_path("libcudnn.so.9"));
-    return test_that(tree_run(command, out, sizeof out) == 0, "the fake library: %s", out);
-}
 
 // Whether the library is taken, in a process of its own: 0, or 1 with the reason in a file.
 static int take_library(const char *wants)
@@ -88,7 +69,7 @@ static bool in_child_once(const char *part)
 
 static void a_library_that_cannot_be_used_is_named(void)
 {
-    if (!CHECK(scratch_open()) || !compile_fake("")) return;
+    if (!CHECK(scratch_open()) || !fake_cudnn_compile("")) return;
     setenv("TN_CUDNN", scratch_path("libcudnn.so.9"), 1);
     CHECK(in_child(""));
     setenv("FAKE_CUDNN_VERSION", "91000", 1);
@@ -100,7 +81,7 @@ static void a_library_that_cannot_be_used_is_named(void)
     unsetenv("FAKE_CUDNN_VERSION");
     remove(scratch_path("libcublasLt.so.99"));
     CHECK(in_child("libcublasLt.so.99, which was not found"));
-    CHECK(compile_fake("-DcudnnBackendExecute=another"));
+    CHECK(fake_cudnn_compile("-DcudnnBackendExecute=another"));
     CHECK(in_child("has no cudnnBackendExecute"));
     setenv("TN_CUDNN", "/nowhere/libcudnn.so.9", 1);
     CHECK(in_child("cannot be opened"));
@@ -119,79 +100,6 @@ static void versions_with_known_mistakes_are_left_out(void)
     CHECK(!tni_cudnn_version_is_used(91000) && !tni_cudnn_version_is_used(91001));
     CHECK(!tni_cudnn_version_is_used(90500) && !tni_cudnn_version_is_used(100000));
     CHECK(tni_cudnn_version_is_used(90600) && tni_cudnn_version_is_used(91400));
-}
-
-// ---- a session ---------------------------------------------------------------------------------
-
-static fake_dnn *fake;
-static tni_gpu   gpu;
-static tni_cuda  session;
-
-static int set_context(tni_cucontext cx)
-{
-    (void)cx;
-    return TNI_CU_OK;
-}
-
-static int pop_context(tni_cucontext *cx)
-{
-    (void)cx;
-    return TNI_CU_OK;
-}
-
-static int set32(tni_cuptr p, unsigned value, size_t n, tni_custream s)
-{
-    (void)s;
-    for (size_t i = 0; i < n; i++) memcpy((char *)(uintptr_t)p + 4 * i, &value, 4);
-    return TNI_CU_OK;
-}
-
-static void forget(void)
-{
-    tni_cuda_attention_forget();
-    tni_dnn_forget();
-    tni_choice_forget();
-}
-
-// Puts the fake and the session back as they were; the cache is a folder that is empty.
-static bool begin(void)
-{
-    static bool loaded;
-    tni_text    why = { "" };
-    if (!CHECK(scratch_open())) return false;
-    setenv("TN_CACHE_DIR", scratch_path("cache"), 1);
-    if (!loaded) {
-        if (!compile_fake("")) return false;
-        setenv("TN_CUDNN", scratch_path("libcudnn.so.9"), 1);
-        if (!test_that(tni_cudnn_get(&why) != NULL, "%s", why.s)) return false;
-        void *lib = dlopen(scratch_path("libcudnn.so.9"), RTLD_NOW | RTLD_LOCAL);
-        fake_dnn *(*get)(void);
-        *(void **)&get = dlsym(lib, "fake_dnn_get");
-        fake           = get();
-        loaded         = true;
-    }
-    int handles = fake->handles, alive = fake->alive;
-    *fake = (fake_dnn){
-        .engines = 3, .fastest = 1, .fails = FAKE_NONE, .broken = -1, .status = 3000
-    };
-    fake->handles = handles, fake->alive = alive;
-    session      = (tni_cuda){ .gpu = &gpu, .stream = fake_clock_open(&fake->milliseconds) };
-    fake->stream = session.stream;
-    fake_clock_driver.set_current  = set_context;
-    fake_clock_driver.push_current = set_context;
-    fake_clock_driver.pop_current  = pop_context;
-    fake_clock_driver.set32        = set32;
-    gpu                            = (tni_gpu){ .cu = &fake_clock_driver, .name = "fake" };
-    forget();
-    return true;
-}
-
-static void end(void)
-{
-    forget();
-    CHECK_INT(fake->alive + fake->handles + fake_clock_left(), 0);
-    unsetenv("TN_CACHE_DIR");
-    scratch_close();
 }
 
 // ---- calls -------------------------------------------------------------------------------------
@@ -261,7 +169,7 @@ static attention_case *case_of(sizes n)
     c->attr.attention.scale  = 0.3;
     c->attr.attention.causal = n.causal;
     c->more[0]               = c->lse;
-    c->call                  = (tni_call){ .session = &session,
+    c->call                  = (tni_call){ .session = &fake_session,
                                            .op      = TNI_attention,
                                            .nin     = n.masked ? 4 : 3,
                                            .in      = c->in,
@@ -421,11 +329,11 @@ static const sizes cases[] = {
 
 static void graphs_compute_attention_and_its_gradient(void)
 {
-    if (!begin()) return;
+    if (!fake_cudnn_begin()) return;
     for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
-        tni_text        why   = { "" };
-        attention_case *c     = case_of(cases[i / 2]);
-        session.deterministic = i % 2;
+        tni_text        why        = { "" };
+        attention_case *c          = case_of(cases[i / 2]);
+        fake_session.deterministic = i % 2;
         setenv("FAKE_CUDNN_VERSION", cases[i / 2].masked ? "91900" : "91400", 1);
         bool ok = c && run(c, &why) == TN_OK && wrong_results(c) == 0;
         if (c) turn_to_gradient(c);
@@ -434,7 +342,7 @@ static void graphs_compute_attention_and_its_gradient(void)
                          why.s);
         free(c);
     }
-    end();
+    fake_cudnn_end();
     unsetenv("FAKE_CUDNN_VERSION");
 }
 
@@ -442,7 +350,7 @@ static void graphs_compute_attention_and_its_gradient(void)
 static void results_may_be_parts_of_one_tensor(void)
 {
     tni_text why = { "" };
-    if (!begin()) return;
+    if (!fake_cudnn_begin()) return;
     attention_case *c = case_of((sizes){ 2, 2, 2, 5, 5, 8, 8, true, false, TN_BF16, false });
     CHECK_INT(run(c, &why), TN_OK);
     turn_to_gradient(c);
@@ -458,14 +366,14 @@ static void results_may_be_parts_of_one_tensor(void)
             memcpy(c->data[DQ + i] + 2 * k, part[i]->data + 2 * (k / 16 * 48 + k % 16), 2);
     CHECK_INT(wrong_gradients(c), 0);
     free(c);
-    end();
+    fake_cudnn_end();
 }
 
 // Outputs that nobody reads are written elsewhere.
 static void unwanted_outputs_are_left_out(void)
 {
     tni_text why = { "" };
-    if (!begin()) return;
+    if (!fake_cudnn_begin()) return;
     attention_case *c = case_of(cases[1]);
     c->more[0].data   = NULL;
     CHECK_INT(run(c, &why), TN_OK);
@@ -479,8 +387,9 @@ static void unwanted_outputs_are_left_out(void)
     CHECK_INT(run(c, &why), TN_OK);
     CHECK_INT(wrong_gradients(c), 0);
     free(c);
-    for (int i = 0; i < session.scratches; i++) fake_clock_driver.mem_free(session.scratch[i]);
-    end();
+    for (int i = 0; i < fake_session.scratches; i++)
+        fake_clock_driver.mem_free(fake_session.scratch[i]);
+    fake_cudnn_end();
 }
 
 // ---- choosing ----------------------------------------------------------------------------------
@@ -488,41 +397,41 @@ static void unwanted_outputs_are_left_out(void)
 static void the_fastest_engine_is_chosen_once_and_kept(void)
 {
     tni_text why = { "" };
-    if (!begin()) return;
+    if (!fake_cudnn_begin()) return;
     attention_case *c = case_of(cases[1]);
     CHECK_INT(run(c, &why), TN_OK);
     CHECK_STR(tni_cuda_attention_method(&c->call), "cuDNN");
-    CHECK_INT(fake->compiled, 3);
-    CHECK_INT(fake->last, 1);
-    int runs = fake->runs;
+    CHECK_INT(fake_cudnn->compiled, 3);
+    CHECK_INT(fake_cudnn->last, 1);
+    int runs = fake_cudnn->runs;
     CHECK_INT(run(c, &why), TN_OK);
-    CHECK_INT(fake->runs, runs + 1);
-    forget();
+    CHECK_INT(fake_cudnn->runs, runs + 1);
+    fake_cudnn_forget();
     CHECK_INT(run(c, &why), TN_OK);
-    CHECK_INT(fake->compiled, 3);
-    CHECK_INT(fake->loaded, 1);
-    CHECK_INT(fake->last, 1);
-    CHECK_INT(fake->runs, runs + 2);
+    CHECK_INT(fake_cudnn->compiled, 3);
+    CHECK_INT(fake_cudnn->loaded, 1);
+    CHECK_INT(fake_cudnn->last, 1);
+    CHECK_INT(fake_cudnn->runs, runs + 2);
     CHECK_INT(wrong_results(c), 0);
     free(c);
-    end();
+    fake_cudnn_end();
 }
 
 static void nothing_is_timed_where_runs_must_be_equal(void)
 {
     tni_text why = { "" };
-    if (!begin()) return;
-    session.deterministic = true;
-    attention_case *c     = case_of(cases[1]);
+    if (!fake_cudnn_begin()) return;
+    fake_session.deterministic = true;
+    attention_case *c          = case_of(cases[1]);
     CHECK_INT(run(c, &why), TN_OK);
-    CHECK_INT(fake->compiled, 1);
-    CHECK_INT(fake->runs, 1);
-    CHECK_INT(fake->last, 0);
+    CHECK_INT(fake_cudnn->compiled, 1);
+    CHECK_INT(fake_cudnn->runs, 1);
+    CHECK_INT(fake_cudnn->last, 0);
     CHECK(tni_cuda_attention_varies(&c->call) == NULL);
-    session.deterministic = false;
+    fake_session.deterministic = false;
     CHECK(tni_cuda_attention_varies(&c->call) != NULL);
     free(c);
-    end();
+    fake_cudnn_end();
 }
 
 // ---- failures ----------------------------------------------------------------------------------
@@ -534,66 +443,66 @@ static void a_library_that_fails_is_declined(void)
         -1, TNI_DNN_TENSOR, TNI_DNN_OP_MATMUL, TNI_DNN_GRAPH, TNI_DNN_HEURISTIC, TNI_DNN_PLAN
     };
     static const int statuses[] = { 2000, 3000, 4001 };
-    if (!begin()) return;
+    if (!fake_cudnn_begin()) return;
     for (int i = 0; i < 18; i++) {
         tni_text        why = { "" };
         attention_case *c   = case_of(cases[1]);
-        fake->fails         = kinds[i % 6];
-        fake->status        = statuses[i / 6];
+        fake_cudnn->fails   = kinds[i % 6];
+        fake_cudnn->status  = statuses[i / 6];
         test_case_result(c && run(c, &why) == TN_EARG, "kind %d, status %d", kinds[i % 6],
-                         fake->status);
-        fake->fails = FAKE_NONE;
-        forget();
+                         fake_cudnn->status);
+        fake_cudnn->fails = FAKE_NONE;
+        fake_cudnn_forget();
         free(c);
     }
-    fake->engines       = 0;
+    fake_cudnn->engines = 0;
     tni_text        why = { "" };
     attention_case *c   = case_of(cases[1]);
     CHECK_INT(run(c, &why), TN_EARG);
     free(c);
-    end();
+    fake_cudnn_end();
 }
 
 // An engine that does not run is passed over; if none runs, the call says so.
 static void an_engine_that_does_not_run_is_passed_over(void)
 {
     tni_text why = { "" };
-    if (!begin()) return;
-    attention_case *c = case_of(cases[1]);
-    fake->broken      = 1;
+    if (!fake_cudnn_begin()) return;
+    attention_case *c  = case_of(cases[1]);
+    fake_cudnn->broken = 1;
     CHECK_INT(run(c, &why), TN_OK);
-    CHECK_INT(fake->last, 0);
+    CHECK_INT(fake_cudnn->last, 0);
     CHECK_INT(wrong_results(c), 0);
-    fake->no_run = true;
+    fake_cudnn->no_run = true;
     CHECK_INT(run(c, &why), TN_EDEVICE);
     CHECK(strstr(why.s, "cuDNN") != NULL);
     free(c);
-    end();
+    fake_cudnn_end();
 }
 
 // A file on disk that the library no longer reads counts as absent.
 static void a_plan_on_disk_that_does_not_load_is_made_again(void)
 {
     tni_text why = { "" };
-    if (!begin()) return;
+    if (!fake_cudnn_begin()) return;
     attention_case *c = case_of(cases[1]);
     CHECK_INT(run(c, &why), TN_OK);
-    forget();
-    fake->fails  = TNI_DNN_PLAN;
-    fake->status = 1003;
+    fake_cudnn_forget();
+    fake_cudnn->fails  = TNI_DNN_PLAN;
+    fake_cudnn->status = 1003;
     CHECK(tni_cuda_attention_declines(&c->call) != NULL);
-    forget();
-    fake->fails = FAKE_NONE;
+    fake_cudnn_forget();
+    fake_cudnn->fails = FAKE_NONE;
     CHECK_INT(run(c, &why), TN_OK);
     CHECK_INT(wrong_results(c), 0);
     free(c);
-    end();
+    fake_cudnn_end();
 }
 
 // What the library does not have, and what strides it cannot read.
 static void other_forms_are_declined(void)
 {
-    if (!begin()) return;
+    if (!fake_cudnn_begin()) return;
     sizes n = cases[0];
     for (int i = 0; i < 5; i++) {
         sizes m = n;
@@ -606,8 +515,8 @@ static void other_forms_are_declined(void)
         test_case_result(tni_cuda_attention_declines(&c->call) != NULL, "form %d", i);
         free(c);
     }
-    CHECK_INT(fake->runs, 0);
-    end();
+    CHECK_INT(fake_cudnn->runs, 0);
+    fake_cudnn_end();
 }
 
 const test_case tests_cudnn[] = { TEST(a_library_that_cannot_be_used_is_named),

@@ -111,14 +111,14 @@ static int axes_of(const conv_shape *s)
     return s->taps[2] ? 3 : 2;
 }
 
-static conv_sizes sizes_of(const conv_shape *s, bool last)
+static conv_sizes sizes_of(const conv_shape *s, int last)
 {
     int        n = axes_of(s);
     int64_t    y[3];
     conv_sizes z = { .rank = 2 + n, .attr.conv = { .groups = s->groups, .channels_last = last } };
     for (int i = 0; i < n; i++) y[i] = places(s, i);
     set(z.x, n, s->N, s->C, s->size, last);
-    set(z.w, n, s->O, s->C / s->groups, s->taps, false);
+    set(z.w, n, s->O, s->C / s->groups, s->taps, last == TNI_WEIGHTS_LAST);
     set(z.y, n, s->N, s->O, y, last);
     for (int i = 0; i < n; i++) {
         z.attr.conv.stride[i]   = s->step[i];
@@ -147,7 +147,7 @@ static double depth_of(int op, const conv_shape *s)
 }
 
 // One op of one convolution, with operands that lie as asked for.
-static void compare(tn_ctx *const *cx, int op, const conv_shape *s, bool last, tn_dtype dt,
+static void compare(tn_ctx *const *cx, int op, const conv_shape *s, int last, tn_dtype dt,
                     const layout lay[2])
 {
     conv_sizes z    = sizes_of(s, last);
@@ -164,7 +164,10 @@ static void compare(tn_ctx *const *cx, int op, const conv_shape *s, bool last, t
     bool ok = agrees(y[0], y[1],
                      (tolerance){ .how = SUMS, .depth = depth_of(op, s), .bound = bound }, text);
     test_case_result(ok, "%s of %s%s, layouts %d %d: %d x %d -> %d in %d, %s by %s: %s %s",
-                     tni_op_table[op].name, tn_dtype_name(dt), last ? ", channels last" : "",
+                     tni_op_table[op].name, tn_dtype_name(dt),
+                     last == TNI_WEIGHTS_LAST ? ", all channels last"
+                     : last                   ? ", channels last"
+                                              : "",
                      lay[0], lay[1], (int)s->N, (int)s->C, (int)s->O, (int)s->groups,
                      tni_shape_text(axes_of(s), s->size).s, tni_shape_text(axes_of(s), s->taps).s,
                      text, tn_error_text(cx[0]));
@@ -173,10 +176,13 @@ static void compare(tn_ctx *const *cx, int op, const conv_shape *s, bool last, t
     input_free(&b);
 }
 
+// Weights in another order matter most where they are written.
 static void compare_all(tn_ctx *const *cx, const conv_shape *s, tn_dtype dt, const layout lay[2])
 {
-    for (int last = 0; last < 2; last++)
-        for (int op = TNI_conv; op <= TNI_conv_wgrad; op++) compare(cx, op, s, last, dt, lay);
+    for (int last = 0; last <= TNI_WEIGHTS_LAST; last++)
+        for (int op = TNI_conv; op <= TNI_conv_wgrad; op++)
+            if (last < TNI_WEIGHTS_LAST || op == TNI_conv_wgrad || dt != TN_F32 || s->groups > 1)
+                compare(cx, op, s, last, dt, lay);
 }
 
 // ---- the table, and what is drawn --------------------------------------------------------------
@@ -220,8 +226,8 @@ static void convs_on(const char *device, int part, int parts)
         if (k % 3 == 0 || (k < SHAPES && s.step[0] == FAR))
             compare_all(cx, &s, others[k / 3 % 3], any);
     }
-    for (int k = part; cx[0] && k < 2 * LARGE; k += parts)
-        compare(cx, large[k / 2].op, &large[k / 2].shape, k % 2, TN_F32, plain);
+    for (int k = part; cx[0] && k < 3 * LARGE; k += parts)
+        compare(cx, large[k / 3].op, &large[k / 3].shape, k % 3, TN_F32, plain);
     tn_close(cx[0]);
     tn_close(cx[1]);
 }

@@ -3,6 +3,8 @@
 #include "check.h"
 #include "rules_kit.h"
 
+#include "engine/engine.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -558,6 +560,72 @@ static void a_step_in_channels_last_takes_no_more_kernels(void)
     tn_close(cx);
 }
 
+// What a device says that is faster with channels last, for weights too.
+static int all_last(tn_ctx *cx, tn_dtype dt, const int64_t *x, const int64_t *w, bool last)
+{
+    (void)cx, (void)dt, (void)x, (void)w, (void)last;
+    return TNI_WEIGHTS_LAST;
+}
+
+// A step over images in NCHW, whose convolutions the context stores as the hook says.
+static void step_in_order(tn_ctx *cx, const weights *p, tn_tensor *x, bool last, tn_tensor **y,
+                          tn_tensor **g)
+{
+    tn_tensor *leaf[] = { p->conv1, p->conv2, p->down, p->gain, p->bias, x };
+    cx->conv_order    = last ? all_last : NULL;
+    int        n      = network(p, x, y);
+    tn_tensor *loss   = tn_sum_all(tn_mul(y[n - 1], y[n - 1]));
+    CHECK_STATUS(tn_grad(1, &loss, 6, leaf, NULL, g), TN_OK);
+}
+
+static void a_device_may_store_convolutions_channels_last(void)
+{
+    tn_ctx    *cx = rules_open("ref");
+    weights    p  = draw_weights(cx);
+    tn_tensor *x  = tn_requires_grad(tn_want(images(cx)), true), *y[2][16], *g[2][6];
+    step_in_order(cx, &p, x, false, y[0], g[0]);
+    step_in_order(cx, &p, x, true, y[1], g[1]);
+    for (int i = 0; i < 9; i++)
+        test_case_result(lies_last(y[1][i]) && tn_is_contiguous(y[0][i]) &&
+                             same(y[1][i], y[0][i], 1e-4),
+                         "step %d of the network", i);
+    for (int i = 0; i < 6; i++) test_case_result(same(g[1][i], g[0][i], 1e-3), "gradient %d", i);
+    tn_close(cx);
+}
+
+// Batch norm over 4096 places of 4 channels that are side by side, on a device that this many lanes keep busy.
+// Returns whether its sums are those of columns.
+static bool norm_by_columns(int lanes, float y[MOST])
+{
+    tn_ctx            *cx   = rules_open("cpu");
+    tni_device_kernels k    = *cx->engine->kernels;
+    char              *text = NULL;
+    size_t             size = 0;
+    k.lanes                 = lanes;
+    cx->engine->kernels     = &k;
+    tn_tensor *x            = tn_want(tn_channels_last(draw(cx, TN_SHAPE(4, 4, 32, 32))));
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    x       = tn_batch_norm(x, NULL, NULL, NULL, NULL, (tn_batch_norm_opts){ .training = true });
+    FILE *f = open_memstream(&text, &size);
+    CHECK_STATUS(tn_explain(cx, f), TN_OK);
+    fclose(f);
+    bool columns = strstr(text, "COL ") != NULL;
+    free(text);
+    CHECK_STATUS(tn_read(x, TN_F32, y, MOST), TN_OK);
+    tn_close(cx);
+    return columns;
+}
+
+// A few channels would keep few of a GPU's threads busy: all of them add up, and another kernel goes on.
+static void long_rows_side_by_side_are_summed_by_columns(void)
+{
+    static float few[MOST], many[MOST];
+    CHECK(!norm_by_columns(0, few));
+    CHECK(norm_by_columns(1 << 14, many));
+    for (int i = 0; i < MOST; i++)
+        if (!CHECK_NEAR(few[i], many[i], 1e-5)) break;
+}
+
 const test_case tests_layout[] = {
     TEST(channels_last_lays_the_same_values_with_channels_side_by_side),
     TEST(what_lies_so_already_is_not_copied),
@@ -575,5 +643,7 @@ const test_case tests_layout[] = {
     TEST(channels_last_flows_through_a_network),
     TEST(convolutions_in_channels_last_agree),
     TEST(a_step_in_channels_last_takes_no_more_kernels),
+    TEST(a_device_may_store_convolutions_channels_last),
+    TEST(long_rows_side_by_side_are_summed_by_columns),
     TEST_END,
 };

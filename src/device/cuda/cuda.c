@@ -146,6 +146,7 @@ static const tni_device_memory memory = {
 
 static const tni_device_kernels kernels = {
     .loads_before_stores = true,
+    .lanes               = 1 << 14,  // 132 multiprocessors, each with 128 rows in vectors of 8
     .prepare             = tni_cuda_prepare,
     .launch              = tni_cuda_launch,
     .ready               = tni_cuda_ready,

@@ -1,6 +1,7 @@
 // How this device runs one op at a time: plain copies by the driver, matmul and users' kernels by their
 // own files, all else as on every device with work groups.
 #include "device/cuda/cuda_attention.h"
+#include "device/cuda/cuda_conv.h"
 #include "device/cuda/gpu.h"
 
 #include <stdlib.h>
@@ -69,15 +70,24 @@ static void keep_form(void *entry)
         .strided = true                                                                        \
     }
 
+#define CONVOLUTION                                                                  \
+    {                                                                                \
+        .run = tni_cuda_conv, .prepare = tni_cuda_prepare_conv, .forget = keep_form, \
+        .scratch = tni_cuda_conv_scratch, .varies = tni_cuda_conv_varies,            \
+        .method = tni_cuda_conv_method                                               \
+    }
+
 const tni_device_calls tni_cuda_calls = {
     .of_class              = { TNI_GROUPS_CLASSES, [TNI_CAST] = { .run = run_copy } },
     .of_op                 = { TNI_GROUPS_OPS, [TNI_copy] = { .run = run_copy },
-                               [TNI_matmul]    = { .run     = tni_cuda_matmul,
-                                                   .prepare = tni_cuda_prepare_matmul,
-                                                   .forget  = free,
-                                                   .varies  = tni_cuda_matmul_varies,
-                                                   .strided = true },
-                               [TNI_attention] = ATTENTION, [TNI_attention_grad] = ATTENTION,
+                               [TNI_matmul] = { .run     = tni_cuda_matmul,
+                                                .prepare = tni_cuda_prepare_matmul,
+                                                .forget  = free,
+                                                .varies  = tni_cuda_matmul_varies,
+                                                .strided = true },
+                               [TNI_conv] = CONVOLUTION, [TNI_conv_dgrad] = CONVOLUTION,
+                               [TNI_conv_wgrad] = CONVOLUTION, [TNI_attention] = ATTENTION,
+                               [TNI_attention_grad] = ATTENTION,
                                [TNI_custom] = { .run = tni_cuda_custom, .scratch = tni_cuda_custom_scratch } },
     .groups                = &groups,
     .row_bytes             = 16,  // what cuBLASLt's fast algorithms ask of leading dimensions
@@ -86,4 +96,5 @@ const tni_device_calls tni_cuda_calls = {
     .run_with_epilogue     = tni_cuda_run_with_epilogue,
     .recognizes            = 64 * 64,  // a tile of scores
     .runs_scores           = true,
+    .conv_order            = tni_cuda_conv_order,
 };

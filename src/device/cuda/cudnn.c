@@ -97,7 +97,8 @@ static void find_cudnn(void)
     found.there = ok;
     if (ok) return;
     found.where = (tni_text){ "" };
-    tni_library_log("%s: attention in 16 bits is by Tenon's own kernels", found.missing.s);
+    tni_library_log("%s: attention in 16 bits and convolution are by Tenon's own kernels",
+                    found.missing.s);
 }
 
 // Threads may call it at once: the first one searches, the others wait for it.

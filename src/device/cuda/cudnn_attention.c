@@ -94,7 +94,7 @@ static int memory_of(sketch *s, const tni_arg *x, bool turned)
     int     last[]   = { turned ? 3 : 1, turned ? 1 : 3 };
     int64_t size[]   = { x->size[0], x->size[2], x->size[last[0]], x->size[last[1]] };
     int64_t stride[] = { x->stride[0], x->stride[2], x->stride[last[0]], x->stride[last[1]] };
-    return tni_dnn_memory(s->g, s->dtype, size, stride);
+    return tni_dnn_memory(s->g, s->dtype, 4, size, stride);
 }
 
 // A result (B, T, H, D) in the layout that the call gives it; row-major if the call does not want it.
@@ -103,14 +103,14 @@ static int result_of(sketch *s, const tni_arg *x, int64_t rows, int64_t heads, i
     int64_t size[]   = { s->a->B, heads, rows, width };
     int64_t stride[] = { rows * heads * width, width, heads * width, 1 };
     if (x->rank) stride[0] = x->stride[0], stride[1] = x->stride[2], stride[2] = x->stride[1];
-    return tni_dnn_memory(s->g, s->dtype, size, stride);
+    return tni_dnn_memory(s->g, s->dtype, 4, size, stride);
 }
 
 // One number in f32 for each query.
 static int rows_in_memory(sketch *s)
 {
     int64_t stride[] = { s->a->H * s->a->T, s->a->T, 1, 1 };
-    return tni_dnn_memory(s->g, TNI_DNN_F32, s->rows, stride);
+    return tni_dnn_memory(s->g, TNI_DNN_F32, 4, s->rows, stride);
 }
 
 static int reduce_rows(sketch *s, int mode, int x)
@@ -137,7 +137,7 @@ static int mask_of(sketch *s, const tni_arg *x)
         stride[i] = x->size[i] == 1 ? next : x->stride[i];
         next      = stride[i] * x->size[i];
     }
-    return tni_dnn_memory(s->g, s->dtype, x->size, stride);
+    return tni_dnn_memory(s->g, s->dtype, 4, x->size, stride);
 }
 
 // Replaces the scores of keys after the query's own place by -inf.
@@ -228,7 +228,7 @@ static void write_dq(sketch *s, int ds, bool deterministic)
     }
     int64_t sums[] = { a->B, a->H, a->T, a->D },
             step[] = { a->H * a->T * a->D, a->T * a->D, a->D, 1 };
-    s->t.acc       = tni_dnn_memory(s->g, TNI_DNN_F32, sums, step);
+    s->t.acc       = tni_dnn_memory(s->g, TNI_DNN_F32, 4, sums, step);
     tni_dnn_product(s->g, ds, keys, s->t.acc, s->sizes_q);
     tni_dnn_map_to(s->g, TNI_DNN_IDENTITY, s->t.acc, 0, s->t.dq);
 }
@@ -270,8 +270,8 @@ static bool needs_lengths(const tni_attention *a)
 static void add_lengths(sketch *s)
 {
     int64_t size[] = { s->a->B, 1, 1, 1 }, stride[] = { 1, 1, 1, 1 };
-    s->t.queries = tni_dnn_memory(s->g, TNI_DNN_I32, size, stride);
-    s->t.keys    = tni_dnn_memory(s->g, TNI_DNN_I32, size, stride);
+    s->t.queries = tni_dnn_memory(s->g, TNI_DNN_I32, 4, size, stride);
+    s->t.keys    = tni_dnn_memory(s->g, TNI_DNN_I32, 4, size, stride);
     int q = s->t.queries, k = s->t.keys;
     for (int i = 0; i < 3; i++) {
         s->sizes_qk[i] = (int[]){ q, k, 0 }[i];
@@ -502,21 +502,22 @@ static tn_status launch(tni_cuda *c, void *work, const tni_call *call, int candi
     return TN_EDEVICE;
 }
 
-static const char *varies(tni_cuda *c, const tni_call *call)
+static const char *varies(tni_cuda *c, void *work, const tni_call *call)
 {
+    (void)work;
     if (c->deterministic) return NULL;
     return call->op == TNI_attention
                ? "its algorithm is chosen by timing, unless TN_DETERMINISTIC=1"
                : "parts of the gradient of q are added in any order, unless TN_DETERMINISTIC=1";
 }
 
-const tni_attention_method tni_attention_by_cudnn = { .name     = "cuDNN",
-                                                      .may_fail = true,
-                                                      .version  = cudnn_version,
-                                                      .declines = declines,
-                                                      .open     = open,
-                                                      .count    = count,
-                                                      .scratch  = scratch,
-                                                      .launch   = launch,
-                                                      .settle   = settle,
-                                                      .varies   = varies };
+const tni_method tni_attention_by_cudnn = { .name     = "cuDNN",
+                                            .may_fail = true,
+                                            .version  = cudnn_version,
+                                            .declines = declines,
+                                            .open     = open,
+                                            .count    = count,
+                                            .scratch  = scratch,
+                                            .launch   = launch,
+                                            .settle   = settle,
+                                            .varies   = varies };

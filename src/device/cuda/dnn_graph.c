@@ -20,22 +20,21 @@ static void add_op(tni_dnn_graph *g, const tni_dnn_op *o)
     if (!g->full) g->op[g->ops++] = *o;
 }
 
-int tni_dnn_memory(tni_dnn_graph *g, int dtype, const int64_t size[TNI_DNN_RANK],
-                   const int64_t stride[TNI_DNN_RANK])
+int tni_dnn_memory(tni_dnn_graph *g, int dtype, int rank, const int64_t *size,
+                   const int64_t *stride)
 {
-    tni_dnn_tensor t = { TNI_DNN_IN_MEMORY, dtype, ALIGN, { 0 }, { 0 } };
-    memcpy(t.size, size, sizeof t.size);
-    memcpy(t.stride, stride, sizeof t.stride);
+    tni_dnn_tensor t = { TNI_DNN_IN_MEMORY, dtype, ALIGN, rank, { 0 }, { 0 } };
+    memcpy(t.size, size, (size_t)rank * sizeof *size);
+    memcpy(t.stride, stride, (size_t)rank * sizeof *stride);
     return add_tensor(g, &t);
 }
 
-int tni_dnn_virtual(tni_dnn_graph *g, int dtype, const int64_t size[TNI_DNN_RANK],
-                    const int64_t *stride)
+int tni_dnn_virtual(tni_dnn_graph *g, int dtype, const int64_t size[4], const int64_t *stride)
 {
-    tni_dnn_tensor t    = { TNI_DNN_VIRTUAL, dtype, ALIGN, { 0 }, { 0 } };
+    tni_dnn_tensor t    = { TNI_DNN_VIRTUAL, dtype, ALIGN, 4, { 0 }, { 0 } };
     int64_t        next = 1;
-    memcpy(t.size, size, sizeof t.size);
-    for (int i = TNI_DNN_RANK - 1; i >= 0; i--) {
+    for (int i = 3; i >= 0; i--) {
+        t.size[i]   = size[i];
         t.stride[i] = stride ? stride[i] : next;
         next *= size[i];
     }
@@ -44,14 +43,14 @@ int tni_dnn_virtual(tni_dnn_graph *g, int dtype, const int64_t size[TNI_DNN_RANK
 
 int tni_dnn_number(tni_dnn_graph *g)
 {
-    tni_dnn_tensor t = { TNI_DNN_BY_VALUE, TNI_DNN_F32, ALIGN, { 1, 1, 1, 1 }, { 1, 1, 1, 1 } };
+    tni_dnn_tensor t = { TNI_DNN_BY_VALUE, TNI_DNN_F32, ALIGN, 4, { 1, 1, 1, 1 }, { 1, 1, 1, 1 } };
     return add_tensor(g, &t);
 }
 
 // A virtual tensor of x's size.
 static int result_like(tni_dnn_graph *g, int x, int dtype)
 {
-    int64_t size[TNI_DNN_RANK];
+    int64_t size[4];
     if (g->full) return 0;
     memcpy(size, g->tensor[x - 1].size, sizeof size);
     return tni_dnn_virtual(g, dtype, size, NULL);
@@ -61,6 +60,14 @@ void tni_dnn_product(tni_dnn_graph *g, int a, int b, int y, const int *sizes)
 {
     tni_dnn_op o = { .kind = TNI_DNN_OP_MATMUL, .dtype = TNI_DNN_F32, .x = { a, b, 0 }, .y = y };
     for (int i = 0; i < 3 && sizes; i++) o.sizes[i] = sizes[i];
+    add_op(g, &o);
+}
+
+void tni_dnn_conv(tni_dnn_graph *g, int kind, int a, int b, int y, const tni_dnn_window *window)
+{
+    tni_dnn_op o = {
+        .kind = kind, .dtype = TNI_DNN_F32, .x = { a, b, 0 }, .y = y, .window = *window
+    };
     add_op(g, &o);
 }
 

@@ -16,7 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GPUS = 64, MOST_DESCS = 3 * (TNI_DNN_TENSORS + TNI_DNN_OPS) };
+// MOST_CONFIGS: proposals that are looked at, of which the first few that suit become candidates.
+enum { GPUS = 64, MOST_CONFIGS = 48 };
+enum { MOST_DESCS = 3 * (TNI_DNN_TENSORS + TNI_DNN_OPS) + 2 * MOST_CONFIGS };
 
 // A candidate is waiting to be compiled, queued for it, ready, or of no use.
 typedef enum { UNBEGUN, COMPILING, READY, BROKEN } candidate_state;
@@ -24,7 +26,7 @@ typedef enum { UNBEGUN, COMPILING, READY, BROKEN } candidate_state;
 typedef struct {
     tni_dnn_plans  *of;
     tni_dnndesc     config, plan;
-    int64_t         workspace;
+    int64_t         workspace, notes;
     candidate_state state;
 } candidate;
 
@@ -37,7 +39,7 @@ struct tni_dnn_plans {
     tni_dnn_env    at;
     char           what[32];
     tni_text       why;
-    bool           settled;
+    bool           settled, limited;  // limited: some engines need more workspace than there may be
     int            count;
     candidate      list[TNI_DNN_CANDIDATES];
     int            descs;  // descriptors that the configurations depend on, and themselves
@@ -112,8 +114,8 @@ static tni_dnndesc make_tensor(maker *m, const tni_dnn_tensor *t, int64_t id)
     bool        yes = true;
     tni_dnndesc d   = make(m, TNI_DNN_TENSOR);
     set_enum(m, d, TNI_DNN_TENSOR_DTYPE, TNI_DNN_TYPE_DTYPE, t->dtype);
-    set(m, d, TNI_DNN_TENSOR_SIZES, TNI_DNN_TYPE_INT64, TNI_DNN_RANK, t->size);
-    set(m, d, TNI_DNN_TENSOR_STRIDES, TNI_DNN_TYPE_INT64, TNI_DNN_RANK, t->stride);
+    set(m, d, TNI_DNN_TENSOR_SIZES, TNI_DNN_TYPE_INT64, t->rank, t->size);
+    set(m, d, TNI_DNN_TENSOR_STRIDES, TNI_DNN_TYPE_INT64, t->rank, t->stride);
     set_number(m, d, TNI_DNN_TENSOR_ID, id);
     set_number(m, d, TNI_DNN_TENSOR_ALIGN, t->align);
     if (t->where == TNI_DNN_VIRTUAL) set(m, d, TNI_DNN_TENSOR_VIRTUAL, TNI_DNN_TYPE_BOOL, 1, &yes);
@@ -122,11 +124,33 @@ static tni_dnndesc make_tensor(maker *m, const tni_dnn_tensor *t, int64_t id)
     return d;
 }
 
+static bool is_conv(const tni_dnn_op *o)
+{
+    return o->kind == TNI_DNN_OP_CONV || o->kind == TNI_DNN_OP_CONV_DX ||
+           o->kind == TNI_DNN_OP_CONV_DW;
+}
+
+// The window of a convolution, over as many axes as its images have beside batch and channels.
+static tni_dnndesc make_window(maker *m, const tni_dnn_op *o)
+{
+    const tni_dnn_window *w      = &o->window;
+    int64_t               places = m->p->graph.tensor[o->y - 1].rank - 2;
+    tni_dnndesc           d      = make(m, TNI_DNN_CONV);
+    set_enum(m, d, TNI_DNN_CONV_DTYPE, TNI_DNN_TYPE_DTYPE, o->dtype);
+    set_enum(m, d, TNI_DNN_CONV_MODE, TNI_DNN_TYPE_CONV_MODE, TNI_DNN_CROSS_CORRELATION);
+    set_number(m, d, TNI_DNN_CONV_PLACES, places);
+    set(m, d, TNI_DNN_CONV_STRIDE, TNI_DNN_TYPE_INT64, places, w->stride);
+    set(m, d, TNI_DNN_CONV_DILATION, TNI_DNN_TYPE_INT64, places, w->dilation);
+    set(m, d, TNI_DNN_CONV_BEFORE, TNI_DNN_TYPE_INT64, places, w->padding);
+    set(m, d, TNI_DNN_CONV_AFTER, TNI_DNN_TYPE_INT64, places, w->padding);
+    return d;
+}
+
 // The part of an op that has a descriptor of its own: what is computed, and in which dtype. A reshape
 // has none.
 static tni_dnndesc make_settings(maker *m, const tni_dnn_op *o)
 {
-    tni_dnndesc d = NULL;
+    tni_dnndesc d = is_conv(o) ? make_window(m, o) : NULL;
     if (o->kind == TNI_DNN_OP_POINTWISE) {
         d = make(m, TNI_DNN_POINTWISE);
         set_enum(m, d, TNI_DNN_POINTWISE_MODE, TNI_DNN_TYPE_POINTWISE, o->mode);
@@ -144,31 +168,34 @@ static tni_dnndesc make_settings(maker *m, const tni_dnn_op *o)
     return d;
 }
 
-// The attributes of an op: its settings, its operands in order, sizes of a product, its result. 0: none.
+// The attributes of a kind of op: its settings, its operands in order, its result, sizes of a product, and
+// the factors of a convolution's result (alpha) and of what was there (beta). 0: none.
 typedef struct {
-    int settings, x[3], sizes[3], y;
+    int kind, settings, x[3], y, sizes[3], alpha, beta;
 } op_attributes;
 
-// Returns the attributes of a kind of op; a reshape has no settings.
+// clang-format off
+static const op_attributes op_kinds[] = {
+    { TNI_DNN_OP_POINTWISE, TNI_DNN_POINTWISE_DESC, { TNI_DNN_POINTWISE_X, TNI_DNN_POINTWISE_B, TNI_DNN_POINTWISE_T },
+      TNI_DNN_POINTWISE_Y, { 0 }, 0, 0 },
+    { TNI_DNN_OP_REDUCTION, TNI_DNN_REDUCTION_DESC, { TNI_DNN_REDUCTION_X }, TNI_DNN_REDUCTION_Y, { 0 }, 0, 0 },
+    { TNI_DNN_OP_MATMUL, TNI_DNN_MATMUL_DESC, { TNI_DNN_MATMUL_A, TNI_DNN_MATMUL_B }, TNI_DNN_MATMUL_C,
+      { TNI_DNN_MATMUL_M, TNI_DNN_MATMUL_N, TNI_DNN_MATMUL_K }, 0, 0 },
+    { TNI_DNN_OP_RESHAPE, 0, { TNI_DNN_RESHAPE_X }, TNI_DNN_RESHAPE_Y, { 0 }, 0, 0 },
+    { TNI_DNN_OP_CONV, TNI_DNN_CONV_DESC, { TNI_DNN_CONV_X, TNI_DNN_CONV_W }, TNI_DNN_CONV_Y, { 0 },
+      TNI_DNN_CONV_ALPHA, TNI_DNN_CONV_BETA },
+    { TNI_DNN_OP_CONV_DX, TNI_DNN_CONV_DX_DESC, { TNI_DNN_CONV_DX_DY, TNI_DNN_CONV_DX_W }, TNI_DNN_CONV_DX_DX, { 0 },
+      TNI_DNN_CONV_DX_ALPHA, TNI_DNN_CONV_DX_BETA },
+    { TNI_DNN_OP_CONV_DW, TNI_DNN_CONV_DW_DESC, { TNI_DNN_CONV_DW_DY, TNI_DNN_CONV_DW_X }, TNI_DNN_CONV_DW_DW, { 0 },
+      TNI_DNN_CONV_DW_ALPHA, TNI_DNN_CONV_DW_BETA },
+};
+// clang-format on
+
 static const op_attributes *attributes_of(int64_t kind)
 {
-    static const op_attributes pointwise = { TNI_DNN_POINTWISE_DESC,
-                                             { TNI_DNN_POINTWISE_X, TNI_DNN_POINTWISE_B,
-                                               TNI_DNN_POINTWISE_T },
-                                             { 0 },
-                                             TNI_DNN_POINTWISE_Y };
-    static const op_attributes reduction = {
-        TNI_DNN_REDUCTION_DESC, { TNI_DNN_REDUCTION_X }, { 0 }, TNI_DNN_REDUCTION_Y
-    };
-    static const op_attributes product = { TNI_DNN_MATMUL_DESC,
-                                           { TNI_DNN_MATMUL_A, TNI_DNN_MATMUL_B },
-                                           { TNI_DNN_MATMUL_M, TNI_DNN_MATMUL_N, TNI_DNN_MATMUL_K },
-                                           TNI_DNN_MATMUL_C };
-    static const op_attributes reshape = { 0, { TNI_DNN_RESHAPE_X }, { 0 }, TNI_DNN_RESHAPE_Y };
-    return kind == TNI_DNN_OP_POINTWISE   ? &pointwise
-           : kind == TNI_DNN_OP_REDUCTION ? &reduction
-           : kind == TNI_DNN_OP_MATMUL    ? &product
-                                          : &reshape;
+    const op_attributes *a = op_kinds;
+    while (a->kind != kind) a++;
+    return a;
 }
 
 static tni_dnndesc make_op(maker *m, const tni_dnn_op *o, const tni_dnndesc *tensor)
@@ -181,6 +208,8 @@ static tni_dnndesc make_op(maker *m, const tni_dnn_op *o, const tni_dnndesc *ten
     for (int i = 0; i < 3; i++)
         if (o->sizes[i]) set_desc(m, d, a->sizes[i], tensor[o->sizes[i]]);
     set_desc(m, d, a->y, tensor[o->y]);
+    if (a->alpha) set(m, d, a->alpha, TNI_DNN_TYPE_FLOAT, 1, &(float){ 1 });
+    if (a->beta) set(m, d, a->beta, TNI_DNN_TYPE_FLOAT, 1, &(float){ 0 });
     finalize(m, d);
     return d;
 }
@@ -200,32 +229,59 @@ static tni_dnndesc make_graph(maker *m, tni_dnnhandle handle)
 
 // ---- engines -----------------------------------------------------------------------------------
 
+static bool workspace_fits(const tni_dnn_plans *p, int64_t bytes)
+{
+    return !p->at.workspace || (bytes >= 0 && (size_t)bytes <= p->at.workspace);
+}
+
+// Returns what the library notes of a configuration's engine, as bits; all of them if it does not say.
+static int64_t notes_of(const tni_cudnn *dnn, tni_dnndesc config)
+{
+    int         note[64] = { 0 };
+    int64_t     got = 0, count = 0, bits = 0;
+    tni_dnndesc engine = NULL;
+    int         e      = dnn->desc_create(TNI_DNN_ENGINE, &engine);
+    if (!e) e = dnn->desc_get(config, TNI_DNN_CONFIG_ENGINE, TNI_DNN_TYPE_DESC, 1, &got, &engine);
+    if (!e) e = dnn->desc_get(engine, TNI_DNN_ENGINE_NOTES, TNI_DNN_TYPE_NOTE, 64, &count, note);
+    for (int64_t i = 0; i < count && i < 64 && !e; i++) bits |= (int64_t)1 << (note[i] & 31);
+    if (engine) dnn->desc_destroy(engine);
+    return e ? -1 : bits;
+}
+
+// Adds a configuration to the candidates, unless there are enough, its engine is refused or it needs more
+// workspace than there may be.
+static void consider(maker *m, tni_dnndesc config)
+{
+    tni_dnn_plans *p = m->p;
+    int64_t        n = 0;
+    candidate      c = { .of = p, .config = config };
+    if (p->count == TNI_DNN_CANDIDATES) return;
+    if (m->dnn->desc_get(config, TNI_DNN_CONFIG_WORKSPACE, TNI_DNN_TYPE_INT64, 1, &n, &c.workspace))
+        return;
+    c.notes = notes_of(m->dnn, config);
+    if (c.notes & p->graph.refused) return;
+    p->limited |= !workspace_fits(p, c.workspace);
+    if (workspace_fits(p, c.workspace)) p->list[p->count++] = c;
+}
+
 // Asks for engines in one way, best first. The library says how many there are, then fills in as many
 // descriptors as it is given.
 static void ask_engines(maker *m, tni_dnndesc graph, int mode)
 {
-    tni_dnn_plans *p     = m->p;
-    int64_t        count = 0, got                = 0;
-    tni_dnndesc    config[TNI_DNN_CANDIDATES], d = make(m, TNI_DNN_HEURISTIC);
+    int64_t     count = 0, got          = 0;
+    tni_dnndesc config[MOST_CONFIGS], d = make(m, TNI_DNN_HEURISTIC);
     set_desc(m, d, TNI_DNN_HEURISTIC_GRAPH, graph);
     set_enum(m, d, TNI_DNN_HEURISTIC_MODE, TNI_DNN_TYPE_HEURISTIC, mode);
     finalize(m, d);
     if (!m->status)
         m->status = m->dnn->desc_get(d, TNI_DNN_HEURISTIC_RESULTS, TNI_DNN_TYPE_DESC, 0, &count,
                                      NULL);
-    if (count > TNI_DNN_CANDIDATES) count = TNI_DNN_CANDIDATES;
+    if (count > MOST_CONFIGS) count = MOST_CONFIGS;
     for (int64_t i = 0; i < count; i++) config[i] = make(m, TNI_DNN_CONFIG);
     if (m->status || count <= 0) return;
     m->status = m->dnn->desc_get(d, TNI_DNN_HEURISTIC_RESULTS, TNI_DNN_TYPE_DESC, count, &got,
                                  config);
-    for (int64_t i = 0; i < count && i < got && !m->status; i++) {
-        candidate *c = &p->list[p->count];
-        int64_t    n = 0;
-        *c           = (candidate){ .of = p, .config = config[i] };
-        if (!m->dnn->desc_get(config[i], TNI_DNN_CONFIG_WORKSPACE, TNI_DNN_TYPE_INT64, 1, &n,
-                              &c->workspace))
-            p->count++;
-    }
+    for (int64_t i = 0; i < count && i < got && !m->status; i++) consider(m, config[i]);
 }
 
 // Returns a handle of the library for a GPU, created at the first use.
@@ -265,6 +321,9 @@ static void propose(const tni_cudnn *dnn, tni_dnn_plans *p)
     if (!m.status) ask_engines(&m, graph, TNI_DNN_HEURISTIC_A);
     if (m.status / 1000 == TNI_DNN_NOT_SUPPORTED / 1000 && graph) m.status = 0;
     if (!m.status && !p->count) ask_engines(&m, graph, TNI_DNN_HEURISTIC_FALLBACK);
+    if (p->limited)
+        tni_library_log("%s: engines that need more than %zu MB of workspace are left out", p->what,
+                        p->at.workspace >> 20);
     if (m.status) explain_status(dnn, m.status, &p->why);
     else if (!p->count) tni_text_add(&p->why, "cuDNN has no engine for it");
     if (m.status) p->count = 0;
@@ -289,8 +348,8 @@ static bool write_key(const tni_cudnn *dnn, const tni_dnn_plans *p, disk_key *k)
     for (size_t i = 0; i < words; i++)
         at += (size_t)snprintf(k->source + at, WORD + 1, "%" PRIx64 " ", (uint64_t)word[i]);
     snprintf(k->version, sizeof k->version, "cuDNN %zu", dnn->version());
-    k->key = (tni_disk_key){ "cudnn", k->source, p->at.timing ? "fastest" : "first", k->version,
-                             p->at.gpu };
+    k->key = (tni_disk_key){ "cudnn plan", k->source, p->at.timing ? "fastest" : "first",
+                             k->version, p->at.gpu };
     return true;
 }
 
@@ -301,21 +360,32 @@ static tni_disk *open_disk(void)
     return &self.disk;
 }
 
-// Makes a plan of the text that the library once wrote. A text that it no longer accepts is no error.
-static bool load_plan(const tni_cudnn *dnn, tni_dnn_plans *p, const void *text, size_t bytes)
+// What is on disk: what the library notes of the engine, then the plan as its text.
+typedef struct {
+    int64_t notes;
+    char    text[];
+} kept_plan;
+
+// Makes a plan of the text that the library once wrote. A text that it no longer accepts is no error, and
+// neither is a plan that needs more workspace than there may be now.
+static bool load_plan(const tni_cudnn *dnn, tni_dnn_plans *p, const kept_plan *kept, size_t bytes)
 {
     candidate    *c = &p->list[0];
     int64_t       n = 0;
-    int           e = 0;
+    int           e = bytes <= sizeof *kept;
     tni_dnnhandle h = get_handle(dnn, self.build, p->at.device, &e);
     *c              = (candidate){ .of = p, .state = READY };
+    if (!e) c->notes = kept->notes;
     if (!e) e = dnn->desc_create(TNI_DNN_PLAN, &c->plan);
     if (!e) e = dnn->desc_set(c->plan, TNI_DNN_PLAN_HANDLE, TNI_DNN_TYPE_HANDLE, 1, &h);
-    if (!e) e = dnn->desc_set(c->plan, TNI_DNN_PLAN_JSON, TNI_DNN_TYPE_CHAR, (int64_t)bytes, text);
+    if (!e)
+        e = dnn->desc_set(c->plan, TNI_DNN_PLAN_JSON, TNI_DNN_TYPE_CHAR,
+                          (int64_t)(bytes - sizeof *kept), kept->text);
     if (!e) e = dnn->desc_finalize(c->plan);
     if (!e)
         e = dnn->desc_get(c->plan, TNI_DNN_PLAN_WORKSPACE, TNI_DNN_TYPE_INT64, 1, &n,
                           &c->workspace);
+    if (!e) e = !workspace_fits(p, c->workspace);
     if (e && c->plan) dnn->desc_destroy(c->plan);
     if (e) *c = (candidate){ 0 };
     return !e;
@@ -337,18 +407,20 @@ static bool find_kept(const tni_cudnn *dnn, tni_dnn_plans *p)
 }
 
 // Writes a plan to disk as the library's text, which holds the compiled code. The lock is held.
-static void keep_plan(const tni_cudnn *dnn, const tni_dnn_plans *p, tni_dnndesc plan)
+static void keep_plan(const tni_cudnn *dnn, const tni_dnn_plans *p, const candidate *c)
 {
-    disk_key k;
-    int64_t  bytes = 0, got = 0;
-    int      e    = dnn->desc_get(plan, TNI_DNN_PLAN_JSON, TNI_DNN_TYPE_CHAR, 0, &bytes, NULL);
-    char    *text = !e && bytes > 0 ? malloc((size_t)bytes) : NULL;
-    if (text) e = dnn->desc_get(plan, TNI_DNN_PLAN_JSON, TNI_DNN_TYPE_CHAR, bytes, &got, text);
-    if (text && !e && got <= bytes && write_key(dnn, p, &k)) {
-        tni_disk_keep(open_disk(), &k.key, text, (size_t)got);
+    enum { JSON = TNI_DNN_PLAN_JSON, CHARS = TNI_DNN_TYPE_CHAR };
+    disk_key   k;
+    int64_t    bytes = 0, got = 0;
+    int        e    = dnn->desc_get(c->plan, JSON, CHARS, 0, &bytes, NULL);
+    kept_plan *kept = !e && bytes > 0 ? malloc(sizeof *kept + (size_t)bytes) : NULL;
+    if (kept) kept->notes = c->notes;
+    if (kept) e = dnn->desc_get(c->plan, JSON, CHARS, bytes, &got, kept->text);
+    if (kept && !e && got <= bytes && write_key(dnn, p, &k)) {
+        tni_disk_keep(open_disk(), &k.key, kept, sizeof *kept + (size_t)got);
         free(k.source);
     }
-    free(text);
+    free(kept);
 }
 
 // ---- the table ---------------------------------------------------------------------------------
@@ -471,7 +543,7 @@ static void settle_on(tni_dnn_plans *p, int i)
     p->list[0] = chosen;
     p->count   = 1;
     p->settled = true;
-    keep_plan(library(), p, chosen.plan);
+    keep_plan(library(), p, &chosen);
 }
 
 bool tni_dnn_wait(tni_dnn_plans *p)
@@ -501,6 +573,16 @@ int tni_dnn_count(const tni_dnn_plans *p)
     int n = p->at.timing || p->settled ? p->count : 1;
     pthread_mutex_unlock(&self.lock);
     return n;
+}
+
+bool tni_dnn_has_note(const tni_dnn_plans *p, int note)
+{
+    bool has = false;
+    pthread_mutex_lock(&self.lock);
+    for (int i = 0; i < p->count; i++)
+        has |= p->list[i].state != BROKEN && p->list[i].notes >> note & 1;
+    pthread_mutex_unlock(&self.lock);
+    return has;
 }
 
 size_t tni_dnn_workspace(const tni_dnn_plans *p)

@@ -21,7 +21,8 @@ typedef struct {
     tni_cucontext     cx;
     int               device;
     const char       *gpu;
-    bool timing;  // candidates are chosen by time; else the first that the library proposes
+    bool   timing;     // candidates are chosen by time; else the first that the library proposes
+    size_t workspace;  // bytes of workspace that an engine may need; 0: any
 } tni_dnn_env;
 
 // The candidates of a graph. Belongs to the table of the process.
@@ -38,6 +39,8 @@ bool tni_dnn_wait(tni_dnn_plans *p);
 
 // Returns how many candidates there are; one as soon as the choice is known.
 int tni_dnn_count(const tni_dnn_plans *p);
+// Returns whether some candidate has a note (TNI_DNN_NOTE_...).
+bool tni_dnn_has_note(const tni_dnn_plans *p, int note);
 // Returns the bytes of workspace that are enough for all of them.
 size_t tni_dnn_workspace(const tni_dnn_plans *p);
 

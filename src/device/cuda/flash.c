@@ -575,8 +575,9 @@ static tn_status flash_launch(tni_cuda *c, void *work, const tni_call *call, int
     return launch_parts(c, w, &p.a, &p.call, 1, 2, why);
 }
 
-static const char *flash_varies(tni_cuda *c, const tni_call *call)
+static const char *flash_varies(tni_cuda *c, void *work, const tni_call *call)
 {
+    (void)work;
     tni_attention a = tni_attention_of(call);
     for (int i = 0; i < a.extras && !c->deterministic; i++)
         if (a.extra[i].grad && is_summed(&a, &a.extra[i]))
@@ -589,12 +590,12 @@ static size_t flash_version(void)
     return TNI_FLASH_VERSION;
 }
 
-const tni_attention_method tni_attention_by_flash = { .name     = "flash",
-                                                      .version  = flash_version,
-                                                      .declines = flash_declines,
-                                                      .open     = flash_open,
-                                                      .count    = flash_count,
-                                                      .scratch  = flash_scratch,
-                                                      .launch   = flash_launch,
-                                                      .settle   = flash_settle,
-                                                      .varies   = flash_varies };
+const tni_method tni_attention_by_flash = { .name     = "flash",
+                                            .version  = flash_version,
+                                            .declines = flash_declines,
+                                            .open     = flash_open,
+                                            .count    = flash_count,
+                                            .scratch  = flash_scratch,
+                                            .launch   = flash_launch,
+                                            .settle   = flash_settle,
+                                            .varies   = flash_varies };

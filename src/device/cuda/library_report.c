@@ -62,13 +62,15 @@ static tni_nvidia_library report_cudnn(void)
     const tni_cudnn   *dnn = tni_cudnn_get(&p.detail);
     p.found                = dnn != NULL;
     if (!dnn) {
-        tni_text_add(&p.detail, ": attention in f16 and bf16 is by Tenon's own kernels");
+        tni_text_add(&p.detail,
+                     ": attention in f16 and bf16 and convolution are by Tenon's own kernels");
         return p;
     }
     p.version = three_numbers(dnn->version());
-    tni_text_add(&p.detail,
-                 "%s: attention in f16 and bf16 is by it or Tenon's own kernels, by time",
-                 tni_cudnn_where());
+    tni_text_add(
+        &p.detail,
+        "%s: attention in f16 and bf16 and convolution are by it or Tenon's own kernels, by time",
+        tni_cudnn_where());
     return p;
 }
 

@@ -38,7 +38,7 @@ static tn_status run_cast(const tni_call *c)
 // Ops by class and by name. Attention has no entry: the recorder expands it into other ops.
 static const tni_device_calls calls = {
     .of_class  = { TNI_GROUPS_CLASSES, [TNI_CAST] = { .run = run_cast } },
-    .of_op     = { TNI_GROUPS_OPS, [TNI_copy] = { .run = tni_groups_copy },
+    .of_op     = { TNI_GROUPS_OPS, TNI_GROUPS_CONVS, [TNI_copy] = { .run = tni_groups_copy },
                    [TNI_matmul] = { .run = tni_groups_matmul, .strided = true },
                    [TNI_custom] = { .run = tni_groups_custom } },
     .groups    = &groups,

@@ -368,13 +368,21 @@ static void plan_direct_weights(conv_launch *j)
     j->text   = few_text(j);
 }
 
+// Returns whether taps are next to each other, as the kernels without tiles count the weights.
+static bool is_channels_first(const tni_arg *w)
+{
+    int64_t taps = w->size[2] * w->size[3] * w->size[4];
+    return taps == 1 || w->size[1] == 1 || w->stride[1] == taps;
+}
+
 // Chooses the kernel. A tile that is nearly empty wastes its time, so that few columns, or few weights,
 // go to the kernels without tiles.
 static conv_launch plan_conv(const tni_call *c)
 {
     conv_launch j       = describe_conv(c);
     bool        weights = c->op == TNI_conv_wgrad;
-    if (weights && j.o.out_channels * j.o.columns < 64) plan_direct_weights(&j);
+    bool        few     = j.o.out_channels * j.o.columns < 64;
+    if (weights && few && is_channels_first(&j.arg[W])) plan_direct_weights(&j);
     else if (weights) plan_weight_tiles(&j);
     else if (j.o.columns <= 2) plan_direct(&j);
     else plan_tiles(&j);

@@ -68,7 +68,7 @@ static bool has_one_tap(const tni_conv_form *f)
 }
 
 // Returns an image of a group as a matrix of channels by positions. all: images and positions join to
-// one axis, for the gradient for w, which sums over both.
+// one axis, as the gradient for w needs, which sums over both.
 static bool image_matrix(const tni_arg *x, int64_t groups, bool all, tni_arg *m)
 {
     int64_t places, step, chans = x->size[1] / groups, images = x->size[0];
@@ -95,7 +95,11 @@ static bool as_one_tap(const tni_call *c, const tni_conv_form *f, tni_arg in[2],
     const int64_t *s       = x[W].stride;
     tni_arg        a, b, w;
     if (out < LEAST || chans < LEAST || !has_one_tap(f)) return false;
-    if (!image_matrix(&x[X], G, weights, &a) || !image_matrix(&x[Y], G, weights, &b)) return false;
+    // Images whose places follow each other, as with channels last, are one product and not one each.
+    bool all = image_matrix(&x[X], G, true, &a) && image_matrix(&x[Y], G, true, &b);
+    if (!all &&
+        (weights || !image_matrix(&x[X], G, false, &a) || !image_matrix(&x[Y], G, false, &b)))
+        return false;
     w = matrix_view(&x[W], (int64_t[]){ a.size[0], G, out, chans },
                     (int64_t[]){ 0, out * s[0], s[0], s[1] });
     if (weights) set_product(c, b, transposed(a), w, in, m);

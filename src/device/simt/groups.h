@@ -135,13 +135,16 @@ tn_status tni_groups_concat(const tni_call *c);
     [TNI_scatter]     = { .run = tni_groups_scatter, .scratch = tni_groups_scatter_scratch }, \
     [TNI_scatter_add] = { .run = tni_groups_scatter, .scratch = tni_groups_scatter_scratch }, \
     [TNI_fold]        = { .run = tni_groups_fold },                    \
+    [TNI_argsort]     = { .run = tni_groups_argsort, .scratch = tni_groups_argsort_scratch }
+
+// Convolutions, for a device that has nothing better.
+#define TNI_GROUPS_CONVS                                               \
     [TNI_conv]        = { .run = tni_groups_conv, .scratch = tni_groups_conv_scratch, \
                           .varies = tni_groups_conv_varies }, \
     [TNI_conv_dgrad]  = { .run = tni_groups_conv, .scratch = tni_groups_conv_scratch, \
                           .varies = tni_groups_conv_varies }, \
     [TNI_conv_wgrad]  = { .run = tni_groups_conv, .scratch = tni_groups_conv_scratch, \
-                          .varies = tni_groups_conv_varies }, \
-    [TNI_argsort]     = { .run = tni_groups_argsort, .scratch = tni_groups_argsort_scratch }
+                          .varies = tni_groups_conv_varies }
 // clang-format on
 
 #endif

@@ -10,7 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BAD = 2000, MOST_ATTRIBUTES = 16, MOST_TENSORS = 64, MOST_OPS = 64, MOST_GRAPHS = 512 };
+enum {
+    RANK            = 5,
+    BAD             = 2000,
+    MOST_ATTRIBUTES = 16,
+    MOST_TENSORS    = 64,
+    MOST_OPS        = 64,
+    MOST_GRAPHS     = 512
+};
 
 typedef struct {
     int     name, type;
@@ -27,14 +34,15 @@ struct tni_cudnn_descriptor {
 };
 
 typedef struct {
-    int64_t  id, size[4], stride[4];
+    int64_t  id, rank, size[RANK], stride[RANK];
     tn_dtype dtype;
     bool     between, number;
 } tensor;
 
+// window: of a convolution, its stride, padding and dilation.
 typedef struct {
     int     kind, mode;
-    int64_t axis;
+    int64_t axis, window[3][3];
     tensor  x[3], y;
     bool    has[3];
 } op;
@@ -177,35 +185,70 @@ static tn_dtype dtype_of(int64_t type)
 static bool read_tensor(tni_dnndesc d, tensor *t)
 {
     if (!d || !d->final || d->kind != TNI_DNN_TENSOR) return false;
-    *t = (tensor){ .id      = number(d, TNI_DNN_TENSOR_ID),
-                   .dtype   = dtype_of(number(d, TNI_DNN_TENSOR_DTYPE)),
-                   .between = number(d, TNI_DNN_TENSOR_VIRTUAL),
-                   .number  = number(d, TNI_DNN_TENSOR_VALUE) };
-    memcpy(t->size, find(d, TNI_DNN_TENSOR_SIZES)->value, sizeof t->size);
-    memcpy(t->stride, find(d, TNI_DNN_TENSOR_STRIDES)->value, sizeof t->stride);
+    *t                      = (tensor){ .id      = number(d, TNI_DNN_TENSOR_ID),
+                                        .dtype   = dtype_of(number(d, TNI_DNN_TENSOR_DTYPE)),
+                                        .between = number(d, TNI_DNN_TENSOR_VIRTUAL),
+                                        .number  = number(d, TNI_DNN_TENSOR_VALUE) };
+    const attribute *size   = find(d, TNI_DNN_TENSOR_SIZES),
+                    *stride = find(d, TNI_DNN_TENSOR_STRIDES);
+    if (size->count > RANK || size->count != stride->count) return false;
+    t->rank = size->count;
+    for (int i = 0; i < RANK; i++) {
+        t->size[i]   = i < t->rank ? ((int64_t *)size->value)[i] : 1;
+        t->stride[i] = i < t->rank ? ((int64_t *)stride->value)[i] : 0;
+    }
     return true;
 }
 
 // The attributes of an op: its settings and mode, operands, result.
-static const int names[4][7] = {
+static const int names[][7] = {
     { TNI_DNN_OP_POINTWISE, TNI_DNN_POINTWISE_DESC, TNI_DNN_POINTWISE_MODE, TNI_DNN_POINTWISE_X,
       TNI_DNN_POINTWISE_B, TNI_DNN_POINTWISE_T, TNI_DNN_POINTWISE_Y },
     { TNI_DNN_OP_REDUCTION, TNI_DNN_REDUCTION_DESC, TNI_DNN_REDUCTION_MODE, TNI_DNN_REDUCTION_X, 0,
       0, TNI_DNN_REDUCTION_Y },
     { TNI_DNN_OP_MATMUL, TNI_DNN_MATMUL_DESC, TNI_DNN_MATMUL_DTYPE, TNI_DNN_MATMUL_A,
       TNI_DNN_MATMUL_B, 0, TNI_DNN_MATMUL_C },
-    { TNI_DNN_OP_RESHAPE, 0, 0, TNI_DNN_RESHAPE_X, 0, 0, TNI_DNN_RESHAPE_Y }
+    { TNI_DNN_OP_RESHAPE, 0, 0, TNI_DNN_RESHAPE_X, 0, 0, TNI_DNN_RESHAPE_Y },
+    { TNI_DNN_OP_CONV, TNI_DNN_CONV_DESC, TNI_DNN_CONV_DTYPE, TNI_DNN_CONV_X, TNI_DNN_CONV_W, 0,
+      TNI_DNN_CONV_Y },
+    { TNI_DNN_OP_CONV_DX, TNI_DNN_CONV_DX_DESC, TNI_DNN_CONV_DTYPE, TNI_DNN_CONV_DX_DY,
+      TNI_DNN_CONV_DX_W, 0, TNI_DNN_CONV_DX_DX },
+    { TNI_DNN_OP_CONV_DW, TNI_DNN_CONV_DW_DESC, TNI_DNN_CONV_DTYPE, TNI_DNN_CONV_DW_DY,
+      TNI_DNN_CONV_DW_X, 0, TNI_DNN_CONV_DW_DW }
 };
+
+enum { KINDS = sizeof names / sizeof *names };
+
+static bool is_conv(int kind)
+{
+    return kind == TNI_DNN_OP_CONV || kind == TNI_DNN_OP_CONV_DX || kind == TNI_DNN_OP_CONV_DW;
+}
+
+// Reads the window of a convolution, whose axes must be as many as the descriptor says.
+static bool read_window(tni_dnndesc d, op *o)
+{
+    static const int part[] = { TNI_DNN_CONV_STRIDE, TNI_DNN_CONV_BEFORE, TNI_DNN_CONV_DILATION };
+    int64_t          places = number(d, TNI_DNN_CONV_PLACES);
+    if (places < 1 || places > 3 || number(d, TNI_DNN_CONV_MODE) != TNI_DNN_CROSS_CORRELATION)
+        return false;
+    for (int i = 0; i < 3; i++) {
+        const attribute *a = find(d, part[i]), *after = find(d, TNI_DNN_CONV_AFTER);
+        if (!a || a->count != places || !after || after->count != places) return false;
+        memcpy(o->window[i], a->value, (size_t)places * sizeof(int64_t));
+    }
+    return true;
+}
 
 static bool read_op(tni_dnndesc d, op *o)
 {
     const int *n = NULL;
-    for (int i = 0; i < 4 && !n; i++)
+    for (int i = 0; i < KINDS && !n; i++)
         if (d->final && names[i][0] == d->kind) n = names[i];
     if (!n) return false;
     tni_dnndesc settings = n[1] ? desc(d, n[1]) : NULL;
     if (n[1] && (!settings || !settings->final || !find(settings, n[2]))) return false;
     *o = (op){ .kind = d->kind };
+    if (is_conv(d->kind) && !read_window(settings, o)) return false;
     if (settings) o->mode = (int)number(settings, n[2]);
     if (settings) o->axis = number(settings, TNI_DNN_POINTWISE_AXIS);
     for (int i = 0; i < 3; i++) {
@@ -281,8 +324,18 @@ int cudnnBackendGetAttribute(tni_dnndesc d, int name, int type, int64_t room, in
         }
         return 0;
     }
+    if (name == TNI_DNN_CONFIG_ENGINE) {
+        (*(tni_dnndesc *)value)->engine = d->engine;
+        return 0;
+    }
+    if (name == TNI_DNN_ENGINE_NOTES) {
+        *count = 0;
+        for (int i = 0; i < 32 && d->engine < FAKE_NOTED; i++)
+            if (fake.notes[d->engine] >> i & 1) ((int *)value)[(*count)++] = i;
+        return 0;
+    }
     if (name == TNI_DNN_CONFIG_WORKSPACE || name == TNI_DNN_PLAN_WORKSPACE) {
-        *(int64_t *)value = d->engine * 256;
+        *(int64_t *)value = d->engine * (fake.workspace ? fake.workspace : 256);
         return 0;
     }
     if (name != TNI_DNN_PLAN_JSON || type != TNI_DNN_TYPE_CHAR || !d->final) return BAD;
@@ -303,7 +356,7 @@ typedef struct {
 static int64_t span(const tensor *t)
 {
     int64_t n = 1;
-    for (int i = 0; i < 4; i++) n += (t->size[i] - 1) * t->stride[i];
+    for (int i = 0; i < RANK; i++) n += (t->size[i] - 1) * t->stride[i];
     return n;
 }
 
@@ -317,10 +370,10 @@ static void *at(memory *m, const tensor *t)
 }
 
 // The element of a tensor at an index of another: repeated along axes of size 1, and for groups of heads.
-static int64_t place(const tensor *t, const int64_t i[4], const int64_t of[4])
+static int64_t place(const tensor *t, const int64_t i[RANK], const int64_t of[RANK])
 {
     int64_t n = 0;
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < t->rank; k++)
         n += (t->size[k] == of[k] ? i[k] : k == 1 ? i[k] / (of[k] / t->size[k]) : 0) * t->stride[k];
     return n;
 }
@@ -336,16 +389,16 @@ static void write(memory *m, const tensor *t, int64_t n, double v)
 }
 
 // Steps an index through a shape; false behind its end.
-static bool next(int64_t i[4], const int64_t size[4])
+static bool next(int64_t i[RANK], const int64_t size[RANK])
 {
-    for (int k = 3; k >= 0; k--) {
+    for (int k = RANK - 1; k >= 0; k--) {
         if (++i[k] < size[k]) return true;
         i[k] = 0;
     }
     return false;
 }
 
-static double map(const op *o, double x, double b, double t, const int64_t i[4])
+static double map(const op *o, double x, double b, double t, const int64_t i[RANK])
 {
     switch (o->mode) {
     case TNI_DNN_ADD: return x + b;
@@ -365,7 +418,7 @@ static double map(const op *o, double x, double b, double t, const int64_t i[4])
 
 static void run_map(memory *m, const op *o)
 {
-    int64_t i[4] = { 0 };
+    int64_t i[RANK] = { 0 };
     do {
         double v[3] = { 0 };
         for (int k = 0; k < 3; k++)
@@ -376,14 +429,14 @@ static void run_map(memory *m, const op *o)
 
 static void run_product(memory *m, const op *o)
 {
-    int64_t i[4] = { 0 }, depth = o->x[0].size[3];
+    int64_t i[RANK] = { 0 }, depth = o->x[0].size[3];
     do {
         double sum = 0;
         for (int64_t k = 0; k < depth; k++) {
-            int64_t a[]  = { i[0], i[1], i[2], k },
-                    na[] = { o->y.size[0], o->y.size[1], o->y.size[2], depth };
-            int64_t b[]  = { i[0], i[1], k, i[3] },
-                    nb[] = { o->y.size[0], o->y.size[1], depth, o->y.size[3] };
+            int64_t a[RANK]  = { i[0], i[1], i[2], k },
+                    na[RANK] = { o->y.size[0], o->y.size[1], o->y.size[2], depth };
+            int64_t b[RANK]  = { i[0], i[1], k, i[3] },
+                    nb[RANK] = { o->y.size[0], o->y.size[1], depth, o->y.size[3] };
             sum += read(m, &o->x[0], place(&o->x[0], a, na)) *
                    read(m, &o->x[1], place(&o->x[1], b, nb));
         }
@@ -394,21 +447,75 @@ static void run_product(memory *m, const op *o)
 // Elements of x that are at the same place of y are folded; the first comes at index 0 of the reduced axes.
 static void run_reduction(memory *m, const op *o)
 {
-    int64_t i[4] = { 0 };
+    int64_t i[RANK] = { 0 };
     do {
         bool first = true;
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < RANK; k++) {
             int64_t group = o->x[0].size[k] / o->y.size[k];
             first         = first && (group == 1 || i[k] % group == 0);
         }
-        int64_t j[4];
-        for (int k = 0; k < 4; k++) j[k] = i[k] / (o->x[0].size[k] / o->y.size[k]);
+        int64_t j[RANK];
+        for (int k = 0; k < RANK; k++) j[k] = i[k] / (o->x[0].size[k] / o->y.size[k]);
         double  v = read(m, &o->x[0], place(&o->x[0], i, o->x[0].size));
         int64_t n = place(&o->y, j, o->y.size);
         double  w = first ? v : read(m, &o->y, n);
         if (!first) w = o->mode == TNI_DNN_REDUCE_MAX ? fmax(w, v) : w + v;
         write(m, &o->y, n, w);
     } while (next(i, o->x[0].size));
+}
+
+// Which of a convolution's tensors are the image, the weights and the result's image.
+static void conv_tensors(const op *o, const tensor *t[3])
+{
+    t[0] = o->kind == TNI_DNN_OP_CONV ? &o->x[0] : o->kind == TNI_DNN_OP_CONV_DX ? &o->y : &o->x[1];
+    t[1] = o->kind == TNI_DNN_OP_CONV_DW ? &o->y : &o->x[1];
+    t[2] = o->kind == TNI_DNN_OP_CONV ? &o->y : &o->x[0];
+}
+
+// The place in the image that a tap of the window at a place of the result meets; false: outside.
+static bool meets(const op *o, const tensor *x, const int64_t y[RANK], const int64_t w[RANK],
+                  int64_t at[RANK])
+{
+    for (int k = 2; k < x->rank; k++) {
+        const int64_t(*v)[3] = o->window;
+        at[k]                = y[k] * v[0][k - 2] - v[1][k - 2] + w[k] * v[2][k - 2];
+        if (at[k] < 0 || at[k] >= x->size[k]) return false;
+    }
+    return true;
+}
+
+// Every pair of a place of the result and a weight adds one product to whichever tensor is computed. Sums are
+// in double, one for each of its elements.
+static void run_conv(memory *m, const op *o)
+{
+    const tensor *t[3];
+    conv_tensors(o, t);
+    int     out     = o->kind == TNI_DNN_OP_CONV ? 2 : o->kind == TNI_DNN_OP_CONV_DX ? 0 : 1;
+    double *sum     = calloc((size_t)span(t[out]), sizeof *sum);
+    int64_t y[RANK] = { 0 }, each = t[2]->size[1] / (t[0]->size[1] / t[1]->size[1]);
+    do {
+        int64_t w[RANK] = { 0 }, size[RANK], at[RANK] = { 0 };
+        memcpy(size, t[1]->size, sizeof size);
+        size[0] = 1;
+        do {
+            int64_t i[RANK];
+            memcpy(i, w, sizeof i);
+            i[0]  = y[1];
+            at[0] = y[0];
+            at[1] = y[1] / each * t[1]->size[1] + w[1];
+            if (!meets(o, t[0], y, w, at)) continue;
+            int64_t n[] = { place(t[0], at, t[0]->size), place(t[1], i, t[1]->size),
+                            place(t[2], y, t[2]->size) };
+            int     a = out == 0 ? 1 : 0, b = out == 2 ? 1 : 2;
+            sum[n[out]] += read(m, t[a], n[a]) * read(m, t[b], n[b]);
+        } while (next(w, size));
+    } while (next(y, t[2]->size));
+    int64_t i[RANK] = { 0 };
+    do {
+        int64_t n = place(t[out], i, t[out]->size);
+        write(m, t[out], n, sum[n]);
+    } while (next(i, t[out]->size));
+    free(sum);
 }
 
 // The elements stay where they are, and are seen by other strides.
@@ -425,6 +532,7 @@ static void run_graph(memory *m, const graph *g)
         if (o->kind == TNI_DNN_OP_POINTWISE) run_map(m, o);
         else if (o->kind == TNI_DNN_OP_MATMUL) run_product(m, o);
         else if (o->kind == TNI_DNN_OP_REDUCTION) run_reduction(m, o);
+        else if (is_conv(o->kind)) run_conv(m, o);
         else run_reshape(m, o);
     }
 }

@@ -1,0 +1,21 @@
+// Convolution and its gradients on this device, by any of several methods, of which method.h says how they are
+// chosen: cuDNN, a matrix product where that is what a convolution is, and the kernels of ../simt where
+// neither serves.
+#ifndef TNI_CUDA_CONV_H
+#define TNI_CUDA_CONV_H
+
+#include "device/cuda/method.h"
+
+// The method of cudnn_conv.c.
+extern const tni_method tni_conv_by_cudnn;
+
+// The contract's functions for conv, conv_dgrad and conv_wgrad.
+void       *tni_cuda_prepare_conv(const tni_call *call);
+size_t      tni_cuda_conv_scratch(const tni_call *call);
+tn_status   tni_cuda_conv(const tni_call *call);
+const char *tni_cuda_conv_varies(const tni_call *call);
+const char *tni_cuda_conv_method(const tni_call *call);
+int tni_cuda_conv_order(const void *session, tn_dtype dt, const int64_t *x, const int64_t *w,
+                        bool last);
+
+#endif

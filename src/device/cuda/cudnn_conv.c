@@ -1,0 +1,233 @@
+// Convolution and its gradients as graphs of cuDNN of one op each, for f32, f16 and bf16, over images of any
+// number of axes. Images and weights are dense, with channels before or behind the places; in 16 bits the
+// library is fast for channels behind.
+//
+// Sums are in f32. Engines that round partial sums to 16 bits or compute by transforms of the windows, whose
+// error is not that of a sum, are left out, as are those of tensor cores for f32, unless TF32 is on.
+#include "device/cuda/cuda_conv.h"
+#include "device/cuda/dnn_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// The bits of an address that the library wants to be 0, and where a workspace begins.
+enum { ALIGN = 16, PART = 256 };
+// The most bytes of workspace that an engine may ask for, and the most of what is free: 1 / SHARE.
+enum { MOST_WORKSPACE = 1 << 30, SHARE = 8 };
+
+enum { X, W, Y };
+
+// A form: its graph's candidates, and the tensors of x, w and y in it.
+typedef struct {
+    tni_dnn_plans *plans;
+    int            tensor[3];
+} conv_work;
+
+// ---- what it takes -----------------------------------------------------------------------------
+
+// Writes the strides of a dense (N, C, places), with channels last or not. Returns whether x has them.
+static bool has_order(const tni_arg *x, bool last, int64_t *stride)
+{
+    int64_t next = 1;
+    bool    same = true;
+    if (last) stride[1] = 1, next = x->size[1];
+    for (int i = x->rank - 1; i >= 0; i--) {
+        if (i == 1 && last) continue;
+        stride[i] = next;
+        next *= x->size[i];
+    }
+    for (int i = 0; i < x->rank; i++) same &= x->size[i] == 1 || x->stride[i] == stride[i];
+    return same;
+}
+
+// A call as the library sees it: with two axes of places at least.
+static tni_conv_form form_of(const tni_call *call)
+{
+    return tni_conv_form_of(call, call->out.rank > 4 ? 3 : 2);
+}
+
+// Finds the strides of x, w and y if all three are in an order.
+static bool find_order(const tni_arg x[3], bool last, int64_t stride[3][TNI_DNN_RANK])
+{
+    return has_order(&x[X], last, stride[X]) && has_order(&x[W], last, stride[W]) &&
+           has_order(&x[Y], last, stride[Y]);
+}
+
+// The library's numbers are 32 bits wide in places, and it multiplies some of them.
+static bool is_moderate(const tni_conv_form *f)
+{
+    enum { MOST_STEP = 1 << 12 };
+    bool ok = true;
+    for (int i = 0; i < f->axes; i++)
+        ok &= f->stride[i] < MOST_STEP && f->padding[i] < MOST_STEP && f->dilation[i] < MOST_STEP;
+    for (int i = 0; i < 3; i++) {
+        int64_t count = tni_shape_count(f->arg[i].rank, f->arg[i].size);
+        ok &= count > 0 && count < INT32_MAX;
+    }
+    return ok;
+}
+
+static int dtype_of(tn_dtype dt)
+{
+    return dt == TN_F16 ? TNI_DNN_F16 : dt == TN_BF16 ? TNI_DNN_BF16 : TNI_DNN_F32;
+}
+
+// ---- the graph ---------------------------------------------------------------------------------
+
+// The notes of engines that are not wanted.
+static int64_t refused_notes(const tni_cuda *c, tn_dtype dt)
+{
+    int64_t bits = (int64_t)1 << TNI_DNN_NOTE_ROUNDS_SUMS | (int64_t)1 << TNI_DNN_NOTE_FFT;
+    for (int i = TNI_DNN_NOTE_WINOGRAD; i <= TNI_DNN_NOTE_WINOGRAD_LAST; i++)
+        bits |= (int64_t)1 << i;
+    if (dt == TN_F32 && !c->tf32)
+        bits |= (int64_t)1 << TNI_DNN_NOTE_TENSOR_CORE | (int64_t)1 << TNI_DNN_NOTE_ROUNDS_INPUTS;
+    if (c->deterministic) bits |= (int64_t)1 << TNI_DNN_NOTE_VARIES;
+    return bits;
+}
+
+// Writes the graph of an op over operands with these strides.
+static void write_graph(tni_dnn_graph *g, int op, const tni_conv_form *f,
+                        int64_t stride[3][TNI_DNN_RANK], int tensor[3])
+{
+    tni_dnn_window w    = { { 0 }, { 0 }, { 0 } };
+    size_t         axes = (size_t)f->axes * sizeof(int64_t);
+    memcpy(w.stride, f->stride, axes);
+    memcpy(w.padding, f->padding, axes);
+    memcpy(w.dilation, f->dilation, axes);
+    for (int i = 0; i < 3; i++)
+        tensor[i] = tni_dnn_memory(g, dtype_of(f->arg[i].dtype), f->arg[i].rank, f->arg[i].size,
+                                   stride[i]);
+    if (op == TNI_conv) tni_dnn_conv(g, TNI_DNN_OP_CONV, tensor[X], tensor[W], tensor[Y], &w);
+    else if (op == TNI_conv_dgrad)
+        tni_dnn_conv(g, TNI_DNN_OP_CONV_DX, tensor[Y], tensor[W], tensor[X], &w);
+    else tni_dnn_conv(g, TNI_DNN_OP_CONV_DW, tensor[Y], tensor[X], tensor[W], &w);
+}
+
+// Where a session's plans run. Workspace is part of the memory of a plan, beside tensors that matter more.
+static tni_dnn_env env_of(tni_cuda *c)
+{
+    size_t free = 0, all = 0, most = MOST_WORKSPACE;
+    if (tni_cuda_space(c, &free, &all) && free / SHARE < most) most = free / SHARE;
+    return (tni_dnn_env){ .cu        = c->gpu->cu,
+                          .cx        = c->gpu->cx,
+                          .device    = c->gpu->number,
+                          .gpu       = c->gpu->name,
+                          .timing    = !c->deterministic,
+                          .workspace = most ? most : 1 };
+}
+
+// Writes the graph and asks the library about it; the table of plans remembers the answer. NULL if the
+// operands' orders differ, or it declines.
+static tni_dnn_plans *find_plans(tni_cuda *c, const tni_call *call, int tensor[3])
+{
+    tni_text      none = { "" };
+    tni_conv_form f    = form_of(call);
+    int64_t       stride[3][TNI_DNN_RANK];
+    tni_dnn_env   at   = env_of(c);
+    bool          last = call->attr->conv.channels_last;
+    if (!find_order(f.arg, last, stride) && !find_order(f.arg, !last, stride)) return NULL;
+    tni_dnn_graph *g = calloc(1, sizeof *g);
+    if (!g) return NULL;
+    g->refused = refused_notes(c, f.arg[X].dtype);
+    write_graph(g, call->op, &f, stride, tensor);
+    tni_dnn_plans *p = tni_dnn_find(g, &at, tni_op_table[call->op].name, &none);
+    free(g);
+    return p;
+}
+
+// ---- the method --------------------------------------------------------------------------------
+
+static size_t cudnn_version(void)
+{
+    tni_text         none = { "" };
+    const tni_cudnn *dnn  = tni_cudnn_get(&none);
+    return dnn ? dnn->version() : 0;
+}
+
+static const char *declines(tni_cuda *c, const tni_call *call)
+{
+    tni_conv_form f  = form_of(call);
+    tn_dtype      dt = call->out.dtype;
+    int           unused[3];
+    if (dt != TN_F32 && dt != TN_F16 && dt != TN_BF16)
+        return "cuDNN has convolutions in f32, f16 and bf16 only";
+    if (!is_moderate(&f)) return "cuDNN has no such sizes";
+    if (!cudnn_version()) return "there is no cuDNN: `tenon doctor` says why";
+    return find_plans(c, call, unused) ? NULL : "cuDNN has no engine for it";
+}
+
+static void *open(tni_cuda *c, const tni_call *call)
+{
+    conv_work *w = calloc(1, sizeof *w);
+    if (w && !(w->plans = find_plans(c, call, w->tensor))) {
+        free(w);
+        return NULL;
+    }
+    if (w) tni_dnn_begin(w->plans);
+    return w;
+}
+
+static int count(void *work)
+{
+    const conv_work *w = work;
+    return tni_dnn_wait(w->plans) ? tni_dnn_count(w->plans) : 0;
+}
+
+// PART more, since scratch need not begin at a multiple of it.
+static size_t scratch(void *work)
+{
+    const conv_work *w = work;
+    return PART + tni_dnn_workspace(w->plans);
+}
+
+static void settle(void *work, int candidate)
+{
+    const conv_work *w = work;
+    tni_dnn_settle(w->plans, candidate);
+}
+
+// Launches unless a recorded run replaces it. The mark is all that may differ between runs of the form.
+static tn_status launch(tni_cuda *c, void *work, const tni_call *call, int candidate, tni_text *why)
+{
+    const conv_work *w = work;
+    tni_dnn_binding  b = { .workspace = (void *)(((uintptr_t)call->scratch + PART - 1) / PART *
+                                                PART) };
+    tni_conv_form    f = form_of(call);
+    struct {
+        const void *work, *at[3], *workspace;
+        int64_t     candidate;
+    } mark = { .work = work, .workspace = b.workspace, .candidate = candidate };
+    for (int i = 0; i < 3; i++) {
+        if ((uintptr_t)f.arg[i].data % ALIGN) {
+            tni_text_add(why, "an operand is not at a multiple of 16 bytes");
+            return TN_EARG;
+        }
+        mark.at[i] = b.at[w->tensor[i]] = f.arg[i].data;
+    }
+    if (!tni_replay_library_call(c, &mark, sizeof mark)) return TN_OK;
+    if (!tni_dnn_run(w->plans, candidate, &b, c->stream)) return TN_OK;
+    tni_text_add(why, "cuDNN does not run it");
+    return TN_EDEVICE;
+}
+
+static const char *varies(tni_cuda *c, void *work, const tni_call *call)
+{
+    const conv_work *w = work;
+    (void)call;
+    if (c->deterministic) return NULL;
+    return tni_dnn_has_note(w->plans, TNI_DNN_NOTE_VARIES)
+               ? "its engine may add parts in any order, unless TN_DETERMINISTIC=1"
+               : "its algorithm is chosen by timing, unless TN_DETERMINISTIC=1";
+}
+
+const tni_method tni_conv_by_cudnn = { .name     = "cuDNN",
+                                       .may_fail = true,
+                                       .version  = cudnn_version,
+                                       .declines = declines,
+                                       .open     = open,
+                                       .count    = count,
+                                       .scratch  = scratch,
+                                       .launch   = launch,
+                                       .settle   = settle,
+                                       .varies   = varies };
