@@ -631,17 +631,19 @@ TN_API tn_tensor *tn_conv_transpose2d(tn_tensor *x, tn_tensor *w, tn_tensor *b, 
 TN_API tn_tensor *tn_conv_transpose3d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o);
 
 typedef struct {
-    // 0: stride = kernel, padding 0, dilation 1. If the second of a pair is 0, it is equal to the
-    // first.
-    int64_t stride[2], padding[2], dilation[2];
+    // 0: stride = kernel, padding 0, dilation 1. An entry that is 0 is equal to the first, as in
+    // tn_conv_opts.
+    int64_t stride[3], padding[3], dilation[3];
     bool    exclude_padding;  // averages divide by the number of real elements
 } tn_pool_opts;
-// Return the maximum or the average of each window of x (N, C, L) or (N, C, H, W).
+// Return the maximum or the average of each window of x (N, C, L), (N, C, H, W) or (N, C, D, H, W).
 TN_API tn_tensor *tn_max_pool1d(tn_tensor *x, int64_t kernel, tn_pool_opts o);
 TN_API tn_tensor *tn_avg_pool1d(tn_tensor *x, int64_t kernel, tn_pool_opts o);
 TN_API tn_tensor *tn_max_pool2d(tn_tensor *x, int64_t kh, int64_t kw, tn_pool_opts o);
 TN_API tn_tensor *tn_avg_pool2d(tn_tensor *x, int64_t kh, int64_t kw, tn_pool_opts o);
-// The same, with windows chosen such that the result is (N, C, h, w).
+TN_API tn_tensor *tn_max_pool3d(tn_tensor *x, int64_t kd, int64_t kh, int64_t kw, tn_pool_opts o);
+TN_API tn_tensor *tn_avg_pool3d(tn_tensor *x, int64_t kd, int64_t kh, int64_t kw, tn_pool_opts o);
+// The same, with windows of x (N, C, H, W) chosen such that the result is (N, C, h, w).
 TN_API tn_tensor *tn_adaptive_avg_pool2d(tn_tensor *x, int64_t h, int64_t w);
 TN_API tn_tensor *tn_adaptive_max_pool2d(tn_tensor *x, int64_t h, int64_t w);
 

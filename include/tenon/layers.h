@@ -87,8 +87,9 @@ typedef struct {
 TN_API tn_layer *tn_nn_linear(tn_ctx *cx, int64_t in, int64_t out);
 TN_API tn_layer *tn_nn_linear_with(tn_ctx *cx, int64_t in, int64_t out, tn_nn_linear_opts o);
 typedef struct {
-    int64_t stride[2], padding[2], dilation[2], groups;  // as in tn_conv_opts
+    int64_t stride[3], padding[3], dilation[3], groups;  // as in tn_conv_opts
     bool    no_bias;
+    int64_t output_padding[3];  // of transposed ones
 } tn_nn_conv_opts;
 // torch.nn.Conv1d.
 TN_API tn_layer *tn_nn_conv1d(tn_ctx *cx, int64_t in, int64_t out, int64_t kernel);
@@ -98,12 +99,26 @@ TN_API tn_layer *tn_nn_conv1d_with(tn_ctx *cx, int64_t in, int64_t out, int64_t 
 TN_API tn_layer *tn_nn_conv2d(tn_ctx *cx, int64_t in, int64_t out, int64_t kernel);
 TN_API tn_layer *tn_nn_conv2d_hw(tn_ctx *cx, int64_t in, int64_t out, int64_t kh, int64_t kw,
                                  tn_nn_conv_opts o);
+// torch.nn.Conv3d with a cubic kernel, or with one of depth kd, height kh and width kw.
+TN_API tn_layer *tn_nn_conv3d(tn_ctx *cx, int64_t in, int64_t out, int64_t kernel);
+TN_API tn_layer *tn_nn_conv3d_dhw(tn_ctx *cx, int64_t in, int64_t out, int64_t kd, int64_t kh,
+                                  int64_t kw, tn_nn_conv_opts o);
+// torch.nn.ConvTranspose1d, 2d and 3d: weight (in, out / groups, kernel).
+TN_API tn_layer *tn_nn_conv_transpose1d(tn_ctx *cx, int64_t in, int64_t out, int64_t kernel);
+TN_API tn_layer *tn_nn_conv_transpose1d_with(tn_ctx *cx, int64_t in, int64_t out, int64_t kernel,
+                                             tn_nn_conv_opts o);
+TN_API tn_layer *tn_nn_conv_transpose2d(tn_ctx *cx, int64_t in, int64_t out, int64_t kernel);
+TN_API tn_layer *tn_nn_conv_transpose2d_hw(tn_ctx *cx, int64_t in, int64_t out, int64_t kh,
+                                           int64_t kw, tn_nn_conv_opts o);
+TN_API tn_layer *tn_nn_conv_transpose3d(tn_ctx *cx, int64_t in, int64_t out, int64_t kernel);
+TN_API tn_layer *tn_nn_conv_transpose3d_dhw(tn_ctx *cx, int64_t in, int64_t out, int64_t kd,
+                                            int64_t kh, int64_t kw, tn_nn_conv_opts o);
 typedef struct {
     double eps;        // 0: the default of the op
     double momentum;   // batch norm only; 0: the default of the op
     bool   no_affine;  // no weight and bias
 } tn_nn_norm_opts;
-// torch.nn.BatchNorm1d and 2d, over (N, C, ...), with running statistics.
+// torch.nn.BatchNorm1d, 2d and 3d, over (N, C, ...), with running statistics.
 TN_API tn_layer *tn_nn_batch_norm(tn_ctx *cx, int64_t channels);
 TN_API tn_layer *tn_nn_batch_norm_with(tn_ctx *cx, int64_t channels, tn_nn_norm_opts o);
 // torch.nn.LayerNorm over the last axis, or over the last axes, of that size.
@@ -125,6 +140,13 @@ TN_API tn_layer *tn_nn_max_pool2d(tn_ctx *cx, int64_t kernel);
 TN_API tn_layer *tn_nn_max_pool2d_hw(tn_ctx *cx, int64_t kh, int64_t kw, tn_pool_opts o);
 TN_API tn_layer *tn_nn_avg_pool2d(tn_ctx *cx, int64_t kernel);
 TN_API tn_layer *tn_nn_avg_pool2d_hw(tn_ctx *cx, int64_t kh, int64_t kw, tn_pool_opts o);
+// torch.nn.MaxPool3d and AvgPool3d.
+TN_API tn_layer *tn_nn_max_pool3d(tn_ctx *cx, int64_t kernel);
+TN_API tn_layer *tn_nn_max_pool3d_dhw(tn_ctx *cx, int64_t kd, int64_t kh, int64_t kw,
+                                      tn_pool_opts o);
+TN_API tn_layer *tn_nn_avg_pool3d(tn_ctx *cx, int64_t kernel);
+TN_API tn_layer *tn_nn_avg_pool3d_dhw(tn_ctx *cx, int64_t kd, int64_t kh, int64_t kw,
+                                      tn_pool_opts o);
 // torch.nn.AdaptiveAvgPool2d: the result is (N, C, h, w).
 TN_API tn_layer *tn_nn_adaptive_avg_pool2d(tn_ctx *cx, int64_t h, int64_t w);
 // A layer that applies a function of one tensor: tn_nn_act(cx, tn_relu). Tensors that f makes,

@@ -20,11 +20,12 @@ bool tni_unit_arg(tn_ctx *cx, const char *op, const char *name, double v)
     return tni_refuse(cx, TN_EARG, "%s: %s %g is not in 0 .. 1", op, name, v);
 }
 
-bool tni_pair_arg(tn_ctx *cx, const char *op, const char *name, const int64_t *v)
+bool tni_axes_arg(tn_ctx *cx, const char *op, const char *name, const int64_t *v, int64_t least)
 {
-    if (v[0] >= 0 && v[1] >= 0) return true;
-    return tni_refuse(cx, TN_EARG, "%s: %s %lld is negative", op, name,
-                      (long long)(v[0] < 0 ? v[0] : v[1]));
+    for (int i = 0; i < 3; i++)
+        if (v[i] < (i ? least : 0))
+            return tni_refuse(cx, TN_EARG, "%s: %s %lld is negative", op, name, (long long)v[i]);
+    return true;
 }
 
 // A NULL after an earlier error comes from that error, which is enough to report.

@@ -7,8 +7,8 @@
 // Checks of an argument by its name; false, reported by the op's name, if it will not do.
 bool tni_size_arg(tn_ctx *cx, const char *op, const char *name, int64_t v);  // 1 .. INT32_MAX
 bool tni_unit_arg(tn_ctx *cx, const char *op, const char *name, double v);   // 0 .. 1
-// The numbers of a pair of options: none is negative.
-bool tni_pair_arg(tn_ctx *cx, const char *op, const char *name, const int64_t *v);
+// The numbers of an option of three axes: none is negative, but those after the first may be `least`.
+bool tni_axes_arg(tn_ctx *cx, const char *op, const char *name, const int64_t *v, int64_t least);
 // Whether a layer was handed over; as with tensors, NULL after an error is not reported again.
 bool tni_layer_arg(tn_ctx *cx, const char *op, const char *name, const tn_layer *l);
 

@@ -2,6 +2,8 @@
 // that its forward function calls; layers of this kind exist so that they can stand in tn_nn_seq.
 #include "nn/builtin.h"
 
+#include <string.h>
+
 // ---- a function of one tensor ------------------------------------------------------------------
 
 typedef struct {
@@ -62,47 +64,66 @@ tn_layer *tn_nn_dropout(tn_ctx *cx, double p)
 
 // ---- pooling -----------------------------------------------------------------------------------
 
-// The size of a kernel or (adaptive) the number of windows; height, then width.
+// The size of a kernel or (adaptive) the number of windows; depth if there is one, height, width.
 typedef struct {
-    int64_t      size[2];
+    int64_t      size[3];
     tn_pool_opts o;
-} pool2d;
+} pool;
 
 static tn_tensor *max_pool_forward(tn_layer *l, tn_tensor *x)
 {
-    pool2d *s = l->self;
+    pool *s = l->self;
     return tn_max_pool2d(x, s->size[0], s->size[1], s->o);
 }
 
 static tn_tensor *avg_pool_forward(tn_layer *l, tn_tensor *x)
 {
-    pool2d *s = l->self;
+    pool *s = l->self;
     return tn_avg_pool2d(x, s->size[0], s->size[1], s->o);
+}
+
+static tn_tensor *max_pool3d_forward(tn_layer *l, tn_tensor *x)
+{
+    pool *s = l->self;
+    return tn_max_pool3d(x, s->size[0], s->size[1], s->size[2], s->o);
+}
+
+static tn_tensor *avg_pool3d_forward(tn_layer *l, tn_tensor *x)
+{
+    pool *s = l->self;
+    return tn_avg_pool3d(x, s->size[0], s->size[1], s->size[2], s->o);
 }
 
 static tn_tensor *adaptive_forward(tn_layer *l, tn_tensor *x)
 {
-    pool2d *s = l->self;
+    pool *s = l->self;
     return tn_adaptive_avg_pool2d(x, s->size[0], s->size[1]);
 }
 
 // Makes any of the pools; an adaptive one has the number of windows for its size, and no options.
-static tn_layer *make_pool(tn_ctx *cx, const char *op, const char *type, tn_forward_fn *f,
-                           int64_t h, int64_t w, tn_pool_opts o)
+static tn_layer *make_pool(tn_ctx *cx, const char *op, const char *type, tn_forward_fn *f, int axes,
+                           const int64_t *size, tn_pool_opts o)
 {
-    if (!tni_ctx_ok(cx, op) || !tni_size_arg(cx, op, "height", h) ||
-        !tni_size_arg(cx, op, "width", w) || !tni_pair_arg(cx, op, "stride", o.stride) ||
-        !tni_pair_arg(cx, op, "padding", o.padding) ||
-        !tni_pair_arg(cx, op, "dilation", o.dilation))
+    static const char *const names[] = { "depth", "height", "width" };
+    if (!tni_ctx_ok(cx, op)) return NULL;
+    for (int i = 0; i < axes; i++)
+        if (!tni_size_arg(cx, op, names[3 - axes + i], size[i])) return NULL;
+    if (!tni_axes_arg(cx, op, "stride", o.stride, 0) ||
+        !tni_axes_arg(cx, op, "padding", o.padding, TN_NO_PADDING) ||
+        !tni_axes_arg(cx, op, "dilation", o.dilation, 0))
         return NULL;
-    tn_layer *l = tni_layer_make(cx, op, type, f, sizeof(pool2d));
-    if (l) *(pool2d *)l->self = (pool2d){ .size = { h, w }, .o = o };
+    tn_layer *l = tni_layer_make(cx, op, type, f, sizeof(pool));
+    if (!l) return NULL;
+    pool *s = l->self;
+    *s      = (pool){ .o = o };
+    memcpy(s->size, size, (size_t)axes * sizeof *size);
     return l;
 }
 
 tn_layer *tn_nn_max_pool2d_hw(tn_ctx *cx, int64_t kh, int64_t kw, tn_pool_opts o)
 {
-    return make_pool(cx, "nn_max_pool2d", "MaxPool2d", max_pool_forward, kh, kw, o);
+    return make_pool(cx, "nn_max_pool2d", "MaxPool2d", max_pool_forward, 2, (int64_t[]){ kh, kw },
+                     o);
 }
 
 tn_layer *tn_nn_max_pool2d(tn_ctx *cx, int64_t kernel)
@@ -112,7 +133,8 @@ tn_layer *tn_nn_max_pool2d(tn_ctx *cx, int64_t kernel)
 
 tn_layer *tn_nn_avg_pool2d_hw(tn_ctx *cx, int64_t kh, int64_t kw, tn_pool_opts o)
 {
-    return make_pool(cx, "nn_avg_pool2d", "AvgPool2d", avg_pool_forward, kh, kw, o);
+    return make_pool(cx, "nn_avg_pool2d", "AvgPool2d", avg_pool_forward, 2, (int64_t[]){ kh, kw },
+                     o);
 }
 
 tn_layer *tn_nn_avg_pool2d(tn_ctx *cx, int64_t kernel)
@@ -120,8 +142,30 @@ tn_layer *tn_nn_avg_pool2d(tn_ctx *cx, int64_t kernel)
     return tn_nn_avg_pool2d_hw(cx, kernel, kernel, (tn_pool_opts){ 0 });
 }
 
+tn_layer *tn_nn_max_pool3d_dhw(tn_ctx *cx, int64_t kd, int64_t kh, int64_t kw, tn_pool_opts o)
+{
+    return make_pool(cx, "nn_max_pool3d", "MaxPool3d", max_pool3d_forward, 3,
+                     (int64_t[]){ kd, kh, kw }, o);
+}
+
+tn_layer *tn_nn_max_pool3d(tn_ctx *cx, int64_t kernel)
+{
+    return tn_nn_max_pool3d_dhw(cx, kernel, kernel, kernel, (tn_pool_opts){ 0 });
+}
+
+tn_layer *tn_nn_avg_pool3d_dhw(tn_ctx *cx, int64_t kd, int64_t kh, int64_t kw, tn_pool_opts o)
+{
+    return make_pool(cx, "nn_avg_pool3d", "AvgPool3d", avg_pool3d_forward, 3,
+                     (int64_t[]){ kd, kh, kw }, o);
+}
+
+tn_layer *tn_nn_avg_pool3d(tn_ctx *cx, int64_t kernel)
+{
+    return tn_nn_avg_pool3d_dhw(cx, kernel, kernel, kernel, (tn_pool_opts){ 0 });
+}
+
 tn_layer *tn_nn_adaptive_avg_pool2d(tn_ctx *cx, int64_t h, int64_t w)
 {
-    return make_pool(cx, "nn_adaptive_avg_pool2d", "AdaptiveAvgPool2d", adaptive_forward, h, w,
-                     (tn_pool_opts){ 0 });
+    return make_pool(cx, "nn_adaptive_avg_pool2d", "AdaptiveAvgPool2d", adaptive_forward, 2,
+                     (int64_t[]){ h, w }, (tn_pool_opts){ 0 });
 }

@@ -7,7 +7,7 @@
 typedef struct {
     const char *op;
     int         axes;
-    int64_t     kernel[2], stride[2], padding[2], dilation[2];
+    int64_t     kernel[3], stride[3], padding[3], dilation[3];
 } pool;
 
 // "(2, 3)", for messages.
@@ -16,15 +16,15 @@ static tni_text kernel_text(const pool *p)
     return tni_shape_text(p->axes, p->kernel);
 }
 
-// Fills in the defaults. A second size of 0 takes the first; a stride of 0 is the kernel's size.
-static pool fill_pool(const char *op, int axes, int64_t k0, int64_t k1, const tn_pool_opts *o)
+// Fills in the defaults; a stride of 0 is the kernel's size.
+static pool fill_pool(const char *op, int axes, const int64_t *kernel, const tn_pool_opts *o)
 {
-    pool p = { .op = op, .axes = axes, .kernel = { k0, k1 } };
+    pool p = { .op = op, .axes = axes };
     for (int i = 0; i < axes; i++) {
-        int64_t s = o->stride[i] ? o->stride[i] : o->stride[0], d = o->dilation[i];
-        p.stride[i]   = s ? s : p.kernel[i];
-        p.padding[i]  = o->padding[i] ? o->padding[i] : o->padding[0];
-        p.dilation[i] = d ? d : o->dilation[0] ? o->dilation[0] : 1;
+        p.kernel[i]   = kernel[i];
+        p.stride[i]   = tni_option_at(o->stride, i, kernel[i]);
+        p.padding[i]  = tni_option_at(o->padding, i, 0);
+        p.dilation[i] = tni_option_at(o->dilation, i, 1);
     }
     return p;
 }
@@ -45,10 +45,12 @@ static bool check_pool(const pool *p, tn_tensor *x)
 {
     tn_ctx *cx = tni_arg1(p->op, x, "x");
     if (!cx) return false;
-    int rank = tn_rank(x);
+    static const char *const shapes[] = { "C, L", "C, H, W", "C, D, H, W" };
+    const char              *shape    = shapes[p->axes - 1];
+    int                      rank     = tn_rank(x);
     if (rank != p->axes + 1 && rank != p->axes + 2) {
-        tni_fail(cx, TN_ESHAPE, "%s: x %s is not (%s) or (N, %s)", p->op, tni_shape_of(x).s,
-                 p->axes == 1 ? "C, L" : "C, H, W", p->axes == 1 ? "C, L" : "C, H, W");
+        tni_fail(cx, TN_ESHAPE, "%s: x %s is not (%s) or (N, %s)", p->op, tni_shape_of(x).s, shape,
+                 shape);
         return false;
     }
     for (int i = 0; i < p->axes; i++)
@@ -122,7 +124,7 @@ static extent extent_of(const pool *p, int i, int64_t n)
 static tn_tensor *pool_windows(const pool *p, const memory_axes *l, int first, double fill)
 {
     int64_t    before[TN_MAX_RANK] = { 0 }, after[TN_MAX_RANK] = { 0 };
-    extent     e[2];
+    extent     e[3];
     bool       any = false;
     tn_tensor *x   = l->x;
     for (int i = 0; i < p->axes; i++) {
@@ -161,7 +163,7 @@ static tn_tensor *max_pool(const pool *p, tn_tensor *x)
     if (!check_pool(p, x)) return NULL;
     memory_axes l      = in_memory_order(x);
     tn_tensor  *w      = pool_windows(p, &l, tn_rank(x) - p->axes, lowest(tn_dtype_of(x)));
-    bool        padded = p->padding[0] || p->padding[1];
+    bool        padded = p->padding[0] || p->padding[1] || p->padding[2];
     return w ? show_in_order(&l, tni_first_max(p->op, w, window_axes(p, w), false, padded)) : NULL;
 }
 
@@ -185,32 +187,46 @@ static tn_tensor *avg_pool(const pool *p, tn_tensor *x, bool exclude_padding)
         int      end = s.rank - p->axes;
         y = tn_div(y, window_sums(p, tn_ones(x->cx, tn_dtype_of(y), p->axes, s.size + end)));
     } else {
-        y = tn_div_s(y, (double)p->kernel[0] * (double)(p->axes == 2 ? p->kernel[1] : 1));
+        double count = 1;
+        for (int i = 0; i < p->axes; i++) count *= (double)p->kernel[i];
+        y = tn_div_s(y, count);
     }
     return tni_narrow(y, tn_dtype_of(x));
 }
 
 tn_tensor *tn_max_pool1d(tn_tensor *x, int64_t kernel, tn_pool_opts o)
 {
-    pool p = fill_pool("max_pool1d", 1, kernel, 1, &o);
+    pool p = fill_pool("max_pool1d", 1, &kernel, &o);
     return max_pool(&p, x);
 }
 
 tn_tensor *tn_avg_pool1d(tn_tensor *x, int64_t kernel, tn_pool_opts o)
 {
-    pool p = fill_pool("avg_pool1d", 1, kernel, 1, &o);
+    pool p = fill_pool("avg_pool1d", 1, &kernel, &o);
     return avg_pool(&p, x, o.exclude_padding);
 }
 
 tn_tensor *tn_max_pool2d(tn_tensor *x, int64_t kh, int64_t kw, tn_pool_opts o)
 {
-    pool p = fill_pool("max_pool2d", 2, kh, kw, &o);
+    pool p = fill_pool("max_pool2d", 2, (int64_t[]){ kh, kw }, &o);
     return max_pool(&p, x);
 }
 
 tn_tensor *tn_avg_pool2d(tn_tensor *x, int64_t kh, int64_t kw, tn_pool_opts o)
 {
-    pool p = fill_pool("avg_pool2d", 2, kh, kw, &o);
+    pool p = fill_pool("avg_pool2d", 2, (int64_t[]){ kh, kw }, &o);
+    return avg_pool(&p, x, o.exclude_padding);
+}
+
+tn_tensor *tn_max_pool3d(tn_tensor *x, int64_t kd, int64_t kh, int64_t kw, tn_pool_opts o)
+{
+    pool p = fill_pool("max_pool3d", 3, (int64_t[]){ kd, kh, kw }, &o);
+    return max_pool(&p, x);
+}
+
+tn_tensor *tn_avg_pool3d(tn_tensor *x, int64_t kd, int64_t kh, int64_t kw, tn_pool_opts o)
+{
+    pool p = fill_pool("avg_pool3d", 3, (int64_t[]){ kd, kh, kw }, &o);
     return avg_pool(&p, x, o.exclude_padding);
 }
 

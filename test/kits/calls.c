@@ -565,6 +565,14 @@ static tn_pool_opts pool_of(const call_args *k)
 {
     return (tn_pool_opts){ { k->i }, { k->j / 2 }, { k->i }, k->i & 1 };
 }
+CALL(max_pool3d)
+{
+    return tn_max_pool3d(k->x, k->j, 1, 1, pool_of(k));
+}
+CALL(avg_pool3d)
+{
+    return tn_avg_pool3d(k->x, 1, k->j, 1, pool_of(k));
+}
 CALL(linear)
 {
     return tn_linear(k->x, k->y, k->i & 1 ? k->y : NULL);
@@ -859,7 +867,7 @@ const call calls_of_tensors[] = {
     O(one_hot), T(embed), O(sort), O(argsort), O(topk), O(multinomial),
     B(matmul), T(linear), T(conv1d), T(conv2d), T(conv3d), T(conv_transpose1d),
     T(conv_transpose2d), T(conv_transpose3d), O(max_pool1d), O(avg_pool1d), O(max_pool2d),
-    O(avg_pool2d), O(adaptive_avg_pool2d), O(adaptive_max_pool2d), T(layer_norm), T(rms_norm),
+    O(avg_pool2d), O(max_pool3d), O(avg_pool3d), O(adaptive_avg_pool2d), O(adaptive_max_pool2d), T(layer_norm), T(rms_norm),
     T(group_norm), T(batch_norm), T(attention), T(rope), O(rope_table),
     B(cross_entropy), T(cross_entropy_with), B(nll), T(nll_with), B(mse), T(mse_with), B(l1),
     T(l1_with), B(huber), T(huber_with), B(bce), T(bce_with), B(bce_logits), T(bce_logits_with),

@@ -233,7 +233,7 @@ CALL(generate)
 
 static tn_nn_conv_opts conv_layer_of(const call_args *k)
 {
-    return (tn_nn_conv_opts){ { k->i }, { k->j }, { k->i }, k->j, k->i & 1 };
+    return (tn_nn_conv_opts){ { k->i }, { k->j }, { k->i }, k->j, k->i & 1, { 0 } };
 }
 static tn_nn_norm_opts norm_of(const call_args *k)
 {
@@ -262,6 +262,59 @@ CALL(nn_conv2d)
 CALL(nn_conv2d_hw)
 {
     return run(tn_nn_conv2d_hw(k->cx, 2, k->j, k->i, 1, conv_layer_of(k)), k);
+}
+CALL(nn_conv3d)
+{
+    return run(tn_nn_conv3d(k->cx, 2, k->i, k->j), k);
+}
+CALL(nn_conv3d_dhw)
+{
+    return run(tn_nn_conv3d_dhw(k->cx, 2, k->j, k->i, 1, 2, conv_layer_of(k)), k);
+}
+static tn_nn_conv_opts transposed_layer_of(const call_args *k)
+{
+    return (tn_nn_conv_opts){ { k->i }, { k->j }, { k->j }, k->i, k->i & 1, { k->j / 2 } };
+}
+CALL(nn_conv_transpose1d)
+{
+    return run(tn_nn_conv_transpose1d(k->cx, k->i, 2, k->j), k);
+}
+CALL(nn_conv_transpose1d_with)
+{
+    return run(tn_nn_conv_transpose1d_with(k->cx, 3, k->i, k->j, transposed_layer_of(k)), k);
+}
+CALL(nn_conv_transpose2d)
+{
+    return run(tn_nn_conv_transpose2d(k->cx, 2, k->i, k->j), k);
+}
+CALL(nn_conv_transpose2d_hw)
+{
+    return run(tn_nn_conv_transpose2d_hw(k->cx, 2, k->j, k->i, 1, transposed_layer_of(k)), k);
+}
+CALL(nn_conv_transpose3d)
+{
+    return run(tn_nn_conv_transpose3d(k->cx, 2, k->i, k->j), k);
+}
+CALL(nn_conv_transpose3d_dhw)
+{
+    return run(tn_nn_conv_transpose3d_dhw(k->cx, 2, k->j, k->i, 1, 2, transposed_layer_of(k)), k);
+}
+CALL(nn_max_pool3d)
+{
+    return run(tn_nn_max_pool3d(k->cx, k->i), k);
+}
+CALL(nn_max_pool3d_dhw)
+{
+    return run(tn_nn_max_pool3d_dhw(k->cx, k->i, k->j, 1, (tn_pool_opts){ .padding = { k->j } }),
+               k);
+}
+CALL(nn_avg_pool3d)
+{
+    return run(tn_nn_avg_pool3d(k->cx, k->j), k);
+}
+CALL(nn_avg_pool3d_dhw)
+{
+    return run(tn_nn_avg_pool3d_dhw(k->cx, 1, k->i, k->j, (tn_pool_opts){ .stride = { k->j } }), k);
 }
 CALL(nn_batch_norm)
 {
@@ -477,7 +530,10 @@ const call calls_of_layers[] = {
     O(cache_new), O(cache_clear), Q(cache_free), Q(cache_count), O(forward_cached), T(layer_attention),
     O(layer_positions), Q(layer_past), Q(layer_fits), O(sample), O(generate),
     O(nn_linear), O(nn_linear_with), O(nn_conv1d), O(nn_conv1d_with), O(nn_conv2d),
-    O(nn_conv2d_hw), O(nn_batch_norm), O(nn_batch_norm_with), O(nn_layer_norm),
+    O(nn_conv2d_hw), O(nn_conv3d), O(nn_conv3d_dhw), O(nn_conv_transpose1d),
+    O(nn_conv_transpose1d_with), O(nn_conv_transpose2d), O(nn_conv_transpose2d_hw),
+    O(nn_conv_transpose3d), O(nn_conv_transpose3d_dhw), O(nn_max_pool3d), O(nn_max_pool3d_dhw),
+    O(nn_avg_pool3d), O(nn_avg_pool3d_dhw), O(nn_batch_norm), O(nn_batch_norm_with), O(nn_layer_norm),
     O(nn_layer_norm_nd), O(nn_rms_norm), O(nn_rms_norm_nd), O(nn_group_norm),
     O(nn_group_norm_with), O(nn_embedding), O(nn_dropout), O(nn_max_pool2d), O(nn_max_pool2d_hw),
     O(nn_avg_pool2d), O(nn_avg_pool2d_hw), O(nn_adaptive_avg_pool2d), O(nn_act), O(nn_flatten),

@@ -77,6 +77,8 @@ FORM(f_avg_pool2d_with,
 FORM(f_avg_pool2d_real,
      tn_avg_pool2d(x[0], 3, 2,
                    (tn_pool_opts){ .stride = { 2 }, .padding = { 1 }, .exclude_padding = true }))
+FORM(f_max_pool3d, tn_max_pool3d(x[0], 2, 2, 3, (tn_pool_opts){ .padding = { 1, TN_NO_PADDING } }))
+FORM(f_avg_pool3d, tn_avg_pool3d(x[0], 2, 1, 2, (tn_pool_opts){ .stride = { 1 } }))
 FORM(f_adaptive_avg, tn_adaptive_avg_pool2d(x[0], 2, 3))
 FORM(f_adaptive_avg_1, tn_adaptive_avg_pool2d(x[0], 1, 1))
 FORM(f_adaptive_max, tn_adaptive_max_pool2d(x[0], 3, 2))
@@ -194,6 +196,8 @@ const form forms_nets[] = {
     { "avg_pool1d",          f_avg_pool1d,      SMOOTH, 1, 1, { IN(3, APART, 2, 2, 6) } },
     { "max_pool2d",          f_max_pool2d,      SMOOTH, 1, 1, { IMAGE } },
     { "max_pool2d with all", f_max_pool2d_with, SMOOTH, 1, 1, { IMAGE } },
+    { "max_pool3d",          f_max_pool3d,      SMOOTH, 1, 1, { SOLID_IMAGE } },
+    { "avg_pool3d",          f_avg_pool3d,      SMOOTH, 1, 1, { SOLID_IMAGE } },
     { "avg_pool2d",          f_avg_pool2d,      SMOOTH, 1, 1, { IMAGE } },
     { "avg_pool2d with all", f_avg_pool2d_with, SMOOTH, 1, 1, { IMAGE } },
     { "avg_pool2d of real",  f_avg_pool2d_real, SMOOTH, 1, 1, { IMAGE } },

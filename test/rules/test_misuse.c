@@ -648,6 +648,36 @@ static void convolving_wrongly(void)
             TN_ESHAPE, "conv1d: ", "");
         BAD(tn_conv1d(x, w3, NULL, (tn_conv_opts){ .groups = 5 }), TN_ESHAPE,
             "conv1d: ", "groups 5");
+        BAD(tn_conv2d(i4, w4, NULL, (tn_conv_opts){ .padding = { 1, -2 } }), TN_ESHAPE,
+            "conv2d: ", "padding (1, -2)");
+        BAD(tn_conv2d(i4, w4, NULL, (tn_conv_opts){ .output_padding = { 0, 1 } }), TN_EARG,
+            "conv2d: output_padding (0, 1)", "transposed");
+        BAD(tn_conv3d(i4, w4, NULL, (tn_conv_opts){ 0 }), TN_ESHAPE, "conv3d: x (1, 3, 2, 2) and w",
+            "not both of rank 5");
+        tn_tensor *t4 = tn_ones(cx, TN_F32, TN_SHAPE(3, 2, 2, 1));
+        BAD(tn_conv_transpose1d(i4, w3, NULL, (tn_conv_opts){ 0 }), TN_ESHAPE,
+            "conv_transpose1d: x (1, 3, 2, 2)", "not both of rank 3");
+        BAD(tn_conv_transpose2d(i4, t4, v, (tn_conv_opts){ 0 }), TN_ESHAPE,
+            "conv_transpose2d: w (3, 2, 2, 1) and b (3,)", "");
+        BAD(tn_conv_transpose2d(i4, w4, NULL, (tn_conv_opts){ .groups = 2 }), TN_ESHAPE,
+            "conv_transpose2d: x (1, 3, 2, 2)", "groups 2");
+        BAD(tn_conv_transpose2d(i4, t4, NULL, (tn_conv_opts){ .groups = INT64_MAX }), TN_ESHAPE,
+            "conv_transpose2d: ", "groups 9223372036854775807");
+        BAD(tn_conv_transpose2d(i4, t4, NULL, (tn_conv_opts){ .padding = { 2 } }), TN_ESHAPE,
+            "conv_transpose2d: ", "padding 2");
+        BAD(tn_conv_transpose2d(i4, t4, NULL, (tn_conv_opts){ .stride = { INT64_MAX } }), TN_ESHAPE,
+            "conv_transpose2d: ", "stride 9223372036854775807");
+        BAD(tn_conv_transpose2d(i4, t4, NULL, (tn_conv_opts){ .output_padding = { 1 } }), TN_EARG,
+            "conv_transpose2d: output_padding 1 has to be below stride 1 or dilation 1", "");
+        BAD(tn_conv_transpose2d(i4, t4, NULL,
+                                (tn_conv_opts){ .stride = { 3, 2 }, .output_padding = { 2 } }),
+            TN_EARG, "output_padding 2 has to be below stride (3, 2)", "");
+        BAD(tn_conv_transpose2d(tn_ones(cx, TN_F32, TN_SHAPE(1, 3, 0, 2)), t4, NULL,
+                                (tn_conv_opts){ 0 }),
+            TN_ESHAPE, "conv_transpose2d: x (1, 3, 0, 2)", "");
+        BAD(tn_conv_transpose2d(tn_cast(i4, TN_I32), tn_cast(t4, TN_I32), NULL,
+                                (tn_conv_opts){ 0 }),
+            TN_EDTYPE, "conv_transpose2d: i32", "");
         check_works(cx);
     }
 }

@@ -36,6 +36,52 @@ static tn_layer *depthwise(tn_ctx *cx)
 {
     return tn_nn_conv2d_hw(cx, 4, 4, 3, 3, (tn_nn_conv_opts){ .padding = { 1 }, .groups = 4 });
 }
+static tn_layer *conv3d(tn_ctx *cx)
+{
+    tn_nn_conv_opts o = { .stride = { 1, 2, 1 }, .padding = { 1, TN_NO_PADDING, 1 }, .groups = 2 };
+    return tn_nn_conv3d_dhw(cx, 2, 4, 2, 1, 3, o);
+}
+static tn_layer *conv3d_plain(tn_ctx *cx)
+{
+    return tn_nn_conv3d(cx, 2, 3, 2);
+}
+static tn_layer *conv_transpose1d(tn_ctx *cx)
+{
+    tn_nn_conv_opts o = { .stride = { 2 }, .padding = { 1 }, .output_padding = { 1 }, .groups = 2 };
+    return tn_nn_conv_transpose1d_with(cx, 4, 6, 3, o);
+}
+static tn_layer *conv_transpose1d_long(tn_ctx *cx)
+{
+    tn_nn_conv_opts o = {
+        .stride = { 2 }, .padding = { 3 }, .output_padding = { 3 }, .dilation = { 4 }
+    };
+    return tn_nn_conv_transpose1d_with(cx, 3, 2, 3, o);
+}
+static tn_layer *conv_transpose2d(tn_ctx *cx)
+{
+    tn_nn_conv_opts o = {
+        .stride = { 2, 3 }, .padding = { 0, 1 }, .output_padding = { 1, 2 }, .no_bias = true
+    };
+    return tn_nn_conv_transpose2d_hw(cx, 3, 4, 2, 3, o);
+}
+static tn_layer *conv_transpose3d(tn_ctx *cx)
+{
+    tn_nn_conv_opts o = { .stride         = { 2 },
+                          .padding        = { 1 },
+                          .output_padding = { 1, TN_NO_PADDING, 1 },
+                          .dilation       = { 2 } };
+    return tn_nn_conv_transpose3d_dhw(cx, 2, 3, 2, 2, 2, o);
+}
+static tn_layer *max_pool3d(tn_ctx *cx)
+{
+    tn_pool_opts o = { .stride = { 1, 2, 1 }, .padding = { 1, TN_NO_PADDING, TN_NO_PADDING } };
+    return tn_nn_max_pool3d_dhw(cx, 2, 2, 1, o);
+}
+static tn_layer *avg_pool3d(tn_ctx *cx)
+{
+    return tn_nn_avg_pool3d_dhw(cx, 2, 2, 2,
+                                (tn_pool_opts){ .stride = { 1, 2, 1 }, .padding = { 0, 1, 1 } });
+}
 static tn_layer *batch_norm(tn_ctx *cx)
 {
     return tn_nn_batch_norm(cx, 3);
@@ -90,7 +136,7 @@ typedef struct {
     const char *name;
     tn_layer *(*make)(tn_ctx *cx);
     int         rank, y_rank;
-    int64_t     size[4], y_size[4];
+    int64_t     size[5], y_size[5];
     bool        training;
     int         steps, ints;
     double      y, gp, gx;
@@ -111,6 +157,22 @@ static const recorded recordings[] = {
       -0.376108435277, 4.18913035255, -0.24245841844, WEIGHT },
     { "depthwise conv2d", depthwise, 4, 4, { 1, 4, 5, 5 }, { 1, 4, 5, 5 }, false, 1, 0,
       -0.464546992762, 0.478753437158, -1.48318482844, BIAS },
+    { "conv3d", conv3d, 5, 5, { 2, 2, 3, 4, 5 }, { 2, 4, 4, 2, 5 }, false, 1, 0,
+      1.40751704192, -5.94864372516, -2.48296172721, BIAS },
+    { "conv3d without options", conv3d_plain, 5, 5, { 1, 2, 3, 4, 3 }, { 1, 3, 2, 3, 2 }, false, 1, 0,
+      0.255987223561, -0.999872680435, 1.0184430203, BIAS },
+    { "conv_transpose1d", conv_transpose1d, 3, 3, { 2, 4, 5 }, { 2, 6, 10 }, false, 1, 0,
+      0.349713519162, 0.126312080284, -0.593577839216, BIAS },
+    { "conv_transpose1d, padded past its stride", conv_transpose1d_long, 3, 3, { 2, 3, 5 }, { 2, 2, 14 }, false, 1, 0,
+      1.02738378433, 0.0668521438301, -0.829050333206, BIAS },
+    { "conv_transpose2d", conv_transpose2d, 4, 4, { 2, 3, 3, 4 }, { 2, 4, 7, 12 }, false, 1, 0,
+      0.00517719932871, -0.090768923859, 0.0633799127815, WEIGHT },
+    { "conv_transpose3d", conv_transpose3d, 5, 5, { 1, 2, 3, 2, 3 }, { 1, 3, 6, 3, 6 }, false, 1, 0,
+      3.52251359025, -7.69800027599, -1.35975408732, BIAS },
+    { "max_pool3d", max_pool3d, 5, 5, { 1, 2, 3, 4, 3 }, { 1, 2, 4, 2, 3 }, false, 1, 0,
+      -1.48193424017, 0, 1.60541817636, "" },
+    { "avg_pool3d", avg_pool3d, 5, 5, { 2, 2, 3, 4, 3 }, { 2, 2, 2, 3, 4 }, false, 1, 0,
+      0.00779772487072, 0, 7.78800687272, "" },
     { "batch norm in training", batch_norm, 4, 4, { 2, 3, 2, 2 }, { 2, 3, 2, 2 }, true, 2, 0,
       0.359222259575, 5.88168825427, 1.88583603131, STATISTICS },
     { "batch norm", batch_norm, 4, 4, { 2, 3, 2, 2 }, { 2, 3, 2, 2 }, false, 1, 0,
@@ -494,6 +556,10 @@ static void parameters_start_as_pytorchs_do(void)
     check_uniform(tn_layer_find(l, "weight"), 0.125, "conv2d weight");
     check_uniform(tn_layer_find(l, "bias"), 0.125, "conv2d bias");
     check_uniform(tn_layer_find(tn_nn_conv1d(cx, 5, 500, 5), "weight"), 0.2, "conv1d weight");
+    check_uniform(tn_layer_find(tn_nn_conv3d(cx, 2, 250, 2), "weight"), 0.25, "conv3d weight");
+    l = tn_nn_conv_transpose2d_hw(cx, 64, 512, 1, 1, (tn_nn_conv_opts){ .groups = 2 });
+    check_uniform(tn_layer_find(l, "weight"), 0.0625, "conv_transpose2d weight");
+    check_uniform(tn_layer_find(l, "bias"), 0.0625, "conv_transpose2d bias");
     check_normal(tn_layer_find(tn_nn_embedding(cx, 300, 50), "weight"), 0, 1, "embedding");
     l = tn_nn_attention(cx, 96, 4);
     check_uniform(tn_layer_find(l, "in_proj_weight"), sqrt(6.0 / (4 * 96)), "in_proj_weight");
@@ -675,6 +741,17 @@ static void constructors_refuse_wrong_sizes(void)
     REFUSED(tn_nn_conv2d_hw(cx, 3, 4, 3, 3, (tn_nn_conv_opts){ .groups = -1 }), "groups -1");
     REFUSED(tn_nn_conv2d_hw(cx, 3, 4, 3, 3, (tn_nn_conv_opts){ .padding = { 0, -2 } }),
             "nn_conv2d: padding -2 is negative");
+    REFUSED(tn_nn_conv2d_hw(cx, 3, 4, 3, 3, (tn_nn_conv_opts){ .stride = { 2, -1 } }),
+            "nn_conv2d: stride -1 is negative");
+    REFUSED(tn_nn_conv3d_dhw(cx, 3, 4, 3, 3, 3, (tn_nn_conv_opts){ .output_padding = { 0, 1 } }),
+            "nn_conv3d: output_padding 1 is for transposed convolutions");
+    REFUSED(tn_nn_conv_transpose3d(cx, 3, 4, 0), "nn_conv_transpose3d: kernel 0");
+    REFUSED(tn_nn_conv_transpose2d_hw(
+                cx, 3, 4, 2, 2, (tn_nn_conv_opts){ .stride = { 1, 2 }, .output_padding = { 1 } }),
+            "nn_conv_transpose2d: output_padding 1 has to be below stride 1 or dilation 1");
+    REFUSED(tn_nn_conv_transpose1d_with(cx, 3, 4, 2, (tn_nn_conv_opts){ .groups = 2 }),
+            "nn_conv_transpose1d: groups 2 does not divide in 3 and out 4");
+    REFUSED(tn_nn_max_pool3d(cx, 0), "nn_max_pool3d: depth 0");
     REFUSED(tn_nn_batch_norm(cx, 0), "nn_batch_norm: channels 0");
     REFUSED(tn_nn_layer_norm(cx, -4), "nn_layer_norm: size -4");
     REFUSED(tn_nn_layer_norm_nd(cx, TN_0D, o), "nn_layer_norm: there are no axes");
