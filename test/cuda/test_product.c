@@ -318,9 +318,10 @@ static void sizes_that_are_no_multiple_of_16_bytes_are_divided(void)
     s.call.out.stride[0] = PITCH;
     if (!CHECK(tni_product_of(&s.call, &p))) return;
     tni_product_divide(&p, &parts);
-    CHECK_INT(parts.count, 2);
+    CHECK_INT(parts.count, 3);
     CHECK(work_of(&parts) == (double)M * K * N);
-    CHECK(parts.part[0].rows == N - 1 && parts.part[1].rows == 1 && parts.part[1].cols == M);
+    CHECK(parts.part[0].rows == N - 17 && parts.part[1].rows == 1 && parts.part[1].cols == M);
+    CHECK(parts.part[2].rows == 16 && parts.offset[2][D] == N - 17 && parts.part[0].rows % 64 == 0);
     CHECK(parts.offset[1][A] == (int64_t)(N - 1) * K && parts.offset[1][B] == 0);
     CHECK(parts.offset[1][D] == N - 1 && !parts.part[1].epilogue.residual);
     tni_product_bind_parts(&parts, &s.call);

@@ -245,7 +245,8 @@ void tni_product_bind(tni_product *p, const tni_call *c, char *out)
 // ---- parts -------------------------------------------------------------------------------------
 
 // The dimensions of a product, and which of them each matrix has going down its columns and across.
-enum { ROWS, COLS, DEPTH };
+// WIDE_BYTES: of D's columns; see tni_product_divide.
+enum { ROWS, COLS, DEPTH, WIDE_BYTES = 128 };
 
 static int64_t *size_of(tni_product *p, int dim)
 {
@@ -301,6 +302,14 @@ static void divide_at(tni_product_parts *s, int dim, int64_t keep)
     rest->epilogue.residual = dim == DEPTH;
 }
 
+// Leaves whole pieces of `unit` elements in the columns of the first part's D, if the rest, at most one piece,
+// is less than a hundredth of them. Before the depth is divided, whose rest is added to all of the first part.
+static void divide_wide(tni_product_parts *s, int64_t unit)
+{
+    int64_t rows = s->part[0].rows;
+    if (rows % unit && rows >= 100 * unit) divide_at(s, ROWS, rows / unit * unit);
+}
+
 void tni_product_divide(const tni_product *p, tni_product_parts *s)
 {
     int64_t unit = 16 / (int64_t)tni_dtype_size(p->in);
@@ -313,6 +322,7 @@ void tni_product_divide(const tni_product *p, tni_product_parts *s)
         bool    contiguous = false;
         for (int i = 0; i < 3; i++) contiguous |= down_of(p, i) == dim;
         if (contiguous && size % unit && size > unit) divide_at(s, dim, size / unit * unit);
+        if (dim == ROWS) divide_wide(s, WIDE_BYTES / (int64_t)tni_dtype_size(p->in));
     }
 }
 
