@@ -2,6 +2,7 @@
 // name in a text that is a function of the shim, the prelude, the op table or the dialect's folds
 // brings that function in, after what it calls itself. So the text has only what it needs, which
 // keeps compile times short.
+#include "base/hash.h"
 #include "kernel/emit.h"
 #include "kernel/op_text.h"
 #include "kernel/prelude_text.h"
@@ -11,21 +12,31 @@
 #include <string.h>
 
 enum {
-    MAX_ROWS  = 400,  // functions of a shim, or of the prelude
-    MAX_FOLDS = 8,    // functions that a dialect has for each fold
-    FUNCTION  = 4096  // characters of an op's function, or of a fold's with its marks filled in
+    MAX_ROWS  = 400,   // functions of a shim, or of the prelude
+    MAX_FOLDS = 8,     // functions that a dialect has for each fold
+    FUNCTION  = 4096,  // characters of an op's function, or of a fold's with its marks filled in
+    MAX_SEEN  = 256,   // names that are remembered, and their characters
+    MAX_NAME  = 31
 };
 
 static const int fold_ops[4] = { TNI_sum, TNI_prod, TNI_max, TNI_min };
 
+// A name that was looked up, in the place that its characters give it.
+typedef struct {
+    unsigned char n;
+    char          s[MAX_NAME];
+} seen_name;
+
 // A program while it is put together. The flags say which functions are in it already: each is
-// taken once, and marked before its text is searched, so that the search ends.
+// taken once, and marked before its text is searched, so that the search ends. seen: names that have
+// been looked up; most are met again and again.
 typedef struct {
     tni_out           *out;
     const tni_dialect *dialect;
     bool               no_double;
     bool               shim[MAX_ROWS], functions[MAX_ROWS], prelude[MAX_ROWS];
     bool               op[TNI_OPS][TNI_COMPUTES], fold[MAX_FOLDS][4][TNI_COMPUTES];
+    seen_name          seen[MAX_SEEN];
 } program;
 
 // A name in a text: not terminated.
@@ -157,6 +168,17 @@ static void take_fold(program *p, name_span w)
         }
 }
 
+// Whether a name was looked up before; remembers it in the place of another.
+static bool was_seen(program *p, name_span w)
+{
+    if (w.n > MAX_NAME) return false;
+    seen_name *at = &p->seen[tni_hash(w.s, w.n) % MAX_SEEN];
+    if (at->n == w.n && !memcmp(at->s, w.s, w.n)) return true;
+    at->n = (unsigned char)w.n;
+    memcpy(at->s, w.s, w.n);
+    return false;
+}
+
 // Looks at every name of the form x_...; the first letter says which table has it. A dialect's own
 // function comes before the shim's and the prelude's of the same name: that is how CUDA replaces
 // some.
@@ -166,7 +188,7 @@ static void take_names(program *p, const char *text)
         name_span w = { s, 0 };
         while (is_name(s[w.n])) w.n++;
         s += w.n ? w.n : 1;
-        if (w.n < 4 || w.s[1] != '_') continue;
+        if (w.n < 4 || w.s[1] != '_' || was_seen(p, w)) continue;
         if (w.s[0] == 'o') take_op(p, w);
         else if (w.s[0] == 'f') take_fold(p, w);
         else if (w.s[0] == 'm' && !take_row(p, w, p->dialect->functions, p->functions) &&
