@@ -97,10 +97,9 @@ typedef struct {
     int64_t recognizes;
     bool    runs_scores;
     // How a convolution that is being recorded stores its images and weights: as attr.conv.channels_last
-    // says. x (N, C, ...) and w (O, C / groups, ...) are sizes; last: x is channels last already, which a
-    // device keeps. NULL: as x is, with weights (O, C / groups, ...).
-    int (*conv_order)(const void *session, tn_dtype dt, const int64_t *x, const int64_t *w,
-                      bool last);
+    // says. from, to: channels of x and of the result; last: x is channels last already, which a device
+    // keeps. NULL: as x is, with weights (O, C / groups, ...).
+    int (*conv_order)(const void *session, tn_dtype dt, int64_t from, int64_t to, bool last);
 } tni_device_calls;
 
 // Kernels, each of one op or of several fused ones. Without this group, every op is a call.

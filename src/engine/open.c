@@ -197,9 +197,9 @@ static const char *device_declines(tn_ctx *cx, const tni_node *n)
     return impl->declines(&c);
 }
 
-static int device_conv_order(tn_ctx *cx, tn_dtype dt, const int64_t *x, const int64_t *w, bool last)
+static int device_conv_order(tn_ctx *cx, tn_dtype dt, int64_t from, int64_t to, bool last)
 {
-    return cx->engine->device->calls->conv_order(cx->engine->session, dt, x, w, last);
+    return cx->engine->device->calls->conv_order(cx->engine->session, dt, from, to, last);
 }
 
 // Ops the device lacks are marked in the context, where tni_record finds them (ops/fallback.c).

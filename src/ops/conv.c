@@ -159,13 +159,14 @@ tn_tensor *tni_conv_wgrad(tn_tensor *gy, tn_tensor *x, const int64_t *w_size, co
     return record_conv(TNI_conv_wgrad, "conv_wgrad", gy, x, tni_rank(gy), w_size, a);
 }
 
-// The order in which images and weights are stored: x's own, or what the device is faster with.
-static int64_t conv_order(tn_tensor *x, tn_tensor *w)
+// The order in which images and weights are stored: x's own, or what the device is faster with for a
+// result of that many channels.
+static int64_t conv_order(tn_tensor *x, tn_tensor *w, int64_t channels)
 {
     bool     last = tni_is_channels_last(x);
     tn_ctx  *cx   = x->cx;
     tn_dtype dt   = tni_promote(tni_dtype(x), tni_dtype(w));
-    return cx->conv_order ? cx->conv_order(cx, dt, tni_sizes(x), tni_sizes(w), last) : last;
+    return cx->conv_order ? cx->conv_order(cx, dt, tn_size(x, 1), channels, last) : last;
 }
 
 // x with its channels last in memory: itself, or a copy.
@@ -187,7 +188,8 @@ static tn_tensor *conv_in_format(const char *name, tn_tensor *x, tn_tensor *w, t
     x = low[0];
     w = low[1];
     if (!x || !w) return NULL;
-    a->conv.channels_last = conv_order(x, w);
+    int64_t channels      = extra ? tn_size(w, 1) * a->conv.groups : tn_size(w, 0);
+    a->conv.channels_last = conv_order(x, w, channels);
     if (!a->conv.channels_last) return conv_named(name, x, w, a, extra);
     if (a->conv.channels_last == TNI_WEIGHTS_LAST) w = with_channels_last(w);
     tn_tensor *y = conv_named(name, with_channels_last(x), w, a, extra);

@@ -85,9 +85,9 @@ struct tn_ctx {
     int64_t    recognizes;
     tni_score *scores;
     // Asks the device how a convolution that is recorded stores its images and weights, as
-    // attr.conv.channels_last says. x (N, C, ...) and w (O, C / groups, ...); last: x is channels last
+    // attr.conv.channels_last says. from, to: channels of x and of the result; last: x is channels last
     // already. Set by the engine; NULL: as x is.
-    int (*conv_order)(tn_ctx *cx, tn_dtype dt, const int64_t *x, const int64_t *w, bool last);
+    int (*conv_order)(tn_ctx *cx, tn_dtype dt, int64_t from, int64_t to, bool last);
     // Evaluates everything pending that may still be asked for, without losing a value; set by the
     // engine. Not called while busy: in the middle of a walk or an evaluation.
     tn_status (*flush)(tn_ctx *cx);

@@ -223,8 +223,9 @@ extern const peer_form form_gather, form_take, form_index_select, form_scatter, 
     form_one_hot, form_embedding, form_sort, form_argsort, form_topk, form_write, form_write_number,
     form_read, form_grad;
 extern const peer_form form_channels_last, form_matmul, form_linear, form_conv1d, form_conv2d,
-    form_pool1d, form_pool2d, form_adaptive, form_layer_norm, form_rms_norm, form_group_norm,
-    form_batch_norm, form_attention, form_class_loss, form_loss;
+    form_conv3d, form_conv_transpose1d, form_conv_transpose2d, form_pool1d, form_pool2d,
+    form_adaptive, form_layer_norm, form_rms_norm, form_group_norm, form_batch_norm, form_attention,
+    form_class_loss, form_loss;
 
 // ---- for forms: peer_draw.c
 

@@ -140,42 +140,90 @@ static int call_linear(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
 const peer_form form_linear = { draw_linear, call_linear, "tn_linear($0, $1, $2)",
                                 "F.linear($0, $1, $2)", GIVES_ONE };
 
-// ---- convolutions: k has stride, padding and dilation, two each, and groups
+// ---- convolutions: k has stride, padding and dilation, two each (three for three axes), groups, and the
+// output padding of two
+
+static int conv_axes(const peer_step *s)
+{
+    const peer_form *f = s->row->form;
+    return f == &form_conv1d || f == &form_conv_transpose1d ? 1 : f == &form_conv3d ? 3 : 2;
+}
+
+// How many numbers an option has in k.
+static int conv_room(const peer_step *s)
+{
+    return conv_axes(s) == 3 ? 3 : 2;
+}
 
 static tn_conv_opts conv_opts(const peer_step *s)
 {
-    return (tn_conv_opts){ .stride   = { s->k[0], s->k[1] },
-                           .padding  = { s->k[2], s->k[3] },
-                           .dilation = { s->k[4], s->k[5] },
-                           .groups   = s->k[6] };
+    int          n = conv_room(s);
+    tn_conv_opts o = { .groups = s->k[3 * n] };
+    for (int i = 0; i < n; i++) {
+        o.stride[i]   = s->k[i];
+        o.padding[i]  = s->k[n + i];
+        o.dilation[i] = s->k[2 * n + i];
+        if (n == 2) o.output_padding[i] = s->k[3 * n + 1 + i];
+        // A 0 after the first would take the first.
+        if (i && o.padding[0] && !o.padding[i]) o.padding[i] = TN_NO_PADDING;
+        if (i && o.output_padding[0] && !o.output_padding[i]) o.output_padding[i] = TN_NO_PADDING;
+    }
+    return o;
+}
+
+// The window of one axis, of a size that fits into that many places.
+static int64_t draw_window(peer_draw *d, peer_step *s, int axis, int64_t places)
+{
+    int     n   = conv_room(s);
+    int64_t pad = peer_pick(d, 3), room = places + 2 * pad;
+    int64_t taps       = 1 + peer_pick(d, room < 3 ? room : 3);
+    s->k[axis]         = 1 + peer_pick(d, 2);
+    s->k[n + axis]     = pad;
+    s->k[2 * n + axis] = peer_maybe(d, 20) && (taps - 1) * 2 + 1 <= room ? 2 : 1;
+    return taps;
 }
 
 static bool draw_conv(peer_draw *d, peer_step *s)
 {
-    int        axes = s->row->form == &form_conv1d ? 1 : 2;
+    int        axes = conv_axes(s);
     peer_value x;
     if (!draw_ranked(d, s, 2 + axes, &x)) return false;
     int64_t groups  = peer_maybe(d, 30) ? x.size[1] : 1;
-    int64_t size[4] = { groups * (1 + peer_pick(d, 3)), x.size[1] / groups };
+    int64_t size[5] = { groups * (1 + peer_pick(d, 3)), x.size[1] / groups };
+    for (int i = 0; i < axes; i++) size[2 + i] = draw_window(d, s, i, x.size[2 + i]);
+    s->k[3 * conv_room(s)] = groups;
+    return add_operand(d, s, x.dtype, 2 + axes, size, 0) && add_operand(d, s, x.dtype, 1, size, 30);
+}
+
+// The result has a place at least: padding takes no more than there is.
+static bool draw_transposed(peer_draw *d, peer_step *s)
+{
+    int        axes = conv_axes(s);
+    peer_value x;
+    if (!draw_ranked(d, s, 2 + axes, &x)) return false;
+    int64_t groups = peer_maybe(d, 30) ? x.size[1] : 1, out = 1 + peer_pick(d, 3);
+    int64_t size[4] = { x.size[1], out };
     for (int i = 0; i < axes; i++) {
-        int64_t pad = peer_pick(d, 3), room = x.size[2 + i] + 2 * pad;
-        s->k[i]     = 1 + peer_pick(d, 2);
-        s->k[2 + i] = pad;
-        s->k[4 + i] = 1 + (peer_maybe(d, 20) ? 1 : 0);
-        size[2 + i] = 1 + peer_pick(d, room < 3 ? room : 3);
-        if ((size[2 + i] - 1) * s->k[4 + i] + 1 > room) s->k[4 + i] = 1;
+        size[2 + i]    = draw_window(d, s, i, x.size[2 + i]);
+        int64_t stride = s->k[i], dilation = s->k[4 + i];
+        int64_t whole = (x.size[2 + i] - 1) * stride + (size[2 + i] - 1) * dilation + 1;
+        s->k[2 + i]   = whole > 2 * s->k[2 + i] ? s->k[2 + i] : 0;
+        s->k[7 + i]   = peer_pick(d, stride > dilation ? stride : dilation);
     }
     s->k[6] = groups;
-    // A second 0 takes the first.
-    if (axes == 2 && s->k[3] == 0) s->k[2] = 0;
-    if ((size[2] - 1) * s->k[4] + 1 > x.size[2] + 2 * s->k[2]) return false;
-    return add_operand(d, s, x.dtype, 2 + axes, size, 0) && add_operand(d, s, x.dtype, 1, size, 30);
+    out *= groups;
+    return add_operand(d, s, x.dtype, 2 + axes, size, 0) && add_operand(d, s, x.dtype, 1, &out, 30);
 }
 
 static int call_conv(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
 {
-    y[0] = s->row->form == &form_conv1d ? tn_conv1d(x[0], x[1], x[2], conv_opts(s))
-                                        : tn_conv2d(x[0], x[1], x[2], conv_opts(s));
+    const peer_form *f = s->row->form;
+    tn_conv_opts     o = conv_opts(s);
+    if (f == &form_conv1d) y[0] = tn_conv1d(x[0], x[1], x[2], o);
+    else if (f == &form_conv2d) y[0] = tn_conv2d(x[0], x[1], x[2], o);
+    else if (f == &form_conv3d) y[0] = tn_conv3d(x[0], x[1], x[2], o);
+    else if (f == &form_conv_transpose1d) y[0] = tn_conv_transpose1d(x[0], x[1], x[2], o);
+    else y[0] = tn_conv_transpose2d(x[0], x[1], x[2], o);
     return one(y);
 }
 
@@ -190,6 +238,24 @@ const peer_form form_conv2d = {
     "tn_conv2d($0, $1, $2, (tn_conv_opts){ .stride = { #0, #1 }, .padding = { "
     "#2, #3 }, .dilation = { #4, #5 }, .groups = #6 })",
     "F.conv2d($0, $1, $2, (#0, #1), (#2, #3), (#4, #5), #6)", GIVES_ONE
+};
+const peer_form form_conv3d = {
+    draw_conv, call_conv,
+    "tn_conv3d($0, $1, $2, (tn_conv_opts){ .stride = { #0, #1, #2 }, .padding = { "
+    "#3, #4, #5 }, .dilation = { #6, #7, #8 }, .groups = #9 })",
+    "F.conv3d($0, $1, $2, (#0, #1, #2), (#3, #4, #5), (#6, #7, #8), #9)", GIVES_ONE
+};
+const peer_form form_conv_transpose1d = {
+    draw_transposed, call_conv,
+    "tn_conv_transpose1d($0, $1, $2, (tn_conv_opts){ .stride = { #0 }, .padding = { #2 "
+    "}, .dilation = { #4 }, .groups = #6, .output_padding = { #7 } })",
+    "F.conv_transpose1d($0, $1, $2, #0, #2, #7, #6, #4)", GIVES_ONE
+};
+const peer_form form_conv_transpose2d = {
+    draw_transposed, call_conv,
+    "tn_conv_transpose2d($0, $1, $2, (tn_conv_opts){ .stride = { #0, #1 }, .padding = { #2, #3 "
+    "}, .dilation = { #4, #5 }, .groups = #6, .output_padding = { #7, #8 } })",
+    "F.conv_transpose2d($0, $1, $2, (#0, #1), (#2, #3), (#7, #8), #6, (#4, #5))", GIVES_ONE
 };
 
 // ---- pools: k has kernel, stride and padding, two each; flag: padding does not count

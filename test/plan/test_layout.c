@@ -561,9 +561,9 @@ static void a_step_in_channels_last_takes_no_more_kernels(void)
 }
 
 // What a device says that is faster with channels last, for weights too.
-static int all_last(tn_ctx *cx, tn_dtype dt, const int64_t *x, const int64_t *w, bool last)
+static int all_last(tn_ctx *cx, tn_dtype dt, int64_t from, int64_t to, bool last)
 {
-    (void)cx, (void)dt, (void)x, (void)w, (void)last;
+    (void)cx, (void)dt, (void)from, (void)to, (void)last;
     return TNI_WEIGHTS_LAST;
 }
 
@@ -591,6 +591,39 @@ static void a_device_may_store_convolutions_channels_last(void)
                          "step %d of the network", i);
     for (int i = 0; i < 6; i++) test_case_result(same(g[1][i], g[0][i], 1e-3), "gradient %d", i);
     tn_close(cx);
+}
+
+// Convolutions over three axes and transposed ones, whose weights have the channels of x first.
+static tn_tensor *other_conv(int which, tn_tensor *x, tn_tensor *w)
+{
+    tn_conv_opts o = { .stride = { 2 }, .padding = { 1 }, .groups = 2 };
+    if (which == 0) return tn_conv3d(x, w, NULL, o);
+    return which == 1 ? tn_conv_transpose3d(x, w, NULL, o) : tn_conv_transpose1d(x, w, NULL, o);
+}
+
+static void other_convolutions_may_be_stored_channels_last_too(void)
+{
+    static const int64_t sizes[3][2][5] = { { { 2, 4, 5, 4, 3 }, { 6, 2, 3, 2, 3 } },
+                                            { { 2, 4, 2, 3, 2 }, { 4, 3, 3, 2, 3 } },
+                                            { { 2, 4, 5 }, { 4, 3, 4 } } };
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx))
+        for (int k = 0; k < 3; k++) {
+            tn_tensor *y[2], *g[2][2], *x = draw(cx, k < 2 ? 5 : 3, sizes[k][0]);
+            tn_tensor *w = tn_requires_grad(draw(cx, k < 2 ? 5 : 3, sizes[k][1]), true);
+            x            = tn_requires_grad(x, true);
+            for (int last = 0; last < 2; last++) {
+                int (*own)(tn_ctx *, tn_dtype, int64_t, int64_t, bool) = cx->conv_order;
+                cx->conv_order                                         = last ? all_last : NULL;
+                y[last]                                                = other_conv(k, x, w);
+                tn_tensor *sum = tn_sum_all(tn_mul(y[last], y[last]));
+                CHECK_STATUS(tn_grad(1, &sum, 2, (tn_tensor *const[]){ x, w }, NULL, g[last]),
+                             TN_OK);
+                cx->conv_order = own;
+            }
+            test_case_result(!tn_is_contiguous(y[1]) && same(y[1], y[0], 1e-4) &&
+                                 same(g[1][0], g[0][0], 1e-3) && same(g[1][1], g[0][1], 1e-3),
+                             "convolution %d", k);
+        }
 }
 
 // Batch norm over 4096 places of 4 channels that are side by side, on a device that this many lanes keep busy.
@@ -644,6 +677,7 @@ const test_case tests_layout[] = {
     TEST(convolutions_in_channels_last_agree),
     TEST(a_step_in_channels_last_takes_no_more_kernels),
     TEST(a_device_may_store_convolutions_channels_last),
+    TEST(other_convolutions_may_be_stored_channels_last_too),
     TEST(long_rows_side_by_side_are_summed_by_columns),
     TEST_END,
 };

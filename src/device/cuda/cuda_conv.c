@@ -151,14 +151,13 @@ static const tni_family family = { .name     = "convolution",
 
 // cuDNN's engines for tensor cores want the channels of one place next to each other, in vectors of 16 bytes.
 // An image of few channels is copied for the sake of what follows: the result has many.
-int tni_cuda_conv_order(const void *session, tn_dtype dt, const int64_t *x, const int64_t *w,
-                        bool last)
+int tni_cuda_conv_order(const void *session, tn_dtype dt, int64_t from, int64_t to, bool last)
 {
     const tni_cuda *c      = session;
     int64_t         vector = dt == TN_F32 ? 4 : 8;
     bool            cores  = dt == TN_F16 || dt == TN_BF16 || (dt == TN_F32 && c->tf32);
     if (!cores || !tni_conv_by_cudnn.version()) return last;
-    bool fits = w[0] % vector == 0 && (x[1] % vector == 0 || x[1] < vector);
+    bool fits = to % vector == 0 && (from % vector == 0 || from < vector);
     return last || fits ? TNI_WEIGHTS_LAST : 0;
 }
 

@@ -15,7 +15,6 @@ size_t      tni_cuda_conv_scratch(const tni_call *call);
 tn_status   tni_cuda_conv(const tni_call *call);
 const char *tni_cuda_conv_varies(const tni_call *call);
 const char *tni_cuda_conv_method(const tni_call *call);
-int tni_cuda_conv_order(const void *session, tn_dtype dt, const int64_t *x, const int64_t *w,
-                        bool last);
+int tni_cuda_conv_order(const void *session, tn_dtype dt, int64_t from, int64_t to, bool last);
 
 #endif
