@@ -293,7 +293,8 @@ static void put_lane_value(tni_c_emitter *w, int i)
     bool        place_first;
     const char *test = w->inside && is_from_operands(w, i) ? lane_test(w, i, &place_first) : NULL;
     tni_out_print(w->o, "%*sconst %s v%d = ", 4 * w->o->depth, "", c_type_of(w, i), i);
-    if (test && place_first) tni_out_print(w->o, "(m_int)j %s d%d", test, i);
+    if (w->holds && tni_set_has(&w->guards, i)) tni_out_print(w->o, "1");
+    else if (test && place_first) tni_out_print(w->o, "(m_int)j %s d%d", test, i);
     else if (test) tni_out_print(w->o, "d%d %s (m_int)j", i, test);
     else if (w->inside && tni_set_has(&w->tiled, i)) tni_out_print(w->o, "x%d[j]", i);
     else if (w->inside && tni_set_has(&w->strip_maps, i)) tni_out_print(w->o, "y%d[j]", i);
@@ -320,6 +321,16 @@ void tni_c_put_singles(tni_c_emitter *w)
     }
 }
 
+// Declares in the loop a value that it does not compute.
+static void put_kept_value(tni_c_emitter *w, int i)
+{
+    tni_out_print(w->o, "%*sconst %s v%d = ", 4 * w->o->depth, "", c_type_of(w, i), i);
+    if (w->holds && tni_set_has(&w->guards, i)) tni_out_print(w->o, "1;\n");
+    else if (ins_at(w, i)->code == TNI_I_REDUCE)
+        tni_out_print(w->o, "(%s)q%d[j];\n", c_type_of(w, i), i);
+    else tni_out_print(w->o, w->k->lane_in_r ? "h%d[at + j];\n" : "w%d[j];\n", i);
+}
+
 // Declares in the loop the values that it reads, or leaves in tiles, and does not compute: rows and
 // strips kept by earlier blocks, and finished reductions of each lane.
 static void put_kept_values(tni_c_emitter *w, const tni_set *tiles)
@@ -330,11 +341,7 @@ static void put_kept_values(tni_c_emitter *w, const tni_set *tiles)
         for (int j = i + 1; j < w->k->nins; j++)
             wanted |= in_lanes(w, j) && reads_value(ins_at(w, j), i) && is_from_operands(w, j) &&
                       !(ins_at(w, j)->code == TNI_I_REDUCE && folds_row(w, j));
-        if (!wanted) continue;
-        tni_out_print(w->o, "%*sconst %s v%d = ", 4 * w->o->depth, "", c_type_of(w, i), i);
-        if (ins_at(w, i)->code == TNI_I_REDUCE)
-            tni_out_print(w->o, "(%s)q%d[j];\n", c_type_of(w, i), i);
-        else tni_out_print(w->o, w->k->lane_in_r ? "h%d[at + j];\n" : "w%d[j];\n", i);
+        if (wanted) put_kept_value(w, i);
     }
 }
 
@@ -377,10 +384,10 @@ static bool has_lane_loop(const tni_c_emitter *w)
     return false;
 }
 
-// Kept values come first, then the instructions in order, then the copies into tiles x.
-void tni_c_put_lane_loop(tni_c_emitter *w, const tni_set *tiles)
+// Prints the inside of a lane loop: kept values come first, then the instructions in order, then the copies into
+// tiles x.
+static void put_lanes(tni_c_emitter *w, const tni_set *tiles)
 {
-    tni_out_line(w->o, "M_LANES for (m_long j = 0; j < n; j++) {");
     w->inside = true;
     if (!w->finish) put_kept_values(w, tiles);
     for (int i = 0; i < w->k->nins; i++)
@@ -389,6 +396,128 @@ void tni_c_put_lane_loop(tni_c_emitter *w, const tni_set *tiles)
         if (tni_set_has(tiles, i)) tni_out_line(w->o, "x%d[j] = v%d;", i, i);
     w->inside = false;
     tni_out_line(w->o, "}");
+}
+
+// ---- lanes for which all guards hold -----------------------------------------------------------
+
+// Whether value i is true for a range of lanes: comparisons of places, which grow evenly along the lanes, and what
+// and makes of them.
+static bool is_range(const tni_c_emitter *w, int i)
+{
+    const tni_ins *x = ins_at(w, i);
+    if (!on_lane(w, i)) return true;
+    if (x->code != TNI_I_MAP || !is_from_operands(w, i)) return false;
+    if (x->op == TNI_logical_and) return is_range(w, x->a) && is_range(w, x->b);
+    for (int k = 0; k < 2; k++) {
+        int side = k ? x->b : x->a;
+        if (side < 0 || (on_lane(w, side) && ins_at(w, side)->code != TNI_I_PLACE)) return false;
+    }
+    return x->op == TNI_lt || x->op == TNI_le || x->op == TNI_gt || x->op == TNI_ge;
+}
+
+// Collects the guards of the loop's loads into w->guards: none if one of them is no range.
+static bool find_guards(tni_c_emitter *w)
+{
+    bool any  = false;
+    w->guards = (tni_set){ { 0 } };
+    for (int i = 0; i < w->k->nins && !w->finish; i++) {
+        const tni_ins *x = ins_at(w, i);
+        if (!in_lanes(w, i) || x->code != TNI_I_LOAD || x->b < 0 || !on_lane(w, x->b)) continue;
+        if (x->a >= 0 || !is_range(w, x->b)) return false;
+        tni_set_add(&w->guards, x->b);
+        any = true;
+    }
+    return any;
+}
+
+// Adds the values of the lanes that value i is computed from.
+static void add_operands(const tni_c_emitter *w, int i, tni_set *s)
+{
+    if (i < 0 || !on_lane(w, i) || tni_set_has(s, i)) return;
+    tni_set_add(s, i);
+    if (!in_lanes(w, i) || ins_at(w, i)->code != TNI_I_MAP) return;
+    add_operands(w, ins_at(w, i)->a, s);
+    add_operands(w, ins_at(w, i)->b, s);
+}
+
+// Prints how the lanes lo .. hi-1 are found for which all guards hold: from below, then from above.
+static void put_guard_range(tni_c_emitter *w)
+{
+    tni_set needed = { { 0 } };
+    for (int i = 0; i < w->k->nins; i++)
+        if (tni_set_has(&w->guards, i)) add_operands(w, i, &needed);
+    tni_out_line(w->o, "m_long lo = 0, hi = n;");
+    tni_out_line(w->o, "for (m_long j = 0, up = 1; lo < hi;) {");
+    w->inside = true;
+    for (int i = 0; i < w->k->nins; i++) {
+        if (!tni_set_has(&needed, i) || is_only_compared(w, i)) continue;
+        if (in_lanes(w, i)) put_lane_value(w, i);
+        else put_kept_value(w, i);
+    }
+    w->inside = false;
+    tni_out_print(w->o, "%*sconst m_int all = 1", 4 * w->o->depth, "");
+    for (int i = 0; i < w->k->nins; i++)
+        if (tni_set_has(&w->guards, i)) tni_out_print(w->o, " && v%d", i);
+    tni_out_print(w->o, ";\n");
+    tni_out_line(w->o, "if (all && !up) break;");
+    tni_out_line(w->o, "if (all) up = 0;");
+    tni_out_line(w->o, "else if (up) lo++;");
+    tni_out_line(w->o, "else hi--;");
+    tni_out_line(w->o, "j = up ? lo : hi - 1;");
+    tni_out_line(w->o, "}");
+}
+
+// Returns how many accesses of the loop have a stride along the lanes that is no constant, and prints the condition
+// that all of them are 2, if `print`.
+static int put_stride_test(tni_c_emitter *w, bool print)
+{
+    bool done[TNI_MAX_ACCESSES] = { false };
+    int  n                      = 0;
+    for (int i = 0; i < w->k->nins && !w->finish; i++) {
+        const tni_ins *x = ins_at(w, i);
+        if (!in_lanes(w, i) || (x->code != TNI_I_LOAD && x->code != TNI_I_STORE)) continue;
+        if (lane_class(w, x) != TNI_STRIDE_N || done[x->access]) continue;
+        if (print) tni_out_print(w->o, "%ss%d_%d == 2", n ? " && " : "", x->access, w->lane);
+        done[x->access] = true;
+        n++;
+    }
+    return n;
+}
+
+// Begins the branch of a loop that knows its strides, for loops with several such accesses: windows, most of which
+// are 2 apart. Compilers load every second element as vectors if they know that. Returns whether it did.
+static bool begin_stride_branch(tni_c_emitter *w)
+{
+    if (put_stride_test(w, false) < 2) return false;
+    tni_out_print(w->o, "%*sif (", 4 * w->o->depth, "");
+    put_stride_test(w, true);
+    tni_out_print(w->o, ") {\n");
+    w->o->depth++;
+    return true;
+}
+
+// Loads under a guard are branches, which keep a loop from becoming vectors: the lanes for which all guards hold
+// have a loop of their own, the others one before that.
+void tni_c_put_lane_loop(tni_c_emitter *w, const tni_set *tiles)
+{
+    bool        guarded = find_guards(w);
+    const char *from = guarded ? "lo" : "0", *to = guarded ? "hi" : "n";
+    if (guarded) {
+        tni_out_line(w->o, "{");
+        put_guard_range(w);
+        tni_out_line(w->o,
+                     "for (m_long j = lo > 0 ? 0 : hi; j < n; j = j + 1 == lo ? hi : j + 1) {");
+        put_lanes(w, tiles);
+    }
+    w->holds = guarded;
+    bool two = begin_stride_branch(w);
+    for (int k = 0; k <= two; k++) {
+        tni_out_line(w->o, "M_LANES for (m_long j = %s; j < %s; j++) {", from, to);
+        put_lanes(w, tiles);
+        if (two) tni_out_line(w->o, k ? "}" : "} else {");
+    }
+    w->holds = false;
+    if (guarded) tni_out_line(w->o, "}");
 }
 
 // Prints the block: what stands before the loop, the lane loops (several if a strip function needs
