@@ -93,9 +93,11 @@ static void bind_call(const run *r, size_t i, tni_call *c, tni_arg *arg, tni_tex
     c->out.data          = r->data[i];
     c->lasting           = 0;
     for (uint32_t s = 0; s < n->nsrc; s++) {
-        arg[s].data = source_data(r, n->src[s]);
-        bool lasts  = tni_node_base(n->src[s], &skip)->state != TNI_PENDING;
+        arg[s].data           = source_data(r, n->src[s]);
+        const tni_node *base  = tni_node_base(n->src[s], &skip);
+        bool            lasts = base->state != TNI_PENDING;
         if (s < 32 && lasts) c->lasting |= (uint32_t)1 << s;
+        if (s < 2) c->value[s] = lasts && base->buf && !base->buf->borrowed ? base->id : 0;
     }
     for (const tni_node *o = tni_outputs(n); o; o = o->output)
         arg[n->nsrc + o->attr.output.index - 1].data = r->data[o->mark - 1];

@@ -59,6 +59,9 @@ typedef struct {
     bool wait_for_compiler;  // for compiled kernels; else any path with the same bits will do
     uint32_t
         lasting;  // bit i: in[i] was computed before this plan, which does not write it before this
+    // Of in[0] and in[1]: a number that no other value of this context has or will have; 0 if the plan computes it, or
+    // its memory is a caller's.
+    uint64_t            value[2];
     const tni_epilogue *epilogue;  // of run_with_epilogue: what the kernel does to the result
     void               *entry;     // what the device prepared for calls of these shapes, or NULL
     struct tni_tiled_epilogue

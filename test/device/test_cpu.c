@@ -628,6 +628,32 @@ static void convolutions_of_special_forms_agree_with_the_reference(void)
         }
 }
 
+// Transformed weights are kept from the second run on, as long as the weights are the same value. Doubled weights
+// double the result, without rounding.
+static void kept_weights_follow_their_values(void)
+{
+    enum { C = 16, SIDE = 20, COUNT = C * SIDE * SIDE };
+    static float first[COUNT], now[COUNT];
+    tn_ctx      *cx    = tn_open_with((tn_open_opts){ .device = "cpu" });
+    tn_tensor   *x     = tn_randn(cx, TN_F32, TN_SHAPE(1, C, SIDE, SIDE));
+    tn_tensor   *w     = tn_randn(cx, TN_F32, TN_SHAPE(C, C, 3, 3));
+    double       times = 1;
+    CHECK_STATUS(tn_eval_of(x), TN_OK);
+    for (int run = 0; run < 12; run++) {
+        if (run % 4 == 3) {
+            tn_assign(w, tn_mul_s(w, 2));
+            times *= 2;
+        }
+        tn_scope  *s = tn_begin(cx);
+        tn_tensor *y = tn_conv2d(x, w, NULL, (tn_conv_opts){ .padding = { 1 } });
+        CHECK_STATUS(tn_read(y, TN_F32, run ? now : first, COUNT), TN_OK);
+        for (int i = 0; run && i < COUNT; i++)
+            if (!CHECK_NEAR(now[i], times * first[i], 0)) break;
+        tn_end(s);
+    }
+    tn_close(cx);
+}
+
 // ---- sorting, memory ----
 
 static void sorts_agree_with_the_reference(void)
@@ -681,6 +707,7 @@ const test_case tests_cpu[] = {
     TEST(products_agree_with_the_reference),
     TEST(convolutions_agree_with_the_reference),
     TEST(convolutions_of_special_forms_agree_with_the_reference),
+    TEST(kept_weights_follow_their_values),
     TEST(sorts_agree_with_the_reference),
     TEST(memory_is_aligned_and_the_device_says_what_it_is),
     TEST_END,

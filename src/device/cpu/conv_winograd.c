@@ -137,7 +137,7 @@ static bool is_dense(const tni_conv_axis *a)
 // multiply-adds for each of its elements, one of a weight as WEIGHT.
 bool tni_winograd_takes(const tni_conv_plan *c)
 {
-    enum { TRANSFORM = 8, WEIGHT = 16, LEAST_CHANNELS = 8 };
+    enum { TRANSFORM = 8, WEIGHT = 8, LEAST_CHANNELS = 8 };
     bool square = c->KH == 3 && c->KW == 3 && c->G == 1 && c->D * c->KD * c->OD == 1 &&
                   is_dense(&c->along_h) && is_dense(&c->along_w);
     if (!square || c->empty || c->dtype != TN_F32 || c->channels_last) return false;
@@ -342,13 +342,30 @@ static void block_task(void *arg, int64_t item, int worker)
     tni_parallel(g->threads, tni_ceil_div(g->O, CHANNELS), output_item, &b);
 }
 
+// Transforms the weights, unless they are kept: into memory that keeps them if this value was here before, else
+// into scratch.
+static void make_weights(winograd *g, const tni_call *call, char *scratch)
+{
+    tni_winograd_weights *kept  = call->entry;
+    uint64_t              value = call->value[1];
+    bool same = kept && value && kept->value == value && kept->data == call->in[1].data;
+    g->u      = (float *)scratch;
+    if (same && !kept->u) kept->u = tni_alloc_block(kept->heap, weight_bytes(g));
+    if (same && kept->u) g->u = kept->u;
+    if (!same || !kept->u || !kept->made)
+        tni_parallel(g->threads, g->rows / g->isa->f32.mr, weight_item, g);
+    if (!kept) return;
+    kept->value = value;
+    kept->data  = call->in[1].data;
+    kept->made  = same && kept->u;
+}
+
 void tni_winograd_run(const tni_conv_plan *c, int threads, char *scratch)
 {
     winograd g = plan_winograd(c, threads);
-    g.u        = (float *)scratch;
     g.padded   = scratch + weight_bytes(&g);
     g.scratch  = g.padded + g.padded_bytes * (size_t)threads;
-    tni_parallel(threads, g.rows / g.isa->f32.mr, weight_item, &g);
+    make_weights(&g, c->call, scratch);
     if (!g.shared) tni_parallel(threads, g.blocks, block_task, &g);
     for (int64_t i = 0; i < g.blocks && g.shared; i++) block_task(&g, i, 0);
 }

@@ -11,7 +11,17 @@ bool tni_winograd_takes(const tni_conv_plan *c);
 // Returns the bytes of scratch for all threads of the call.
 size_t tni_winograd_scratch(const tni_conv_plan *c);
 
-// Computes y, or gx. scratch: that many bytes, aligned to 64.
+// Transformed weights of one call of a plan, kept while its w is the same value: training changes it in each
+// step, inference never does. They get memory when a value comes for the second time.
+typedef struct {
+    tni_heap   *heap;
+    uint64_t    value;
+    const char *data;
+    float      *u;
+    bool        made;  // u is that of value
+} tni_winograd_weights;
+
+// Computes y, or gx. call->entry: NULL, or what is kept of the weights. scratch: that many bytes, aligned to 64.
 void tni_winograd_run(const tni_conv_plan *c, int threads, char *scratch);
 
 #endif

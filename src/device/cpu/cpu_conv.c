@@ -538,3 +538,22 @@ tn_status tni_cpu_conv(const tni_call *call)
     }
     return TN_OK;
 }
+
+void *tni_cpu_prepare_call(const tni_call *call)
+{
+    bool                  conv = call->op == TNI_conv || call->op == TNI_conv_dgrad;
+    size_t                used;
+    tni_winograd_weights *kept = NULL;
+    if (conv && plan_conv_blocks(call, NULL, &used).winograd)
+        kept = tni_alloc(call->session, sizeof *kept);
+    if (kept) *kept = (tni_winograd_weights){ .heap = call->session };
+    return kept;
+}
+
+void tni_cpu_forget_call(void *entry)
+{
+    tni_winograd_weights *kept = entry;
+    tni_heap             *heap = kept->heap;
+    tni_free_block(heap, kept->u);
+    tni_free(heap, kept);
+}

@@ -1,5 +1,6 @@
 // The functions behind the table of calls in cpu.c: one file of this folder for each kind of op. A scratch
-// function returns the bytes of scratch memory that the call needs; nothing here allocates while it runs.
+// function returns the bytes of scratch memory that the call needs; nothing here allocates while it runs, but what
+// is kept of weights.
 #ifndef TNI_DEVICE_CPU_CPU_OPS_H
 #define TNI_DEVICE_CPU_CPU_OPS_H
 
@@ -25,6 +26,10 @@ void      tni_cpu_fold(const tni_call *call);
 #undef OP
 #undef CALLS
 // clang-format on
+
+// What a convolution keeps from run to run; NULL for other calls, and if memory is out.
+void *tni_cpu_prepare_call(const tni_call *call);
+void  tni_cpu_forget_call(void *entry);
 
 // Copies in to out, which have the same shape and any strides and dtypes. Every file that needs an
 // operand in another layout or dtype calls it.
