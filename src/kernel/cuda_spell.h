@@ -31,25 +31,33 @@
     "#endif\n"                                                                                \
     "}\n"
 
-// Powers of 2, off by at most 2^-22 of the result, and reciprocals, off by 2^-23. What is below
-// 2^-126 is 0.
-#define TNI_CUDA_FAST(name, word)                                            \
-    "M_FN float " name "(float x) {\n"                                       \
-    "    float y;\n"                                                         \
-    "    asm(\"" word ".approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x));\n" \
-    "    return y;\n"                                                        \
+// Instructions that approximate: powers of 2, off by at most 2^-22 of the result, reciprocals, off by 2^-23,
+// and reciprocals of roots, off by 2^-22.9. With .ftz what is below 2^-126 is 0.
+#define TNI_CUDA_FAST(name, word)                                 \
+    "M_FN float " name "(float x) {\n"                            \
+    "    float y;\n"                                              \
+    "    asm(\"" word ".f32 %0, %1;\" : \"=f\"(y) : \"f\"(x));\n" \
+    "    return y;\n"                                             \
+    "}\n"
+
+// The instruction and one Newton step. Where that gives NaN, of zero and of infinity, the instruction is
+// right. Worst 1.00 ULP with the instruction off as far as it can be.
+#define TNI_CUDA_RSQRT                                   \
+    "M_FN float m_rsqrt_f(float x) {\n"                  \
+    "    float y = m_rsq_f(x);\n"                        \
+    "    float e = m_fma_f(-(x * y), y, 1.0f);\n"        \
+    "    return e == e ? m_fma_f(0.5f * y, e, y) : y;\n" \
     "}\n"
 
 // For the op exp alone: rows of the prelude that use m_exp_f count on its error. e^x = 2^t 2^-l: t is
 // x / ln 2 rounded, -l what rounding left of it, and 2^-l is 1 - l ln 2. The instruction is off by
 // 2^-22.5; the whole by at most 3 ULP. Very small x are clamped first: there t is infinite before
 // x is. Very large x give infinity times a positive number. NaN stays NaN.
-#define TNI_CUDA_EXP                                                             \
-    "M_FN float m_fast_exp_f(float x) {\n"                                       \
-    "    float c = m_max_f(x, -104.0f), t = c * 1.44269502f, y;\n"               \
-    "    float l = m_fma_f(c, -1.92596299e-08f, m_fma_f(c, -1.44269502f, t));\n" \
-    "    asm(\"ex2.approx.f32 %0, %1;\" : \"=f\"(y) : \"f\"(t));\n"              \
-    "    return y * m_fma_f(fminf(l, 1.0f), -0.693147182f, 1.0f);\n"             \
+#define TNI_CUDA_EXP                                                                \
+    "M_FN float m_fast_exp_f(float x) {\n"                                          \
+    "    float c = m_max_f(x, -104.0f), t = c * 1.44269502f, y = m_ex2_all_f(t);\n" \
+    "    float l = m_fma_f(c, -1.92596299e-08f, m_fma_f(c, -1.44269502f, t));\n"    \
+    "    return y * m_fma_f(fminf(l, 1.0f), -0.693147182f, 1.0f);\n"                \
     "}\n"
 
 // The same of what is not above 0, or a NaN: the result is finite, so that the correction is one step.
@@ -68,19 +76,17 @@
 
 // gelu_tanh for what is rounded to 16 bits: x / (1 + 2^-t), by powers that keep what is subnormal.
 // Off by |t| 2^-23 + 2^-21 of the result, t being below 130 where that is not 0.
-#define TNI_CUDA_GELU_COARSE                                                  \
-    "M_FN float m_gelu_coarse_f(float x) {\n"                                 \
-    "    float t = x * m_fma_f(0.10294324f * x, x, 2.3022082f), e;\n"         \
-    "    asm(\"ex2.approx.f32 %0, %1;\" : \"=f\"(e) : \"f\"(-m_abs_f(t)));\n" \
-    "    return x * ((t < 0.0f ? e : 1.0f) * m_rcp_f(1.0f + e));\n"           \
+#define TNI_CUDA_GELU_COARSE                                                                     \
+    "M_FN float m_gelu_coarse_f(float x) {\n"                                                    \
+    "    float t = x * m_fma_f(0.10294324f * x, x, 2.3022082f), e = m_ex2_all_f(-m_abs_f(t));\n" \
+    "    return x * ((t < 0.0f ? e : 1.0f) * m_rcp_f(1.0f + e));\n"                              \
     "}\n"
 
 // gelu_slope likewise, as gelu.def has it: off by |t| 2^-22 + 2^-20 of the result.
 #define TNI_CUDA_SLOPE_COARSE                                                                 \
     "M_FN float m_slope_coarse_f(float x) {\n"                                                \
-    "    float z = m_min_f(m_max_f(x, -16.0f), 16.0f), p = z * z, e;\n"                       \
-    "    float t = z * m_fma_f(0.10294324f, p, 2.3022082f);\n"                                \
-    "    asm(\"ex2.approx.f32 %0, %1;\" : \"=f\"(e) : \"f\"(-m_abs_f(t)));\n"                 \
+    "    float z = m_min_f(m_max_f(x, -16.0f), 16.0f), p = z * z;\n"                          \
+    "    float t = z * m_fma_f(0.10294324f, p, 2.3022082f), e = m_ex2_all_f(-m_abs_f(t));\n"  \
     "    float d = 1.0f + e, r = m_rcp_f(d);\n"                                               \
     "    float a = z * m_fma_f(0.21406444f, p, 1.5957692f);\n"                                \
     "    float n = m_fma_f(a, z < 0.0f ? 1.0f : e, d) * r;\n"                                 \
@@ -88,6 +94,17 @@
     "    d = (z + 0.752461433f) - 1.13396279e-08f;\n"                                         \
     "    p = m_fma_f(m_fma_f(-0.113747872f, d, -0.015948588f), d, 0.387518197f);\n"           \
     "    return m_fma_f(x, 0.0f, m_abs_f(d) < 0.1f ? m_fma_f(p, d, 0.430400312f) * d : y);\n" \
+    "}\n"
+
+// The same for bf16, in half as many instructions: r (w + x k e r), w = e below 0 and 1 above, k the slope of
+// t. Around the slope's zero it is off by 2^-24, 0.02 ULP of bf16 at the bf16 next to it. p is bounded so
+// that k stays finite where e is 0; an infinity gives NaN.
+#define TNI_CUDA_SLOPE_BF16                                                              \
+    "M_FN float m_slope_bf16_f(float x) {\n"                                             \
+    "    float p = m_min_f(x * x, 1e4f), t = x * m_fma_f(0.10294324f, p, 2.3022082f);\n" \
+    "    float e = m_ex2_all_f(-m_abs_f(t));\n"                                          \
+    "    float r = m_rcp_f(1.0f + e), k = m_fma_f(0.21406444f, p, 1.5957692f);\n"        \
+    "    return r * m_fma_f(x * (e * r), k, x < 0.0f ? e : 1.0f);\n"                     \
     "}\n"
 
 // Odd polynomial below 0.8, 1 - 2 / (2^t + 1) above with t = 2|x| / ln 2, where an error of 2^t or
@@ -251,9 +268,11 @@
     TNI_CUDA_EXTREME("m_max_f", "max", ">"), TNI_CUDA_EXTREME("m_min_f", "min", "<"),           \
         TNI_CUDA_PAIR("max", "bf16", "bf16"), TNI_CUDA_PAIR("min", "bf16", "bf16"),             \
         TNI_CUDA_PAIR("max", "half", "f16"), TNI_CUDA_PAIR("min", "half", "f16"), TNI_CUDA_EXP, \
-        TNI_CUDA_FAST("m_ex2_f", "ex2"), TNI_CUDA_FAST("m_rcp_f", "rcp"), TNI_CUDA_EXP_BELOW,   \
-        TNI_CUDA_EXP_COARSE, TNI_CUDA_GELU_COARSE, TNI_CUDA_SLOPE_COARSE, TNI_CUDA_TANH,        \
-        TNI_CUDA_ERF, TNI_CUDA_DIV_BY, TNI_CUDA_TO_BF16, TNI_CUDA_HALVES, TNI_CUDA_COLUMN,      \
-        TNI_CUDA_PUT, TNI_CUDA_BULK, TNI_CUDA_CLUSTER, TNI_CUDA_BEGIN, TNI_CUDA_PREFETCH
+        TNI_CUDA_FAST("m_ex2_f", "ex2.approx.ftz"), TNI_CUDA_FAST("m_rcp_f", "rcp.approx.ftz"), \
+        TNI_CUDA_FAST("m_ex2_all_f", "ex2.approx"), TNI_CUDA_FAST("m_rsq_f", "rsqrt.approx"),   \
+        TNI_CUDA_EXP_BELOW, TNI_CUDA_EXP_COARSE, TNI_CUDA_GELU_COARSE, TNI_CUDA_SLOPE_COARSE,   \
+        TNI_CUDA_SLOPE_BF16, TNI_CUDA_TANH, TNI_CUDA_ERF, TNI_CUDA_RSQRT, TNI_CUDA_DIV_BY,      \
+        TNI_CUDA_TO_BF16, TNI_CUDA_HALVES, TNI_CUDA_COLUMN, TNI_CUDA_PUT, TNI_CUDA_BULK,        \
+        TNI_CUDA_CLUSTER, TNI_CUDA_BEGIN, TNI_CUDA_PREFETCH
 
 #endif

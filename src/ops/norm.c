@@ -13,7 +13,7 @@
 static tn_tensor *mean_over(tn_tensor *x, const char *op, uint32_t mask)
 {
     if (!x) return NULL;
-    return tn_div_s(tni_sum_over(x, op, mask, true), (double)tni_reduced_count(x, mask));
+    return tn_mul_s(tni_sum_over(x, op, mask, true), 1 / (double)tni_reduced_count(x, mask));
 }
 
 // 1 / sqrt(var + eps); an eps of 0 means 1e-5, PyTorch's default, which keeps a constant row
@@ -39,9 +39,9 @@ static tn_tensor *normalize(tn_tensor *x, const char *op, uint32_t mask, double 
     if (!x) return NULL;
     double      n = (double)tni_reduced_count(x, mask);
     tni_moments m = tni_moments_over(x, op, mask, true);
-    tn_tensor  *r = inverse_std(op, tn_div_s(m.squares, n), eps);
+    tn_tensor  *r = inverse_std(op, tn_mul_s(m.squares, 1 / n), eps);
     tn_tensor  *y = tn_mul(m.d, r);
-    return tn_sub(y, tn_mul(tn_div_s(m.sum, n), r));
+    return tn_sub(y, tn_mul(tn_mul_s(m.sum, 1 / n), r));
 }
 
 // y w + b in the dtype of x; w and b may be NULL.

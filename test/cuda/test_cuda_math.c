@@ -4,6 +4,7 @@
 #include "kernel/cuda_spell.h"
 #include "kernel/prelude.h"
 #include "kernel/prelude_text.h"
+#include "ops/ops.h"
 #include "scratch.h"
 
 #include <dlfcn.h>
@@ -12,20 +13,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What stands in for ex2.approx and rcp.approx, and what can be called. A way says which end of its
+// What stands in for ex2.approx, rcp.approx and rsqrt.approx, and what can be called. A way says which end of its
 // bound each is at.
 static const char stand_ins[] =
     "#define copysignf __builtin_copysignf\n"
     "static double off_ex2, off_rcp;\n"
     "M_FN float m_ex2_f(float x) { return (float)(exp2((double)x) * (1.0 + off_ex2)); }\n"
-    "M_FN float m_rcp_f(float x) { return (float)((1.0 + off_rcp) / (double)x); }\n";
+    "M_FN float m_ex2_all_f(float x) { return m_ex2_f(x); }\n"
+    "M_FN float m_rcp_f(float x) { return (float)((1.0 + off_rcp) / (double)x); }\n"
+    "M_FN float m_rsq_f(float x) { return (float)((1.0 + 1.08 * off_rcp) / __builtin_sqrt((double)x)); }\n"
+    "M_FN float m_min_f(float a, float b) { return a < b || a != a ? a : b; }\n";
 static const char probe[] =
     "void probe_way(int way)\n"
     "{\n"
     "    off_ex2 = (way % 3 - 1) * 0x1p-22, off_rcp = (way / 3 - 1) * 0x1p-23;\n"
     "}\n"
     "float probe_tanh(float x) { return m_tanh_f(x); }\n"
-    "float probe_erf(float x) { return m_erf_f(x); }\n";
+    "float probe_erf(float x) { return m_erf_f(x); }\n"
+    "float probe_rsqrt(float x) { return m_rsqrt_f(x); }\n"
+    "float probe_slope(float x) { return m_slope_bf16_f(x); }\n";
 
 enum { WAYS = 9, EXACTLY = 4 };
 
@@ -38,10 +44,23 @@ typedef struct {
     float  seam;
 } spelled;
 
-static const spelled functions[] = { { "tanh", "probe_tanh", tanh, 3.21, 0.8f },
-                                     { "erf", "probe_erf", erf, 2.19, 0.95f } };
+static double exact_rsqrt(double x)
+{
+    return 1 / sqrt(x);
+}
 
-enum { FUNCTIONS = sizeof functions / sizeof *functions };
+static double exact_slope(double x)
+{
+    return tni_map_f(TNI_gelu_slope, x, 0, 0);
+}
+
+// The first BOUNDED are never beyond 1. The last is for bf16 alone, and has a test of its own.
+static const spelled functions[] = { { "tanh", "probe_tanh", tanh, 3.21, 0.8f },
+                                     { "erf", "probe_erf", erf, 2.19, 0.95f },
+                                     { "rsqrt", "probe_rsqrt", exact_rsqrt, 1.01, 1.0f },
+                                     { "slope", "probe_slope", exact_slope, 0.02, 0.0f } };
+
+enum { FUNCTIONS = sizeof functions / sizeof *functions, SLOPE = FUNCTIONS - 1, BOUNDED = 2 };
 
 // The text as a library, and its functions while that is open.
 typedef struct {
@@ -58,7 +77,7 @@ static bool write_text(const char *path)
     if (!file) return false;
     for (const char *const *s = tni_prelude_c; *s; s++) fputs(*s, file);
     fputs(stand_ins, file);
-    fputs(TNI_CUDA_TANH TNI_CUDA_ERF, file);
+    fputs(TNI_CUDA_TANH TNI_CUDA_ERF TNI_CUDA_RSQRT TNI_CUDA_SLOPE_BF16, file);
     fputs(probe, file);
     return fclose(file) == 0;
 }
@@ -136,13 +155,32 @@ static void functions_keep_their_bounds_however_far_the_chip_is_off(void)
     text t;
     if (system("cc --version >/dev/null 2>&1") != 0) SKIP("no cc to compile the text with");
     if (open_text(&t))
-        for (int i = 0; i < FUNCTIONS; i++)
+        for (int i = 0; i < SLOPE; i++)
             for (int way = 0; way < WAYS; way++) {
                 t.way(way);
                 double worst = worst_of(&t, i, test_long() ? 1 : 8191);
                 test_case_result(worst <= functions[i].bound, "%s, way %d: %.4f ULP, bound %.4f",
                                  functions[i].name, way, worst, functions[i].bound);
             }
+    close_text(&t);
+}
+
+// The slope of gelu at every bf16, in ULP of bf16 before it is rounded.
+static void the_slope_is_that_of_every_bf16(void)
+{
+    text t;
+    if (system("cc --version >/dev/null 2>&1") != 0) SKIP("no cc to compile the text with");
+    if (open_text(&t))
+        for (int way = 0; way < WAYS; way++) {
+            double worst = 0;
+            t.way(way);
+            for (uint32_t i = 0; i < 0x10000; i++) {
+                float x = m_float_bits(i << 16);
+                worst   = fmax(worst, ulps(t.f[SLOPE](x), exact_slope((double)x)) / 0x10000);
+            }
+            test_case_result(worst <= functions[SLOPE].bound, "off by %.4f ULP, way %d", worst,
+                             way);
+        }
     close_text(&t);
 }
 
@@ -156,10 +194,11 @@ static void limits_and_signs_are_exact(void)
     if (system("cc --version >/dev/null 2>&1") != 0) SKIP("no cc to compile the text with");
     bool ok = open_text(&t);
     if (ok) t.way(EXACTLY);
-    for (int i = 0; ok && i < FUNCTIONS; i++)
+    for (int i = 0; ok && i < SLOPE; i++)
         for (size_t j = 0; j < sizeof x / sizeof *x; j++) {
             float y = t.f[i](x[j]), want = (float)functions[i].exact((double)x[j]);
-            bool  near = fabsf(x[j]) > 1e-30f && fabsf(x[j]) < 19 ? ulps(y, want) <= 1 : y == want;
+            bool  rounds = i >= BOUNDED || (fabsf(x[j]) > 1e-30f && fabsf(x[j]) < 19);
+            bool  near   = y == want || (rounds && ulps(y, want) <= 1);
             test_case_result(want != want ? y != y : near && !signbit(y) == !signbit(want),
                              "%s(%g) is %g", functions[i].name, x[j], y);
         }
@@ -172,7 +211,7 @@ static void no_result_is_beyond_one(void)
     text t;
     if (system("cc --version >/dev/null 2>&1") != 0) SKIP("no cc to compile the text with");
     bool ok = open_text(&t);
-    for (int i = 0; ok && i < FUNCTIONS; i++)
+    for (int i = 0; ok && i < BOUNDED; i++)
         for (int way = 0; way < WAYS; way++) {
             bool within = true;
             t.way(way);
@@ -183,5 +222,6 @@ static void no_result_is_beyond_one(void)
 }
 
 const test_case tests_cuda_math[] = { TEST(functions_keep_their_bounds_however_far_the_chip_is_off),
+                                      TEST(the_slope_is_that_of_every_bf16),
                                       TEST(limits_and_signs_are_exact),
                                       TEST(no_result_is_beyond_one), TEST_END };
