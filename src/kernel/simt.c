@@ -35,9 +35,10 @@ enum {
     // Threads of a multiprocessor that a grid with tails is made for: each group leaves partial
     // results, so there are no more groups than run at once.
     RESIDENT = 1024,
-    // Columns that a group finishes at once, at least: a warp then reads partial results that are
-    // neighbours in memory.
-    FINISH_COLS = 32
+    // Columns that a group finishes at once: a warp then reads partial results that are neighbours in
+    // memory; and the fewest, which are still 32 bytes of them.
+    FINISH_COLS     = 32,
+    FINISH_COLS_FEW = 8
 };
 
 // A launch and what the choice needs to know about it. Found once, by find_launch_facts, and
@@ -398,8 +399,7 @@ static void hold_row_in_registers(const launch_facts *f, tni_simt *m, int each)
     } else if (n <= 4 * TNI_WARP &&
                vector_registers(f, c) * power_up(tni_ceil_div(n, TNI_WARP)) <= REGISTERS) {
         set_team(f, m, TNI_WARP);
-    } else if (f->col_tails && f->limits->features & TNI_GPU_SHUFFLES && n > TEAM / 2 &&
-               n <= TEAM) {
+    } else if (f->col_tails && f->limits->features & TNI_GPU_SHUFFLES && n <= TEAM) {
         // Half as many threads with two vectors each: the fold of a row, over half as many warps, is
         // paid for by two vectors. Occupancy is traded for it.
         c->low_occupancy = 1;
@@ -523,6 +523,18 @@ static bool can_double_unroll(const launch_facts *f, const tni_simt_class *c, in
     return !f->limits->few_registers && c->unroll < 4 && 2 * c->unroll * registers <= room;
 }
 
+// Whether the work on an element takes longer than loading it: that hides the loads of other warps, and a
+// thread needs its registers for the work. COSTLY: two exponentials.
+static bool works_long(const launch_facts *f)
+{
+    enum { COSTLY = 16 };
+    int cost = 0;
+    for (int i = 0; i < f->k->nins; i++)
+        if (f->k->ins[i].per & TNI_PER_COL && !f->k->ins[i].finish)
+            cost += tni_ins_cost(&f->k->ins[i]);
+    return cost >= COSTLY;
+}
+
 // Only tails of columns: no thread has to know of another, so a group takes a slice of the columns,
 // and the grid's second axis goes over the slices, which are equal, so that no threads of the last
 // are idle. A thread has the same columns of several rows in flight.
@@ -534,7 +546,7 @@ static void split_row_columns(const launch_facts *f, tni_simt *m)
     c->unroll            = 1;
     int     registers    = (int)tni_max_i64(1, vector_registers(f, c));
     int64_t slices       = tni_ceil_div(m->vectors, most);
-    while (can_double_unroll(f, c, registers)) c->unroll *= 2;
+    while (!works_long(f) && can_double_unroll(f, c, registers)) c->unroll *= 2;
     c->team          = (uint16_t)tni_min_i64(team_for(f, tni_ceil_div(m->vectors, slices)), most);
     c->split_columns = m->vectors > c->team;
 }
@@ -669,7 +681,11 @@ static void choose_finish(const launch_facts *f, tni_simt *m)
     if (c->finish == TNI_FINISH_LAST) return;
     m->finish_block   = (int)tni_min_i64(GROUP, f->limits->threads);
     c->finish_threads = (uint16_t)m->finish_block;
-    m->finish_grid    = f->col_finish ? tni_ceil_div(f->cols, FINISH_COLS) : 1;
+    // Of many partial results a thread would read one after the other: more threads share a column then.
+    enum { EACH = 16 };
+    while (c->finish_cols > FINISH_COLS_FEW && m->parts * c->finish_cols > EACH * m->finish_block)
+        c->finish_cols /= 2;
+    m->finish_grid = f->col_finish ? tni_ceil_div(f->cols, c->finish_cols) : 1;
 }
 
 // Whether a thread needs more registers than it has where a multiprocessor runs RESIDENT threads:

@@ -105,7 +105,7 @@ static const char *better_name(const tni_simt_emitter *c, int i)
     if (tni_compute_dtype((tn_dtype)x->dtype) != TN_F32) return NULL;
     if (x->op == TNI_exp) return exp_name(c, i);
     if (!tni_is_rounded((tn_dtype)x->dtype)) return NULL;
-    if (x->op == TNI_gelu_slope) return "m_slope_coarse_f";
+    if (x->op == TNI_gelu_slope) return x->dtype == TN_BF16 ? "m_slope_bf16_f" : "m_slope_coarse_f";
     return x->op == TNI_gelu_tanh ? "m_gelu_coarse_f" : NULL;
 }
 

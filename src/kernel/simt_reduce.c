@@ -195,21 +195,27 @@ void tni_simt_declare_parts(tni_simt_emitter *c)
         if (tni_is_tail(&c->k->ins[i])) tni_simt_declare_part(c, i, "0");
 }
 
-// Prints the loop that joins the parts of tail i from `first` on, every step-th, into v. The order
-// is that of the parts: it does not depend on which group ended first.
-static void put_parts_join(tni_simt_emitter *c, int i, const char *first, int step)
+// Declares the accumulators of a set of tails and joins their parts in one loop, every step-th from `first`
+// on: the loads of all tails are in flight together.
+static void put_parts_join(tni_simt_emitter *c, const tni_set *tails, const char *first, int step)
 {
-    const tni_ins *x = &c->k->ins[i];
-    tni_text       acc, part;
-    snprintf(acc.s, sizeof acc.s, "v%d", i);
-    snprintf(part.s, sizeof part.s, x->per ? "s%d[z * %s + e]" : "s%d[z]", i,
-             x->per ? tni_simt_word_name(c, TNI_WORD_COLS).s : "");
-    tni_out_line(c->o, "%s %s = %s;", value_type(c, i), acc.s,
-                 tni_fold_start(x->op, (tn_dtype)x->dtype));
+    tni_set none = { 0 };
+    if (!memcmp(tails, &none, sizeof none)) return;
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_set_has(tails, i))
+            tni_out_line(c->o, "%s v%d = %s;", value_type(c, i), i,
+                         tni_fold_start(c->k->ins[i].op, (tn_dtype)c->k->ins[i].dtype));
     tni_out_print(c->o, "%s", c->d->unroll_8);
-    tni_out_line(c->o, "for (m_long z = %s; z < %s; z += %d)", first,
+    tni_out_line(c->o, "for (m_long z = %s; z < %s; z += %d) {", first,
                  tni_simt_word_name(c, TNI_WORD_PARTS).s, step);
-    tni_simt_fold_line(c, i, "    ", acc.s, part.s);
+    for (int i = 0; i < c->k->nins; i++) {
+        if (!tni_set_has(tails, i)) continue;
+        tni_text acc = tni_text_of("v%d", i), part = tni_text_of("s%d[z]", i);
+        if (c->k->ins[i].per)
+            part = tni_text_of("s%d[z * %s + e]", i, tni_simt_word_name(c, TNI_WORD_COLS).s);
+        tni_simt_fold_line(c, i, "", acc.s, part.s);
+    }
+    tni_out_line(c->o, "}");
 }
 
 // Prints the instructions of the finish stage that are no tails.
@@ -225,11 +231,9 @@ void tni_simt_finish_once(tni_simt_emitter *c, int threads, const char *mine)
 {
     tni_set set = tni_needs_finish(c->k, false), tails = { 0 };
     c->stage = TNI_AT_FINISH;
-    for (int i = 0; i < c->k->nins; i++) {
-        if (!tni_is_tail(&c->k->ins[i]) || c->k->ins[i].per) continue;
-        tni_set_add(&tails, i);
-        put_parts_join(c, i, "tid", threads);
-    }
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_is_tail(&c->k->ins[i]) && !c->k->ins[i].per) tni_set_add(&tails, i);
+    put_parts_join(c, &tails, "tid", threads);
     tni_simt_fold_team(c, &tails, 'v', threads);
     tni_out_line(c->o, "m_int mine = %s;", mine);
     put_finish_values(c, &set);
@@ -291,7 +295,7 @@ static void share_columns(tni_simt_emitter *c, int i, int cols, int ys)
 // 0 and store nothing: they have to reach the barriers.
 void tni_simt_finish_columns(tni_simt_emitter *c, int threads, const char *first)
 {
-    tni_set  set  = tni_needs_finish(c->k, true);
+    tni_set  set = tni_needs_finish(c->k, true), tails = { 0 };
     int      cols = c->m->finish_cols, ys = threads / cols;
     tni_text row = tni_text_of("tid / %d", cols);
     tni_out_line(c->o, "const %s column = (%s)%s + tid %% %d;", c->index, c->index, first, cols);
@@ -300,10 +304,10 @@ void tni_simt_finish_columns(tni_simt_emitter *c, int threads, const char *first
     tni_out_line(c->o, "const %s e = column < %s ? column : 0;", c->index,
                  tni_simt_word_name(c, TNI_WORD_COLS).s);
     tni_simt_put_coordinates(c, c->k->np, c->k->np + c->k->nr, "e");
-    for (int i = 0; i < c->k->nins; i++) {
-        if (!tni_is_tail(&c->k->ins[i]) || !c->k->ins[i].per) continue;
-        put_parts_join(c, i, row.s, ys);
-        if (ys > 1) share_columns(c, i, cols, ys);
-    }
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_is_tail(&c->k->ins[i]) && c->k->ins[i].per) tni_set_add(&tails, i);
+    put_parts_join(c, &tails, row.s, ys);
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_set_has(&tails, i) && ys > 1) share_columns(c, i, cols, ys);
     put_finish_values(c, &set);
 }
