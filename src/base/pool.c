@@ -27,10 +27,11 @@
 #define WORKING (UINT64_C(1))
 
 // CACHE_LINE: two lines of 64 bytes, since x86 prefetches lines in pairs. SPIN_NANOSECONDS: how
-// long a thread spins before it sleeps, about the time that a sleep and a wake-up take: spinning
-// longer could cost more than it saves. POLLS_PER_CLOCK_READ: how often the word is polled between two
-// readings of the clock.
-enum { CACHE_LINE = 128, SPIN_NANOSECONDS = 15000, POLLS_PER_CLOCK_READ = 16 };
+// long a thread spins before it sleeps. Waking a thread takes 5 to 50 microseconds, most of all on a virtual
+// machine, and a step of a small network is a sequence of jobs of 10 to 100 with work of the caller in between:
+// threads should stay awake from job to job and from step to step. POLLS_PER_CLOCK_READ: how often the word is
+// polled between two readings of the clock. WAKES: how many sleepers a thread wakes itself.
+enum { CACHE_LINE = 128, SPIN_NANOSECONDS = 200000, POLLS_PER_CLOCK_READ = 16, WAKES = 2 };
 
 // The one pool of the process. Whoever sets `busy` owns the job's plain fields and the list of
 // workers until it clears it; helpers read the job's fields only between joining and leaving.
@@ -43,10 +44,11 @@ static struct {
     atomic_int  core;   // the last caller's
     atomic_bool spins;  // whether every thread of the pool can have a core of its own
 
-    tni_task *task;  // the job
-    void     *arg;
-    int64_t   items;
-    int       helpers;  // how many may join
+    tni_task  *task;  // the job
+    void      *arg;
+    int64_t    items;
+    atomic_int helpers;  // how many may join
+    atomic_int to_wake;  // sleepers that the job still wants
 
     int       workers;   // started so far
     int       limit;     // never more than this: lowered when the system refuses a thread
@@ -197,6 +199,14 @@ static bool spin_until(bool wanted(uint64_t word, uint64_t seen), uint64_t seen)
     return false;
 }
 
+// Wakes WAKES of the sleepers that the job still wants, each of which does the same: waking is the expensive
+// part of a small job. The lock is held.
+static void wake_some(void)
+{
+    for (int i = 0; i < WAKES && atomic_fetch_sub(&pool.to_wake, 1) > 0; i++)
+        pthread_cond_signal(&pool.wake);
+}
+
 // Waits until the word shows another job than `seen`, or stop is set.
 static void wait_for_job(uint64_t seen)
 {
@@ -212,6 +222,7 @@ static void wait_for_job(uint64_t seen)
     while (job_number(atomic_load(&pool.word)) == seen && !atomic_load(&pool.stop))
         pthread_cond_wait(&pool.wake, &pool.lock);
     atomic_fetch_sub(&pool.sleepers, 1);
+    wake_some();
     pthread_mutex_unlock(&pool.lock);
 }
 
@@ -222,7 +233,7 @@ static int join_job(uint64_t *seen)
     uint64_t word = atomic_load(&pool.word);
     for (;;) {
         *seen = job_number(word);
-        if (!(word & OPEN)) return 0;
+        if (!(word & OPEN) || joined_count(word) >= atomic_load(&pool.helpers)) return 0;
         if (atomic_compare_exchange_weak(&pool.word, &word, word + JOINED + WORKING))
             return joined_count(word) + 1;
     }
@@ -251,8 +262,7 @@ static void *worker_main(void *unused)
             wait_for_job(seen);
             continue;
         }
-        // A helper past the number asked for joined by chance and only leaves again.
-        if (number <= pool.helpers) take_items(pool.task, pool.arg, pool.items, number);
+        take_items(pool.task, pool.arg, pool.items, number);
         leave_job();
         wait_for_job(seen);
     }
@@ -296,8 +306,7 @@ static void start_workers(int wanted)
     atomic_store(&pool.spins, pool.workers < cores_allowed());
 }
 
-// Wakes as many sleepers as the job wants beyond the workers that are awake: waking is the
-// expensive part of a small job.
+// Begins to wake as many sleepers as the job wants beyond the workers that are awake.
 static void wake_workers(int helpers)
 {
     int asleep = atomic_load(&pool.sleepers);
@@ -305,11 +314,8 @@ static void wake_workers(int helpers)
     if (asleep == 0 || wanted <= 0) return;
 
     pthread_mutex_lock(&pool.lock);
-    if (wanted >= asleep) {
-        pthread_cond_broadcast(&pool.wake);
-    } else {
-        for (int i = 0; i < wanted; i++) pthread_cond_signal(&pool.wake);
-    }
+    atomic_store(&pool.to_wake, wanted);
+    wake_some();
     pthread_mutex_unlock(&pool.lock);
 }
 
@@ -317,10 +323,10 @@ static void wake_workers(int helpers)
 // publishes them.
 static void open_job(int helpers, int64_t items, tni_task *task, void *arg)
 {
-    pool.task    = task;
-    pool.arg     = arg;
-    pool.items   = items;
-    pool.helpers = helpers;
+    pool.task  = task;
+    pool.arg   = arg;
+    pool.items = items;
+    atomic_store_explicit(&pool.helpers, helpers, memory_order_relaxed);
     atomic_store_explicit(&pool.core, current_core(), memory_order_relaxed);
     atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
     atomic_store(&pool.word, (job_number(atomic_load(&pool.word)) + 1) * JOB | OPEN);
