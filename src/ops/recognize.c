@@ -195,6 +195,18 @@ typedef struct {
     double c, i, j;
 } linear;
 
+// Whether sums and differences of places are what they are in whole numbers: 8 and 16 bits and those
+// without a sign wrap around, and a bool is 1 for all but 0.
+static bool holds_places(tn_dtype dt)
+{
+    return tni_is_float(dt) || dt == TN_I64 || dt == TN_I32;
+}
+
+static bool is_whole(linear x)
+{
+    return x.c == floor(x.c) && x.i == floor(x.i) && x.j == floor(x.j);
+}
+
 // The value of an instruction as a linear form, if it is one.
 static bool find_linear(const tni_score_reader *r, int at, linear *y)
 {
@@ -203,12 +215,14 @@ static bool find_linear(const tni_score_reader *r, int at, linear *y)
     bool                real = tni_is_float((tn_dtype)x->dtype);
     double              by   = real ? x->df : (double)x->di;
     *y                       = (linear){ .c = real ? x->f : (double)x->i };
+    if (!holds_places((tn_dtype)x->dtype)) return false;
     if (x->op == TNI_scalar) return true;
     if (x->op == TNI_iota) {
         y->i = by * (double)x->step[2], y->j = by * (double)x->step[3];
         return !x->step[0] && !x->step[1];
     }
-    if (x->op == TNI_cast) return find_linear(r, x->src[0], y);
+    // A cast to integers leaves out fractions, if there are any.
+    if (x->op == TNI_cast) return find_linear(r, x->src[0], y) && (real || is_whole(*y));
     if (x->op != TNI_add && x->op != TNI_sub) return false;
     if (!find_linear(r, x->src[0], &a) || !find_linear(r, x->src[1], &b)) return false;
     double sign = x->op == TNI_add ? 1 : -1;

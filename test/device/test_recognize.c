@@ -331,6 +331,43 @@ static void every_spelling_is_attention(void)
     tn_close(cx[1]);
 }
 
+// j - i is above 2 for all earlier keys too: it wraps around below 0.
+static tn_tensor *places_in_bytes(inputs *in)
+{
+    tn_tensor *i = tn_cast(queries(in->cx), TN_U8), *j = tn_cast(keys(in->cx), TN_U8);
+    return attend(in, tn_masked_fill(scores(in), tn_gt_s(tn_sub(j, i), 2), -INFINITY));
+}
+
+// All but i itself are hidden: what is not 0 is true.
+static tn_tensor *places_as_truth(inputs *in)
+{
+    tn_tensor *d    = tn_cast(tn_sub(keys(in->cx), queries(in->cx)), TN_BOOL);
+    tn_tensor *none = tn_zeros(in->cx, TN_BOOL, TN_0D);
+    return attend(in, tn_masked_fill(scores(in), tn_gt(d, none), -INFINITY));
+}
+
+// 0, 0, 1, 1, ... twice is not 0, 1, 2, 3, ...
+static tn_tensor *places_cut_off(inputs *in)
+{
+    tn_tensor *half = tn_cast(tn_arange(in->cx, TN_F32, 0, (double)S / 2, 0.5), TN_I64);
+    tn_tensor *past = tn_le(tn_add(half, half), queries(in->cx));
+    tn_tensor *none = tn_full(in->cx, in->dtype, TN_0D, -INFINITY);
+    return attend(in, tn_where(past, scores(in), none));
+}
+
+// They look like the bounds of causal and window, which would hide other keys.
+static void places_that_are_not_whole_numbers_are_no_bounds(void)
+{
+    static const spelling some[] = { { "bytes", places_in_bytes, true },
+                                     { "truth", places_as_truth, true },
+                                     { "cut off", places_cut_off, true } };
+    tn_ctx               *cx[]   = { open_quiet("ref", 1), open_quiet("ref", 1) };
+    cx[0]->recognizes            = 1;
+    for (int i = 0; i < 3; i++) compare_spelling(cx, &some[i], TN_F64, BACKWARD, 1e-11);
+    tn_close(cx[0]);
+    tn_close(cx[1]);
+}
+
 // Mixed precision puts casts between, which are looked through.
 static void casts_of_mixed_precision_are_looked_through(void)
 {
@@ -523,6 +560,7 @@ static void the_gradient_alone_can_be_other_ops(void)
 
 const test_case tests_recognize[] = {
     TEST(every_spelling_is_attention),
+    TEST(places_that_are_not_whole_numbers_are_no_bounds),
     TEST(casts_of_mixed_precision_are_looked_through),
     TEST(a_device_may_decline_programs),
     TEST(the_weights_can_be_read),
