@@ -65,8 +65,9 @@ static bool settings_ok(generation *g, int n)
     if (n < 1 || !g->prompt || !g->ids || !g->count)
         return tni_refuse(g->cx, TN_EARG, "generate: %d prompts, or NULL for prompts or results",
                           n);
-    if (o->max_tokens < 1 || o->max_tokens > INT32_MAX || o->length < 0 || o->stops < 0 ||
-        (o->stops && !o->stop))
+    if (o->stops && !o->stop)
+        return tni_refuse(g->cx, TN_EARG, "generate: stops is %d, and stop is NULL", o->stops);
+    if (o->max_tokens < 1 || o->max_tokens > INT32_MAX || o->length < 0 || o->stops < 0)
         return tni_refuse(g->cx, TN_EARG,
                           "generate: max_tokens %lld, length %lld or stops %d is out of range",
                           (long long)o->max_tokens, (long long)o->length, o->stops);

@@ -36,6 +36,7 @@ struct tn_cache {
     bool lost;
     cache_slot *slot;
     size_t      slots, slot_cap;
+    size_t      layers;  // that attended in the first pass, and have to in all others
     int64_t     tokens;  // of the pass
     size_t      next;    // the slot of the next layer that attends
     int64_t     most;    // tokens that the network takes, as far as its layers said (tn_layer_fits)
@@ -240,6 +241,7 @@ static bool begin_cached_pass(tn_cache *c, int64_t T)
 
 static void end_cached_pass(tn_cache *c, bool ok)
 {
+    if (ok && !c->count) c->layers = c->next;
     if (ok) c->count += c->tokens;
     c->tokens = 0;
     disown(&c->positions);
@@ -266,6 +268,9 @@ tn_tensor *tn_forward_cached(tn_layer *l, tn_tensor *x, tn_cache *c)
     cx->grad_mode = mode;
     if (y && !c->next)
         y = tni_fail(cx, TN_EARG, "%s: no layer of the network attends by tn_layer_attention", op);
+    if (y && c->count && c->next != c->layers)
+        y = tni_fail(cx, TN_EARG, "%s: %zu layers attend, but the cache was filled by %zu", op,
+                     c->next, c->layers);
     end_cached_pass(c, y != NULL);
     return y;
 }

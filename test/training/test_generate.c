@@ -145,6 +145,10 @@ static void wrong_prompts_are_refused(void)
     o.repetition_penalty = -1;
     CHECK_STATUS(tn_generate(net, 1, prompts, o, all, n), TN_EARG);
     CHECK_FAILED(cx, TN_EARG, "repetition_penalty -1");
+    o       = way_of_choosing(0, NEW);
+    o.stops = 2;
+    CHECK_STATUS(tn_generate(net, 1, prompts, o, all, n), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "generate: stops is 2, and stop is NULL");
     CHECK_STATUS(tn_generate(net, 1, prompts, way_of_choosing(0, NEW), all, n), TN_OK);
     tn_close(cx);
 }
@@ -402,6 +406,12 @@ static void misuse_of_a_cache_is_reported(void)
     CHECK(tn_forward_cached(net, x, c) == NULL);
     CHECK_FAILED(cx, TN_ESHAPE, "forward_cached: 5 tokens after 5 are more than the cache's 8");
     CHECK_INT(tn_cache_count(c), 5);
+    tn_gpt2_opts o = { .layers = 3, .heads = 2, .width = 16, .vocab = VOCAB, .context = CONTEXT };
+    tn_layer    *deeper = tn_gpt2(cx, o);
+    CHECK(tn_forward_cached(deeper, tn_slice(x, 1, 0, 1, 1), c) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "forward_cached: 3 layers attend, but the cache was filled by 2");
+    tn_cache_clear(c);
+    CHECK(tn_forward_cached(deeper, x, c) != NULL);
     tn_cache  *longer = tn_cache_new(cx, 1, 2 * CONTEXT, (tn_cache_opts){ 0 });
     tn_tensor *many   = tn_zeros(cx, TN_I64, TN_SHAPE(1, CONTEXT));
     CHECK(tn_forward_cached(net, many, longer) != NULL);
