@@ -57,7 +57,7 @@ static int64_t size(config *c, const char *key, int64_t missing)
     if (!v && !missing) wrong(c, "%s is missing", key);
     double d = real(c, key, (double)missing);
     if (!c->failed && (d != floor(d) || d < 1 || d > INT_MAX))
-        wrong(c, "%s is %.40s, not a whole number above 0", key, v ? v : "missing");
+        wrong(c, "%s is %.40s, not a whole number in 1 .. %d", key, v ? v : "missing", INT_MAX);
     return c->failed ? 0 : (int64_t)d;
 }
 
@@ -230,6 +230,9 @@ static const kind kinds[] = {
 static const kind *kind_of(config *c)
 {
     const char *type = setting(c, "model_type");
+    // Loading names what lies beside quantized weights, but would take these as they are.
+    if (setting(c, "quantization_config.quant_method"))
+        wrong(c, "quantized weights are not supported");
     for (size_t i = 0; type && i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(kinds[i].type, type)) return &kinds[i];
     if (!type) wrong(c, "model_type is missing");

@@ -176,15 +176,20 @@ static tn_tensor *turn(tn_tensor *x, tn_tensor *table, bool interleaved)
     return tn_reshape(y, s.rank, s.size);
 }
 
-// Whether a table fits x (..., T, D): one row for each token.
-static bool table_fits(tn_tensor *x, tn_tensor *table)
+// Whether a table fits x (..., T, D): one row for each token. at: what the caller gave, the table or the positions
+// that it was made of.
+static bool table_fits(tn_tensor *x, tn_tensor *at, tn_tensor *table)
 {
     int     n = tn_rank(table), r = tn_rank(x);
     int64_t B  = n == 4 ? tn_size(table, 1) : 1;
     bool    ok = (n == 3 || n == 4) && tn_size(table, 0) == 2 &&
               tn_size(table, -2) == tn_size(x, -2) && 2 * tn_size(table, -1) <= tn_size(x, -1) &&
               (B == 1 || (r > 2 && B == tn_size(x, 0)));
-    if (!ok)
+    if (!ok && at != table)
+        tni_fail(x->cx, TN_ESHAPE,
+                 "rope: positions %s are not (T) or (B, T) for x %s, which is (B, ..., T, D)",
+                 tni_shape_of(at).s, tni_shape_of(x).s);
+    else if (!ok)
         tni_fail(x->cx, TN_ESHAPE,
                  "rope: x %s, and a table %s: not (2, T, w / 2) or (2, B, T, w / 2) for x "
                  "(B, ..., T, D), w up to D",
@@ -192,11 +197,12 @@ static bool table_fits(tn_tensor *x, tn_tensor *table)
     return ok;
 }
 
-// The table that the second argument of tn_rope is or stands for.
+// The table that the second argument of tn_rope is or stands for. Floats of fewer axes than a table has are meant as
+// positions, and refused as such.
 static tn_tensor *table_for(tn_tensor *x, tn_tensor *at, const tn_rope_opts *o)
 {
     tn_rope_opts own = *o;
-    if (at && tni_is_float(tn_dtype_of(at))) return at;
+    if (at && tni_is_float(tn_dtype_of(at)) && tn_rank(at) > 2) return at;
     own.dtype = tn_dtype_of(x);
     if (!own.width) own.width = tn_size(x, -1);
     if (own.width > tn_size(x, -1))
@@ -217,7 +223,7 @@ tn_tensor *tn_rope(tn_tensor *x, tn_tensor *positions, tn_rope_opts o)
         return tni_fail(cx, TN_ESHAPE, "rope: x %s is not (..., T, D) of at most %d axes",
                         tni_shape_of(x).s, TN_MAX_RANK - 1);
     tn_tensor *table = table_for(x, positions, &o);
-    if (!table || !table_fits(x, table)) return NULL;
+    if (!table || !table_fits(x, positions, table)) return NULL;
     int64_t w = 2 * tn_size(table, -1);
     if (w == tn_size(x, -1)) return turn(x, table, o.interleaved);
     tn_tensor *turned = turn(tn_slice(x, -1, 0, w, 1), table, o.interleaved);

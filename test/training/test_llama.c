@@ -120,6 +120,11 @@ static void wrong_settings_are_errors(void)
     tn_tensor *two[] = { ids(cx), tn_zeros(cx, TN_F32, TN_SHAPE(6)) }, *y;
     CHECK(tn_forward_n(net, 2, two, 1, &y) != TN_OK && y == NULL);
     CHECK_FAILED(cx, TN_EDTYPE, "rope: positions are f32, not i64 or i32");
+    tn_tensor *x = tn_zeros(cx, TN_F32, TN_SHAPE(2, 3, 6, 4)), *at = two[1];
+    CHECK(tn_rope(x, at, (tn_rope_opts){ 0 }) == NULL);
+    CHECK_FAILED(cx, TN_EDTYPE, "rope: positions are f32, not i64 or i32");
+    CHECK(tn_rope(x, tn_zeros(cx, TN_I64, TN_SHAPE(5)), (tn_rope_opts){ 0 }) == NULL);
+    CHECK_FAILED(cx, TN_ESHAPE, "rope: positions (5,) are not (T) or (B, T) for x (2, 3, 6, 4)");
     tn_close(cx);
 }
 
@@ -480,6 +485,10 @@ static void what_is_wrong_in_a_folder_is_named(void)
           "embed_tokens.weight is (11, 16) in the file" },
         { "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3",
           "model.layers.2.self_attn.q_proj.weight" },
+        { "\"rope_scaling\": null", "\"quantization_config\": {\"quant_method\": \"fp8\"}",
+          "quantized weights are not supported" },
+        { "\"vocab_size\": 11", "\"vocab_size\": 3000000000",
+          "vocab_size is 3000000000, not a whole number in 1 .. 2147483647" },
         { "\"llama\"", "\"llama", "config.json" },
     };
     CHECK(scratch_open());
