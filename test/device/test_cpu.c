@@ -672,6 +672,28 @@ static void sorts_agree_with_the_reference(void)
         }
 }
 
+// More blocks of tiles than threads share, in which each thread works on blocks of its own.
+static void many_blocks_of_windows_are_the_same_on_any_threads(void)
+{
+    static float y[2][64 * 56 * 56];
+    int64_t      n     = 64 * 56 * 56;
+    tn_ctx      *cx[2] = { tn_open_with((tn_open_opts){ .device = "cpu", .threads = 1 }),
+                           tn_open_with((tn_open_opts){ .device = "cpu", .threads = 2 }) };
+    for (int run = 0; run < 16; run++) {
+        tn_ctx   *at = cx[run > 0];
+        tn_scope *s  = tn_begin(at);
+        tn_seed(at, 5);
+        tn_tensor *x = tn_rand(at, TN_F32, TN_SHAPE(1, 64, 56, 56));
+        tn_tensor *w = tn_rand(at, TN_F32, TN_SHAPE(64, 64, 3, 3));
+        CHECK_STATUS(tn_read(tn_conv2d(x, w, NULL, (tn_conv_opts){ .padding = { 1 } }), TN_F32,
+                             y[run > 0], n),
+                     TN_OK);
+        tn_end(s);
+        if (!test_case_result(!memcmp(y[0], y[run > 0], sizeof y[0]), "bits of run %d", run)) break;
+    }
+    for (int i = 0; i < 2; i++) tn_close(cx[i]);
+}
+
 static void memory_is_aligned_and_the_device_says_what_it_is(void)
 {
     tni_heap heap   = tni_heap_default();
@@ -708,6 +730,7 @@ const test_case tests_cpu[] = {
     TEST(convolutions_agree_with_the_reference),
     TEST(convolutions_of_special_forms_agree_with_the_reference),
     TEST(kept_weights_follow_their_values),
+    TEST(many_blocks_of_windows_are_the_same_on_any_threads),
     TEST(sorts_agree_with_the_reference),
     TEST(memory_is_aligned_and_the_device_says_what_it_is),
     TEST_END,

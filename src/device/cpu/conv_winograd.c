@@ -64,6 +64,7 @@ typedef struct {
     float          *v, *m;
     int64_t        *patch;
     tile_place     *place;
+    char           *padded;  // of worker 0 of the block's items
 } tile_block;
 
 // ---- sizes ----
@@ -258,7 +259,7 @@ static void input_item(void *arg, int64_t item, int worker)
     const winograd   *g     = b->g;
     int64_t           lanes = g->isa->winograd.lanes, nr = g->isa->f32.nr, groups = groups_of(b);
     int64_t           c0 = item * CHANNELS, c1 = tni_min_i64(g->C, c0 + CHANNELS);
-    float            *padded = (float *)(g->padded + (size_t)worker * g->padded_bytes);
+    float            *padded = (float *)(b->padded + (size_t)worker * g->padded_bytes);
     for (int64_t c = c0; c < c1; c++) {
         pad_rows(b, c, padded);
         for (int64_t i = 0; i < groups; i++)
@@ -325,7 +326,8 @@ static void multiply_item(void *arg, int64_t item, int worker)
     g->isa->f32.packed(&k);
 }
 
-// A task: all phases of a block. Inside of a task, its items run one after the other on its thread.
+// A task: all phases of a block. Inside of a task, its items run one after the other on its thread, each as
+// worker 0.
 static void block_task(void *arg, int64_t item, int worker)
 {
     const winograd *g = arg;
@@ -336,6 +338,7 @@ static void block_task(void *arg, int64_t item, int worker)
     b.m               = (float *)((char *)b.v + product_bytes(g, g->C));
     b.patch           = (int64_t *)((char *)b.m + product_bytes(g, g->rows));
     b.place           = (tile_place *)(b.patch + g->block);
+    b.padded          = g->padded + (size_t)worker * g->padded_bytes;
     find_tiles(&b);
     tni_parallel(g->threads, tni_ceil_div(g->C, CHANNELS), input_item, &b);
     tni_parallel(g->threads, POINTS * row_parts(g), multiply_item, &b);
