@@ -523,16 +523,14 @@ static bool can_double_unroll(const launch_facts *f, const tni_simt_class *c, in
     return !f->limits->few_registers && c->unroll < 4 && 2 * c->unroll * registers <= room;
 }
 
-// Whether the work on an element takes longer than loading it: that hides the loads of other warps, and a
-// thread needs its registers for the work. COSTLY: two exponentials.
+// Whether an element goes through a function that takes longer than loading it, as the slope of gelu does: that
+// hides the loads of other warps, and a thread needs its registers for the function. COSTLY: two exponentials.
 static bool works_long(const launch_facts *f)
 {
     enum { COSTLY = 16 };
-    int cost = 0;
     for (int i = 0; i < f->k->nins; i++)
-        if (f->k->ins[i].per & TNI_PER_COL && !f->k->ins[i].finish)
-            cost += tni_ins_cost(&f->k->ins[i]);
-    return cost >= COSTLY;
+        if (f->k->ins[i].per & TNI_PER_COL && tni_ins_cost(&f->k->ins[i]) >= COSTLY) return true;
+    return false;
 }
 
 // Only tails of columns: no thread has to know of another, so a group takes a slice of the columns,
