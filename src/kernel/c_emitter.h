@@ -7,6 +7,7 @@
 //   h  a row kept for later loops   w  a strip kept for later blocks   r, f  random words
 //   c  coordinates      s  strides  o  places   d  distances in lanes
 //   x  a value of all lanes, y  a map of it that a strip function computes for all of them
+//   z  what is stored at a stride, of all lanes
 //
 // A block is the text of one row point or of the inside of one loop over R: first what does not
 // vary along the lanes, then a lane loop over at most TNI_STRIP neighbours.
@@ -176,6 +177,17 @@ static inline bool in_lanes(const tni_c_emitter *w, int i)
         return tni_is_tail(x) || on_lane(w, i);
     }
     return on_lane(w, i);
+}
+
+// Whether STORE i is one of several at strides along the lanes, the gradients of windows: these would keep the loop
+// from becoming vectors, and are made from tiles after it.
+static inline bool is_staged(const tni_c_emitter *w, int i)
+{
+    int n = 0;
+    if (w->finish || ins_at(w, i)->code != TNI_I_STORE) return false;
+    for (int k = 0; k < w->k->nins; k++)
+        n += ins_at(w, k)->code == TNI_I_STORE && lane_class(w, ins_at(w, k)) == TNI_STRIDE_N;
+    return n > 1 && lane_class(w, ins_at(w, i)) == TNI_STRIDE_N;
 }
 
 static inline bool is_launch_value(const tni_c_emitter *w, int i)

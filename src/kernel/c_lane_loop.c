@@ -82,7 +82,9 @@ static void put_c_element(tni_emitter *s, int i)
     tni_c_emitter *w = s->user;
     const tni_ins *x = ins_at(w, i);
     int            b = w->k->access[x->access].buffer;
-    if (w->inside) {
+    if (w->inside && is_staged(w, i)) {
+        tni_out_print(w->o, "z%d[j", i);
+    } else if (w->inside) {
         tni_out_print(w->o, "p%d[", i);
         put_lane_offset(w, x);
     } else {
@@ -200,6 +202,12 @@ static void put_access_pointer(tni_c_emitter *w, int i)
     tni_out_print(w->o, ");\n");
 }
 
+// The dtype of the elements of an access.
+static tn_dtype stored_as(const tni_c_emitter *w, const tni_ins *x)
+{
+    return (tn_dtype)w->k->buffer[w->k->access[x->access].buffer].dtype;
+}
+
 // Prints the random words (or normal numbers) of all lanes before the loop. A Philox block makes
 // four words, so the array begins with the first word of the first lane's block, and f points to
 // the first lane's: 8 words more than lanes are enough for both ends.
@@ -274,6 +282,8 @@ static void put_lane_prologue(tni_c_emitter *w, int i)
         return;
     } else if (x->code == TNI_I_LOAD || x->code == TNI_I_STORE) {
         put_access_pointer(w, i);
+        if (is_staged(w, i))
+            tni_out_line(w->o, "%s z%d[%d];", tni_storage_type(stored_as(w, x)), i, TNI_STRIP);
     } else if (is_filled(w, i)) {
         put_random_fill(w, i);
     } else if (lane_test(w, i, &place_first)) {
@@ -476,7 +486,7 @@ static int put_stride_test(tni_c_emitter *w, bool print)
     for (int i = 0; i < w->k->nins && !w->finish; i++) {
         const tni_ins *x = ins_at(w, i);
         if (!in_lanes(w, i) || (x->code != TNI_I_LOAD && x->code != TNI_I_STORE)) continue;
-        if (lane_class(w, x) != TNI_STRIDE_N || done[x->access]) continue;
+        if (lane_class(w, x) != TNI_STRIDE_N || done[x->access] || is_staged(w, i)) continue;
         if (print) tni_out_print(w->o, "%ss%d_%d == 2", n ? " && " : "", x->access, w->lane);
         done[x->access] = true;
         n++;
@@ -518,6 +528,10 @@ void tni_c_put_lane_loop(tni_c_emitter *w, const tni_set *tiles)
     }
     w->holds = false;
     if (guarded) tni_out_line(w->o, "}");
+    for (int i = 0; i < w->k->nins; i++)
+        if (in_lanes(w, i) && is_staged(w, i))
+            tni_out_line(w->o, "M_LANES for (m_long j = 0; j < n; j++) p%d[j * s%d_%d] = z%d[j];",
+                         i, ins_at(w, i)->access, w->lane, i);
 }
 
 // Prints the block: what stands before the loop, the lane loops (several if a strip function needs

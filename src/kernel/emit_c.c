@@ -421,7 +421,8 @@ static void put_next_unit(tni_c_emitter *w)
 static bool is_merged(const tni_c_emitter *w)
 {
     for (int i = 0; i < w->k->nins; i++)
-        if (is_filled(w, i) || (tni_set_has(&w->strip_maps, i) && on_lane(w, i))) return false;
+        if (is_filled(w, i) || is_staged(w, i) || (tni_set_has(&w->strip_maps, i) && on_lane(w, i)))
+            return false;
     return !w->k->nr && !w->k->tails;
 }
 
