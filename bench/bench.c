@@ -31,6 +31,7 @@ static const struct {
       bench_bandwidth },
     { "fused", "what is one kernel, beside a loop written by hand, beside PyTorch", bench_fused },
     { "training", "steps of an MLP and of lenet with Adam, beside PyTorch", bench_training },
+    { "inference", "images through ResNet-18 and MobileNetV2, beside PyTorch", bench_inference },
     { "decode", "tokens of a GPT-2 124M one by one on the cpu, beside PyTorch", bench_decode },
     { "cold", "the first step of a process, with nothing compiled on disk", bench_cold },
     { "gpu_ops", "single ops on a GPU, against what memory and matrix units allow", bench_gpu_ops },

@@ -26,6 +26,60 @@ def lenet():
 TRAINING = {"mlp_64": (mlp, 64), "mlp_128": (mlp, 128), "lenet_64": (lenet, 64)}
 
 
+# The cases of inference.c.
+
+def conv(i, o, k, stride=1, groups=1, act=None):
+    parts = [nn.Conv2d(i, o, k, stride, k // 2, groups=groups, bias=False), nn.BatchNorm2d(o)]
+    return nn.Sequential(*parts, *([act()] if act else []))
+
+
+class Around(nn.Module):
+    """y = end(body(x) + shortcut(x))"""
+
+    def __init__(self, body, shortcut, end):
+        super().__init__()
+        self.body, self.shortcut, self.end = body, shortcut, end
+
+    def forward(self, x):
+        return self.end(self.body(x) + self.shortcut(x))
+
+
+def resnet18():
+    parts, i = [conv(3, 64, 7, 2, act=nn.ReLU), nn.MaxPool2d(3, 2, 1)], 64
+    for o in (64, 128, 256, 512):
+        for k in range(2):
+            stride = 2 if k == 0 and o > 64 else 1
+            body = nn.Sequential(conv(i, o, 3, stride, act=nn.ReLU), conv(o, o, 3))
+            parts.append(Around(body, nn.Identity() if i == o else conv(i, o, 1, stride), nn.ReLU()))
+            i = o
+    return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
+
+
+def mobilenet():
+    parts, i = [conv(3, 32, 3, 2, act=nn.ReLU6)], 32
+    for times, o, count, first in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2),
+                                   (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)):
+        for k in range(count):
+            stride, wide = (1 if k else first), i * times
+            body = [conv(wide, wide, 3, stride, wide, nn.ReLU6), conv(wide, o, 1)]
+            if times > 1:
+                body.insert(0, conv(i, wide, 1, act=nn.ReLU6))
+            body = nn.Sequential(*body)
+            parts.append(Around(body, nn.Identity(), nn.Identity()) if stride == 1 and i == o else body)
+            i = o
+    return nn.Sequential(*parts, conv(i, 1280, 1, act=nn.ReLU6), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                         nn.Linear(1280, 1000))
+
+
+INFERENCE = {"resnet18": resnet18, "mobilenet": mobilenet}
+
+
+def times_of_inference(make):
+    net, x = make().eval(), torch.randn(1, 3, 224, 224)
+    with torch.inference_mode():
+        yield median(lambda: net(x)), " eager"
+
+
 # The cases of fused.c: each gives a function to compile, and a step that uses what it is given for
 # that function.
 
@@ -165,6 +219,8 @@ def main():
     name = sys.argv[1]
     if name in DECODING:
         times = times_of_decoding(DECODING[name])
+    elif name in INFERENCE:
+        times = times_of_inference(INFERENCE[name])
     else:
         times = times_of_fused(FUSED[name]) if name in FUSED else times_of_training(*TRAINING[name])
     best, way = min(times)
