@@ -509,14 +509,23 @@ static tn_tensor *record_found(finding *f, tn_tensor *v)
     return y && flat ? tni_share(y, "matmul") : y;
 }
 
-// The softmax is over keys, so p and v have the product's leading sizes.
+// The softmax is over keys, so p has the product's shape, and v its leading sizes or 1.
 static bool shapes_agree(const finding *f, const tni_node *p, const tn_tensor *v)
 {
     const tni_node *n = f->r.raw;
     if (!tni_shape_equal(p->rank, p->size, n->rank, n->size) || tn_rank(v) != n->rank) return false;
     for (int i = 0; i + 2 < n->rank; i++)
-        if (tn_size(v, i) != n->size[i]) return false;
+        if (tn_size(v, i) != n->size[i] && tn_size(v, i) != 1) return false;
     return tn_size(v, -2) == n->size[n->rank - 1] && tn_dtype_of(v) == (tn_dtype)n->dtype;
+}
+
+// Values that several heads or batches share, as each of them has them.
+static tn_tensor *spread_values(const finding *f, tn_tensor *v)
+{
+    int64_t size[4];
+    int     rank = (int)f->r.raw->rank;
+    for (int i = 0; i < rank; i++) size[i] = i + 2 < rank ? f->r.raw->size[i] : tn_size(v, i);
+    return tni_expand_to(v, rank, size);
 }
 
 // Whether a pending node can be weights: a softmax, perhaps dropped and cast. Most products fail here.
@@ -539,7 +548,8 @@ static tn_tensor *follow_weights(finding *f, tni_node *p, tn_tensor *v)
     if (!f->softmax_of) return NULL;
     f->softmax_of = under_casts(f, f->softmax_of);
     if (!take_product(f, find_product(f->softmax_of)) || !shapes_agree(f, p, v)) return NULL;
-    return read_program(f) ? record_found(f, v) : NULL;
+    if (!read_program(f) || !(v = spread_values(f, v))) return NULL;
+    return record_found(f, v);
 }
 
 // busy keeps recording from evaluating in between: what is looked at is pending.

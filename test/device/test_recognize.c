@@ -355,6 +355,25 @@ static tn_tensor *places_cut_off(inputs *in)
     return attend(in, tn_where(past, scores(in), none));
 }
 
+// Heads that share keys and values, by the broadcasting of the products.
+static tn_tensor *shared_heads(inputs *in)
+{
+    tn_tensor *k = tn_slice(in->k, 1, 0, 1, 1), *v = tn_slice(in->v, 1, 1, 2, 1);
+    tn_tensor *s = tn_mul_s(tn_matmul(in->q, tn_transpose(k, -1, -2)), 0.5);
+    return tn_matmul(tn_softmax(s, -1), v);
+}
+
+static void heads_may_share_keys_and_values(void)
+{
+    static const spelling one  = { "shared", shared_heads, false };
+    tn_ctx               *cx[] = { open_quiet("ref", 1), open_quiet("ref", 1) };
+    cx[0]->recognizes          = 1;
+    compare_spelling(cx, &one, TN_F64, BACKWARD, 1e-11);
+    compare_spelling(cx, &one, TN_F64, GRAD, 1e-11);
+    tn_close(cx[0]);
+    tn_close(cx[1]);
+}
+
 // They look like the bounds of causal and window, which would hide other keys.
 static void places_that_are_not_whole_numbers_are_no_bounds(void)
 {
@@ -560,6 +579,7 @@ static void the_gradient_alone_can_be_other_ops(void)
 
 const test_case tests_recognize[] = {
     TEST(every_spelling_is_attention),
+    TEST(heads_may_share_keys_and_values),
     TEST(places_that_are_not_whole_numbers_are_no_bounds),
     TEST(casts_of_mixed_precision_are_looked_through),
     TEST(a_device_may_decline_programs),
