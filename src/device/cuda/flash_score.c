@@ -36,6 +36,8 @@ static double magnitude_of(const tni_score_plan *p, int k)
 {
     const tni_score_op *x = &p->score->op[k];
     double              n = 0, a = p->fact[x->src[0]].most, b = p->fact[x->src[1]].most;
+    if (!tni_is_float((tn_dtype)x->dtype) && !is_whole((tn_dtype)x->dtype))
+        return INFINITY;  // few bits, or no sign: it may wrap around
     switch (x->op) {
     case TNI_scalar: return fabs(start_of(x));
     case TNI_iota:

@@ -186,14 +186,21 @@ int tni_rows_submit(tni_cuda *c)
     return w.f ? launch_tiles(c, &w) : TNI_CU_OK;
 }
 
-// Returns whether what one part writes, `cols` columns at `d` or `input`, meets what another reads.
-static bool writes_into(const tni_rows_part *x, const char *read, const tni_rows_part *of,
-                        int32_t cols)
+// Returns the bytes from the first element of `cols` columns of a part's result to behind the last.
+static int64_t extent_of(const tni_rows_part *x, int32_t cols)
 {
-    const char *const to[] = { x->d, x->input };
-    for (int i = 0; i < 2 && read; i++) {
-        const char *end = to[i] + (x->ldd * (cols - 1) + x->count) * 2;
-        if (to[i] && to[i] < read + (of->ldd * (cols - 1) + of->count) * 2 && read < end)
+    return (x->ldd * (cols - 1) + x->count) * 2;
+}
+
+// Returns whether what one part writes, `cols` columns at `d` or `input`, meets what another adds. With one column
+// a residual is described as a bias (kernel/epilogue.c), so that may be a value of the plan too.
+static bool writes_into(const tni_rows_part *x, const tni_rows_part *of, int32_t cols)
+{
+    const char *const to[] = { x->d, x->input }, *const from[] = { of->residual, of->bias };
+    const int64_t bytes[] = { extent_of(of, cols), extent_of(of, 1) };
+    for (int i = 0; i < 4; i++) {
+        const char *written = to[i / 2], *read = from[i % 2];
+        if (written && read && written < read + bytes[i % 2] && read < written + extent_of(x, cols))
             return true;
     }
     return false;
@@ -209,8 +216,8 @@ static bool join_waiting(tni_cuda *c, tni_cufunction f, const tni_tiles_args *a)
         return false;
     if (w->cols != a->cols || w->depth != a->depth || !w->early || !a->early) return false;
     for (int i = 0; i < w->parts; i++)
-        if (writes_into(&w->of[i], a->of[0].residual, &a->of[0], w->cols) ||
-            writes_into(&a->of[0], w->of[i].residual, &w->of[i], w->cols))
+        if (writes_into(&w->of[i], &a->of[0], w->cols) ||
+            writes_into(&a->of[0], &w->of[i], w->cols))
             return false;
     w->of[w->parts] = a->of[0];
     w->of[w->parts].tiles += w->of[w->parts - 1].tiles;
