@@ -24,7 +24,7 @@ typedef struct {
     tn_tensor *k, *v;
 } cache_slot;
 
-// The members from `tokens` on are valid during a pass. Invariant: places 0 .. count-1 of every slot hold
+// `tokens`, `next` and the tensors at the end are those of the pass in progress. Invariant: places 0 .. count-1 of every slot hold
 // tokens, unless `lost`: a step failed that had written some.
 struct tn_cache {
     tni_owned  owned;  // first
@@ -133,6 +133,7 @@ void tn_cache_clear(tn_cache *c)
 {
     if (!tni_owned_ok("cache_clear", c, TNI_CACHE)) return;
     c->count = 0;
+    c->most  = INT64_MAX;
     c->lost  = false;
 }
 
