@@ -266,6 +266,10 @@ tn_tensor *tn_batch_norm(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_tenso
     if (!o.training && (!mean || !var))
         return tni_fail(cx, TN_EARG, "batch_norm: %s is NULL outside training",
                         mean ? "var" : "mean");
+    uint64_t   failures = cx->failures;
+    double     eps      = tni_or_default(o.eps, 1e-5);
+    tn_tensor *folded   = o.training || !(eps >= 0) ? NULL : tni_fold_norm(x, mean, var, w, b, eps);
+    if (folded || cx->failures != failures) return folded;
     tn_tensor *wide = tni_widen(x);
     centered   c    = { 0 };
     if (!wide || !(o.training ? center_by_batch(&c, wide, mean, var, o)

@@ -171,6 +171,10 @@ tn_tensor *tni_repeat_heads(tn_tensor *x, int64_t H);
 // x summed over the axes along which `like`, of its rank, has size 1.
 tn_tensor *tni_sum_to(tn_tensor *x, const tn_tensor *like);
 
+// The batch norm of x by running statistics as the convolution that x is, with another weight and bias
+// (fold_norm.c); eps is filled in. NULL, not reported, if x is something else.
+tn_tensor *tni_fold_norm(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_tensor *gain,
+                         tn_tensor *shift, double eps);
 // Attention as one op over q, k and v of four axes and extras of the attributes' number, (B, H, T, S)
 // with sizes of 1 where they broadcast. NULL, not reported, if the device declines it.
 tn_tensor *tni_attention_record(tn_tensor *const x[3], tn_tensor *const *extra,

@@ -109,12 +109,23 @@ void tni_store_mark_pending(tn_ctx *cx, tni_store *s)
     list_store(cx, s, &cx->pending);
 }
 
+static void folded_drop(tn_ctx *cx, tni_store *s)
+{
+    tni_folded *f = s->folded;
+    s->folded     = NULL;
+    if (!f) return;
+    tni_tensor_disown(f->weight);
+    tni_tensor_disown(f->bias);
+    tni_free(&cx->heap, f);
+}
+
 // The last handle died: no user can ask for the value any more.
 static void store_unref(tn_ctx *cx, tni_store *s)
 {
     if (--s->refs) return;
     unlist_store(cx, s);
     tni_low_drop(s);
+    folded_drop(cx, s);
     if (s->rollback) set_rollback(cx, s, NULL);
     tni_node_unhold(cx, s->node);
     tni_slab_give(&cx->stores, s);
@@ -269,6 +280,22 @@ void tni_low_set(tni_store *s, tn_tensor *low)
     s->low             = low;
     s->low_of          = s->node->id;
     s->low_used        = false;
+}
+
+bool tni_folded_set(tn_tensor *x, const tni_folded *f)
+{
+    tni_folded *own = tni_alloc(&x->cx->heap, sizeof *own);
+    if (!own) {
+        tni_fail_memory(x->cx, "recording");
+        return false;
+    }
+    *own = *f;
+    tni_tensor_own(f->weight);
+    tni_tensor_own(f->bias);
+    f->weight->store->wanted = f->bias->store->wanted = true;
+    folded_drop(x->cx, x->store);
+    x->store->folded = own;
+    return true;
 }
 
 // The copy has no history and no leaf of its own: while gradients are recorded, each handle of it

@@ -14,6 +14,15 @@
 #include "tensor/dtype.h"
 #include "tensor/node.h"
 
+// A running variance keeps the weight and the bias of the convolution that its batch norm was folded
+// into (ops/fold_norm.c). They are those of the values whose ids are in made_of: a write makes a new id.
+typedef struct {
+    tn_tensor *weight, *bias;
+    uint64_t   made_of[6];  // weight, bias (0: none), mean, variance, gain, shift
+    double     eps;
+    int64_t    order;  // attr.conv.channels_last
+} tni_folded;
+
 // A mutable cell. While its node is pending, rollback is the last node that was computed, to which
 // it returns if the step fails.
 //
@@ -35,6 +44,7 @@ struct tni_store {
     tn_tensor  *low;          // of a weight: autocast's copy in 16 bits, owned; NULL: none
     uint64_t    low_of;       // id of the node that it is a copy of: any write makes it stale
     bool        low_used;     // an op took it since the last update
+    tni_folded *folded;       // of a running variance: see above; owned, NULL: none
 };
 
 // The gradient cell of a leaf, a tensor that requires a gradient. Every state that the leaf's store
@@ -121,6 +131,9 @@ tn_tensor *tni_wrap_low(tn_tensor *x);
 // Frees a store's copy, if it has one; and gives it one of its value as it is now.
 void tni_low_drop(tni_store *s);
 void tni_low_set(tni_store *s, tn_tensor *low);
+// Copies *f beside x's store and takes over its tensors; frees what is there. Returns false, reported,
+// when memory is out.
+bool tni_folded_set(tn_tensor *x, const tni_folded *f);
 // The slow path of tni_store_node: the node is unstored or gone.
 tni_node *tni_store_reschedule(tn_tensor *x, const char *op);
 // Returns the current node of x's store, pending again if it was not stored. NULL, reported as

@@ -1,0 +1,221 @@
+// test_fold_norm.c: batch norm in evaluation is folded into the convolution before it: the values are those of
+// the norm by itself, follow every write, and cost no kernels of their own.
+#include "rules_kit.h"
+
+#include "ops/ops.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 4096, IN = 4, OUT = 6 };
+
+// What device says that wants channels last, for weights too.
+static int all_last(tn_ctx *cx, tn_dtype dt, int64_t from, int64_t to, bool last)
+{
+    (void)cx, (void)dt, (void)from, (void)to, (void)last;
+    return TNI_WEIGHTS_LAST;
+}
+
+// A convolution and a norm with statistics and parameters of all kinds.
+static tn_layer *conv_and_norm(tn_ctx *cx, int axes, tn_nn_conv_opts o)
+{
+    tn_layer *conv = axes == 1   ? tn_nn_conv1d_with(cx, IN, OUT, 3, o)
+                     : axes == 2 ? tn_nn_conv2d_hw(cx, IN, OUT, 3, 3, o)
+                                 : tn_nn_conv3d_dhw(cx, IN, OUT, 2, 3, 1, o);
+    tn_layer *net  = tn_nn_seq(cx, conv, tn_nn_batch_norm(cx, OUT));
+    tn_init_uniform(tn_layer_find(net, "1.weight"), -1, 2);
+    tn_init_uniform(tn_layer_find(net, "1.bias"), -1, 1);
+    tn_init_uniform(tn_layer_find(net, "1.running_mean"), -1, 1);
+    tn_init_uniform(tn_layer_find(net, "1.running_var"), 0.5, 3);
+    tn_layer_train(net, false);
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    return net;
+}
+
+static tn_tensor *image(tn_ctx *cx, int axes)
+{
+    tn_tensor *x = tn_want(tn_randn(cx, TN_F32, 2 + axes, (int64_t[]){ 2, IN, 5, 6, 4 }));
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    return x;
+}
+
+static bool is_folded(tn_layer *net)
+{
+    return tn_layer_find(net, "1.running_var")->store->folded != NULL;
+}
+
+// The value of the network, with or without gradients; without them norms are folded.
+static int64_t value(tn_layer *net, tn_tensor *x, bool gradients, float *y)
+{
+    tn_ctx    *cx   = tn_layer_ctx(net);
+    tn_scope  *s    = tn_begin(cx);
+    bool       mode = tn_grad_mode(cx, gradients);
+    tn_tensor *t    = tn_forward(net, x);
+    int64_t    n    = t ? tn_count(t) : 0;
+    CHECK(n <= MOST);
+    CHECK_STATUS(tn_read(t, TN_F32, y, n), TN_OK);
+    tn_grad_mode(cx, mode);
+    tn_end(s);
+    return n;
+}
+
+// Whether both ways give the same, to a few roundings of sums.
+static bool agrees(tn_layer *net, tn_tensor *x, double tol)
+{
+    static float plain[MOST], folded[MOST];
+    int64_t      n = value(net, x, true, plain);
+    if (value(net, x, false, folded) != n) return false;
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs(plain[i] - folded[i]) <= tol * (1 + fabs(plain[i])))) return false;
+    return n > 0;
+}
+
+// ---- values --------------------------------------------------------------------------------------
+
+static void a_folded_norm_has_the_values_of_the_norm(void)
+{
+    static const struct {
+        int             axes;
+        bool            last, device_last;
+        tn_nn_conv_opts o;
+    } kinds[] = {
+        { 2, false, false, { .no_bias = true, .padding = { 1 } } },
+        { 2, false, false, { .groups = 2, .stride = { 2 } } },
+        { 2, true, false, { .padding = { 1 } } },
+        { 2, false, true, { .padding = { 1 }, .no_bias = true } },
+        { 2, false, true, { .groups = 2 } },
+        { 1, false, false, { .dilation = { 2 } } },
+        { 3, false, false, { .no_bias = true } },
+    };
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx))
+        for (size_t k = 0; k < 2 * sizeof kinds / sizeof *kinds; k++) {
+            int (*own)(tn_ctx *, tn_dtype, int64_t, int64_t, bool) = cx->conv_order;
+            bool       half                                        = k % 2;
+            tn_layer  *net = conv_and_norm(cx, kinds[k / 2].axes, kinds[k / 2].o);
+            tn_tensor *x   = image(cx, kinds[k / 2].axes);
+            if (half) CHECK_STATUS(tn_layer_cast(net, TN_BF16), TN_OK);
+            if (half) x = tn_cast(x, TN_BF16);
+            if (kinds[k / 2].last) x = tn_channels_last(x);
+            x = tn_want(x);
+            CHECK_STATUS(tn_eval(cx), TN_OK);
+            if (kinds[k / 2].device_last) cx->conv_order = all_last;
+            bool ok = agrees(net, x, half ? 0.05 : 1e-5) && is_folded(net);
+            test_case_result(ok, "kind %d%s: %s", (int)k / 2, half ? " in bf16" : "",
+                             is_folded(net) ? "other values" : "not folded");
+            cx->conv_order = own;
+            tn_layer_free(net);
+        }
+}
+
+static void what_is_folded_follows_every_write(void)
+{
+    static const char *const names[] = { "0.weight", "0.bias",         "1.weight",
+                                         "1.bias",   "1.running_mean", "1.running_var" };
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_layer  *net = conv_and_norm(cx, 2, (tn_nn_conv_opts){ .padding = { 1 } });
+        tn_tensor *x   = image(cx, 2);
+        CHECK(agrees(net, x, 1e-5) && is_folded(net));
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            bool mode = tn_grad_mode(cx, false);
+            tn_mul_(tn_layer_find(net, names[i]), tn_scalar(cx, 1.5));
+            tn_grad_mode(cx, mode);
+            test_case_result(agrees(net, x, 1e-5), "%s, before it is computed", names[i]);
+            test_case_result(agrees(net, x, 1e-5), "%s", names[i]);
+        }
+        tn_layer_train(net, true);
+        CHECK(tn_forward(net, x) != NULL);
+        tn_layer_train(net, false);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        CHECK(agrees(net, x, 1e-5));
+        tn_layer_free(net);
+    }
+}
+
+// ---- what else reads the convolution -------------------------------------------------------------
+
+static void the_plain_convolution_can_still_be_read(void)
+{
+    static float y[2][MOST];
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_layer  *net  = conv_and_norm(cx, 2, (tn_nn_conv_opts){ 0 });
+        tn_tensor *x    = image(cx, 2);
+        bool       mode = tn_grad_mode(cx, false);
+        tn_scope  *s    = tn_begin(cx);
+        tn_tensor *c    = tn_forward(tn_layer_find_child(net, "0"), x);
+        tn_tensor *n    = tn_forward(tn_layer_find_child(net, "1"), c);
+        int64_t    k    = tn_count(c);
+        CHECK(n && is_folded(net));
+        CHECK_STATUS(tn_eval_of(n), TN_OK);
+        CHECK_STATUS(tn_read(c, TN_F32, y[0], k), TN_OK);
+        CHECK_STATUS(tn_read(tn_clone(tn_forward(tn_layer_find_child(net, "0"), x)), TN_F32, y[1],
+                             k),
+                     TN_OK);
+        CHECK(!memcmp(y[0], y[1], (size_t)k * sizeof(float)));
+        // What is read by others already, or wanted, is computed once and normed by itself.
+        c            = tn_want(tn_forward(tn_layer_find_child(net, "0"), x));
+        tn_tensor *r = tn_relu(c);
+        n            = tn_add(tn_forward(tn_layer_find_child(net, "1"), c), r);
+        CHECK_STATUS(tn_eval_of(n), TN_OK);
+        tn_end(s);
+        tn_grad_mode(cx, mode);
+        tn_layer_free(net);
+    }
+}
+
+// ---- costs ---------------------------------------------------------------------------------------
+
+// How many kernels the next step of the network has.
+static long kernels(tn_layer *net, tn_tensor *x)
+{
+    char     *text = NULL;
+    size_t    size = 0;
+    tn_ctx   *cx   = tn_layer_ctx(net);
+    tn_scope *s    = tn_begin(cx);
+    FILE     *f    = open_memstream(&text, &size);
+    CHECK(tn_forward(net, x) != NULL);
+    CHECK_STATUS(tn_explain(cx, f), TN_OK);
+    fclose(f);
+    long n = strtol(text, NULL, 10);
+    free(text);
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    tn_end(s);
+    return n;
+}
+
+static void a_folded_norm_has_no_kernel_of_its_own(void)
+{
+    tn_ctx    *cx    = rules_open("cpu");
+    tn_layer  *net   = conv_and_norm(cx, 2, (tn_nn_conv_opts){ .no_bias = true });
+    tn_tensor *x     = image(cx, 2);
+    bool       mode  = tn_grad_mode(cx, false);
+    long       first = kernels(net, x);
+    CHECK(is_folded(net));
+    CHECK_INT(kernels(net, x), 1);
+    CHECK(first > 1);
+    tn_grad_mode(cx, mode);
+    tn_close(cx);
+}
+
+static void what_is_folded_dies_with_its_norm(void)
+{
+    tn_ctx    *cx = rules_open("cpu");
+    tn_tensor *x  = image(cx, 2);
+    int64_t    before[2];
+    for (int i = 0; i < 2; i++) {
+        tn_layer *net = conv_and_norm(cx, 2, (tn_nn_conv_opts){ 0 });
+        CHECK(agrees(net, x, 1e-5) && is_folded(net));
+        tn_layer_free(net);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        before[i] = tn_ctx_stats(cx).bytes;
+    }
+    CHECK_INT(before[0], before[1]);
+    tn_close(cx);
+}
+
+const test_case tests_fold_norm[] = {
+    TEST(a_folded_norm_has_the_values_of_the_norm), TEST(what_is_folded_follows_every_write),
+    TEST(the_plain_convolution_can_still_be_read),  TEST(a_folded_norm_has_no_kernel_of_its_own),
+    TEST(what_is_folded_dies_with_its_norm),        TEST_END,
+};
