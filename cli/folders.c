@@ -98,16 +98,21 @@ bool cli_folder_open(tn_ctx *cx, cli_settings *s, const char *path, cli_saved *f
 {
     tn_file *config = cli_folder_config(cx, path);
     if (!config) return cli_fail_of(cx), false;
-    const char *vocab = value_of(config, "vocab_size", "vocab_size");
+    const char *vocab  = value_of(config, "vocab_size", "vocab_size");
+    long long   tokens = vocab ? strtoll(vocab, NULL, 10) : 0;
     set_options(cx, s, path, config);
-    *f = (cli_saved){ .folder = true,
-                      .model  = cli_model_find(s->model),
-                      .data   = strdup(s->data ? s->data : ""),
-                      .facts  = { .task    = CLI_TOKENS,
-                                  .rank    = 1,
-                                  .size    = { s->context },
-                                  .outputs = vocab ? strtoll(vocab, NULL, 10) : 0 } };
     tn_file_free(config);
+    if (!s->tokenizer && tokens > 256)
+        return cli_fail("%s has no tokenizer.json, and its %lld tokens are not bytes; give "
+                        "--tokenizer PATH",
+                        cli_shown(path), tokens),
+               false;
+    *f = (cli_saved){
+        .folder = true,
+        .model  = cli_model_find(s->model),
+        .data   = strdup(s->data ? s->data : ""),
+        .facts  = { .task = CLI_TOKENS, .rank = 1, .size = { s->context }, .outputs = tokens }
+    };
     return f->data || (cli_fail("out of memory"), false);
 }
 

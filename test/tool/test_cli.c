@@ -863,6 +863,9 @@ static void a_folder_is_sampled_as_hugging_face_does(void)
             " echo \"{\\\"eos_token_id\\\": [2, $t]}\" >f/generation_config.json;"
             " tenon sample --load f --prompt the --tokens 4 --temperature 0");
     CHECK_STR(out, "the\n");
+    runs(1, "mv f/tokenizer.json t.json; tenon sample --load f --prompt the --tokens 4");
+    prints("f has no tokenizer.json, and its 907 tokens are not bytes; give --tokenizer PATH");
+    runs(0, "tenon sample --load f --prompt the --tokens 4 --tokenizer t.json");
     scratch_close();
 }
 
