@@ -230,6 +230,14 @@ static void ops_one_by_one_agree_with_the_reference(void)
 
 enum { ROWS = 301, COLS = 1777 };
 
+// So many windows that threads have blocks of their own.
+static tn_tensor *big_conv(tn_ctx *cx)
+{
+    tn_tensor *x = tn_randn(cx, TN_F32, TN_SHAPE(12, 16, 48, 48));
+    tn_tensor *w = tn_randn(cx, TN_F32, TN_SHAPE(16, 16, 3, 3));
+    return tn_conv2d(x, w, NULL, (tn_conv_opts){ .padding = { 1 } });
+}
+
 // Ops over more elements than a thread does alone, each evaluated by itself.
 static tn_tensor *big_op(tn_tensor *x, int which)
 {
@@ -242,6 +250,7 @@ static tn_tensor *big_op(tn_tensor *x, int which)
     case 5: return tn_max(x, 0);
     case 6: return tn_cast(tn_transpose(x, 0, 1), TN_F16);
     case 7: return tn_randn(tn_ctx_of(x), TN_F32, TN_SHAPE(ROWS, COLS));
+    case 8: return big_conv(tn_ctx_of(x));
     default: return NULL;
     }
 }
@@ -249,7 +258,7 @@ static tn_tensor *big_op(tn_tensor *x, int which)
 static void big_ops_are_the_same_on_any_threads(void)
 {
     static float y[2][ROWS * COLS];
-    for (int which = 0, all = 8; which < all; which++)
+    for (int which = 0, all = 9; which < all; which++)
         for (int threads = 1; threads <= 4; threads *= 2) {
             setenv("TN_EAGER", "1", 1);
             tn_ctx *cx = tn_open_with((tn_open_opts){ .device = "cpu", .threads = threads });

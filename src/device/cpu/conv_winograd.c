@@ -4,7 +4,8 @@
 //     tile = A^T (sum over channels of U * V, element by element) A
 //
 // which takes 16 multiplications for 4 elements, where windows take 36. Over all tiles and channels, the sum
-// is 16 matrix products, one for each element. conv_dgrad is a convolution of gy by w turned around.
+// is 16 matrix products, one for each element. conv_dgrad is a convolution of gy by w turned around. conv_wgrad has
+// the sums over tiles of (A gy A^T) * V, again 16 products, of which G^T and G make gw.
 //
 // The transforms add and halve, so that rounding errors are those of a plain sum, relative to the elements of
 // the patch. Larger tiles take fewer multiplications, and lose digits: two bits for tiles of 4 x 4.
@@ -12,7 +13,7 @@
 // The tiles of all images are one line, cut into blocks. A block goes through three phases: patches are
 // transformed into packed operands of the products, which are multiplied, and the sums are transformed into y.
 // Of many blocks, each is the work of a thread. Of few, all threads share the work of each phase. No order of
-// additions depends on the cut.
+// additions depends on the cut. conv_wgrad adds up block after block, in an order that sizes decide.
 #include "device/cpu/conv_winograd.h"
 
 #include "device/cpu/gemm_kernel.h"
@@ -20,13 +21,15 @@
 #include <string.h>
 
 // SIDE, OUT, POINTS: of a patch, of a tile, elements of a transformed patch. BLOCK_BYTES: of a block's
-// operands and sums, about the size of a second-level cache. CHANNELS: of an item of the first and last phase.
+// operands and sums, about the size of a second-level cache; GRAD_BYTES: of a block of conv_wgrad, whose products
+// are the longer the better. CHANNELS: of an item of the first and last phase.
 enum {
     SIDE        = TNI_WINOGRAD_SIDE,
     OUT         = TNI_WINOGRAD_OUT,
     POINTS      = SIDE * SIDE,
     LANES       = TNI_WINOGRAD_MOST_LANES,
     BLOCK_BYTES = 1 << 20,
+    GRAD_BYTES  = 1 << 22,
     CHANNELS    = 8
 };
 
@@ -46,7 +49,7 @@ typedef struct {
     bool                shared;  // threads share each block
     int64_t             width;   // of a padded row of x
     float              *u;
-    char               *scratch, *padded;
+    char               *scratch, *padded, *products;
     size_t              block_bytes, padded_bytes;
 } winograd;
 
@@ -62,7 +65,7 @@ typedef struct {
     const winograd *g;
     int64_t         first, count, strips;
     float          *v, *m;
-    int64_t        *patch;
+    int64_t        *patch, *tile;  // tile: likewise in the rows of gy, OUT for each row of tiles
     tile_place     *place;
     char           *padded;  // of worker 0 of the block's items
 } tile_block;
@@ -82,7 +85,7 @@ static size_t product_bytes(const winograd *g, int64_t channels)
 // Returns the bytes of the places of a block's tiles.
 static size_t table_bytes(const winograd *g)
 {
-    return (size_t)tni_align64(g->block * (int64_t)(sizeof(int64_t) + sizeof(tile_place)));
+    return (size_t)tni_align64(g->block * (int64_t)(2 * sizeof(int64_t) + sizeof(tile_place)));
 }
 
 // Cuts the tiles into blocks that the cache holds, or, where that leaves threads idle, that they share.
@@ -92,18 +95,25 @@ static void cut_tiles(winograd *g)
     int64_t most = tni_clamp(BLOCK_BYTES / bytes / nr, 1, 64) * nr;
     g->shared    = g->threads > 1 && tni_ceil_div(g->tiles, most) < 3 * g->threads;
     if (g->shared) most = tni_min_i64(4 * g->threads, 32) * most;
-    g->blocks       = tni_ceil_div(g->tiles, most);
-    g->block        = tni_round_up(tni_ceil_div(g->tiles, g->blocks), nr);
-    g->blocks       = tni_ceil_div(g->tiles, g->block);
-    g->block_bytes  = product_bytes(g, g->C) + product_bytes(g, g->rows) + table_bytes(g);
-    g->width        = OUT * g->across + SIDE - OUT;
-    g->padded_bytes = float_bytes((tni_ceil_div(g->block - 1, g->across) + 1) * SIDE * g->width);
+    g->blocks = tni_ceil_div(g->tiles, most);
+    g->block  = tni_round_up(tni_ceil_div(g->tiles, g->blocks), nr);
+    g->blocks = tni_ceil_div(g->tiles, g->block);
+}
+
+// Cuts the tiles of conv_wgrad, by sizes alone.
+static void cut_gradient(winograd *g)
+{
+    int64_t nr = g->isa->f32.nr, bytes = POINTS * (g->C + g->O) * (int64_t)sizeof(float);
+    int64_t most = tni_clamp(GRAD_BYTES / bytes, 2 * nr, 1024);
+    g->shared    = true;
+    g->block     = tni_round_up(tni_ceil_div(g->tiles, tni_ceil_div(g->tiles, most)), nr);
+    g->blocks    = tni_ceil_div(g->tiles, g->block);
 }
 
 // Fills in the whole plan, but no scratch. conv_dgrad swaps the roles of x and y and of the channels.
 static winograd plan_winograd(const tni_conv_plan *c, int threads)
 {
-    bool     forward = c->call->op == TNI_conv;
+    bool     forward = c->call->op != TNI_conv_dgrad;
     winograd g       = { .isa     = tni_gemm_isa_get(),
                          .N       = c->N,
                          .C       = forward ? c->C : c->O,
@@ -124,7 +134,11 @@ static winograd plan_winograd(const tni_conv_plan *c, int threads)
     g.across         = tni_ceil_div(g.OW, OUT);
     g.tiles          = g.N * g.across * tni_ceil_div(g.OH, OUT);
     g.rows           = tni_round_up(g.O, g.isa->f32.mr);
-    cut_tiles(&g);
+    g.width          = OUT * g.across + SIDE - OUT;
+    if (c->call->op == TNI_conv_wgrad) cut_gradient(&g);
+    else cut_tiles(&g);
+    g.block_bytes  = product_bytes(&g, g.C) + product_bytes(&g, g.rows) + table_bytes(&g);
+    g.padded_bytes = float_bytes((tni_ceil_div(g.block - 1, g.across) + 1) * SIDE * g.width);
     return g;
 }
 
@@ -142,8 +156,7 @@ bool tni_winograd_takes(const tni_conv_plan *c)
     bool square = c->KH == 3 && c->KW == 3 && c->G == 1 && c->D * c->KD * c->OD == 1 &&
                   is_dense(&c->along_h) && is_dense(&c->along_w);
     if (!square || c->empty || c->dtype != TN_F32 || c->channels_last) return false;
-    if (c->call->op == TNI_conv_wgrad || c->C < LEAST_CHANNELS || c->O < LEAST_CHANNELS)
-        return false;
+    if (c->C < LEAST_CHANNELS || c->O < LEAST_CHANNELS) return false;
     winograd g     = plan_winograd(c, 1);
     double   tiles = (double)tni_round_up(g.tiles, g.isa->winograd.lanes),
            pairs   = (double)g.C * (double)g.O;
@@ -156,11 +169,36 @@ static size_t weight_bytes(const winograd *g)
     return float_bytes(POINTS * g->rows * g->C);
 }
 
+// Returns one of the products of conv_wgrad, without addresses: gU (O, C) += Z (O, tiles) @ V (C, tiles)^T.
+static tni_gemm gradient_product(const winograd *g, int64_t tiles)
+{
+    return (tni_gemm){ .dtype      = TN_F32,
+                       .accumulate = true,
+                       .m          = g->O,
+                       .n          = g->C,
+                       .k          = tiles,
+                       .a_row      = g->block,
+                       .a_col      = 1,
+                       .b_row      = 1,
+                       .b_col      = g->block,
+                       .ldc        = g->C };
+}
+
+// Returns the scratch of such a product, of a whole block or of the last.
+static size_t gradient_scratch(const winograd *g)
+{
+    tni_gemm whole = gradient_product(g, g->block);
+    tni_gemm last  = gradient_product(g, g->tiles - (g->blocks - 1) * g->block);
+    size_t   a = tni_gemm_scratch(&whole, 1), b = tni_gemm_scratch(&last, 1);
+    return (size_t)tni_align64((int64_t)(a > b ? a : b));
+}
+
 size_t tni_winograd_scratch(const tni_conv_plan *c)
 {
-    winograd g = plan_winograd(c, c->call->threads);
-    return weight_bytes(&g) + g.padded_bytes * (size_t)g.threads +
-           g.block_bytes * (g.shared ? 1 : (size_t)g.threads);
+    winograd g     = plan_winograd(c, c->call->threads);
+    size_t   bytes = weight_bytes(&g) + g.padded_bytes * (size_t)g.threads +
+                   g.block_bytes * (g.shared ? 1 : (size_t)g.threads);
+    return c->call->op == TNI_conv_wgrad ? bytes + (size_t)g.threads * gradient_scratch(&g) : bytes;
 }
 
 // ---- weights ----
@@ -218,28 +256,46 @@ static void find_tiles(tile_block *b)
                 w   = t % g->across * OUT;
         bool is     = i < b->count;
         b->patch[i] = is ? (row - first) * SIDE * g->width + w : 0;
+        b->tile[i]  = is ? (row - first) * OUT * OUT * g->across + w : 0;
         b->place[i] = (tile_place){ .at   = (row / down * g->O * g->OH + h) * g->OW + w,
                                     .rows = is ? (int)tni_min_i64(OUT, g->OH - h) : 0,
                                     .cols = is ? (int)tni_min_i64(OUT, g->OW - w) : 0 };
     }
 }
 
+// The channels that tiles are read from: x, or gy. side: rows that a row of tiles has; width: of a row with its
+// padding.
+typedef struct {
+    const float *at;
+    int64_t      C, H, W, padding[2], side, width;
+} planes;
+
+static planes planes_of_x(const winograd *g)
+{
+    return (planes){ g->x, g->C, g->H, g->W, { g->padding[0], g->padding[1] }, SIDE, g->width };
+}
+
+static planes planes_of_y(const winograd *g)
+{
+    return (planes){ g->y, g->O, g->OH, g->OW, { 0, 0 }, OUT, OUT * g->across };
+}
+
 // Copies what the block's tiles read of channel c, with its padding.
-static void pad_rows(const tile_block *b, int64_t c, float *to)
+static void pad_rows(const tile_block *b, const planes *p, int64_t c, float *to)
 {
     const winograd *g    = b->g;
     int64_t         down = tni_ceil_div(g->OH, OUT), last = (b->first + b->count - 1) / g->across;
-    int64_t         lo = tni_min_i64(g->padding[1], g->width);
-    int64_t         n  = tni_min_i64(g->W, g->width - lo);
+    int64_t         lo = tni_min_i64(p->padding[1], p->width);
+    int64_t         n  = tni_min_i64(p->W, p->width - lo);
     for (int64_t row = b->first / g->across; row <= last; row++) {
-        const float *plane = g->x + (row / down * g->C + c) * g->H * g->W;
-        int64_t      top   = row % down * OUT - g->padding[0];
-        for (int64_t h = top; h < top + SIDE; h++, to += g->width) {
-            bool in = h >= 0 && h < g->H;
-            memset(to, 0, (size_t)(in ? lo : g->width) * sizeof *to);
+        const float *plane = p->at + (row / down * p->C + c) * p->H * p->W;
+        int64_t      top   = row % down * OUT - p->padding[0];
+        for (int64_t h = top; h < top + p->side; h++, to += p->width) {
+            bool in = h >= 0 && h < p->H;
+            memset(to, 0, (size_t)(in ? lo : p->width) * sizeof *to);
             if (!in) continue;
-            memcpy(to + lo, plane + h * g->W, (size_t)n * sizeof *to);
-            memset(to + lo + n, 0, (size_t)(g->width - lo - n) * sizeof *to);
+            memcpy(to + lo, plane + h * p->W, (size_t)n * sizeof *to);
+            memset(to + lo + n, 0, (size_t)(p->width - lo - n) * sizeof *to);
         }
     }
 }
@@ -260,8 +316,9 @@ static void input_item(void *arg, int64_t item, int worker)
     int64_t           lanes = g->isa->winograd.lanes, nr = g->isa->f32.nr, groups = groups_of(b);
     int64_t           c0 = item * CHANNELS, c1 = tni_min_i64(g->C, c0 + CHANNELS);
     float            *padded = (float *)(b->padded + (size_t)worker * g->padded_bytes);
+    planes            x      = planes_of_x(g);
     for (int64_t c = c0; c < c1; c++) {
-        pad_rows(b, c, padded);
+        pad_rows(b, &x, c, padded);
         for (int64_t i = 0; i < groups; i++)
             g->isa->winograd.input(padded, b->patch + i * lanes, g->width,
                                    b->v + (i * lanes / nr * g->C + c) * nr + i * lanes % nr,
@@ -326,23 +383,104 @@ static void multiply_item(void *arg, int64_t item, int worker)
     g->isa->f32.packed(&k);
 }
 
+// Returns a block, with its scratch as that of a worker.
+static tile_block block_of(const winograd *g, int64_t item, int worker)
+{
+    tile_block b = { .g = g, .first = item * g->block };
+    b.count      = tni_min_i64(g->block, g->tiles - b.first);
+    b.strips     = tni_ceil_div(b.count, g->isa->f32.nr);
+    b.v          = (float *)(g->scratch + (size_t)worker * g->block_bytes);
+    b.m          = (float *)((char *)b.v + product_bytes(g, g->C));
+    b.patch      = (int64_t *)((char *)b.m + product_bytes(g, g->rows));
+    b.tile       = b.patch + g->block;
+    b.place      = (tile_place *)(b.tile + g->block);
+    b.padded     = g->padded + (size_t)worker * g->padded_bytes;
+    find_tiles(&b);
+    return b;
+}
+
 // A task: all phases of a block. Inside of a task, its items run one after the other on its thread, each as
 // worker 0.
 static void block_task(void *arg, int64_t item, int worker)
 {
     const winograd *g = arg;
-    tile_block      b = { .g = g, .first = item * g->block };
-    b.count           = tni_min_i64(g->block, g->tiles - b.first);
-    b.strips          = tni_ceil_div(b.count, g->isa->f32.nr);
-    b.v               = (float *)(g->scratch + (size_t)worker * g->block_bytes);
-    b.m               = (float *)((char *)b.v + product_bytes(g, g->C));
-    b.patch           = (int64_t *)((char *)b.m + product_bytes(g, g->rows));
-    b.place           = (tile_place *)(b.patch + g->block);
-    b.padded          = g->padded + (size_t)worker * g->padded_bytes;
-    find_tiles(&b);
+    tile_block      b = block_of(g, item, worker);
     tni_parallel(g->threads, tni_ceil_div(g->C, CHANNELS), input_item, &b);
     tni_parallel(g->threads, POINTS * row_parts(g), multiply_item, &b);
     tni_parallel(g->threads, tni_ceil_div(g->O, CHANNELS), output_item, &b);
+}
+
+// ---- the gradient of the weights ----
+
+// A task: V of some channels of x, or, after those, Z = A gy A^T of some channels of gy; all tiles of the block.
+static void spread_item(void *arg, int64_t item, int worker)
+{
+    const tile_block *b     = arg;
+    const winograd   *g     = b->g;
+    int64_t           lanes = g->isa->winograd.lanes, of_x = tni_ceil_div(g->C, CHANNELS);
+    bool              x = item < of_x;
+    planes            p = x ? planes_of_x(g) : planes_of_y(g);
+    int64_t        c0 = (x ? item : item - of_x) * CHANNELS, c1 = tni_min_i64(p.C, c0 + CHANNELS);
+    const int64_t *at     = x ? b->patch : b->tile;
+    float         *padded = (float *)(b->padded + (size_t)worker * g->padded_bytes);
+    for (int64_t c = c0; c < c1; c++) {
+        float *to = (x ? b->v : b->m) + c * g->block;
+        pad_rows(b, &p, c, padded);
+        for (int64_t i = 0; i < b->count; i += lanes)
+            (x ? g->isa->winograd.input : g->isa->winograd.spread)(padded, at + i, p.width, to + i,
+                                                                   p.C * g->block);
+    }
+}
+
+// A task: one of the products of a block, added to those of the blocks before.
+static void gradient_item(void *arg, int64_t point, int worker)
+{
+    const tile_block *b = arg;
+    const winograd   *g = b->g;
+    tni_gemm          p = gradient_product(g, b->count);
+    p.accumulate        = b->first > 0;
+    p.a                 = b->m + point * g->O * g->block;
+    p.b                 = b->v + point * g->C * g->block;
+    p.c                 = g->u + point * g->O * g->C;
+    tni_gemm_run(&p, 1, g->products + (size_t)worker * gradient_scratch(g));
+}
+
+// y = G^T u, of elements `step` apart in u.
+static void gather_weight(const float *u, int64_t step, float y[3])
+{
+    float sum = 0.5f * (u[step] + u[2 * step]);
+    y[0]      = u[0] + sum;
+    y[1]      = 0.5f * (u[step] - u[2 * step]);
+    y[2]      = sum + u[3 * step];
+}
+
+// A task: gw of one channel of y.
+static void gather_item(void *arg, int64_t o, int worker)
+{
+    const winograd *g    = arg;
+    int64_t         step = g->O * g->C;
+    (void)worker;
+    for (int64_t c = 0; c < g->C; c++) {
+        const float *u = g->u + o * g->C + c;
+        float        half[SIDE][3], y[3], *to = (float *)g->w + o * g->w_out + c * g->w_in;
+        for (int i = 0; i < SIDE; i++) gather_weight(u + i * SIDE * step, step, half[i]);
+        for (int j = 0; j < 3; j++) {
+            gather_weight(&half[0][j], 3, y);
+            for (int i = 0; i < 3; i++) to[i * 3 + j] = y[i];
+        }
+    }
+}
+
+// All threads share each block, whose products are added up in order.
+static void run_gradient(winograd *g)
+{
+    int64_t channels = tni_ceil_div(g->C, CHANNELS) + tni_ceil_div(g->O, CHANNELS);
+    for (int64_t i = 0; i < g->blocks; i++) {
+        tile_block b = block_of(g, i, 0);
+        tni_parallel(g->threads, channels, spread_item, &b);
+        tni_parallel(g->threads, POINTS, gradient_item, &b);
+    }
+    tni_parallel(g->threads, g->O, gather_item, g);
 }
 
 // Transforms the weights, unless they are kept: into memory that keeps them if this value was here before, else
@@ -368,6 +506,12 @@ void tni_winograd_run(const tni_conv_plan *c, int threads, char *scratch)
     winograd g = plan_winograd(c, threads);
     g.padded   = scratch + weight_bytes(&g);
     g.scratch  = g.padded + g.padded_bytes * (size_t)threads;
+    g.products = g.scratch + g.block_bytes;
+    g.u        = (float *)scratch;
+    if (c->call->op == TNI_conv_wgrad) {
+        run_gradient(&g);
+        return;
+    }
     make_weights(&g, c->call, scratch);
     if (!g.shared) tni_parallel(threads, g.blocks, block_task, &g);
     for (int64_t i = 0; i < g.blocks && g.shared; i++) block_task(&g, i, 0);

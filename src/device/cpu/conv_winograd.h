@@ -4,7 +4,7 @@
 
 #include "device/cpu/conv_windows.h"
 
-// Returns whether a convolution, or its gradient for x, is computed faster in this way than as a product
+// Returns whether a convolution, or one of its gradients, is computed faster in this way than as a product
 // over windows. Only sizes decide.
 bool tni_winograd_takes(const tni_conv_plan *c);
 
@@ -21,7 +21,7 @@ typedef struct {
     bool        made;  // u is that of value
 } tni_winograd_weights;
 
-// Computes y, or gx. call->entry: NULL, or what is kept of the weights. scratch: that many bytes, aligned to 64.
+// Computes y, gx or gw. call->entry: NULL, or what is kept of the weights. scratch: that many bytes, aligned to 64.
 void tni_winograd_run(const tni_conv_plan *c, int threads, char *scratch);
 
 #endif
