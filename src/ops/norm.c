@@ -266,6 +266,8 @@ tn_tensor *tn_batch_norm(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_tenso
     if (!o.training && (!mean || !var))
         return tni_fail(cx, TN_EARG, "batch_norm: %s is NULL outside training",
                         mean ? "var" : "mean");
+    // Training updates the statistics, so that what was folded is stale: its memory is better used.
+    if (o.training && var) tni_folded_drop(cx, var->store);
     uint64_t   failures = cx->failures;
     double     eps      = tni_or_default(o.eps, 1e-5);
     tn_tensor *folded   = o.training || !(eps >= 0) ? NULL : tni_fold_norm(x, mean, var, w, b, eps);

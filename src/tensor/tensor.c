@@ -109,7 +109,7 @@ void tni_store_mark_pending(tn_ctx *cx, tni_store *s)
     list_store(cx, s, &cx->pending);
 }
 
-static void folded_drop(tn_ctx *cx, tni_store *s)
+void tni_folded_drop(tn_ctx *cx, tni_store *s)
 {
     tni_folded *f = s->folded;
     s->folded     = NULL;
@@ -125,7 +125,7 @@ static void store_unref(tn_ctx *cx, tni_store *s)
     if (--s->refs) return;
     unlist_store(cx, s);
     tni_low_drop(s);
-    folded_drop(cx, s);
+    tni_folded_drop(cx, s);
     if (s->rollback) set_rollback(cx, s, NULL);
     tni_node_unhold(cx, s->node);
     tni_slab_give(&cx->stores, s);
@@ -293,7 +293,7 @@ bool tni_folded_set(tn_tensor *x, const tni_folded *f)
     tni_tensor_own(f->weight);
     tni_tensor_own(f->bias);
     f->weight->store->wanted = f->bias->store->wanted = true;
-    folded_drop(x->cx, x->store);
+    tni_folded_drop(x->cx, x->store);
     x->store->folded = own;
     return true;
 }

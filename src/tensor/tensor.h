@@ -134,6 +134,8 @@ void tni_low_set(tni_store *s, tn_tensor *low);
 // Copies *f beside x's store and takes over its tensors; frees what is there. Returns false, reported,
 // when memory is out.
 bool tni_folded_set(tn_tensor *x, const tni_folded *f);
+// Frees what is there.
+void tni_folded_drop(tn_ctx *cx, tni_store *s);
 // The slow path of tni_store_node: the node is unstored or gone.
 tni_node *tni_store_reschedule(tn_tensor *x, const char *op);
 // Returns the current node of x's store, pending again if it was not stored. NULL, reported as

@@ -126,6 +126,7 @@ static void what_is_folded_follows_every_write(void)
         }
         tn_layer_train(net, true);
         CHECK(tn_forward(net, x) != NULL);
+        CHECK(!is_folded(net));
         tn_layer_train(net, false);
         CHECK_STATUS(tn_eval(cx), TN_OK);
         CHECK(agrees(net, x, 1e-5));
