@@ -223,7 +223,9 @@ TN_API void tn_cache_free(tn_cache *c);
 // Returns the number of tokens in each row, padding included.
 TN_API_PLAIN int64_t tn_cache_count(const tn_cache *c);
 // Runs a network on the tokens x (B, T) that follow those in the cache, and adds them to it. The
-// result is that of tn_forward on all tokens, for the last T of them. Records no gradients.
+// result is that of tn_forward on all tokens, for the last T of them; but with TN_ROPE_DYNAMIC, beyond
+// the context of the training, keys keep the angles of the pass that made them, as in Hugging Face's
+// transformers. Records no gradients.
 TN_API tn_tensor *tn_forward_cached(tn_layer *l, tn_tensor *x, tn_cache *c);
 
 // How a layer of the user's own takes part in it. Outside of tn_forward_cached these mean what they
