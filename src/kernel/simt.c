@@ -389,13 +389,17 @@ static void choose_short_row(const launch_facts *f, tni_simt *m)
 
 // Threads for a row that registers hold, and vectors for each, as measured to be best: `each` of
 // them unless the row is short or long. Up to four warps' vectors stay in one warp, which folds by
-// shuffles alone, without a barrier.
+// shuffles alone, without a barrier. A single row leaves the GPU idle: the more threads it has, the
+// sooner it is done.
 static void hold_row_in_registers(const launch_facts *f, tni_simt *m, int each)
 {
     tni_simt_class *c = &m->class;
     int64_t         n = m->vectors;
     if (n <= TNI_WARP) {
         choose_short_row(f, m);
+    } else if (f->rows == 1 && n <= TEAM && !f->k->tails &&
+               f->limits->features & TNI_GPU_SHUFFLES) {
+        set_team(f, m, tni_min_i64(power_up(n), TEAM / 2));
     } else if (n <= 4 * TNI_WARP &&
                vector_registers(f, c) * power_up(tni_ceil_div(n, TNI_WARP)) <= REGISTERS) {
         set_team(f, m, TNI_WARP);
