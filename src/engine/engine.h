@@ -92,13 +92,14 @@ bool tni_fetch_end(tn_ctx *cx, int64_t ticket, int64_t *value);
 // tni_repeat_eval is tn_eval for one of them, and looks on; `result` is the one value that a step makes in memory
 // of its own, in the memory of the one before the last. tni_repeat_settled is asked before each step: once it is true,
 // tni_repeat_run runs the next step without anything being recorded: values that the step writes in place, result
-// among them, are those of the next step afterwards. Any other call that records or evaluates unsettles it.
+// among them, are those of the next step afterwards. It also begins to copy the first n elements of result, whose tickets
+// are as those of tni_fetch_begin: in a graph that is a part of it. Any other call that records or evaluates unsettles it.
 // tni_repeat_new returns NULL when memory is out, which is not reported.
 tni_repeat *tni_repeat_new(tn_ctx *cx);
 void        tni_repeat_free(tni_repeat *t);
 tn_status   tni_repeat_eval(tni_repeat *t, tn_tensor *result);
 bool        tni_repeat_settled(tni_repeat *t);
-tn_status   tni_repeat_run(tni_repeat *t);
+tn_status   tni_repeat_run(tni_repeat *t, tn_tensor *result, int n, int64_t *ticket);
 // Releases the nodes that tn_item_late still waits for, and its list.
 void tni_async_items_close(tn_ctx *cx);
 

@@ -65,6 +65,9 @@ struct tni_repeat {
     moving         *move;
     size_t          moves;
     bool            settled;
+    tn_tensor      *fetched;   // of the run being submitted: its result,
+    int             fetches;   // how many elements of it are copied to the host,
+    int64_t        *ticket;    // and their tickets
     uint64_t        runs;      // since it settled
     int64_t         launches;  // in a run
     surroundings    left;
@@ -398,13 +401,19 @@ static bool submit_again(void *arg, bool changed_only)
         tni_mark_step(t->cx->engine, i);
         ok = run_again(t, &t->step[i]);
     }
+    if (ok && t->fetches) tni_mark_step(t->cx->engine, t->plan->steps);
+    for (int i = 0; ok && i < t->fetches; i++) t->ticket[i] = tni_fetch_begin(t->fetched, i);
     return ok;
 }
 
-tn_status tni_repeat_run(tni_repeat *t)
+// Moves the words and submits the plan.
+tn_status tni_repeat_run(tni_repeat *t, tn_tensor *result, int n, int64_t *ticket)
 {
     tn_ctx   *cx = t->cx;
     tn_status s  = tni_deferred_errors_check(cx);
+    t->fetched   = result;
+    t->fetches   = n;
+    t->ticket    = ticket;
     for (size_t i = 0; s == TN_OK && i < t->moves; i++) {
         moving *m   = &t->move[i];
         *m->word.at = m->next[t->runs % PERIOD];

@@ -265,12 +265,14 @@ static bool record_step(generation *g)
     return (watched ? tni_repeat_eval(g->repeat, *at) : tn_eval(g->cx)) == TN_OK;
 }
 
-// Launches the next step as the last ones were, if it would be recorded like them.
-static bool repeat_step(generation *g, bool *ok)
+// Launches the next step as the last ones were, with the copy of its tokens to the host, if it would be recorded like
+// them.
+static bool repeat_step(generation *g, int64_t *ticket, bool *ok)
 {
+    int n = g->ahead ? (int)g->B : 0;
     if (!g->repeat || !tni_repeat_settled(g->repeat)) return false;
     if (!tni_cache_repeats(g->cache) || tn_layer_training(g->net)) return false;
-    *ok = tni_repeat_run(g->repeat) == TN_OK;
+    *ok = tni_repeat_run(g->repeat, g->token[g->made % 2], n, ticket) == TN_OK;
     tni_cache_advance(g->cache);
     return true;
 }
@@ -279,12 +281,13 @@ static bool repeat_step(generation *g, bool *ok)
 // now on.
 static bool run_step(generation *g)
 {
-    bool     ok;
+    bool     ok, repeated;
     int64_t *ticket = g->ticket[g->made % (AHEAD + 1)];
-    if (!repeat_step(g, &ok)) ok = record_step(g);
     for (int i = 0; i < g->B && i < MOST_ROWS; i++) ticket[i] = 0;
+    repeated = repeat_step(g, ticket, &ok);
+    if (!repeated) ok = record_step(g);
     for (int i = 0; ok && i < g->B && g->ahead; i++) {
-        ticket[i] = tni_fetch_begin(g->token[g->made % 2], i);
+        if (!repeated) ticket[i] = tni_fetch_begin(g->token[g->made % 2], i);
         if (!ticket[i]) ticket[0] = g->ahead = 0;
     }
     g->made++;

@@ -27,7 +27,7 @@ enum {
     TNI_PIECE       = 2 << 20,   // most bytes of a piece
     TNI_PIECES      = 64,
     TNI_WORK_EVENTS = 16,
-    TNI_FETCHES     = 64
+    TNI_FETCHES     = 256
 };
 
 // A part of an upload in the ring. start counts from the first byte ever used; modulo TNI_RING it is the

@@ -14,6 +14,7 @@
 // host: it reads the ticket first, and once it sees the one it waits for, the value is complete.
 const char *const tni_text_send[] = {
     T(KERNEL(32) send(const unsigned char *x, volatile m_long *slot, m_long ticket, int bytes) {
+          BEGIN();
           if (LOCAL_ID) return;
           m_ulong v = bytes == 8 ? *(const m_ulong *)x : bytes == 4 ? *(const m_uint *)x
                     : bytes == 2 ? *(const m_ushort *)x : *x;
@@ -74,7 +75,11 @@ int64_t tni_cuda_fetch(void *session, tn_dtype dt, const void *src)
     } a = { src, f->at + (size_t)(f->tickets % TNI_FETCHES) * sizeof *f->slot, f->tickets + 1,
             (int)tni_dtype_size(dt) };
     uint32_t          offset[] = { 0, 8, 16, 24, 28 };
-    tni_launch_record d = { .f = f->send, .grid = { 1, 1, 1 }, .block = { 32, 1, 1 }, .args = 4 };
+    tni_launch_record d        = { .f        = f->send,
+                                   .grid     = { 1, 1, 1 },
+                                   .block    = { 32, 1, 1 },
+                                   .overlaps = c->gpu->overlaps,
+                                   .args     = 4 };
     return tni_replay_launch(c, &d, offset, (const char *)&a) ? 0 : ++f->tickets;
 }
 
