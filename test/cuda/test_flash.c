@@ -27,7 +27,9 @@ static void compile_case(const tni_flash_case *x)
     tni_text    why  = { "" };
     tni_cubin   c    = { 0 };
     tni_usage   u    = { 0 };
-    const char *name = tni_flash_kernel(x->part), *chip = x->wgmma ? "sm_90a" : "sm_80";
+    const char *name = tni_flash_kernel(x->part), *chip = x->wgmma       ? "sm_90a"
+                                                          : x->ranks > 1 ? "sm_90"
+                                                                         : "sm_80";
     char       *text = tni_flash_source(&heap, x);
     if (!CHECK(text != NULL)) return;
     CHECK_INT(strstr(text, "wgmma.") != NULL, x->wgmma);
@@ -102,6 +104,7 @@ static void texts_of_every_option_compile(void)
                                         .D       = 128,
                                         .E       = 128,
                                         .rows    = rows,
+                                        .ranks   = rows > 1 ? 8 : 1,
                                         .aligned = true,
                                         .causal  = true,
                                         .lengths = true });

@@ -127,6 +127,8 @@ enum {
 enum {
     TNI_CU_LAUNCH_CLUSTER = 4,
     TNI_CU_LAUNCH_OVERLAP = 6,  // may begin before what is ahead of it in the stream has ended
+    TNI_CU_LAUNCH_CARVEOUT =
+        14,  // percent of a multiprocessor's memory that is to be shared memory
 };
 
 // Options of loading a module, and results of NVRTC.
@@ -182,7 +184,8 @@ typedef struct {
         struct {
             unsigned x, y, z;
         } cluster;
-        int overlap;
+        int      overlap;
+        unsigned shared;  // percent
     } value;
 } tni_culaunch_attribute;
 

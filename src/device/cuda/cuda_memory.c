@@ -57,19 +57,19 @@ tni_cuptr tni_cuda_scratch(tni_cuda *c, size_t bytes)
 }
 
 // Cleared in the stream's order, once: kernels of one stream run one after the other.
-tni_cuptr tni_cuda_arrivals(tni_cuda *c)
+tni_cuptr tni_cuda_zeros(tni_cuda *c)
 {
     const tni_driver *cu    = c->gpu->cu;
-    size_t            bytes = TNI_CUDA_ARRIVALS * sizeof(int32_t);
-    if (c->arrivals || cu->mem_alloc(&c->arrivals, bytes) != TNI_CU_OK) return c->arrivals;
-    if (cu->set8(c->arrivals, 0, bytes, c->stream) == TNI_CU_OK) return c->arrivals;
-    cu->mem_free(c->arrivals);
-    return c->arrivals = 0;
+    size_t            bytes = TNI_CUDA_ZEROS;
+    if (c->zeros || cu->mem_alloc(&c->zeros, bytes) != TNI_CU_OK) return c->zeros;
+    if (cu->set8(c->zeros, 0, bytes, c->stream) == TNI_CU_OK) return c->zeros;
+    cu->mem_free(c->zeros);
+    return c->zeros = 0;
 }
 
 void tni_cuda_scratch_close(tni_cuda *c)
 {
-    if (c->arrivals) c->gpu->cu->mem_free(c->arrivals);
+    if (c->zeros) c->gpu->cu->mem_free(c->zeros);
     for (int i = 0; i < c->scratches; i++) c->gpu->cu->mem_free(c->scratch[i]);
 }
 

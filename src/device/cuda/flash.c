@@ -11,40 +11,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-// PARTS: kernels of a call, at most; SPLITS: the most blocks that share the keys of a head.
-enum { PARTS = 2, SPLITS = 64 };
+// PARTS: kernels of a call, at most; RANKS: the most blocks that share the keys of a head, SLOTS: keys that are worth
+// another block.
+enum { PARTS = 2, RANKS = 8, SLOTS = 16 };
 
 // The kernels' argument: `struct flash` of flash_text.c, field by field.
 typedef struct {
     const char *q, *k, *v;
     char       *o, *lse;
     const char *g;
-    char       *dq, *dk, *dv, *delta, *part, *arrived;
+    char       *dq, *dk, *dv, *delta;
     const char *lengths, *extra[TNI_SCORE_SOURCES];
     char       *extra_grad[TNI_SCORE_SOURCES];
     int64_t     q_at[3], k_at[3], v_at[3], o_at[3], g_at[3], dq_at[3], dk_at[3], dv_at[3];
     int64_t     extra_at[TNI_SCORE_SOURCES][4], extra_grad_at[TNI_SCORE_SOURCES][4];
     uint64_t    key, counter;
-    int32_t     B, H, HK, T, S, window, lengths_at, splits;
+    int32_t     B, H, HK, T, S, window, lengths_at;
     float       scale, drop, kept;
-    int32_t     unused;
 } flash_args;
 
-_Static_assert(sizeof(flash_args) == 21 * 8 + (24 + 32 + 2) * 8 + 12 * 4,
+_Static_assert(sizeof(flash_args) == 19 * 8 + (24 + 32 + 2) * 8 + 10 * 4,
                "no padding: the text declares the same fields");
 
 // A form: its kernels in the order of their launches, with the programs that are being compiled for
-// operands whose rows are aligned to 16 bytes and for others, which are compiled when they are met. A
-// form of one query that heads share has two candidates, each of one kernel: flash_decode, and
-// flash_forward with these heads in the place of queries (pack_heads). Until the faster one is known,
-// settled is -1.
+// operands whose rows are aligned to 16 bytes and for others, which are compiled when they are met.
 typedef struct {
     tni_compiled     *compiled;
-    int               parts, candidates, settled;
+    int               parts;
+    bool              packed;  // see pack_heads
     tni_flash_case    text[PARTS];
     tni_text_program *program[PARTS][2];  // by alignment
     void             *kernel[PARTS][2];   // NULL before the first launch
-    int               splits;             // of flash_decode
     size_t            scratch;
     char             *functions;  // of the score program, NULL: none
 } flash_work;
@@ -174,7 +171,7 @@ static tni_flash_case case_of(const tni_cuda *c, const tni_attention *a, tni_fla
 
 static bool decodes(const tni_attention *a)
 {
-    return !a->g && !a->drops && a->T <= TNI_FLASH_DECODE_ROWS && a->B * a->H <= TNI_CUDA_ARRIVALS;
+    return !a->g && !a->drops && a->T <= TNI_FLASH_DECODE_ROWS;
 }
 
 // Heads that a block of flash_decode serves: two if they share keys and there is one query of each.
@@ -238,14 +235,16 @@ static tni_text_program *start_text(const flash_work *w, int part, bool aligned)
     return tni_compiled_text(w->compiled, tni_flash_source(&heap, &x), tni_flash_kernel(x.part));
 }
 
-// As many blocks share the keys of a head as the GPU has room for three times, but no more than there
-// are pieces of keys. Below four pieces joining them would take longer than it saves.
-static int splits_of(const tni_cuda *c, const tni_attention *a, const tni_flash_case *x)
+// As many blocks share the keys of a head as find room on the GPU twice, if it has clusters, and no more than there
+// are keys for.
+static int ranks_of(const tni_cuda *c, const tni_attention *a)
 {
-    int64_t pieces = tiles_of(a->S, tni_flash_decode_keys(x));
-    int64_t room   = 3 * (int64_t)c->gpu->limits.units * heads_of(a) / (a->B * a->H);
-    int64_t n      = pieces < room ? pieces : room;
-    return n < 1 || pieces < 4 ? 1 : n > SPLITS ? SPLITS : (int)n;
+    int64_t heads = a->B * a->H / heads_of(a), room = 2 * (int64_t)c->gpu->limits.units;
+    int     ranks = 1;
+    while (ranks < RANKS && 2 * ranks <= c->gpu->limits.cluster && 2 * ranks * heads <= room &&
+           2 * ranks * SLOTS <= a->S)
+        ranks *= 2;
+    return ranks;
 }
 
 // Bytes of delta, and of the sums in f32 of the gradients of extras, one behind the other.
@@ -270,12 +269,13 @@ typedef struct {
     tni_arg       q;
 } packed_call;
 
-// Whether the heads that share keys, of one query each, may be taken for as many queries of one head,
-// all of which see the same keys: then a block reads them once for all.
-static bool packs(const tni_attention *a)
+// Whether the heads that share keys, of one query each, are taken for as many queries of one head, all of which see
+// the same keys: then a block of flash_forward reads them once for all. That is worth it where there are blocks enough
+// without splitting keys.
+static bool packs(const tni_cuda *c, const tni_attention *a)
 {
     return decodes(a) && a->T == 1 && a->H > a->Hk && !a->extras && !a->score && !a->window &&
-           (a->lengths || !a->causal);
+           (a->lengths || !a->causal) && 2 * a->B * a->Hk >= c->gpu->limits.units;
 }
 
 // (B, 1, H, D) as (B, H / Hk, Hk, D).
@@ -299,26 +299,24 @@ static void pack_heads(const tni_attention *a, const tni_call *call, packed_call
     pack_rows(&p->call.out, a->Hk);
 }
 
-// The scratch has delta and such sums, or the parts of results of flash_decode.
+// The scratch has delta and such sums.
 static void describe_parts(const tni_cuda *c, const tni_attention *a, const tni_call *call,
                            flash_work *w)
 {
     packed_call p;
-    w->candidates = 1;
     if (a->g) {
         w->text[w->parts++] = case_of(c, a, TNI_FLASH_QUERIES);
         w->text[w->parts++] = case_of(c, a, TNI_FLASH_KEYS);
         w->scratch          = delta_bytes(a) + sum_bytes(a);
+    } else if (packs(c, a)) {
+        pack_heads(a, call, &p);
+        w->text[w->parts++] = case_of(c, &p.a, TNI_FLASH_FORWARD);
+        w->packed           = true;
     } else if (decodes(a)) {
         tni_flash_case *x = &w->text[w->parts++];
         *x                = case_of(c, a, TNI_FLASH_DECODE);
         x->rows           = (int)a->T * heads_of(a);
-        w->splits         = splits_of(c, a, x);
-        w->scratch        = (size_t)(a->B * a->H * w->splits * a->T * (a->E + 2)) * sizeof(float);
-        if (!packs(a)) return;
-        pack_heads(a, call, &p);
-        w->text[w->parts++] = case_of(c, &p.a, TNI_FLASH_FORWARD);
-        w->candidates       = 2;
+        x->ranks          = ranks_of(c, a);
     } else w->text[w->parts++] = case_of(c, a, TNI_FLASH_FORWARD);
 }
 
@@ -342,7 +340,6 @@ static void *flash_open(tni_cuda *c, const tni_call *call)
     }
     w->compiled = c->gpu->compiled;
     describe_parts(c, &a, call, w);
-    w->settled = w->candidates > 1 ? -1 : 0;
     for (int i = 0; i < w->parts; i++) w->text[i].program = w->functions;
     for (int i = 0; i < w->parts; i++)
         if (a.D % 8 == 0 && a.E % 8 == 0) w->program[i][1] = start_text(w, i, true);
@@ -366,14 +363,8 @@ static void *kernel_of(flash_work *w, int part, bool aligned, tn_status *s, tni_
 // Tiles are chosen by a table. A text that does not compile is found out by its launch, which says why.
 static int flash_count(void *work)
 {
-    const flash_work *w = work;
-    return w->settled < 0 ? w->candidates : 1;
-}
-
-static void flash_settle(void *work, int candidate)
-{
-    flash_work *w = work;
-    if (w->settled < 0) w->settled = candidate;
+    (void)work;
+    return 1;
 }
 
 static size_t flash_scratch(void *work)
@@ -419,8 +410,7 @@ static float scale_of(const tni_attention *a)
 }
 
 // Writes the kernels' argument; the sums of the gradients of extras are added by clear_sums.
-static flash_args args_of(tni_cuda *c, const tni_attention *a, const tni_call *call,
-                          const flash_work *w)
+static flash_args args_of(const tni_attention *a, const tni_call *call)
 {
     const tni_arg *o = a->g ? a->o : &call->out;
     flash_args     p = { .q          = data_of(a->q),
@@ -429,9 +419,7 @@ static flash_args args_of(tni_cuda *c, const tni_attention *a, const tni_call *c
                          .o          = data_of(o),
                          .lse        = data_of(a->lse),
                          .g          = data_of(a->g),
-                         .part       = call->scratch,
                          .delta      = call->scratch,
-                         .arrived    = (char *)(uintptr_t)c->arrivals,
                          .lengths    = data_of(a->lengths),
                          .key        = a->key,
                          .counter    = a->counter,
@@ -442,7 +430,6 @@ static flash_args args_of(tni_cuda *c, const tni_attention *a, const tni_call *c
                          .S          = (int32_t)a->S,
                          .window     = (int32_t)a->window,
                          .lengths_at = a->lengths ? (int32_t)a->lengths->stride[0] : 0,
-                         .splits     = w->splits,
                          .scale      = scale_of(a),
                          .drop       = (float)a->dropout,
                          .kept       = (float)(1 / (1 - a->dropout)) };
@@ -460,9 +447,9 @@ static flash_args args_of(tni_cuda *c, const tni_attention *a, const tni_call *c
     return p;
 }
 
-static int64_t blocks_of(const tni_attention *a, const flash_work *w, const tni_flash_case *x)
+static int64_t blocks_of(const tni_attention *a, const tni_flash_case *x)
 {
-    if (x->part == TNI_FLASH_DECODE) return a->B * a->H / heads_of(a) * w->splits;
+    if (x->part == TNI_FLASH_DECODE) return a->B * a->H / heads_of(a) * x->ranks;
     int rows = tni_flash_rows(x);
     if (x->part == TNI_FLASH_KEYS)
         return tiles_of(a->S, rows) * a->B * a->Hk * (1 + tni_flash_splits(x));
@@ -474,7 +461,7 @@ static tn_status launch_part(tni_cuda *c, flash_work *w, int part, bool aligned,
 {
     const tni_flash_case *x        = &w->text[part];
     uint32_t              offset[] = { 0, sizeof *args };
-    int64_t               blocks   = blocks_of(a, w, x);
+    int64_t               blocks   = blocks_of(a, x);
     tn_status             s;
     tni_launch_record     d = { .f        = kernel_of(w, part, aligned, &s, why),
                                 .grid     = { (unsigned)blocks, 1, 1 },
@@ -515,13 +502,13 @@ static tni_arg sums_of(const tni_call *call, const tni_attention *a, int extra)
     return x;
 }
 
-// Clears the sums, by copies of a zero: the words by which blocks count are 0 between kernels.
+// Clears the sums, by copies of a zero.
 static tn_status clear_sums(tni_cuda *c, const tni_call *call, const tni_attention *a,
                             flash_args *args)
 {
     int64_t count = (int64_t)(sum_bytes(a) / sizeof(float));
     if (!count) return TN_OK;
-    if (!tni_cuda_arrivals(c)) return TN_EMEM;
+    if (!tni_cuda_zeros(c)) return TN_EMEM;
     for (int i = 0; i < a->extras; i++) {
         if (!a->extra[i].grad) continue;
         tni_arg x           = sums_of(call, a, i);
@@ -529,7 +516,7 @@ static tn_status clear_sums(tni_cuda *c, const tni_call *call, const tni_attenti
         tni_attention_strides(&x, args->extra_grad_at[i]);
     }
     char   *at   = (char *)call->scratch + delta_bytes(a);
-    tni_arg zero = { TN_F32, 1, { count }, { 0 }, (char *)(uintptr_t)c->arrivals };
+    tni_arg zero = { TN_F32, 1, { count }, { 0 }, (char *)(uintptr_t)c->zeros };
     return copy_sums(call, &zero, &(tni_arg){ TN_F32, 1, { count }, { 1 }, at });
 }
 
@@ -545,17 +532,17 @@ static tn_status round_sums(const tni_call *call, const tni_attention *a)
     return s;
 }
 
-// Launches parts from .. end - 1. Kernels that are not compiled are waited for before the first is
-// launched. The gradients of keys and values may not be wanted; the kernel for them computes both.
+// Launches all parts. Kernels that are not compiled are waited for before the first is launched. The gradients of
+// keys and values may not be wanted; the kernel for them computes both.
 static tn_status launch_parts(tni_cuda *c, flash_work *w, const tni_attention *a,
-                              const tni_call *call, int from, int end, tni_text *why)
+                              const tni_call *call, tni_text *why)
 {
     bool       aligned = are_aligned(a, call);
     tn_status  s       = TN_OK;
-    flash_args args    = args_of(c, a, call, w);
-    for (int i = from; i < end && s == TN_OK; i++) kernel_of(w, i, aligned, &s, why);
+    flash_args args    = args_of(a, call);
+    for (int i = 0; i < w->parts && s == TN_OK; i++) kernel_of(w, i, aligned, &s, why);
     if (s == TN_OK && a->g) s = clear_sums(c, call, a, &args);
-    for (int i = from; i < end && s == TN_OK; i++)
+    for (int i = 0; i < w->parts && s == TN_OK; i++)
         if (w->text[i].part != TNI_FLASH_KEYS || args.dk || args.dv || w->text[i].grads)
             s = launch_part(c, w, i, aligned, a, &args, why);
     return s == TN_OK && a->g ? round_sums(call, a) : s;
@@ -567,12 +554,10 @@ static tn_status flash_launch(tni_cuda *c, void *work, const tni_call *call, int
     flash_work   *w = work;
     tni_attention a = tni_attention_of(call);
     packed_call   p;
-    if (w->settled >= 0) candidate = w->settled;
-    if (w->splits > 1 && !tni_cuda_arrivals(c)) return TN_EMEM;
-    if (w->candidates == 1) return launch_parts(c, w, &a, call, 0, w->parts, why);
-    if (candidate == 0) return launch_parts(c, w, &a, call, 0, 1, why);
+    (void)candidate;
+    if (!w->packed) return launch_parts(c, w, &a, call, why);
     pack_heads(&a, call, &p);
-    return launch_parts(c, w, &p.a, &p.call, 1, 2, why);
+    return launch_parts(c, w, &p.a, &p.call, why);
 }
 
 static const char *flash_varies(tni_cuda *c, void *work, const tni_call *call)
@@ -597,5 +582,4 @@ const tni_method tni_attention_by_flash = { .name     = "flash",
                                             .count    = flash_count,
                                             .scratch  = flash_scratch,
                                             .launch   = flash_launch,
-                                            .settle   = flash_settle,
                                             .varies   = flash_varies };

@@ -12,7 +12,7 @@
 // The version rises when the kernels become faster or slower, so that choices timed against another
 // version are timed again. TNI_FLASH_WIDEST: the widest heads; TNI_FLASH_DECODE_ROWS: the most queries
 // of a block of flash_decode.
-enum { TNI_FLASH_VERSION = 3, TNI_FLASH_WIDEST = 256, TNI_FLASH_DECODE_ROWS = 4 };
+enum { TNI_FLASH_VERSION = 4, TNI_FLASH_WIDEST = 256, TNI_FLASH_DECODE_ROWS = 4 };
 
 // The kernels: attention; its gradient for queries, and for keys and values; and attention of few
 // queries over many keys.
@@ -23,8 +23,8 @@ typedef enum {
     TNI_FLASH_DECODE
 } tni_flash_part;
 
-// Everything that a text depends on. D, E: widths of a key and of a value; rows: of flash_decode, the
-// queries that share keys; aligned: all rows begin at multiples of 16 bytes; wgmma: the products of
+// Everything that a text depends on. D, E: widths of a key and of a value; rows, ranks: of flash_decode, the
+// queries that share keys and the blocks, a cluster, that share them (1: one block); aligned: all rows begin at multiples of 16 bytes; wgmma: the products of
 // Hopper are used; quads: of dropout, rows of weights are a multiple of four long; program: the
 // functions of the score program (tni_flash_program), NULL if scores are not changed; heavy: it keeps
 // more than the scores in registers. grads: a bit for each extra whose gradient this kernel adds up,
@@ -32,7 +32,7 @@ typedef enum {
 // vary with neither query nor key.
 typedef struct {
     tni_flash_part part;
-    int            D, E, rows;
+    int            D, E, rows, ranks;
     bool           f16, aligned, wgmma, causal, window, lengths, dropout, quads, heavy;
     unsigned       grads, row_grads, head_grads;
     const char    *program;
@@ -70,8 +70,6 @@ static inline bool tni_flash_splits(const tni_flash_case *x)
 tni_flash_tile tni_flash_tile_of(const tni_flash_case *x);
 // Returns the rows of a block.
 int tni_flash_rows(const tni_flash_case *x);
-// Returns the keys that a block of flash_decode reads at a time.
-int tni_flash_decode_keys(const tni_flash_case *x);
 // Returns the bytes of shared memory that a block is launched with.
 int tni_flash_shared(const tni_flash_case *x);
 // Returns the name of the kernel.

@@ -37,8 +37,7 @@ static const struct {
     { TNI_FLASH_KEYS,    false, 64,  { 4, 1,  64, 64, true,  2 } },
     { TNI_FLASH_KEYS,    false, 128, { 4, 1,  64, 16, false, 2 } },
     { TNI_FLASH_KEYS,    false, 256, { 4, 1,  32, 16, false, 1 } },
-    { TNI_FLASH_DECODE,  false, 64,  { 8, 1,   0,  0, false, 2 } },
-    { TNI_FLASH_DECODE,  false, 256, { 4, 1,   0,  0, false, 2 } },
+    { TNI_FLASH_DECODE,  false, 256, { 8, 1,   0,  0, false, 1 } },
     // clang-format on
 };
 
@@ -56,6 +55,7 @@ tni_flash_tile tni_flash_tile_of(const tni_flash_case *x)
                         tiles[i].wgmma != x->wgmma))
         i++;
     tni_flash_tile t = tiles[i].tile;
+    if (x->ranks > 1) t.warps = 4;
     if (!x->dropout && !x->program) return t;
     t.tiles = 1;
     t.held  = false;
@@ -68,14 +68,6 @@ int tni_flash_rows(const tni_flash_case *x)
 {
     tni_flash_tile t = tni_flash_tile_of(x);
     return t.warps * t.tiles * 16;
-}
-
-// As LANES, EACH and KEYS of the text.
-int tni_flash_decode_keys(const tni_flash_case *x)
-{
-    int lanes = 1, each = 8;
-    while (lanes * 8 < widest_of(x)) lanes *= 2;
-    return tni_flash_tile_of(x).warps * 32 / lanes * each;
 }
 
 // The tiles of a block, as the kernels lay them out: a row of 64 columns is 128 bytes. A block begins at
@@ -107,7 +99,9 @@ static void put_text(tni_out *o, const char *const *text)
 static void put_constants(tni_out *o, const tni_dialect *d, const tni_flash_case *x)
 {
     tni_flash_tile t = tni_flash_tile_of(x);
-    tni_out_print(o, "#define GIVEN %s\n", d->struct_qualifier);
+    tni_out_print(o, "#define GIVEN %s\n#define CLUSTER ", d->struct_qualifier);
+    if (x->ranks > 1) tni_out_print(o, "__cluster_dims__(%d, 1, 1)", x->ranks);
+    tni_out_print(o, "\n");
     tni_out_print(o, "enum { HEAD_D = %d, HEAD_E = %d, IS_F16 = %d, WGMMA = %d, ALIGNED = %d,\n",
                   x->D, x->E, x->f16, x->wgmma, x->aligned);
     tni_out_print(
@@ -118,7 +112,7 @@ static void put_constants(tni_out *o, const tni_dialect *d, const tni_flash_case
                   "       GRADS = %u, ROW_GRADS = %u, HEAD_GRADS = %u, ACROSS = %d, SPLIT = %d,\n",
                   x->grads, x->row_grads, x->head_grads, x->part == TNI_FLASH_KEYS,
                   tni_flash_splits(x));
-    tni_out_print(o, "       ROWS = %d,\n", x->rows);
+    tni_out_print(o, "       ROWS = %d, RANKS = %d,\n", x->rows, x->ranks > 1 ? x->ranks : 1);
     tni_out_print(
         o, "       WARPS = %d, MTILES = %d, COLS = %d, SUB = %d, HELD = %d, BLOCKS = %d };\n",
         t.warps, t.tiles, t.columns, t.sub, t.held, t.blocks);

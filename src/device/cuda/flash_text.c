@@ -39,20 +39,17 @@ const char *const tni_text_flash[] = {
       // The argument of all kernels; flash_args in flash.c is the same in C. Strides are in elements:
       // of the batch, of rows, of heads; of extras (the mask, or what the score program reads): batch,
       // head, query, key, as of their gradients, which are sums in f32. lse and delta are (B, H, T).
-      // H heads of queries, HK of keys. A query sees `window` - 1 keys to either side. part, arrived,
-      // splits: of flash_decode.
+      // H heads of queries, HK of keys. A query sees `window` - 1 keys to either side.
       struct flash {
           const elem *q; const elem *k; const elem *v; elem *o; float *lse;
           const elem *g; elem *dq; elem *dk; elem *dv; float *delta;
-          float *part; m_int *arrived;
           const m_int *lengths; const char *extra[4]; float *extra_grad[4];
           m_long q_at[3]; m_long k_at[3]; m_long v_at[3]; m_long o_at[3]; m_long g_at[3];
           m_long dq_at[3]; m_long dk_at[3]; m_long dv_at[3];
           m_long extra_at[4][4]; m_long extra_grad_at[4][4];
           m_ulong key; m_ulong counter;
-          int B; int H; int HK; int T; int S; int window; int lengths_at; int splits;
+          int B; int H; int HK; int T; int S; int window; int lengths_at;
           float scale; float drop; float kept;
-          int unused;
       };
       // Where a block works: its batch and head, the keys that the batch has, and by how much the keys
       // are ahead of the queries: query i is at the place of key i + shift.

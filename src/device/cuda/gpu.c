@@ -93,13 +93,19 @@ tni_cucontext tni_gpu_context(const tni_gpu *g)
     return cx;
 }
 
+static int driver_version(void)
+{
+    int version = 0;
+    self.cu->driver_version(&version);
+    return version;
+}
+
 // The interpreter gets its program as a kernel argument of more than 4 KiB, which driver and compiler
 // accept from CUDA 12.1 on, for chips from 2017 on (compute capability 7).
 static bool takes_large_arguments(int major)
 {
-    int              version = 0, rtc_major = 0, rtc_minor = 0;
+    int              version = driver_version(), rtc_major = 0, rtc_minor = 0;
     const tni_nvrtc *rtc = tni_nvrtc_get(&(tni_text){ "" });
-    self.cu->driver_version(&version);
     if (rtc) rtc->version(&rtc_major, &rtc_minor);
     return major >= 7 && version >= 12010 && rtc_major * 1000 + rtc_minor * 10 >= 12010;
 }
@@ -125,6 +131,7 @@ static int open_gpu(tni_gpu *g, int number)
     g->number = number;
     // Programmatic dependent launch: chips from sm_90 on, and drivers that can capture it in a graph.
     g->overlaps = major >= 9 && self.cu->capture_info_v3;
+    g->divides  = g->overlaps && driver_version() >= 12080;
     g->limits   = (tni_simt_limits){ .threads      = 1024,
                                      .shared_bytes = attribute_of(g->device, TNI_CU_SHARED_PER_BLOCK),
                                      .units        = attribute_of(g->device, TNI_CU_MULTIPROCESSORS),

@@ -21,6 +21,7 @@ typedef struct {
     tni_cucontext     cx;
     char              name[64], chip[16];  // "NVIDIA H200", "sm_90"
     bool              overlaps;            // a kernel may begin before the one ahead of it ends
+    bool              divides;             // a launch can ask for a share of shared memory
     bool              interprets;          // a launch can pass the interpreter's large argument
     tni_simt_limits   limits;
     tni_compiled     *compiled;  // kernels, which belong to the context
@@ -77,7 +78,7 @@ typedef struct tni_cuda {
     tni_cufunction small_kernel[4];  // for 1, 2, 4 and 8 blocks per tile; NULL before the first use
     bool           small_ready;      // see tni_small_is_ready
     tni_cuptr      workspace;        // for cuBLASLt; 0 before the first product
-    tni_cuptr      arrivals;         // see tni_cuda_arrivals; 0 before the first use
+    tni_cuptr      zeros;            // see tni_cuda_zeros; 0 before the first use
     tni_cuptr      state;            // the states of all tickets: see index_check.c
     volatile int64_t *host_failure;  // host memory that the first failing CHECK writes
     int               scratches;
@@ -111,10 +112,9 @@ void      tni_index_check_close(tni_cuda *c);
 // Returns scratch for a kernel, which it may use until the next kernel is launched; 0 when memory is out.
 tni_cuptr tni_cuda_scratch(tni_cuda *c, size_t bytes);
 void      tni_cuda_scratch_close(tni_cuda *c);
-// Returns TNI_CUDA_ARRIVALS words by which the blocks of a kernel count who arrives last; a kernel finds
-// and leaves them 0. 0 when memory is out.
-enum { TNI_CUDA_ARRIVALS = 4096 };
-tni_cuptr tni_cuda_arrivals(tni_cuda *c);
+// Returns memory that holds zeros, TNI_CUDA_ZEROS bytes; 0 when memory is out.
+enum { TNI_CUDA_ZEROS = 256 };
+tni_cuptr tni_cuda_zeros(tni_cuda *c);
 
 // The contract's functions of these names: see device.h.
 void     *tni_cuda_alloc(void *session, size_t bytes);

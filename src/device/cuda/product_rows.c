@@ -167,6 +167,7 @@ static int launch_rows(tni_cuda *c, tni_cufunction f, unsigned blocks, size_t sh
                                    .shared   = (unsigned)shared,
                                    .overlaps = c->gpu->overlaps,
                                    .args     = 1 };
+    tni_replay_evenly(c);
     return tni_replay_launch(c, &d, offset, args);
 }
 
@@ -184,6 +185,11 @@ int tni_rows_submit(tni_cuda *c)
     tni_rows_waiting w = c->waiting;
     c->waiting.f       = NULL;
     return w.f ? launch_tiles(c, &w) : TNI_CU_OK;
+}
+
+bool tni_rows_wait(const tni_cuda *c)
+{
+    return c->waiting.f != NULL;
 }
 
 // Returns the bytes from the first element of `cols` columns of a part's result to behind the last.
@@ -222,10 +228,13 @@ static bool join_waiting(tni_cuda *c, tni_cufunction f, const tni_tiles_args *a)
     w->of[w->parts] = a->of[0];
     w->of[w->parts].tiles += w->of[w->parts - 1].tiles;
     w->parts++;
+    tni_replay_shares(c, c->waiting.step);
+    tni_replay_shares(c, tni_replay_this_step(c));
     return true;
 }
 
-// Launches a product in 16 bits. In a run that becomes a graph, tiles wait for others with the same B.
+// Launches a product in 16 bits. In a run that becomes a graph, tiles wait for others with the same B; in one that
+// changes a graph, they are launched alone or not at all (tni_replay_shares).
 static int multiply_tiles(tni_cuda *c, const tni_product *p, bool early)
 {
     bool           along = p->x[A].transposed;
@@ -235,8 +244,11 @@ static int multiply_tiles(tni_cuda *c, const tni_product *p, bool early)
     if (!along)
         return launch_rows(c, f, (unsigned)((p->rows + WIDE - 1) / WIDE), tiles_shared(p), &a,
                            sizeof a);
-    tni_rows_waiting w = { .f = f, .args = a, .shared = tiles_shared(p) };
-    if (c->recorder.mode == TNI_REPLAY_LAUNCH) return launch_tiles(c, &w);
+    tni_replay_mode  mode = c->recorder.mode;
+    tni_rows_waiting w    = {
+           .f = f, .args = a, .shared = tiles_shared(p), .step = tni_replay_this_step(c)
+    };
+    if (mode == TNI_REPLAY_LAUNCH || mode == TNI_REPLAY_CHANGE) return launch_tiles(c, &w);
     if (join_waiting(c, f, &a)) return TNI_CU_OK;
     int error  = tni_rows_submit(c);
     c->waiting = w;

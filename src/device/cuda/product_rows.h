@@ -31,11 +31,12 @@ typedef struct {
     int32_t       parts, cols, depth, early;
 } tni_tiles_args;
 
-// A launch of `tiles` that waits for more products to join it; f is NULL if there is none.
+// A launch of `tiles` that waits for more products to join it; f is NULL if there is none. step: of the plan, that of
+// the first product.
 typedef struct {
     tni_cufunction f;
     tni_tiles_args args;
-    size_t         shared;
+    size_t         shared, step;
 } tni_rows_waiting;
 
 struct tni_cuda;
@@ -54,5 +55,7 @@ int tni_rows_ranks(const tni_product *p, int units);
 int tni_rows_launch(struct tni_cuda *c, const tni_product *p, bool lasting);
 // Submits the launch that waits, if any.
 int tni_rows_submit(struct tni_cuda *c);
+// Returns whether there is one.
+bool tni_rows_wait(const struct tni_cuda *c);
 
 #endif

@@ -8,7 +8,7 @@
 // long as A and B agree.
 //
 // `tiles` is for A contiguous along the inner axis. A block has eight rows of A at a time, whose steps its
-// warps share; a lane loads 16 steps of its row, 32 bytes, which are four products. AHEAD such loads are on
+// warps share; a lane loads 16 steps of its row, twice 8 that follow those of its neighbours, which are four products. AHEAD such loads are on
 // their way (a warp can tell six apart, and needs one for what it stores in shared memory), in a graph from before the kernel ahead has ended (`early`): a chain of products reads its
 // matrices almost without a pause. Up to three products with the same B are one launch.
 //
@@ -100,7 +100,7 @@ const char *const tni_text_tiles[] = {
       // Loads 16 steps and moves on: the steps of a warp are STEP apart.
       M_FN void next_steps(const tiles_args &o, int tiles, int from, int end, cursor &c, uint4 (&w)[2]) {
           w[0] = load_once(c.row + c.k, c.row && c.k < o.depth);
-          w[1] = load_once(c.row + c.k + 8, c.row && c.k + 8 < o.depth);
+          w[1] = load_once(c.row + c.k + 32, c.row && c.k + 32 < o.depth);
           c.k += STEP;
           if (c.k >= end) {
               c.k = from;
@@ -143,7 +143,7 @@ const char *const tni_text_tiles[] = {
           float *share = (float *)(staged + o.cols * o.depth / 8);
           int t = threadIdx.x;
           int g = t % 32 / 4;
-          int from = t / 32 * 64 + t % 4 * 16;
+          int from = t / 32 * 64 + t % 4 * 8;
           int end = (o.depth + STEP - 1) / STEP * STEP;
           int tiles = o.of[o.parts - 1].tiles;
           cursor at = { nullptr, (int)blockIdx.x, from };
@@ -172,7 +172,7 @@ const char *const tni_text_tiles[] = {
                   uint4 x = make_uint4(0, 0, 0, 0);
                   uint4 z = make_uint4(0, 0, 0, 0);
                   if (k < reach) x = own[k / 8];
-                  if (k + 8 < reach) z = own[k / 8 + 1];
+                  if (k + 32 < reach) z = own[k / 8 + 4];
                   multiply(sum, x.x, x.y, w[u][0].x, w[u][0].y);
                   multiply(more, x.z, x.w, w[u][0].z, w[u][0].w);
                   multiply(sum, z.x, z.y, w[u][1].x, w[u][1].y);

@@ -17,6 +17,10 @@
 // library calls evidently change all the time, and recording costs more than it saves.
 enum { PLAIN_RUNS = 2, GRAPHS = 4, MOST_CAPTURES = 12 };
 
+// A multiprocessor divides its memory anew only when it is idle. Where kernels are short and begin before others have
+// ended, as those around products of few rows, all are to have it divided alike: half each.
+enum { SHARED_PERCENT = 50 };
+
 // A captured run: its log, with the node of each kernel, and the executable graph. exec is launched;
 // nodes is the captured graph that exec was made from, kept because the nodes in the log belong to it.
 // used is the run in which it was launched last.
@@ -38,6 +42,7 @@ typedef struct tni_replay {
     bool          launch_once;   // launch the next run kernel by kernel
     bool          no_resume;     // record every run as a whole
     struct graph *last;          // the graph that the last run was; NULL: it was none
+    bool          even;          // see tni_replay_evenly
     int           graphs;
     graph         graph[GRAPHS];
 } replay;
@@ -136,24 +141,32 @@ static void point_at_args(const tni_launch_record *d, const uint32_t *offset, co
 }
 
 // Launches now, or into a capture. A kernel whose text begins with m_begin may start while the one
-// before it ends (programmatic dependent launch), an attribute of the driver's extended launch call.
+// before it ends (programmatic dependent launch), an attribute of the driver's extended launch call. So
+// is SHARED_PERCENT, what part of a multiprocessor's memory is to be shared memory rather than cache.
 static int submit_record(const tni_cuda *c, const tni_launch_record *d, const uint32_t *offset,
                          const char *bytes)
 {
     void                  *list[MOST_ARGS];
-    tni_culaunch_attribute overlap = { .id = TNI_CU_LAUNCH_OVERLAP, .value.overlap = 1 };
-    tni_culaunch           l       = { .gx         = d->grid[0],
-                                       .gy         = d->grid[1],
-                                       .gz         = d->grid[2],
-                                       .bx         = d->block[0],
-                                       .by         = d->block[1],
-                                       .bz         = d->block[2],
-                                       .shared     = d->shared,
-                                       .stream     = c->stream,
-                                       .attribute  = &overlap,
-                                       .attributes = 1 };
+    unsigned               n = 0;
+    tni_culaunch_attribute attribute[2];
+    if (d->overlaps)
+        attribute[n++] = (tni_culaunch_attribute){ .id            = TNI_CU_LAUNCH_OVERLAP,
+                                                   .value.overlap = 1 };
+    if (c->recorder.even)
+        attribute[n++] = (tni_culaunch_attribute){ .id           = TNI_CU_LAUNCH_CARVEOUT,
+                                                   .value.shared = SHARED_PERCENT };
+    tni_culaunch l = { .gx         = d->grid[0],
+                       .gy         = d->grid[1],
+                       .gz         = d->grid[2],
+                       .bx         = d->block[0],
+                       .by         = d->block[1],
+                       .bz         = d->block[2],
+                       .shared     = d->shared,
+                       .stream     = c->stream,
+                       .attribute  = attribute,
+                       .attributes = n };
     point_at_args(d, offset, bytes, list);
-    if (d->overlaps) return c->gpu->cu->launch_with(&l, d->f, list, NULL);
+    if (n) return c->gpu->cu->launch_with(&l, d->f, list, NULL);
     return c->gpu->cu->launch(d->f, d->grid[0], d->grid[1], d->grid[2], d->block[0], d->block[1],
                               d->block[2], d->shared, c->stream, list, NULL);
 }
@@ -382,6 +395,7 @@ void tni_replay_begin(void *session, void **memory)
     tni_cuda_await_uploads(c);
     if (r->mode != TNI_REPLAY_CAPTURE) return;
     r->plan->capture_next = false;
+    r->even               = c->gpu->divides && r->plan->even;
     if (c->gpu->cu->capture_begin(c->stream, TNI_CU_CAPTURE_RELAXED) == TNI_CU_OK) return;
     r->plan->no_graph = true;
     r->mode           = TNI_REPLAY_LAUNCH;
@@ -406,16 +420,34 @@ bool tni_replay_resume(void *session, void *memory)
     return true;
 }
 
+// A launch that still waits for others to join it comes before this step's.
 void tni_replay_step(void *session, size_t step)
 {
-    tni_cuda       *c = session;
-    tni_recorder   *r = &c->recorder;
-    tni_launch_log *l = r->mode == TNI_REPLAY_CHANGE ? &r->plan->last->log : &r->now;
+    tni_cuda       *c    = session;
+    tni_recorder   *r    = &c->recorder;
+    tni_launch_log *l    = r->mode == TNI_REPLAY_CHANGE ? &r->plan->last->log : &r->now;
+    size_t          next = l->launches + tni_rows_wait(c);
     if (r->mode == TNI_REPLAY_LAUNCH) return;
     if (r->mode == TNI_REPLAY_CHANGE) r->at = step < l->steps ? l->step[step] : SIZE_MAX;
-    else if (step != l->steps || !append_items(c->heap, &l->step, &l->steps, &l->step_cap,
-                                               &l->launches, 1, sizeof *l->step))
+    else if (step != l->steps ||
+             !append_items(c->heap, &l->step, &l->steps, &l->step_cap, &next, 1, sizeof *l->step))
         r->failed = true;
+}
+
+void tni_replay_evenly(tni_cuda *c)
+{
+    if (c->recorder.plan) c->recorder.plan->even = true;
+}
+
+size_t tni_replay_this_step(const tni_cuda *c)
+{
+    return c->recorder.now.steps - 1;
+}
+
+void tni_replay_shares(tni_cuda *c, size_t step)
+{
+    tni_launch_log *l = &c->recorder.now;
+    if (step < l->steps) l->step[step] = SIZE_MAX;
 }
 
 // Launches the graph that was changed. If the run could not be expressed as changes, it is submitted again, and so
@@ -455,6 +487,7 @@ tn_status tni_replay_end(void *session, bool ok, bool *again, tni_text *why)
     }
     r->plan = NULL;
     r->mode = TNI_REPLAY_LAUNCH;
+    r->even = false;
     return tni_cuda_status(c, error, "launching a graph", why);
 }
 

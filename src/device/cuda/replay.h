@@ -61,6 +61,7 @@ typedef struct {
     int                submitted;    // kernels and library calls in this run so far
     bool               last_block;   // one of its kernels has that flag
     bool               provisional;  // see tni_replay_provisional
+    bool               even;         // kernels are captured with equal shares of shared memory
     tni_launch_log     now;
     size_t             at;               // TNI_REPLAY_CHANGE: the next launch of the graph
     int64_t            graphs, changed;  // graphs launched so far; nodes that got new arguments
@@ -75,6 +76,12 @@ int tni_replay_launch(struct tni_cuda *c, const tni_launch_record *record, const
 // Announces a library call, whose mark is different from that of any call that would do something else.
 // Returns whether the caller is to make the call now.
 bool tni_replay_library_call(struct tni_cuda *c, const void *mark, size_t bytes);
+// Says that the kernels of the plan are short: those of its graphs get equal shares of shared memory.
+void tni_replay_evenly(struct tni_cuda *c);
+// Returns the step of the plan that is submitted, SIZE_MAX if it is not known.
+size_t tni_replay_this_step(const struct tni_cuda *c);
+// Says that a step shares its launch with another one, so that a run that resumes cannot change it.
+void tni_replay_shares(struct tni_cuda *c, size_t step);
 // Says that something better than the current run launches is being compiled: the run does not become a
 // graph, and does not count as one of those before a graph.
 void tni_replay_provisional(struct tni_cuda *c);
