@@ -274,6 +274,15 @@ static tn_tensor *first_inside(tni_grad_args *r)
     return place;
 }
 
+// Whether a reduction folds elements that are next to each other in memory.
+static bool folds_neighbours(const tni_node *n)
+{
+    tni_view v = tni_node_layout(n->src[0]);
+    for (int i = 0; i < v.rank; i++)
+        if (n->attr.reduce.axes >> i & 1 && v.size[i] > 1 && v.stride[i] == 1) return true;
+    return false;
+}
+
 // The first element equal to the result gets all of its gradient, of NaN the last, as in PyTorch's
 // pools. Each element gets a key, its index if it equals the result, and the smallest key wins: one
 // reduction, as for sharing, over the elements as the maximum read them, so that both can be one
@@ -289,7 +298,12 @@ static tn_tensor *first_gradient(tni_grad_args *r, const sorted_reduction *l)
     key              = tn_where(tn_eq(x, y), place, key);
     tn_tensor *least = key ? tni_reduce(TNI_min, "min", key, r->n->attr.reduce.axes, true) : NULL;
     if (inside) least = tn_where(tn_eq_s(y, -INFINITY), cast_like(inside, place), least);
-    tn_tensor *hit = tn_eq(tn_permute(key, rank, l->order), tn_permute(least, rank, l->order));
+    // The index tells the winner, a NaN's by its negative, so that the windows are not read again; unless they are
+    // along memory: then this is the kernel that reads them.
+    bool by_index = least && !folds_neighbours(r->n);
+    if (by_index) least = tn_abs(least);
+    tn_tensor *hit = tn_eq(tn_permute(by_index ? place : key, rank, l->order),
+                           tn_permute(least, rank, l->order));
     return hit && l->g ? tn_where(hit, l->g, tni_number(r->cx, tn_dtype_of(l->g), tni_num_i64(0)))
                        : NULL;
 }

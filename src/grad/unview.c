@@ -154,11 +154,157 @@ static tn_tensor *pad_box(tn_tensor *g, const tni_view *v, const tni_view *base,
     return tn_reshape(g, base->rank, base->size);
 }
 
+// ---- windows that overlap ------------------------------------------------------------------------
+
+// The axes of a view along one axis of its base: `outer` goes over windows that begin `step` places apart,
+// `inner` over the places of a window; -1: there is none. taps: how many windows have a place in common, at most.
+typedef struct {
+    int     outer, inner;
+    int64_t step, taps;
+} window_axis;
+
+// The most terms that a place is the sum of: those of windows of 3 x 3 or 4 x 4 places at every second one.
+enum { MOST_TERMS = 4 };
+
+// Finds the axis of the base along which a stride goes, and how many places it goes.
+static int axis_of_stride(const tni_view *grid, int64_t stride, int64_t *step)
+{
+    int at = -1;
+    for (int b = 0; b < grid->rank; b++)
+        if (grid->size[b] > 1 && grid->stride[b] <= stride &&
+            (at < 0 || grid->stride[b] > grid->stride[at]))
+            at = b;
+    if (at < 0 || stride % grid->stride[at]) return -1;
+    *step = stride / grid->stride[at];
+    return at;
+}
+
+// Adds axis i of a view, which goes `step` places, to those along an axis of the base. Of two the one that goes
+// farther is the outer one.
+static bool add_window_axis(window_axis *w, const tni_view *v, int i, int64_t step)
+{
+    if (w->inner >= 0) return false;
+    if (w->outer < 0) {
+        w->outer = i;
+        w->step  = step;
+        return true;
+    }
+    bool    outer = step > w->step || (step == w->step && v->size[i] > v->size[w->outer]);
+    int64_t least = outer ? w->step : step;
+    if (least != 1) return false;
+    w->inner = outer ? w->outer : i;
+    if (outer) w->outer = i, w->step = step;
+    return true;
+}
+
+// Whether a view is windows over whole axes of its base: w[] says along which, for every axis of the base. Not along
+// the last one: neighbours in memory would be sums of different terms, which no vector computes. And not at every
+// place: then all terms are read at all places, and adding up stored ones reads less.
+static bool find_windows(const tni_view *v, const tni_view *base, window_axis *w)
+{
+    tni_view grid  = tni_view_whole(base->rank, base->size);
+    int64_t  terms = 1;
+    int      axes  = grid.rank;
+    if (v->offset) return false;
+    for (int b = 0; b < grid.rank; b++) w[b] = (window_axis){ -1, -1, 1, 1 };
+    for (int i = 0; i < v->rank; i++) {
+        int64_t step = 0;
+        int     b = v->size[i] > 1 && v->stride[i] > 0 ? axis_of_stride(&grid, v->stride[i], &step)
+                                                       : -1;
+        if (v->size[i] < 1 || (v->size[i] > 1 && (b < 0 || !add_window_axis(&w[b], v, i, step))))
+            return false;
+    }
+    for (int b = 0; b < grid.rank; b++) {
+        int64_t inner = w[b].inner < 0 ? 1 : v->size[w[b].inner];
+        int64_t last  = w[b].outer < 0 ? inner : (v->size[w[b].outer] - 1) * w[b].step + inner;
+        if (last > grid.size[b]) return false;
+        if (w[b].inner < 0 && w[b].step != 1) return false;
+        if (w[b].inner >= 0 && (grid.stride[b] == 1 || w[b].step < 2)) return false;
+        w[b].taps = (inner + w[b].step - 1) / w[b].step;
+        terms *= w[b].taps;
+        axes += w[b].inner >= 0;
+    }
+    return terms <= MOST_TERMS && axes <= TN_MAX_RANK;
+}
+
+// g with the base's axes, or the windows along them, in order, and behind each of the latter the places of a
+// window. at[b]: where those of axis b begin.
+static tn_tensor *in_window_order(tn_tensor *g, const tni_view *v, const window_axis *w, int rank,
+                                  int *at)
+{
+    int      order[TN_MAX_RANK], n = 0, axes = 0;
+    uint32_t used = 0;
+    int64_t  size[TN_MAX_RANK];
+    for (int b = 0; b < rank; b++) {
+        int axis[] = { w[b].outer, w[b].inner };
+        at[b]      = axes;
+        for (int k = 0; k < 1 + (axis[1] >= 0); k++) {
+            size[axes++] = axis[k] < 0 ? 1 : v->size[axis[k]];
+            if (axis[k] >= 0) used |= 1u << (order[n++] = axis[k]);
+        }
+    }
+    for (int i = 0; i < v->rank; i++)
+        if (!(used >> i & 1)) order[n++] = i;
+    return tn_reshape(tn_permute(g, n, order), axes, size);
+}
+
+// One term: along each axis of the base, part q of the windows' places, of which window i's are those of
+// window i + q's first part. term counts the combinations.
+static tn_tensor *window_term(tn_tensor *g, const window_axis *w, int rank, const int *at,
+                              int64_t term)
+{
+    int64_t before[TN_MAX_RANK] = { 0 }, after[TN_MAX_RANK] = { 0 };
+    for (int b = rank - 1; b >= 0; b--) {
+        int64_t q = term % w[b].taps;
+        term      = term / w[b].taps;
+        if (w[b].inner < 0) continue;
+        int64_t from = q * w[b].step, to = from + w[b].step, end = tn_size(g, at[b] + 1);
+        before[at[b]]    = q;
+        after[at[b]]     = w[b].taps - 1 - q;
+        after[at[b] + 1] = to > end ? to - end : 0;
+        g                = tn_slice(g, at[b] + 1, from, to < end ? to : end, 1);
+    }
+    return tn_pad(g, before, after, 0);
+}
+
+// The sum of all terms, with the axes of in_window_order.
+static tn_tensor *window_sum(tn_tensor *g, const window_axis *w, int rank, const int *at)
+{
+    int64_t    terms = 1;
+    tn_tensor *sum   = NULL;
+    for (int b = 0; b < rank; b++) terms *= w[b].taps;
+    for (int64_t t = 0; t < terms && g; t++) {
+        tn_tensor *term = window_term(g, w, rank, at, t);
+        sum             = t ? tn_add(sum, term) : term;
+    }
+    return sum;
+}
+
+// Adds up what windows of few places read, as a sum of maps, which is computed where it is read: place
+// m step + r is that of part q of window m - q, for every q. Along a base's axis that no axis of the view goes
+// along there is one place.
+static tn_tensor *fold_windows(tn_tensor *g, const tni_view *v, const tni_view *base,
+                               const window_axis *w)
+{
+    int        rank = base->rank, at[TN_MAX_RANK];
+    int64_t    size[TN_MAX_RANK], none[TN_MAX_RANK] = { 0 }, after[TN_MAX_RANK];
+    tn_tensor *sum = window_sum(in_window_order(g, v, w, rank, at), w, rank, at);
+    if (!sum) return NULL;
+    for (int b = 0; b < rank; b++) {
+        size[b]  = tn_size(sum, at[b]) * (w[b].inner < 0 ? 1 : tn_size(sum, at[b] + 1));
+        after[b] = base->size[b] > size[b] ? base->size[b] - size[b] : 0;
+    }
+    sum = tn_reshape(sum, rank, size);
+    for (int b = 0; b < rank; b++)
+        if (sum && size[b] > base->size[b]) sum = tn_slice(sum, b, 0, base->size[b], 1);
+    return sum ? tn_pad(sum, none, after, 0) : NULL;
+}
+
 // ------------------------------------------------------------------------------------------------
 
 // By kind, cheapest first: broadcast axes are summed; a mere reordering is undone; a box is padded
-// with zeros; overlapping windows are folded (elements added up where they were read); and any
-// other view that reads each place once is written into zeros.
+// with zeros; overlapping windows are folded (elements added up where they were read), by maps if
+// few of them have a place in common; and any other view that reads each place once is written into zeros.
 tn_tensor *tni_unview(tn_ctx *cx, tn_tensor *g, tni_view v, const tni_view *base)
 {
     int      order[TN_MAX_RANK];
@@ -172,8 +318,10 @@ tn_tensor *tni_unview(tn_ctx *cx, tn_tensor *g, tni_view v, const tni_view *base
     if (repeated) g = tni_reduce(TNI_sum, "sum", g, repeated, true);
     if (!g) return NULL;
     if (permutation_of(&v, base, order)) return reordered(g, order, base);
-    if (!tni_view_injective(&v))
-        return tni_record_at_view(cx, TNI_fold, base->rank, base->size, 1, &g, &v);
+    window_axis w[TN_MAX_RANK];
+    bool        overlaps = !tni_view_injective(&v);
+    if (overlaps && find_windows(&v, base, w)) return fold_windows(g, &v, base, w);
+    if (overlaps) return tni_record_at_view(cx, TNI_fold, base->rank, base->size, 1, &g, &v);
     if (box_of(v, base, order, &b)) return pad_box(g, &v, base, order, &b);
     tn_tensor *zeros = tn_zeros(cx, tni_dtype(g), base->rank, base->size);
     return tni_record_at_view(cx, TNI_update, base->rank, base->size, 2,

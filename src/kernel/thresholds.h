@@ -57,9 +57,9 @@ enum {
     TNI_LONG_ROW = 8192,
 
     // ---- unrolled. Elements that a window folds for each row (4 x 4, a usual pooling), and instructions
-    // of the kernel afterwards: two thirds of TNI_MAX_INS.
+    // of the kernel afterwards: three quarters of TNI_MAX_INS.
     TNI_UNROLL_ELEMENTS = 16,
-    TNI_UNROLL_INS      = 128
+    TNI_UNROLL_INS      = 144
 };
 
 #endif

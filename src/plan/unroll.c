@@ -128,10 +128,12 @@ static void unroll_all(unrolling *u)
 static bool is_few(const tni_planned_kernel *f)
 {
     const tni_kernel *k    = f->kernel;
-    int64_t           cols = 1;
+    int64_t           cols = 1, ins = 0;
     for (int i = k->np; i < k->np + k->nr; i++) cols *= f->launch.size[i];
+    for (int i = 0; i < k->nins; i++)
+        ins += k->ins[i].per & TNI_PER_COL || k->ins[i].code == TNI_I_REDUCE ? cols : 1;
     return k->nr && !k->lane_in_r && !k->tails && cols <= TNI_UNROLL_ELEMENTS &&
-           k->nins * cols <= 2 * TNI_UNROLL_INS;
+           ins <= TNI_UNROLL_INS;
 }
 
 // Replaces the kernel and its bindings by the unrolled ones; u->k gets the old kernel, to be freed.
