@@ -157,6 +157,17 @@ static bool recomputes(const tni_node *n, const tni_node *y)
     return is_piecewise(n) || tni_node_count(over) >= 2 * tni_node_count(y);
 }
 
+// Whether y has few elements, of which n would compute each for thousands of points, as batch norm has factors for
+// each channel: a device with many lanes waits for what they are made from in every one of them.
+static bool is_few_for_many(const tni_fusion *f, const tni_node *n, const tni_node *y,
+                            const tni_decision *x)
+{
+    const tni_node *over = can_reduce(n) ? n->src[0] : n;
+    int64_t         few  = tni_node_count(y);
+    return x->cost >= 2 && x->read_bytes > 0 && few > 1 && few < f->limits->lanes &&
+           tni_node_count(over) >= few * TNI_MANY_FOLDED;
+}
+
 // Source s of an item as the planner sees it: the item whose elements it reads (base), and the one that
 // computes them (at, decision y); -1 and NULL if it is an input.
 typedef struct {
@@ -340,8 +351,9 @@ static void add_costs(tni_fusion *f, size_t i)
     for (uint32_t s = 0; s < n->nsrc && n->op != TNI_view; s++) {
         source_facts q   = facts_of(f, n, s);
         tally        old = t;
-        if (is_inlined_so_far(q.y) && q.y->cost >= TNI_REPEAT_COST &&
-            recomputes(n, g->item[q.at].n))
+        if (is_inlined_so_far(q.y) &&
+            ((q.y->cost >= TNI_REPEAT_COST && recomputes(n, g->item[q.at].n)) ||
+             is_few_for_many(f, n, g->item[q.at].n, q.y)))
             q.y->never_inline = true;
         add_inlined(f, &t, i, s);
         bool much = t.ops > TNI_READER_COST || t.reads > TNI_READER_READS;
