@@ -176,6 +176,64 @@ static tn_tensor *with_channels_last(tn_tensor *x)
     return tni_is_channels_last(x) ? y : tn_contiguous(y);
 }
 
+// ---- few channels ------------------------------------------------------------------------------
+
+// Tensor cores multiply channels, of which images have one to four, so that most of their work on a network's
+// first convolution is in vain. If its stride is 2, the 2 x 2 places of a square become channels of one place: the
+// convolution of the squares has four times the channels, half the taps each way, and stride 1. What its window has
+// beyond the given one is multiplied by zeros, so that an infinite pixel may make NaN one square farther.
+enum { SQUARE = 2, FEW = 4 };
+
+static bool has_squares(tn_tensor *x, tn_tensor *w, const tni_attr *a)
+{
+    tni_view vx = tni_layout(x), vw = tni_layout(w);
+    int64_t  y[TN_MAX_RANK];
+    if (vx.rank != 4 || !conv_size(&vx, &vw, a, y) || a->conv.groups != 1) return false;
+    bool few = vx.size[1] <= FEW && tni_shape_count(4, y) > 0;
+    for (int i = 0; i < 2; i++)
+        few &= a->conv.stride[i] == SQUARE && a->conv.dilation[i] == 1 && vw.size[2 + i] > SQUARE;
+    return few;
+}
+
+// x (N, C, H, W), or a weight, as (N, squares, 4 C): with `before` zeros ahead, and zeros behind or less of it for
+// that many squares.
+static tn_tensor *as_squares(tn_tensor *x, const int64_t before[2], const int64_t squares[2])
+{
+    int64_t C = tn_size(x, 1) > 2 ? FEW : 2, N = tn_size(x, 0);
+    int64_t ahead[] = { 0, 0, before[0], before[1] }, behind[] = { 0, C - tn_size(x, 1), 0, 0 };
+    for (int i = 0; i < 2; i++) {
+        int64_t left = SQUARE * squares[i] - before[i], size = tn_size(x, 2 + i);
+        if (left < size) x = tn_slice(x, 2 + i, 0, left, 1);
+        else behind[2 + i] = left - size;
+    }
+    x = tn_pad(x, ahead, behind, 0);
+    x = tn_reshape(x, TN_SHAPE(N, C, squares[0], SQUARE, squares[1], SQUARE));
+    x = tn_contiguous(tn_permute(x, TN_AXES(0, 2, 4, 3, 5, 1)));
+    return tn_reshape(x, TN_SHAPE(N, squares[0], squares[1], SQUARE * SQUARE * C));
+}
+
+// Place i of the result reads from 2 i - padding on: that is the start of a square once the window begins with a zero
+// where padding is odd.
+static tn_tensor *conv_of_squares(const char *name, tn_tensor *x, tn_tensor *w, const tni_attr *a)
+{
+    tni_view vx = tni_layout(x), vw = tni_layout(w);
+    tni_attr one = { .conv = { .groups = 1, .channels_last = TNI_WEIGHTS_LAST } };
+    int64_t  y[TN_MAX_RANK], odd[2], ahead[2], taps[2], squares[2];
+    conv_size(&vx, &vw, a, y);
+    for (int i = 0; i < 2; i++) {
+        odd[i]               = a->conv.padding[i] % SQUARE;
+        ahead[i]             = a->conv.padding[i] + odd[i];
+        taps[i]              = (vw.size[2 + i] + odd[i] + 1) / SQUARE;
+        squares[i]           = y[2 + i] + taps[i] - 1;
+        one.conv.stride[i]   = 1;
+        one.conv.dilation[i] = 1;
+    }
+    x = as_squares(x, ahead, squares);
+    return conv_named(name, x, as_squares(w, odd, taps), &one, NULL);
+}
+
+// ---- the format --------------------------------------------------------------------------------
+
 // The result has x's memory format, unless the device prefers another: then x is copied, and what is
 // computed of the result stays in the new order. The weight keeps (O, C, taps) unless the device reads
 // it channels last, too. The cast of autocast comes before the views of x, so that products of one x
@@ -191,9 +249,12 @@ static tn_tensor *conv_in_format(const char *name, tn_tensor *x, tn_tensor *w, t
     int64_t channels      = extra ? tn_size(w, 1) * a->conv.groups : tn_size(w, 0);
     a->conv.channels_last = conv_order(x, w, channels);
     if (!a->conv.channels_last) return conv_named(name, x, w, a, extra);
-    if (a->conv.channels_last == TNI_WEIGHTS_LAST) w = with_channels_last(w);
-    tn_tensor *y = conv_named(name, with_channels_last(x), w, a, extra);
-    return tni_show_permuted(y, tni_channels_last_order(tni_rank(x)));
+    const int *order   = tni_channels_last_order(tni_rank(x));
+    bool       weights = a->conv.channels_last == TNI_WEIGHTS_LAST;
+    if (weights && !extra && has_squares(x, w, a))
+        return tni_show_permuted(conv_of_squares(name, x, w, a), order);
+    if (weights) w = with_channels_last(w);
+    return tni_show_permuted(conv_named(name, with_channels_last(x), w, a, extra), order);
 }
 
 // ---- the public ones ---------------------------------------------------------------------------

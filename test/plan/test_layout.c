@@ -626,6 +626,33 @@ static void other_convolutions_may_be_stored_channels_last_too(void)
         }
 }
 
+// A first convolution of few channels is one of squares; what it computes is the same.
+static void convolutions_of_squares_agree(void)
+{
+    // Images, channels in and out, height, width, window, padding.
+    static const int64_t cases[][9] = {
+        { 2, 3, 8, 9, 10, 7, 7, 3, 3 }, { 1, 1, 2, 8, 8, 3, 5, 1, 2 },
+        { 2, 2, 3, 7, 6, 4, 3, 0, 0 },  { 1, 4, 2, 5, 9, 5, 3, 4, 1 },
+        { 2, 3, 2, 6, 3, 3, 3, 2, 0 },
+    };
+    tn_ctx *cx = rules_open("ref");
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const int64_t *c = cases[k];
+        tn_conv_opts   o = { .stride = { 2, 2 }, .padding = { c[7], c[8] } };
+        tn_tensor     *x = tn_want(draw(cx, TN_SHAPE(c[0], c[1], c[3], c[4])));
+        tn_tensor     *w = tn_want(draw(cx, TN_SHAPE(c[2], c[1], c[5], c[6])));
+        tn_tensor     *y[2][3];
+        for (int last = 0; last < 2; last++) {
+            cx->conv_order = last ? all_last : NULL;
+            conv_step(tn_clone(x), w, o, y[last]);
+        }
+        test_case_result(lies_last(y[1][0]) && same(y[1][0], y[0][0], 1e-5) &&
+                             same(y[1][1], y[0][1], 1e-5) && same(y[1][2], y[0][2], 1e-5),
+                         "convolution %d", (int)k);
+    }
+    tn_close(cx);
+}
+
 // Batch norm over 4096 places of 4 channels that are side by side, on a device that this many lanes keep busy.
 // Returns whether its sums are those of columns.
 static bool norm_by_columns(int lanes, float y[MOST])
@@ -678,6 +705,7 @@ const test_case tests_layout[] = {
     TEST(a_step_in_channels_last_takes_no_more_kernels),
     TEST(a_device_may_store_convolutions_channels_last),
     TEST(other_convolutions_may_be_stored_channels_last_too),
+    TEST(convolutions_of_squares_agree),
     TEST(long_rows_side_by_side_are_summed_by_columns),
     TEST_END,
 };
