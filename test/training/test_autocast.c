@@ -42,7 +42,9 @@ static void the_mode_is_scoped_like_that_of_gradients(void)
 
 // PyTorch's lists, by the first words of a form's name; what is in neither keeps the dtype of its inputs.
 // clang-format off
-static const char *const low[]  = { "matmul", "linear", "conv1d", "conv2d", "attention", NULL };
+static const char *const low[]  = {
+    "matmul", "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+    "conv_transpose3d", "attention", NULL };
 static const char *const wide[] = {
     "rsqrt", "reciprocal", "exp", "square", "expm1", "log", "log2", "log1p", "tan", "pow",
     "pow_s", "rdiv_s", "softplus", "sum", "sum_keep", "sum_all", "sum_axes", "prod", "prod_keep",
