@@ -5,8 +5,8 @@
 #     bench/lm.sh [COMMIT]
 #
 # BUILD is where to build (build/gpu), OUT where the results go (bench/results), PEERS an lm_peers.json of this
-# machine to be used again, LIMIT how many seconds all may take, PARTS what is asked of PyTorch (attention
-# generation training). QUICK=1 only tries whether all of it works.
+# machine to be used again, LIMIT how many seconds all may take, PARTS what is asked of PyTorch (training
+# generation attention eager). QUICK=1 only tries whether all of it works.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=${BUILD:-$root/build/gpu}
@@ -44,7 +44,7 @@ say 'Tenon is measured'
 if [ -z "${PEERS:-}" ]; then
     rm -f "$peers"
     # shellcheck disable=SC2086
-    timeout "$(left)" python3 "$root/bench/lm_peers.py" "$peers" "$(($(left) - 100))" ${PARTS:-} || say "PyTorch ended with $?"
+    timeout "$(left)" python3 "$root/bench/lm_peers.py" "$peers" "$(($(left) - 60))" ${PARTS:-} || say "PyTorch ended with $?"
     say 'PyTorch is measured'
 fi
 timeout "$(left)" env -u TN_CUDNN "$build/tenon-bench" ${QUICK:+--quick} --json gpu_lm >"$build/lm_system.json" ||
