@@ -60,7 +60,7 @@ tn_tensor *tn_init_uniform(tn_tensor *t, double lo, double hi)
 static bool std_ok(tn_ctx *cx, const char *op, double mean, double std)
 {
     if (!finite_args(cx, op, mean, std)) return false;
-    return std >= 0 || tni_refuse(cx, TN_EARG, "%s: std %g is negative", op, std);
+    return std >= 0 || tni_refuse(cx, TN_EARG, "%s: std %g is not 0 or more", op, std);
 }
 
 tn_tensor *tn_init_normal(tn_tensor *t, double mean, double std)

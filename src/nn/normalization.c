@@ -15,7 +15,7 @@ typedef struct {
 static tn_layer *make_norm(tn_ctx *cx, const char *op, const char *type, tn_forward_fn *f,
                            bool bias, int rank, const int64_t *size, tn_nn_norm_opts o)
 {
-    if (!(o.eps >= 0)) return tni_fail(cx, TN_EARG, "%s: eps %g is negative", op, o.eps);
+    if (!(o.eps >= 0)) return tni_fail(cx, TN_EARG, "%s: eps %g is not 0 or more", op, o.eps);
     tn_layer *l = tni_layer_make(cx, op, type, f, sizeof(norm));
     if (!l) return NULL;
     norm *s = l->self;

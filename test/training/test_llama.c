@@ -111,7 +111,7 @@ static void wrong_settings_are_errors(void)
     CHECK(tn_llama(cx, (tn_llama_opts){ .window = -4 }) == NULL);
     CHECK_FAILED(cx, TN_EARG, "llama: window -4 is negative");
     CHECK(tn_llama(cx, (tn_llama_opts){ .eps = NAN }) == NULL);
-    CHECK_FAILED(cx, TN_EARG, "llama: eps nan is negative");
+    CHECK_FAILED(cx, TN_EARG, "llama: eps nan is not 0 or more");
     tn_layer *net = tn_llama(cx, small);
     CHECK(tn_forward(net, tn_zeros(cx, TN_I64, TN_SHAPE(1, 9))) == NULL);
     CHECK_FAILED(cx, TN_ESHAPE, "llama: 9 tokens are more than the context of 8");

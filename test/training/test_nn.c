@@ -681,7 +681,7 @@ static void initializers_refuse_what_they_cannot_fill(void)
     CHECK(tn_init_uniform(v, 0, INFINITY) == NULL);
     CHECK_FAILED(cx, TN_EARG, "init_uniform: inf is not a finite number");
     CHECK(tn_init_normal(v, 0, -1) == NULL);
-    CHECK_FAILED(cx, TN_EARG, "init_normal: std -1 is negative");
+    CHECK_FAILED(cx, TN_EARG, "init_normal: std -1 is not 0 or more");
     CHECK(tn_init_trunc_normal(v, NAN, 1) == NULL);
     CHECK_FAILED(cx, TN_EARG, "init_trunc_normal: nan");
     CHECK(tn_init_constant(NULL, 1) == NULL);
@@ -775,7 +775,7 @@ static void constructors_refuse_wrong_numbers_and_functions(void)
     REFUSED(tn_nn_attention_with(cx, 4, 2, (tn_nn_attention_opts){ .dropout = -1 }),
             "nn_attention: dropout -1");
     REFUSED(tn_nn_batch_norm_with(cx, 2, (tn_nn_norm_opts){ .eps = -1 }),
-            "nn_batch_norm: eps -1 is negative");
+            "nn_batch_norm: eps -1 is not 0 or more");
     REFUSED(tn_nn_batch_norm_with(cx, 2, (tn_nn_norm_opts){ .momentum = 2 }),
             "nn_batch_norm: momentum 2 is not in 0 .. 1");
     REFUSED(tn_nn_transformer_block_with(cx, 4, 2, (tn_nn_transformer_opts){ .hidden = -1 }),
