@@ -206,7 +206,7 @@ static bool settings_ok(tn_ctx *cx, const tn_llama_opts *o, bool whole)
                  (long long)o->rope.width, (long long)o->head_width);
     else if (o->window < 0)
         snprintf(text, sizeof text, "llama: window %lld is negative", (long long)o->window);
-    else if (!(o->eps >= 0)) snprintf(text, sizeof text, "llama: eps %g is negative", o->eps);
+    else if (!(o->eps >= 0)) snprintf(text, sizeof text, "llama: eps %g is not 0 or more", o->eps);
     if (*text) tn_error_set(cx, TN_EARG, text);
     return !*text;
 }

@@ -20,7 +20,8 @@ static tn_tensor *mean_over(tn_tensor *x, const char *op, uint32_t mask)
 // finite.
 static tn_tensor *inverse_std(const char *op, tn_tensor *var, double eps)
 {
-    if (var && !(eps >= 0)) return tni_fail(var->cx, TN_EARG, "%s: eps %g is not 0 or more", op, eps);
+    if (var && !(eps >= 0))
+        return tni_fail(var->cx, TN_EARG, "%s: eps %g is not 0 or more", op, eps);
     return tn_rsqrt(tn_add_s(var, tni_or_default(eps, 1e-5)));
 }
 

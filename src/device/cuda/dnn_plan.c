@@ -477,17 +477,18 @@ tni_dnn_plans *tni_dnn_find(const tni_dnn_graph *g, const tni_dnn_env *at, const
 // ---- compiling ---------------------------------------------------------------------------------
 
 // Compiles one candidate, in any thread. The context is made current, since the library loads code into
-// it; it is taken off again, for the thread may be the program's.
+// it; it is taken off again, for the thread may be the program's. Once the state is set, the candidate may be
+// freed.
 static void compile_candidate(void *arg)
 {
-    candidate         *c   = arg;
-    const tni_dnn_env *at  = &c->of->at;
-    const tni_cudnn   *dnn = library();
-    tni_cucontext      old = NULL;
-    tni_dnnhandle      h   = self.build[at->device];
-    tni_dnndesc        d   = NULL;
-    int64_t            n   = 0;
-    at->cu->push_current(at->cx);
+    candidate        *c   = arg;
+    const tni_dnn_env at  = c->of->at;
+    const tni_cudnn  *dnn = library();
+    tni_cucontext     old = NULL;
+    tni_dnnhandle     h   = self.build[at.device];
+    tni_dnndesc       d   = NULL;
+    int64_t           n   = 0;
+    at.cu->push_current(at.cx);
     tni_background_guard();
     int e = dnn->desc_create(TNI_DNN_PLAN, &d);
     if (!e) e = dnn->desc_set(d, TNI_DNN_PLAN_CONFIG, TNI_DNN_TYPE_DESC, 1, &c->config);
@@ -502,7 +503,7 @@ static void compile_candidate(void *arg)
     self.compiles += !e;
     pthread_cond_broadcast(&self.compiled);
     pthread_mutex_unlock(&self.lock);
-    at->cu->pop_current(&old);
+    at.cu->pop_current(&old);
 }
 
 // Queues a candidate, or compiles it here if there are no threads. The lock is held, and released
@@ -653,12 +654,20 @@ void tni_dnn_counts(int64_t *compiled, int64_t *found)
     pthread_mutex_unlock(&self.lock);
 }
 
+// Waits for the candidates that other threads compile. The lock is held.
+static void await_threads(tni_dnn_plans *p)
+{
+    for (int i = 0; i < TNI_DNN_CANDIDATES; i++)
+        while (p->list[i].state == COMPILING) pthread_cond_wait(&self.compiled, &self.lock);
+}
+
 void tni_dnn_forget(void)
 {
     const tni_cudnn *dnn = library();
     pthread_mutex_lock(&self.lock);
     self.open = false;
     for (tni_dnn_plans *p; dnn && (p = self.first);) {
+        await_threads(p);
         self.first = p->next;
         free_plans(dnn, p);
     }
