@@ -32,7 +32,8 @@ typedef struct {
     tni_set strip_maps;  // maps that one call computes for a strip, where they vary along the lanes
     tni_set tiled;       // values of the block that an earlier lane loop left in tiles
     tni_set guards;      // of the block's loads, if each of them holds for a range of lanes
-    bool    holds;       // the loop being written is over lanes for which all guards hold
+    tni_set guard_values;  // what guards are computed from along the lanes, and they
+    bool    holds;         // the loop being written is over lanes for which all guards hold
 } tni_c_emitter;
 
 // ---- c_blocks.c: what is computed in which block, and what is kept between them -------------------

@@ -296,6 +296,12 @@ static void put_lane_prologue(tni_c_emitter *w, int i)
     }
 }
 
+// Where all guards hold they are constants, and what they were computed from may have no other reader.
+static void put_unused(tni_c_emitter *w, int i)
+{
+    if (w->holds && tni_set_has(&w->guard_values, i)) tni_out_line(w->o, "(void)v%d;", i);
+}
+
 // Prints value i, in the loop or before it. In the loop it may come from a comparison of lanes, a
 // tile, a strip function or random words; else it is the text of its instruction.
 static void put_lane_value(tni_c_emitter *w, int i)
@@ -311,6 +317,7 @@ static void put_lane_value(tni_c_emitter *w, int i)
     else if (w->inside && is_filled(w, i)) put_random_lane(w, i);
     else tni_emit_value(&w->s, i);
     tni_out_print(w->o, ";\n");
+    put_unused(w, i);
 }
 
 static void put_c_store(tni_c_emitter *w, int i)
@@ -339,6 +346,7 @@ static void put_kept_value(tni_c_emitter *w, int i)
     else if (ins_at(w, i)->code == TNI_I_REDUCE)
         tni_out_print(w->o, "(%s)q%d[j];\n", c_type_of(w, i), i);
     else tni_out_print(w->o, w->k->lane_in_r ? "h%d[at + j];\n" : "w%d[j];\n", i);
+    put_unused(w, i);
 }
 
 // Declares in the loop the values that it reads, or leaves in tiles, and does not compute: rows and
@@ -425,21 +433,6 @@ static bool is_range(const tni_c_emitter *w, int i)
     return x->op == TNI_lt || x->op == TNI_le || x->op == TNI_gt || x->op == TNI_ge;
 }
 
-// Collects the guards of the loop's loads into w->guards: none if one of them is no range.
-static bool find_guards(tni_c_emitter *w)
-{
-    bool any  = false;
-    w->guards = (tni_set){ { 0 } };
-    for (int i = 0; i < w->k->nins && !w->finish; i++) {
-        const tni_ins *x = ins_at(w, i);
-        if (!in_lanes(w, i) || x->code != TNI_I_LOAD || x->b < 0 || !on_lane(w, x->b)) continue;
-        if (x->a >= 0 || !is_range(w, x->b)) return false;
-        tni_set_add(&w->guards, x->b);
-        any = true;
-    }
-    return any;
-}
-
 // Adds the values of the lanes that value i is computed from.
 static void add_operands(const tni_c_emitter *w, int i, tni_set *s)
 {
@@ -450,19 +443,34 @@ static void add_operands(const tni_c_emitter *w, int i, tni_set *s)
     add_operands(w, ins_at(w, i)->b, s);
 }
 
+// Collects the guards of the loop's loads into w->guards, and what they are computed from: none if one of them is
+// no range.
+static bool find_guards(tni_c_emitter *w)
+{
+    bool any  = false;
+    w->guards = w->guard_values = (tni_set){ { 0 } };
+    for (int i = 0; i < w->k->nins && !w->finish; i++) {
+        const tni_ins *x = ins_at(w, i);
+        if (!in_lanes(w, i) || x->code != TNI_I_LOAD || x->b < 0 || !on_lane(w, x->b)) continue;
+        if (x->a >= 0 || !is_range(w, x->b)) return false;
+        tni_set_add(&w->guards, x->b);
+        add_operands(w, x->b, &w->guard_values);
+        any = true;
+    }
+    return any;
+}
+
 // Prints how the lanes lo .. hi-1 are found for which all guards hold: from below, then from above.
 static void put_guard_range(tni_c_emitter *w)
 {
-    tni_set needed = { { 0 } };
-    for (int i = 0; i < w->k->nins; i++)
-        if (tni_set_has(&w->guards, i)) add_operands(w, i, &needed);
     tni_out_line(w->o, "m_long lo = 0, hi = n;");
     tni_out_line(w->o, "for (m_long j = 0, up = 1; lo < hi;) {");
     w->inside = true;
     for (int i = 0; i < w->k->nins; i++) {
-        if (!tni_set_has(&needed, i) || is_only_compared(w, i)) continue;
+        if (!tni_set_has(&w->guard_values, i) || is_only_compared(w, i)) continue;
         if (in_lanes(w, i)) put_lane_value(w, i);
         else put_kept_value(w, i);
+        tni_out_line(w->o, "(void)v%d;", i);
     }
     w->inside = false;
     tni_out_print(w->o, "%*sconst m_int all = 1", 4 * w->o->depth, "");

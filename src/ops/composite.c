@@ -22,13 +22,14 @@ tn_tensor *tni_reduce_axes(tni_reduction_body *f, const char *op, tn_tensor *x, 
 // but each distance has all its digits, so their own mean tells how far off it is. The squares are
 // corrected by that instead of measured again, which keeps both sums in one pass over x. Rounding
 // may leave less than 0 where all of x is equal: that is clamped, and the gradient flows through the clamp unchanged.
-// Sums are multiplied by 1 / n here and in norms, not divided by n, which is off by half an ULP more: every thread
-// of a row computes such values, and its gradient does too, where a division takes ten instructions on a GPU.
+// The first mean is divided by n, so that it is exact where all of x is equal. Other sums are multiplied by 1 / n,
+// here and in norms, which is off by half an ULP more: every thread of a row computes such values, and its gradient
+// does too, where a division takes ten instructions on a GPU.
 tni_moments tni_moments_over(tn_tensor *x, const char *op, uint32_t mask, bool keep)
 {
     if (!x) return (tni_moments){ 0 };
     double n = (double)tni_reduced_count(x, mask);
-    return tni_moments_about(x, tn_mul_s(tni_sum_over(x, op, mask, true), 1 / n), op, mask, keep);
+    return tni_moments_about(x, tn_div_s(tni_sum_over(x, op, mask, true), n), op, mask, keep);
 }
 
 tni_moments tni_moments_about(tn_tensor *x, tn_tensor *mid, const char *op, uint32_t mask,

@@ -14,8 +14,8 @@ static tn_tensor *total_norm(const tn_optim *o)
         if (!o->flat[i].g) continue;
         tn_tensor *one = tn_sum_all(tn_square(tni_widen(o->flat[i].g)));
         if (one && tn_dtype_of(one) != dt) one = tn_cast(one, dt);
-        if (!one) return NULL;
-        sum = sum ? tn_add(sum, one) : one;
+        sum = one && sum ? tn_add(sum, one) : one;
+        if (!sum) return NULL;
     }
     return sum ? tn_sqrt(sum) : tn_zeros(o->owned.cx, TN_F32, TN_0D);
 }
