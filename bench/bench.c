@@ -40,6 +40,8 @@ static const struct {
     { "gpu_gpt2", "GPT-2 124M on a GPU: tokens a second, and gradients for a peer",
       bench_gpu_gpt2 },
     { "gpu_lm", "language models on a GPU in bf16: training, attention, generation", bench_gpu_lm },
+    { "gpu_conv", "convolution networks on a GPU: training, inference, first steps",
+      bench_gpu_conv },
     { "gpu_images", "60,000 images, 5 epochs, on a GPU, from process start", bench_gpu_images },
 };
 

@@ -87,8 +87,9 @@ typedef struct {
     tn_tensor *x, *y;
 } training;
 
-static void step(training *t)
+static void step(void *arg)
 {
+    training *t = arg;
     tn_scope *s = tn_begin(t->cx);
     tn_step(t->opt, loss_of(t->net, t->x, t->y));
     tn_end(s);
@@ -105,17 +106,6 @@ static void report(double seconds, tn_stats now, const tn_stats *before, double 
     bench_add((bench_row){ group, "gpt2 step: waits", (double)(now.syncs - before->syncs) / STEPS,
                            "", NAN, NULL });
     bench_add((bench_row){ group, "gpt2 peak memory", (double)now.peak / 1e9, "GB", NAN, NULL });
-}
-
-static void leave_profile(training *t)
-{
-    const char *path = gpu_file("gpt2.profile");
-    if (!path) return;
-    tn_profile_begin(t->cx);
-    for (int i = 0; i < 2; i++) step(t);
-    tn_profile_end(t->cx);
-    tn_profile_write(t->cx, path);
-    gpu_is_well(t->cx, group, "profile");
 }
 
 static void train(void *unused)
@@ -138,7 +128,8 @@ static void train(void *unused)
         tn_sync(t.cx);
         double took = (bench_seconds() - start) / STEPS;
         if (gpu_is_well(t.cx, group, "training")) report(took, after, &before, (double)(B * T));
-        leave_profile(&t);
+        gpu_profile(t.cx, "gpt2", step, &t, 2);
+        gpu_is_well(t.cx, group, "profile");
     }
     tn_close(t.cx);
 }

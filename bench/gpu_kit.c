@@ -107,6 +107,67 @@ double gpu_median(const tn_ctx *cx, void (*f)(void *arg), void *arg)
     return bench_middle(took, rounds);
 }
 
+// Runs f n times and waits; gives the seconds of one, and of the host's part of it.
+static double time_calls(tn_ctx *cx, void (*f)(void *arg), void *arg, int n, double *host)
+{
+    double start = bench_seconds();
+    for (int i = 0; i < n; i++) f(arg);
+    if (host) *host = (bench_seconds() - start) / n;
+    tn_sync(cx);
+    return (bench_seconds() - start) / n;
+}
+
+gpu_loop gpu_time_loop(tn_ctx *cx, void (*f)(void *arg), void *arg)
+{
+    // By the 15th step plans, graphs and choices are settled. Slow steps get fewer to wait for.
+    enum { WARM = 15, LEAST = 3, MOST = 300, LOOPS = 3 };
+    const double for_warming = 4, for_loop = 0.5;
+    double       wall[LOOPS], host[LOOPS];
+    gpu_loop     l     = { .first = time_calls(cx, f, arg, 1, NULL) };
+    double       start = bench_seconds();
+    for (int i = 0; i < WARM && (i < LEAST || bench_seconds() - start < for_warming); i++)
+        time_calls(cx, f, arg, 1, NULL);
+    double one = time_calls(cx, f, arg, LEAST, NULL);
+    int n = one * MOST < for_loop ? MOST : one * LEAST > for_loop ? LEAST : (int)(for_loop / one);
+    if (bench_quick()) n = LEAST;
+    tn_stats before = tn_ctx_stats(cx);
+    for (int i = 0; i < LOOPS; i++) wall[i] = time_calls(cx, f, arg, n, &host[i]);
+    tn_stats now = tn_ctx_stats(cx);
+    l.step       = bench_middle(wall, LOOPS);
+    l.host       = bench_middle(host, LOOPS);
+    l.launches   = (double)(now.launches - before.launches) / (n * LOOPS);
+    l.peak       = (double)now.peak;
+    return l;
+}
+
+// ---- rows and profiles -------------------------------------------------------------------------
+
+void gpu_add_row(const char *group, const char *what, const char *part, double value,
+                 const char *unit)
+{
+    char text[120];
+    snprintf(text, sizeof text, "%s: %s", what, part);
+    bench_add((bench_row){ group, text, value, unit, NAN, NULL });
+}
+
+void gpu_profile(tn_ctx *cx, const char *name, void (*f)(void *arg), void *arg, int times)
+{
+    char file[96];
+    snprintf(file, sizeof file, "%s.profile", name);
+    const char *path = gpu_file(file);
+    if (!path) return;
+    tn_profile_begin(cx);
+    for (int i = 0; i < times; i++) f(arg);
+    tn_profile_end(cx);
+    tn_profile_write(cx, path);
+}
+
+bool gpu_takes(const char *name)
+{
+    const char *only = getenv("TN_BENCH_ONLY");
+    return !only || strstr(name, only);
+}
+
 // ---- memory ------------------------------------------------------------------------------------
 
 static tni_arg row_of(tn_dtype dt, int64_t n, char *data)

@@ -27,6 +27,24 @@ void gpu_wait(const tn_ctx *cx);
 double gpu_seconds(const tn_ctx *cx, void (*f)(void *arg), void *arg, int times);
 // The median of that over rounds of 20 calls, after some to warm up.
 double gpu_median(const tn_ctx *cx, void (*f)(void *arg), void *arg);
+
+// What the steps of a loop take, in seconds: the first, which plans, compiles and chooses among libraries' ways; a later one,
+// by the clock and until the host has given it away. launches: kernels and calls of a step; peak: the most bytes so far.
+typedef struct {
+    double first, step, host, launches, peak;
+} gpu_loop;
+gpu_loop gpu_time_loop(tn_ctx *cx, void (*f)(void *arg), void *arg);
+
+// Adds a row "WHAT: PART" of the group.
+void gpu_add_row(const char *group, const char *what, const char *part, double value,
+                 const char *unit);
+// Writes which kernels and calls some calls of f have, and how long each takes alone, for peers to
+// NAME.profile.
+void gpu_profile(tn_ctx *cx, const char *name, void (*f)(void *arg), void *arg, int times);
+
+// Whether TN_BENCH_ONLY, a part of the names of cases, takes this one: without it all are taken.
+bool gpu_takes(const char *name);
+
 // Fills n elements of device memory with a number.
 bool gpu_fill(const tn_ctx *cx, char *p, tn_dtype dt, int64_t n, double v);
 

@@ -14,16 +14,6 @@ enum { SECONDS = 150 };
 
 static const char group[] = "gpu_lm";
 
-// A row "WHAT: PART" of the group.
-static void add_row(const char *what, const char *part, double value, const char *unit)
-{
-    static char text[64][120];
-    static int  at;
-    char       *name = text[at++ % 64];
-    snprintf(name, sizeof text[0], "%s: %s", what, part);
-    bench_add((bench_row){ group, name, value, unit, NAN, NULL });
-}
-
 // ---- networks ----------------------------------------------------------------------------------
 
 // A network to train or to generate with: TRAINED of them, in the order of the table.
@@ -32,14 +22,13 @@ typedef struct {
     bool        llama;
     int64_t     layers, heads, width;
     int64_t     B, T, vocab;
-    int         steps;
 } network;
 
 static const network networks[] = {
-    { "GPT-2 124M, B 32", false, 12, 12, 768, 32, 1024, 50257, 15 },
-    { "GPT-2 124M, B 4", false, 12, 12, 768, 4, 1024, 50257, 40 },
-    { "GPT-2 350M, B 16", false, 24, 16, 1024, 16, 1024, 50257, 10 },
-    { "Llama 1.1B, B 4", true, 22, 32, 2048, 4, 2048, 32000, 8 },
+    { "GPT-2 124M, B 32", false, 12, 12, 768, 32, 1024, 50257 },
+    { "GPT-2 124M, B 4", false, 12, 12, 768, 4, 1024, 50257 },
+    { "GPT-2 350M, B 16", false, 24, 16, 1024, 16, 1024, 50257 },
+    { "Llama 1.1B, B 4", true, 22, 32, 2048, 4, 2048, 32000 },
 };
 
 static tn_layer *make_network(tn_ctx *cx, const network *n)
@@ -103,50 +92,27 @@ static bool open_training(training *t, const network *n)
     return gpu_is_well(t->cx, group, n->name);
 }
 
-static void train_step(training *t)
+static void train_step(void *arg)
 {
+    training  *t      = arg;
     tn_scope  *s      = tn_begin(t->cx);
     tn_tensor *logits = tn_flatten(tn_forward(t->net, t->x), 0, 1);
     tn_step(t->opt, tn_cross_entropy(logits, tn_flatten(t->y, 0, 1)));
     tn_end(s);
 }
 
-static void leave_profile(training *t, const network *n)
-{
-    char name[64];
-    snprintf(name, sizeof name, "%s.profile", n->name);
-    const char *path = gpu_file(name);
-    if (!path) return;
-    tn_profile_begin(t->cx);
-    for (int i = 0; i < 2; i++) train_step(t);
-    tn_profile_end(t->cx);
-    tn_profile_write(t->cx, path);
-}
-
 static void train(void *arg)
 {
     const network *n = arg;
     training       t;
-    int            warm = 15, steps = bench_quick() ? 2 : n->steps;
     if (!open_training(&t, n)) return;
-    double start = bench_seconds();
-    train_step(&t);
-    tn_sync(t.cx);
-    double first = bench_seconds() - start;
-    for (int i = 0; i < warm; i++) train_step(&t);
-    tn_sync(t.cx);
-    tn_stats before = tn_ctx_stats(t.cx);
-    start           = bench_seconds();
-    for (int i = 0; i < steps; i++) train_step(&t);
-    tn_sync(t.cx);
-    double   took = (bench_seconds() - start) / steps;
-    tn_stats now  = tn_ctx_stats(t.cx);
+    gpu_loop l = gpu_time_loop(t.cx, train_step, &t);
     if (gpu_is_well(t.cx, group, n->name)) {
-        add_row(n->name, "tokens/s", (double)tn_count(t.x) / took, "tokens/s");
-        add_row(n->name, "first step", first, "s");
-        add_row(n->name, "peak", (double)now.peak / (1 << 30), "GiB");
-        add_row(n->name, "kernels and calls", (double)(now.launches - before.launches) / steps, "");
-        leave_profile(&t, n);
+        gpu_add_row(group, n->name, "tokens/s", (double)tn_count(t.x) / l.step, "tokens/s");
+        gpu_add_row(group, n->name, "first step", l.first, "s");
+        gpu_add_row(group, n->name, "peak", l.peak / (1 << 30), "GiB");
+        gpu_add_row(group, n->name, "kernels and calls", l.launches, "");
+        gpu_profile(t.cx, n->name, train_step, &t, 2);
     }
     tn_close(t.cx);
 }
@@ -223,7 +189,7 @@ static void time_attention(void *arg)
         s.grad    = grad;
         double us = gpu_median(s.cx, attend, &s) * 1e6;
         if (gpu_is_well(s.cx, group, s.a->name))
-            add_row(s.a->name, grad ? "forward and backward" : "forward", us, "us");
+            gpu_add_row(group, s.a->name, grad ? "forward and backward" : "forward", us, "us");
     }
     tn_close(s.cx);
 }
@@ -250,7 +216,7 @@ static void generate(void *arg)
         took[i] = bench_seconds() - start;
     }
     if (ids && gpu_is_well(cx, group, n->name))
-        add_row(n->name, "generated tokens/s", (double)got / took[2], "tokens/s");
+        gpu_add_row(group, n->name, "generated tokens/s", (double)got / took[2], "tokens/s");
     free(ids);
     tn_close(cx);
 }
@@ -259,9 +225,12 @@ void bench_gpu_lm(void)
 {
     if (!gpu_there(group)) return;
     for (size_t i = 0; i < sizeof attentions / sizeof *attentions; i++)
-        bench_apart(group, attentions[i].name, SECONDS, time_attention, (void *)&attentions[i]);
+        if (gpu_takes(attentions[i].name))
+            bench_apart(group, attentions[i].name, SECONDS, time_attention, (void *)&attentions[i]);
     for (size_t i = 0; i < sizeof networks / sizeof *networks; i++)
-        bench_apart(group, networks[i].name, SECONDS, train, (void *)&networks[i]);
+        if (gpu_takes(networks[i].name))
+            bench_apart(group, networks[i].name, SECONDS, train, (void *)&networks[i]);
     for (size_t i = 1; i < sizeof networks / sizeof *networks; i += 2)
-        bench_apart(group, networks[i].name, SECONDS, generate, (void *)&networks[i]);
+        if (gpu_takes(networks[i].name))
+            bench_apart(group, networks[i].name, SECONDS, generate, (void *)&networks[i]);
 }

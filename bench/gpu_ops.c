@@ -241,12 +241,10 @@ static void measure_copy(void *unused)
 
 void bench_gpu_ops(void)
 {
-    const char *only = getenv("TN_BENCH_ONLY");
     if (!gpu_there(group)) return;
     bench_apart(group, "copy of 1 GiB", SECONDS, measure_copy, NULL);
     for (int i = 0; i < gpu_case_count; i++) {
         const gpu_case *c = &gpu_cases[i];
-        if (!only || strstr(c->name, only))
-            bench_apart(group, c->name, SECONDS, run_case, (void *)c);
+        if (gpu_takes(c->name)) bench_apart(group, c->name, SECONDS, run_case, (void *)c);
     }
 }

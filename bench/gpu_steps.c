@@ -168,19 +168,6 @@ static void compare(training *t)
     tn_close(t->cx);
 }
 
-// Which kernels and calls a step has, and how long each takes alone.
-static void leave_profile(training *t)
-{
-    char name[64];
-    snprintf(name, sizeof name, "mlp_%d.profile", (int)t->B);
-    const char *path = gpu_file(name);
-    if (!path) return;
-    tn_profile_begin(t->cx);
-    for (int i = 0; i < WARM; i++) step(t);
-    tn_profile_end(t->cx);
-    tn_profile_write(t->cx, path);
-}
-
 static void run_training(void *arg)
 {
     training *t = arg;
@@ -191,7 +178,9 @@ static void run_training(void *arg)
     if (gpu_is_well(t->cx, group, "mlp")) {
         time_wall(t);
         time_device(t, count_steps(t));
-        leave_profile(t);
+        char name[64];
+        snprintf(name, sizeof name, "mlp_%d", (int)t->B);
+        gpu_profile(t->cx, name, step, t, WARM);
         gpu_is_well(t->cx, group, "mlp");
     }
     tn_close(t->cx);

@@ -1,0 +1,159 @@
+// gpu_conv.c: convolution networks on a GPU, beside PyTorch (conv_peers.py): training under bf16 autocast and in f32 with
+// TF32, inference in f16, and the steps of a small network. The input stays on the device. Each network has a cache of
+// kernels and choices of its own on disk: its first step is timed with that one empty, and in a new process with it full.
+//
+// B batch
+#include "gpu_kit.h"
+#include "networks.h"
+
+#include "device/cpu/command.h"
+
+#include <stdlib.h>
+#include <tenon/models.h>
+
+enum { SECONDS = 60, QUICK_B = 2, QUICK_SIDE = 32, PROFILED = 3 };
+
+static const char group[] = "gpu_conv";
+
+// How a network is run. Those for ImageNet are trained by SGD with momentum, the small one by Adam.
+typedef enum { BF16_TRAINING, TF32_TRAINING, ADAM_TRAINING, F16_INFERENCE } way;
+
+typedef struct {
+    const char *name;
+    tn_layer *(*make)(tn_ctx *cx);
+    way     way;
+    int64_t B, channels, side, classes;
+    bool    dense;  // there is a class for each pixel
+} network;
+
+static tn_layer *resnet18(tn_ctx *cx)
+{
+    return tn_resnet(cx, (tn_resnet_opts){ .depth = 18 });
+}
+
+static tn_layer *resnet50(tn_ctx *cx)
+{
+    return tn_resnet(cx, (tn_resnet_opts){ .depth = 50 });
+}
+
+// What matters most comes first, for a run whose time is short.
+static const network networks[] = {
+    { "ResNet-50 training, B 256", resnet50, BF16_TRAINING, 256, 3, 224, 1000, false },
+    { "ResNet-50 inference, B 64", resnet50, F16_INFERENCE, 64, 3, 224, 1000, false },
+    { "ResNet-50 inference, B 1", resnet50, F16_INFERENCE, 1, 3, 224, 1000, false },
+    { "MobileNetV2 training, B 256", bench_mobilenet, BF16_TRAINING, 256, 3, 224, 1000, false },
+    { "U-Net training, B 16", bench_unet, BF16_TRAINING, 16, 3, 256, 2, true },
+    { "lenet training, B 64", tn_lenet, ADAM_TRAINING, 64, 1, 28, 10, false },
+    { "lenet training, B 1024", tn_lenet, ADAM_TRAINING, 1024, 1, 28, 10, false },
+    { "ResNet-50 training, B 64", resnet50, BF16_TRAINING, 64, 3, 224, 1000, false },
+    { "ResNet-18 training, B 256", resnet18, BF16_TRAINING, 256, 3, 224, 1000, false },
+    { "MobileNetV2 inference, B 1", bench_mobilenet, F16_INFERENCE, 1, 3, 224, 1000, false },
+    { "MobileNetV2 inference, B 256", bench_mobilenet, F16_INFERENCE, 256, 3, 224, 1000, false },
+    { "ResNet-50 inference, B 256", resnet50, F16_INFERENCE, 256, 3, 224, 1000, false },
+    { "ResNet-50 training in TF32, B 64", resnet50, TF32_TRAINING, 64, 3, 224, 1000, false },
+};
+
+// A network, its optimizer, and a fixed random batch on the device.
+typedef struct {
+    tn_ctx    *cx;
+    tn_layer  *net;
+    tn_optim  *opt;  // NULL: it is not trained
+    tn_tensor *x, *y;
+} session;
+
+static void make_batch(session *s, const network *n)
+{
+    bool    small = bench_quick() && n->side > QUICK_SIDE;
+    int64_t B = bench_quick() ? QUICK_B : n->B, side = small ? QUICK_SIDE : n->side;
+    s->x = tn_randn(s->cx, TN_F32, TN_SHAPE(B, n->channels, side, side));
+    if (n->way == F16_INFERENCE) s->x = tn_cast(s->x, TN_F16);
+    s->y = n->dense ? tn_randint(s->cx, TN_I64, 0, n->classes, TN_SHAPE(B, side, side))
+                    : tn_randint(s->cx, TN_I64, 0, n->classes, TN_SHAPE(B));
+    tn_want(s->x);
+    tn_want(s->y);
+}
+
+// Returns whether it worked. Weights that are trained stay f32 and are used in bf16, as under PyTorch's autocast.
+static bool open_session(session *s, const network *n)
+{
+    *s = (session){ .cx = gpu_open(group, true) };
+    if (!s->cx) return false;
+    s->net = n->make(s->cx);
+    if (n->way == BF16_TRAINING) tn_autocast(s->cx, TN_BF16);
+    if (n->way == ADAM_TRAINING) s->opt = tn_adam(s->net, (tn_adam_opts){ .lr = 1e-3 });
+    else if (n->way != F16_INFERENCE)
+        s->opt = tn_sgd(s->net, (tn_sgd_opts){ .lr = 0.1, .momentum = 0.9 });
+    else {
+        tn_layer_cast(s->net, TN_F16);
+        tn_layer_train(s->net, false);
+        tn_grad_mode(s->cx, false);
+    }
+    make_batch(s, n);
+    tn_eval(s->cx);
+    return gpu_is_well(s->cx, group, n->name);
+}
+
+static void step(void *arg)
+{
+    session   *s     = arg;
+    tn_scope  *scope = tn_begin(s->cx);
+    tn_tensor *y     = tn_forward(s->net, s->x);
+    if (s->opt) tn_step(s->opt, tn_cross_entropy(y, s->y));
+    else tn_eval_of(y);
+    tn_end(scope);
+}
+
+static void time_first_step(void *arg)
+{
+    const network *n = arg;
+    session        s;
+    if (!open_session(&s, n)) return;
+    double start = bench_seconds();
+    step(&s);
+    tn_sync(s.cx);
+    double took = bench_seconds() - start;
+    if (gpu_is_well(s.cx, group, n->name))
+        gpu_add_row(group, n->name, "first step, empty cache", took, "s");
+    tn_close(s.cx);
+}
+
+static void time_steps(void *arg)
+{
+    const network *n = arg;
+    session        s;
+    if (!open_session(&s, n)) return;
+    gpu_loop l = gpu_time_loop(s.cx, step, &s);
+    if (gpu_is_well(s.cx, group, n->name)) {
+        gpu_add_row(group, n->name, "img/s", (double)tn_size(s.x, 0) / l.step, "img/s");
+        gpu_add_row(group, n->name, "step", l.step * 1e6, "us");
+        gpu_add_row(group, n->name, "host", l.host * 1e6, "us");
+        gpu_add_row(group, n->name, "first step, full cache", l.first, "s");
+        gpu_add_row(group, n->name, "peak", l.peak / (1 << 30), "GiB");
+        gpu_add_row(group, n->name, "kernels and calls", l.launches, "");
+        gpu_profile(s.cx, n->name, step, &s, PROFILED);
+    }
+    tn_close(s.cx);
+}
+
+static void measure(const tni_runner *r, const network *n)
+{
+    char     cache[TNI_FOLDER];
+    tni_text why = { "" };
+    if (!tni_folder_make(r, cache, &why)) {
+        bench_note(group, "%s: no folder for kernels: %s", n->name, why.s);
+        return;
+    }
+    setenv("TN_CACHE_DIR", cache, 1);
+    bench_apart(group, n->name, SECONDS, time_first_step, (void *)n);
+    bench_apart(group, n->name, SECONDS, time_steps, (void *)n);
+    tni_folder_remove(cache);
+}
+
+void bench_gpu_conv(void)
+{
+    tni_runner r;
+    if (!gpu_there(group) || !tni_runner_open(&r, 0)) return;
+    for (size_t i = 0; i < sizeof networks / sizeof *networks; i++)
+        if (gpu_takes(networks[i].name)) measure(&r, &networks[i]);
+    tni_runner_close(&r);
+}
