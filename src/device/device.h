@@ -100,6 +100,9 @@ typedef struct {
     // says. from, to: channels of x and of the result; last: x is channels last already, which a device
     // keeps. NULL: as x is, with weights (O, C / groups, ...).
     int (*conv_order)(const void *session, tn_dtype dt, int64_t from, int64_t to, bool last);
+    // Says that matrix products are to come: what takes long to open for them is opened in the background.
+    // May be called any number of times. NULL: nothing does.
+    void (*expect_products)(void *session);
 } tni_device_calls;
 
 // Kernels, each of one op or of several fused ones. Without this group, every op is a call.

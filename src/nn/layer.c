@@ -10,6 +10,8 @@
 // the context owns the roots. On any failure the tree is as it was before the call.
 #include "nn/layer.h"
 
+#include "engine/engine.h"
+
 #include <string.h>
 
 // ---- making and freeing ------------------------------------------------------------------------
@@ -296,6 +298,13 @@ static bool init_ok(tn_layer *l, const char *op, const char *name, tn_tensor *in
                       name ? name : "");
 }
 
+// A parameter that is a matrix, or the weight of a convolution, will be multiplied: the device may prepare.
+static void expect_products(const tn_ctx *cx)
+{
+    const tni_device_calls *calls = cx->engine->device->calls;
+    if (calls->expect_products) calls->expect_products(cx->engine->session);
+}
+
 // Gives l a tensor under a plain name. Its store is marked as wanted, so that no plan leaves the value
 // out.
 static tn_tensor *put_tensor(tn_layer *l, const char *op, const char *name, tn_tensor *init,
@@ -316,6 +325,7 @@ static tn_tensor *put_tensor(tn_layer *l, const char *op, const char *name, tn_t
     }
     tni_tensor_own(t);
     t->store->wanted = true;
+    if (is_param && tni_rank(t) >= 2) expect_products(cx);
     (*list)[(*n)++]  = (tni_named){ .name = copy, .t = t };
     return t;
 }

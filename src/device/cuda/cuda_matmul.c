@@ -1,6 +1,7 @@
 // Matrix products: by our own kernel if they have few rows, by cuBLASLt if it is installed and accepts
 // the layout, by our own kernel for small ones if that is faster, else by the kernel of all devices with work groups. The epilogue that a plan
 // offers is taken if cuBLASLt has an algorithm for the two together.
+#include "base/background.h"
 #include "device/cuda/gpu.h"
 #include "device/cuda/product_rows.h"
 #include "device/cuda/product_small.h"
@@ -150,6 +151,27 @@ static planned_product describe_product(const tni_call *call)
         n.product.part[0] = p;
     } else if (n.suits) tni_product_divide(&p, &n.product);
     return n;
+}
+
+// A background task, which leaves the thread's context as it was.
+static void open_library(void *arg)
+{
+    const tni_gpu  *g   = arg;
+    tni_cucontext   old = NULL;
+    tni_product_env at  = { .cu = g->cu, .device = g->number, .gpu = g->name };
+    if (g->cu->push_current(g->cx) != TNI_CU_OK) return;
+    tni_background_guard();
+    tni_product_open(&at);
+    g->cu->pop_current(&old);
+}
+
+// The contract's expect_products. On an H200 cuBLASLt takes 0.1 s to open, a third of what a language model
+// takes to its first token. Without a thread for it the first product opens it.
+void tni_cuda_expect_products(void *session)
+{
+    tni_cuda *c = session;
+    if (!c->expects) tni_background(open_library, (void *)c->gpu, true);
+    c->expects = true;
 }
 
 // Saves each run of a plan the description. NULL when memory is out; then runs describe the call anew.

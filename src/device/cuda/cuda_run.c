@@ -97,4 +97,5 @@ const tni_device_calls tni_cuda_calls = {
     .recognizes            = 64 * 64,  // a tile of scores
     .runs_scores           = true,
     .conv_order            = tni_cuda_conv_order,
+    .expect_products       = tni_cuda_expect_products,
 };

@@ -74,6 +74,7 @@ typedef struct tni_cuda {
     bool             tf32;            // products of f32 may round operands to 10 bits of mantissa
     bool             deterministic;   // nothing is chosen by time
     bool             compiles_first;  // nothing is interpreted: TN_COMPILE=wait, or deterministic
+    bool             expects;         // see tni_cuda_expect_products
     tni_small_policy small_policy;    // see product_small.h
     tni_cufunction small_kernel[4];  // for 1, 2, 4 and 8 blocks per tile; NULL before the first use
     bool           small_ready;      // see tni_small_is_ready
@@ -176,6 +177,7 @@ tn_status tni_cuda_launch_args(const tni_kernel_args *h, int64_t groups, int ite
 // Calls of one op (cuda_run.c, cuda_matmul.c, cuda_custom.c).
 extern const tni_device_calls tni_cuda_calls;
 tn_status                     tni_cuda_matmul(const tni_call *call);
+void                          tni_cuda_expect_products(void *session);
 void                         *tni_cuda_prepare_matmul(const tni_call *call);
 const char                   *tni_cuda_matmul_varies(const tni_call *call);
 bool                          tni_cuda_takes_epilogue(void *session, const tni_offer *o);

@@ -127,6 +127,9 @@ typedef struct {
 // it, or none with its epilogue.
 tn_status tni_product_prepare(tni_product *p, const tni_product_env *at, tni_text *why);
 
+// Opens the library for a GPU and asks it for algorithms, which the first product would otherwise wait for.
+void tni_product_open(const tni_product_env *at);
+
 // Launches a product by the library: by the algorithm that was chosen, else by the library's first
 // proposal.
 tn_status tni_product_run(tni_product *p, const tni_product_env *at, tni_text *why);

@@ -428,6 +428,28 @@ tn_status tni_product_prepare(tni_product *p, const tni_product_env *at, tni_tex
     return s;
 }
 
+// The answer to the first question takes longest, whatever is asked: the library reads its tables then. Any
+// plain product will do; its plan stays in the table.
+void tni_product_open(const tni_product_env *at)
+{
+    enum { SIDE = 256 };
+    tni_text         why = { "" };
+    const tni_matrix m   = { .rows = SIDE, .cols = SIDE, .ld = SIDE };
+    tni_product      p   = { .in    = TN_BF16,
+                             .out   = TN_BF16,
+                             .rows  = SIDE,
+                             .cols  = SIDE,
+                             .depth = SIDE,
+                             .batch = 1,
+                             .width = SIDE,
+                             .x     = { m, m, m } };
+    tni_ltjob        j   = { .lt = tni_blaslt_get(&why), .p = &p, .at = at, .why = &why };
+    if (!j.lt) return;
+    pthread_mutex_lock(&self.lock);
+    get_plan(&j);  // a failure comes again, and is reported, with the first product
+    pthread_mutex_unlock(&self.lock);
+}
+
 // Addresses in the descriptor must stay this run's until the library has read them, so that the lock is
 // held during the launch if there are any; otherwise others need not wait.
 tn_status tni_product_run(tni_product *p, const tni_product_env *at, tni_text *why)
