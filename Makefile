@@ -100,8 +100,8 @@ bench: configure
 	@$(build) --target all tenon-bench
 	@$(B)/tenon-bench $(ARGS)
 
-bench-lm:
-	@bench/lm.sh
+bench-lm bench-conv: bench-%:
+	@bench/models.sh $*
 
 bench-gpu:
 	@$(call need,cmake,cmake)
@@ -153,6 +153,7 @@ help:
 	@echo 'make demo                train a small model and show what ran'
 	@echo 'make bench [ARGS=...]    measure; ARGS=--list names the cases, --quick only tries them'
 	@echo 'make bench-lm            language models on a GPU beside PyTorch into bench/results/lm.md; 9 minutes'
+	@echo 'make bench-conv          convolution networks on a GPU beside PyTorch into bench/results/conv.md; 5 minutes'
 	@echo 'make bench-gpu           measure on a GPU beside PyTorch into bench/results/h200.md; 9 minutes'
 	@echo 'make install PREFIX=/usr/local [DESTDIR=...]'
 	@echo 'make docs                write docs/ops.md from the op table'
@@ -164,4 +165,4 @@ help:
 	@echo 'test and demo say what is missing and install that alone, with apt-get, as root or by a sudo that asks'
 	@echo 'for no password. Otherwise, or with TN_NO_INSTALL=1, they go on without what is optional.'
 
-.PHONY: all configure check test test-long test-oclgrind test-gpu sanitize-gpu test-peer test-transformers fuzz fuzz-all demo bench bench-gpu bench-lm setup-test setup-demo install docs golden sites format format-check clean help
+.PHONY: all configure check test test-long test-oclgrind test-gpu sanitize-gpu test-peer test-transformers fuzz fuzz-all demo bench bench-gpu bench-lm bench-conv setup-test setup-demo install docs golden sites format format-check clean help

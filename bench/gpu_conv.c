@@ -1,5 +1,5 @@
 // gpu_conv.c: convolution networks on a GPU, beside PyTorch (conv_peers.py): training under bf16 autocast and in f32 with
-// TF32, inference in f16, and the steps of a small network. The input stays on the device. Each network has a cache of
+// TF32, inference in f16, the steps of a small network, and losses to be compared. The input stays on the device. Each network has a cache of
 // kernels and choices of its own on disk: its first step is timed with that one empty, and in a new process with it full.
 //
 // B batch
@@ -8,10 +8,11 @@
 
 #include "device/cpu/command.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <tenon/models.h>
 
-enum { SECONDS = 60, QUICK_B = 2, QUICK_SIDE = 32, PROFILED = 3 };
+enum { SECONDS = 150, QUICK_B = 2, QUICK_SIDE = 32, PROFILED = 3 };
 
 static const char group[] = "gpu_conv";
 
@@ -149,6 +150,88 @@ static void measure(const tni_runner *r, const network *n)
     tni_folder_remove(cache);
 }
 
+// ---- losses ------------------------------------------------------------------------------------
+
+enum { BATCHES = 5, FOLLOWED = 20 };
+
+// A network whose first losses a peer computes too, from the same weights and batches, which are left for it: FILE.safetensors
+// has the weights, FILE_batches.safetensors x0, y0, x1, ..., FILE_f32.safetensors and FILE_bf16.safetensors the losses.
+typedef struct {
+    const char *name, *file;
+    int         depth;
+    int64_t     B, side, classes;
+    double      lr;  // of SGD, with which losses fall steadily: rounding does not grow
+} followed;
+
+static const followed all_followed[] = {
+    { "ResNet-20 losses, B 128", "resnet20", 20, 128, 32, 10, 0.01 },
+    { "ResNet-50 losses, B 16", "resnet50", 50, 16, 224, 1000, 0.1 * 16 / 256 },
+};
+
+static void leave_inputs(tn_layer *net, const followed *f, tn_tensor *const *x, tn_tensor *const *y)
+{
+    char      name[64];
+    gpu_left *l = calloc(1, sizeof *l);
+    if (!l) return;
+    snprintf(name, sizeof name, "%s.safetensors", f->file);
+    tn_save(net, gpu_file(name));
+    for (int i = 0; i < BATCHES; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        gpu_left_add(l, "x", name, x[i]);
+        gpu_left_add(l, "y", name, y[i]);
+    }
+    snprintf(name, sizeof name, "%s_batches.safetensors", f->file);
+    gpu_left_write(l, tn_layer_ctx(net), name);
+    free(l);
+}
+
+static void leave_losses(tn_ctx *cx, const followed *f, const char *precision, const float *loss)
+{
+    char      name[64];
+    gpu_left *l = calloc(1, sizeof *l);
+    if (!l) return;
+    snprintf(name, sizeof name, "%s_%s.safetensors", f->file, precision);
+    gpu_left_add(l, "", "losses", tn_from(cx, TN_F32, TN_SHAPE(FOLLOWED), loss));
+    gpu_left_write(l, cx, name);
+    free(l);
+}
+
+// The context's seed makes weights and batches the same in both precisions.
+static void follow_in(const followed *f, bool bf16)
+{
+    const char *precision = bf16 ? "bf16" : "f32";
+    float       loss[FOLLOWED];
+    int64_t     B = bench_quick() ? QUICK_B : f->B, side = bench_quick() ? QUICK_SIDE : f->side;
+    tn_ctx     *cx = gpu_open(group, false);
+    tn_tensor  *x[BATCHES], *y[BATCHES];
+    if (!cx) return;
+    tn_layer *net = tn_resnet(cx, (tn_resnet_opts){ .depth = f->depth });
+    tn_optim *opt = tn_sgd(net, (tn_sgd_opts){ .lr = f->lr, .momentum = 0.9 });
+    for (int i = 0; i < BATCHES; i++) {
+        x[i] = tn_want(tn_randn(cx, TN_F32, TN_SHAPE(B, 3, side, side)));
+        y[i] = tn_want(tn_randint(cx, TN_I64, 0, f->classes, TN_SHAPE(B)));
+    }
+    tn_eval(cx);
+    if (bf16) tn_autocast(cx, TN_BF16);
+    else leave_inputs(net, f, x, y);
+    for (int i = 0; i < FOLLOWED; i++) {
+        tn_scope  *s = tn_begin(cx);
+        tn_tensor *l = tn_cross_entropy(tn_forward(net, x[i % BATCHES]), y[i % BATCHES]);
+        tn_step(opt, l);
+        loss[i] = (float)tn_item(l);
+        tn_end(s);
+    }
+    if (gpu_is_well(cx, group, f->name)) leave_losses(cx, f, precision, loss);
+    gpu_is_well(cx, group, f->name);
+    tn_close(cx);
+}
+
+static void follow(void *arg)
+{
+    follow_in(arg, false);
+    follow_in(arg, true);
+}
+
 void bench_gpu_conv(void)
 {
     tni_runner r;
@@ -156,4 +239,7 @@ void bench_gpu_conv(void)
     for (size_t i = 0; i < sizeof networks / sizeof *networks; i++)
         if (gpu_takes(networks[i].name)) measure(&r, &networks[i]);
     tni_runner_close(&r);
+    for (size_t i = 0; i < sizeof all_followed / sizeof *all_followed && gpu_file(""); i++)
+        if (gpu_takes(all_followed[i].name))
+            bench_apart(group, all_followed[i].name, SECONDS, follow, (void *)&all_followed[i]);
 }

@@ -153,10 +153,10 @@ class Tables:
         return text
 
 
-def profiles(files):
-    """Of each profile the kernels that take longest, and of their lines what fits."""
+def profiles(files, shown=("",)):
+    """Of each profile with one of these texts in its name the kernels that take longest, and of their lines what fits."""
     text = ""
-    for path in sorted(glob.glob(f"{files}/*.profile")):
+    for path in sorted(p for p in glob.glob(f"{files}/*.profile") if any(name in p for name in shown)):
         with open(path) as f:
             lines = [row.rstrip()[:120] for row in f][:PROFILED]
         name = os.path.basename(path).removesuffix(".profile").replace("_", ", batch ")

@@ -1,19 +1,9 @@
-"""Language models in PyTorch on a GPU: what Tenon's gpu_lm is put beside.
-
-    lm_peers.py RESULT.json SECONDS [part ...]
+"""Language models in PyTorch on a GPU: what Tenon's gpu_lm is put beside. peer_kit.py says how it is called.
 
 Training under bf16 autocast with clipping and the fused AdamW, eager and compiled; causal attention by
 cuDNN and by flex_attention; generation with a static cache, compiled with CUDA graphs. Parts are
-training, generation, attention, eager; all without any, in that order. What there is no time for is left out.
-
-    lm_peers.py ahead
-
-compiles all of them, side by side in processes of their own, for PyTorch's cache on disk.
+training, generation, attention, eager.
 """
-import json
-import os
-import subprocess
-import sys
 import time
 
 import torch
@@ -22,24 +12,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import gpu_models
-
-
-class Results:
-    def __init__(self, path, seconds):
-        self.path, self.end, self.data = path, time.time() + seconds, {"cases": {}, "notes": []}
-
-    def add(self, case, what, call):
-        """Measures a case, unless the time is over. A failure is a note."""
-        try:
-            if time.time() > self.end:
-                raise TimeoutError("no time left")
-            self.data["cases"].setdefault(case, {})[what] = call()
-        except Exception as error:  # the others are measured all the same
-            self.data["notes"].append(f"{case}, {what}: {type(error).__name__}: {str(error)[:200]}")
-        torch._dynamo.reset()
-        torch.cuda.empty_cache()
-        with open(self.path, "w") as f:
-            json.dump(self.data, f, indent=1)
+from peer_kit import main, peak_gib, time_loop
 
 
 # ---- attention
@@ -151,17 +124,15 @@ class Llama(nn.Module):
 
 # PyTorch's users pad GPT-2's vocabulary to 50304 by hand; Tenon's network has 50257.
 NETWORKS = {
-    "GPT-2 124M, B 32": (lambda: gpu_models.GPT2(vocab=50304), 32, 1024, 50257, 12),
-    "GPT-2 124M, B 4": (lambda: gpu_models.GPT2(vocab=50304), 4, 1024, 50257, 25),
-    "GPT-2 350M, B 16": (lambda: gpu_models.GPT2(24, 16, 1024, 50304), 16, 1024, 50257, 8),
-    "Llama 1.1B, B 4": (lambda: Llama(22, 32, 4, 2048, 5632, 32000, 2048), 4, 2048, 32000, 6),
+    "GPT-2 124M, B 32": (lambda: gpu_models.GPT2(vocab=50304), 32, 1024, 50257),
+    "GPT-2 124M, B 4": (lambda: gpu_models.GPT2(vocab=50304), 4, 1024, 50257),
+    "GPT-2 350M, B 16": (lambda: gpu_models.GPT2(24, 16, 1024, 50304), 16, 1024, 50257),
+    "Llama 1.1B, B 4": (lambda: Llama(22, 32, 4, 2048, 5632, 32000, 2048), 4, 2048, 32000),
 }
 
 
-def train(case, compiled, steps=None):
-    make, batch, tokens, vocab, usual = NETWORKS[case]
-    steps = usual if steps is None else steps
-    torch.cuda.reset_peak_memory_stats()
+def train(case, compiled, most=100):
+    make, batch, tokens, vocab = NETWORKS[case]
     net = make().cuda()
     opt = torch.optim.AdamW(net.parameters(), lr=6e-4, fused=True)
     x, y = (torch.randint(0, vocab, (batch, tokens), device="cuda") for _ in range(2))
@@ -175,21 +146,8 @@ def train(case, compiled, steps=None):
         opt.step()
         opt.zero_grad(set_to_none=True)
 
-    start = time.perf_counter()
-    step()
-    torch.cuda.synchronize()
-    first = time.perf_counter() - start
-    if not steps:
-        return None
-    for _ in range(4):
-        step()
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(steps):
-        step()
-    torch.cuda.synchronize()
-    return {"tokens/s": batch * tokens * steps / (time.perf_counter() - start), "first step": first,
-            "peak": torch.cuda.max_memory_allocated() / 2**30}
+    first, took = time_loop(step, 4, 0.5, most)
+    return took and {"tokens/s": batch * tokens / took, "first step": first, "peak": peak_gib()}
 
 
 def training(results):
@@ -268,23 +226,5 @@ AHEAD = ([lambda c=c: train(c, True, 0) for c in NETWORKS] + [lambda c=c: genera
          + [lambda s=s, k=k, b=b: attention_us(s, k, b) for _, s, k in ATTENTION if k != "plain" for b in (False, True)])
 
 
-def ahead():
-    runs = [subprocess.Popen([sys.executable, __file__, "ahead", str(i)], stderr=subprocess.DEVNULL)
-            for i in range(len(AHEAD))]
-    for run in runs:
-        run.wait()
-
-
 if __name__ == "__main__":
-    torch.manual_seed(0)
-    torch.set_float32_matmul_precision("high")
-    if sys.argv[1] == "ahead":
-        AHEAD[int(sys.argv[2])]() if sys.argv[2:] else ahead()
-        sys.exit()
-    found = Results(sys.argv[1], float(sys.argv[2]))
-    found.data |= {"torch": torch.__version__, "gpu": torch.cuda.get_device_name(0), "cudnn": torch.backends.cudnn.version()}
-    if os.environ.get("LM_AHEAD"):
-        found.data["notes"].append("PyTorch's programs were compiled ahead: its first steps are with its cache warm")
-    for part in (training, generation, attention, eager):
-        if not sys.argv[3:] or part.__name__ in sys.argv[3:]:
-            part(found)
+    main((training, generation, attention, eager), AHEAD)

@@ -1,28 +1,11 @@
-"""Puts Tenon's language models on a GPU beside PyTorch's.
+"""The tables of language models, for models_table.py."""
+from gpu_table import cell, head, line, over
 
-    lm_table.py PEERS.json FILES NAME COMMIT OURS.json [LABEL OURS.json ...]
-
-writes NAME.md and NAME.json. The first OURS.json is of a run with the cuDNN file that PyTorch has; each
-further one is another run of Tenon, named by its label. Profiles in the folder FILES come last.
-"""
-import datetime
-import json
-import sys
-
-from gpu_table import cell, head, line, load, over, profiles
-
+TITLE = "Language models"
+PROFILES = ("",)
 CASES = ("GPT-2 124M, B 32", "GPT-2 124M, B 4", "GPT-2 350M, B 16", "Llama 1.1B, B 4")
 ATTENTION = ("attention (16,12,1024,64)", "attention (32,12,1024,64)", "attention (4,16,4096,128)",
              "ALiBi (16,12,1024,64)", "softcap (16,12,1024,64)")
-
-
-def rows_of(path):
-    """Rows "CASE: WHAT" of a run as {case: {what: value}}."""
-    found = {}
-    for row in load(path).get("results", []):
-        case, _, what = row["what"].rpartition(": ")
-        found.setdefault(case, {})[what] = row["value"]
-    return found
 
 
 def training(runs, peers):
@@ -63,26 +46,5 @@ def generation(runs, peers):
     return text
 
 
-def write(peers_path, files, name, commit, ours, *more):
-    peers = load(peers_path)
-    runs = {"Tenon": rows_of(ours)}
-    for label, path in zip(more[::2], more[1::2]):
-        runs[f"Tenon, {label}"] = rows_of(path)
-    date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    cases = peers.get("cases", {})
-    with open(name + ".md", "w") as f:
-        f.write(f"# Language models on one {peers.get('gpu', 'GPU')}\n\n{date}, commit {commit}, beside PyTorch "
-                f"{peers.get('torch', '-')} (cuDNN {peers.get('cudnn', '-')}) in one run.\n")
-        for part in (training, attention, generation):
-            f.write("\n" + part(runs, cases))
-        notes = peers.get("notes", [])
-        if notes:
-            f.write("\n## Notes of the run\n\n" + "".join(f"    {n}\n" for n in notes))
-        f.write(profiles(files))
-    with open(name + ".json", "w") as f:
-        json.dump({"date": date, "commit": commit, "runs": runs, "peers": peers}, f, indent=1)
-    print(open(name + ".md").read())
-
-
-if __name__ == "__main__":
-    write(*sys.argv[1:])
+def tables(runs, peers):
+    return [part(runs, peers) for part in (training, attention, generation)], None

@@ -68,7 +68,7 @@ def mobilenet():
             parts.append(Around(body, nn.Identity(), nn.Identity()) if stride == 1 and i == o else body)
             i = o
     return nn.Sequential(*parts, conv(i, 1280, 1, act=nn.ReLU6), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-                         nn.Linear(1280, 1000))
+                         nn.Dropout(0.2), nn.Linear(1280, 1000))
 
 
 INFERENCE = {"resnet18": resnet18, "mobilenet": mobilenet}
