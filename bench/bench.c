@@ -1,8 +1,9 @@
 // bench.c: one program, named cases.
 //
-//     tenon-bench [--json] [--quick] [--list] [case...]
+//     tenon-bench [--json] [--quick] [--list] [--no-peers] [--threads N,N...] [--profile FOLDER] [case...]
 //
-// Prints an aligned table, or JSON. Times are medians of repeated runs on random data.
+// Prints an aligned table, or JSON. Times are medians of repeated runs on random data. --threads are the numbers of
+// threads that training and inference are measured with, --profile the folder that gets the kernels of each of them.
 #include "bench.h"
 
 #include "base/pool.h"
@@ -30,8 +31,8 @@ static const struct {
     { "bandwidth", "copy, add, exp, sums, softmax, layer_norm over 8192 x 1024 f32",
       bench_bandwidth },
     { "fused", "what is one kernel, beside a loop written by hand, beside PyTorch", bench_fused },
-    { "training", "steps of an MLP and of lenet with Adam, beside PyTorch", bench_training },
-    { "inference", "images through ResNet-18 and MobileNetV2, beside PyTorch", bench_inference },
+    { "training", "steps of MLPs and of lenet with Adam, beside PyTorch", bench_training },
+    { "inference", "images through ResNets and MobileNetV2, beside PyTorch", bench_inference },
     { "decode", "tokens of a GPT-2 124M one by one on the cpu, beside PyTorch", bench_decode },
     { "cold", "the first step of a process, with nothing compiled on disk", bench_cold },
     { "gpu_ops", "single ops on a GPU, against what memory and matrix units allow", bench_gpu_ops },
@@ -54,7 +55,9 @@ typedef struct {
     bench_wanted wanted;
 } kept_row;
 static int         count;  // of rows in JSON
-static bool        json, quick;
+static bool        json, quick, no_peers;
+static int         thread_counts[BENCH_THREAD_COUNTS];  // --threads, the first 0 if it is not given
+static const char *profiles;                            // --profile
 static int         sent_to = -1;  // in a process of bench_apart: where its rows go
 static const char *self;
 
@@ -63,6 +66,27 @@ static const char *self;
 bool bench_quick(void)
 {
     return quick;
+}
+
+bool bench_peers(void)
+{
+    return !quick && !no_peers;
+}
+
+int bench_thread_counts(int counts[BENCH_THREAD_COUNTS], bool and_one)
+{
+    int n = 0, all = tni_threads_default();
+    for (; n < BENCH_THREAD_COUNTS && thread_counts[n]; n++) counts[n] = thread_counts[n];
+    if (n > 0) return n;
+    if (and_one && all > 1) counts[n++] = 1;
+    counts[n++] = all;
+    return n;
+}
+
+bool bench_chosen(const char *name)
+{
+    const char *only = getenv("TN_BENCH_ONLY");
+    return !only || strstr(name, only);
 }
 
 static bool misses(const kept_row *r)
@@ -178,17 +202,32 @@ double bench_middle(double *v, int n)
 
 double bench_median(void (*f)(void *arg), void *arg)
 {
-    enum { LEAST = 7, MOST = 1000 };
-    double took[MOST], start = bench_seconds(), limit = quick ? 0 : 0.35;
+    enum { FEW = 3, LEAST = 7, MOST = 1000 };  // FEW: of calls that take seconds
+    double took[MOST], start = bench_seconds(), limit = quick ? 0 : 0.35, longest = 2;
     int    n = 0;
     for (int i = 0; i < 2 || (i < 10 && bench_seconds() - start < 0.1); i++) f(arg);
     start = bench_seconds();
-    while (n < LEAST || (n < MOST && bench_seconds() - start < limit)) {
+    while (n < FEW || (n < LEAST && bench_seconds() - start < longest) ||
+           (n < MOST && bench_seconds() - start < limit)) {
         double before = bench_seconds();
         f(arg);
         took[n++] = bench_seconds() - before;
     }
     return bench_middle(took, n);
+}
+
+void bench_profile(tn_ctx *cx, const char *name, int threads, void (*f)(void *arg), void *arg)
+{
+    enum { RUNS = 5 };
+    char   path[1024];
+    double start = bench_seconds(), limit = 1;
+    if (!profiles) return;
+    snprintf(path, sizeof path, "%s/%s_%d.txt", profiles, name, threads);
+    tn_profile_begin(cx);
+    for (int i = 0; i < RUNS && bench_seconds() - start < limit; i++) f(arg);
+    tn_profile_end(cx);
+    if (tn_profile_write(cx, path) != TN_OK) bench_note(name, "no profile: %s", tn_error_text(cx));
+    tn_error_clear(cx);
 }
 
 tn_ctx *bench_open(tn_open_opts o)
@@ -264,9 +303,27 @@ static int list(void)
 
 static int usage(const char *wrong)
 {
-    fprintf(stderr, "tenon-bench: %s\nusage: tenon-bench [--json] [--quick] [--list] [case...]\n",
+    fprintf(stderr,
+            "tenon-bench: %s\nusage: tenon-bench [--json] [--quick] [--list] [--no-peers] "
+            "[--threads N,N...] [--profile FOLDER] [case...]\n",
             wrong);
     return 2;
+}
+
+// Whether the text is a list of thread counts, as "1,8,16", which it keeps.
+static bool take_thread_counts(const char *text)
+{
+    int  n = 0;
+    bool more;
+    do {
+        char *end;
+        long  v = strtol(text, &end, 10);
+        if (end == text || v < 1 || v > TNI_MAX_THREADS || n == BENCH_THREAD_COUNTS) return false;
+        thread_counts[n++] = (int)v;
+        more               = *end == ',';
+        text               = end + more;
+    } while (more);
+    return !*text;
 }
 
 static bool known(const char *name)
@@ -302,8 +359,12 @@ int main(int argc, char **argv)
     for (; i < argc && argv[i][0] == '-'; i++) {
         if (!strcmp(argv[i], "--json")) json = true;
         else if (!strcmp(argv[i], "--quick")) quick = true;
+        else if (!strcmp(argv[i], "--no-peers")) no_peers = true;
         else if (!strcmp(argv[i], "--list")) return list();
-        else return usage("an unknown option");
+        else if (!strcmp(argv[i], "--profile") && i + 1 < argc) profiles = argv[++i];
+        else if (!strcmp(argv[i], "--threads") && i + 1 < argc) {
+            if (!take_thread_counts(argv[++i])) return usage("--threads wants numbers as 1,8,16");
+        } else return usage("an unknown option");
     }
     for (int k = i; k < argc; k++)
         if (!known(argv[k])) return usage("an unknown case; --list names them");

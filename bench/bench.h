@@ -32,11 +32,23 @@ void bench_note(const char *name, const char *fmt, ...) __attribute__((format(pr
 // Whether the question is only if the bench works (--quick): small sizes, few repetitions, no peers.
 bool bench_quick(void);
 
+// Whether PyTorch is asked for the same work; --no-peers and --quick leave it out.
+bool bench_peers(void);
+// Whether what has this name is measured: TN_BENCH_ONLY takes only names with its text in them.
+bool bench_chosen(const char *name);
+// The numbers of threads to measure with, and how many they are: those of --threads, else all threads, after one
+// alone if that is asked for.
+enum { BENCH_THREAD_COUNTS = 8 };
+int bench_thread_counts(int counts[BENCH_THREAD_COUNTS], bool and_one);
+
 double bench_seconds(void);
 // The median of n numbers, which it sorts.
 double bench_middle(double *v, int n);
-// The median time of a call, after calls to warm up: at least 7 calls and a third of a second.
+// The median time of a call, after calls to warm up: at least 7 calls and a third of a second, but no
+// more than 3 calls once they took 2 seconds.
 double bench_median(void (*f)(void *arg), void *arg);
+// With --profile FOLDER: runs f some more times, and writes the time of each kernel into FOLDER/name_threads.txt.
+void bench_profile(tn_ctx *cx, const char *name, int threads, void (*f)(void *arg), void *arg);
 // A context for measuring; ends the program if there is none.
 tn_ctx *bench_open(tn_open_opts o);
 // Ends the program if the context has an error: a wrong number is worse than none.

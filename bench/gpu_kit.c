@@ -162,12 +162,6 @@ void gpu_profile(tn_ctx *cx, const char *name, void (*f)(void *arg), void *arg, 
     tn_profile_write(cx, path);
 }
 
-bool gpu_takes(const char *name)
-{
-    const char *only = getenv("TN_BENCH_ONLY");
-    return !only || strstr(name, only);
-}
-
 // ---- memory ------------------------------------------------------------------------------------
 
 static tni_arg row_of(tn_dtype dt, int64_t n, char *data)

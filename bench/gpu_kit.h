@@ -42,9 +42,6 @@ void gpu_add_row(const char *group, const char *what, const char *part, double v
 // NAME.profile.
 void gpu_profile(tn_ctx *cx, const char *name, void (*f)(void *arg), void *arg, int times);
 
-// Whether TN_BENCH_ONLY, a part of the names of cases, takes this one: without it all are taken.
-bool gpu_takes(const char *name);
-
 // Fills n elements of device memory with a number.
 bool gpu_fill(const tn_ctx *cx, char *p, tn_dtype dt, int64_t n, double v);
 

@@ -225,12 +225,12 @@ void bench_gpu_lm(void)
 {
     if (!gpu_there(group)) return;
     for (size_t i = 0; i < sizeof attentions / sizeof *attentions; i++)
-        if (gpu_takes(attentions[i].name))
+        if (bench_chosen(attentions[i].name))
             bench_apart(group, attentions[i].name, SECONDS, time_attention, (void *)&attentions[i]);
     for (size_t i = 0; i < sizeof networks / sizeof *networks; i++)
-        if (gpu_takes(networks[i].name))
+        if (bench_chosen(networks[i].name))
             bench_apart(group, networks[i].name, SECONDS, train, (void *)&networks[i]);
     for (size_t i = 1; i < sizeof networks / sizeof *networks; i += 2)
-        if (gpu_takes(networks[i].name))
+        if (bench_chosen(networks[i].name))
             bench_apart(group, networks[i].name, SECONDS, generate, (void *)&networks[i]);
 }

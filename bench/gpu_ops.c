@@ -1,6 +1,6 @@
 // gpu_ops.c: runs single ops on a GPU: fill, poison, run once, check, time.
 //
-// TN_BENCH_ONLY takes only the cases with this text in their name.
+// bench_chosen says which of them are measured.
 #include "gpu_ops.h"
 #include "gpu_kit.h"
 
@@ -245,6 +245,6 @@ void bench_gpu_ops(void)
     bench_apart(group, "copy of 1 GiB", SECONDS, measure_copy, NULL);
     for (int i = 0; i < gpu_case_count; i++) {
         const gpu_case *c = &gpu_cases[i];
-        if (gpu_takes(c->name)) bench_apart(group, c->name, SECONDS, run_case, (void *)c);
+        if (bench_chosen(c->name)) bench_apart(group, c->name, SECONDS, run_case, (void *)c);
     }
 }

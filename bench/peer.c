@@ -49,7 +49,7 @@ bench_peer bench_ask_peer(const char *name, int threads)
     const char *const names[PYTHONS] = { getenv("TN_PYTHON"), "python3", "/usr/bin/python3" };
     char              path[PYTHONS][PATH_ROOM];
     bench_peer        best = { .seconds = NAN };
-    for (int i = 0; i < PYTHONS && !bench_quick(); i++) {
+    for (int i = 0; i < PYTHONS && bench_peers(); i++) {
         char version[64] = "";
         bool asked       = false;
         find_program(names[i] ? names[i] : "", path[i]);

@@ -16,6 +16,10 @@ def mlp():
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
 
 
+def mlp_3():
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
 def lenet():
     return nn.Sequential(
         nn.Conv2d(1, 32, 3), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
@@ -23,7 +27,8 @@ def lenet():
         nn.Flatten(), nn.Linear(1600, 128), nn.ReLU(), nn.Linear(128, 10))
 
 
-TRAINING = {"mlp_64": (mlp, 64), "mlp_128": (mlp, 128), "lenet_64": (lenet, 64)}
+TRAINING = {"mlp_64": (mlp, 64), "mlp_128": (mlp, 128), "mlp_3_64": (mlp_3, 64),
+            "lenet_64": (lenet, 64)}
 
 
 # The cases of inference.c.
@@ -44,15 +49,19 @@ class Around(nn.Module):
         return self.end(self.body(x) + self.shortcut(x))
 
 
-def resnet18():
+def resnet(depth):
+    blocks, wider = {18: ((2, 2, 2, 2), 1), 50: ((3, 4, 6, 3), 4)}[depth]
     parts, i = [conv(3, 64, 7, 2, act=nn.ReLU), nn.MaxPool2d(3, 2, 1)], 64
-    for o in (64, 128, 256, 512):
-        for k in range(2):
-            stride = 2 if k == 0 and o > 64 else 1
-            body = nn.Sequential(conv(i, o, 3, stride, act=nn.ReLU), conv(o, o, 3))
-            parts.append(Around(body, nn.Identity() if i == o else conv(i, o, 1, stride), nn.ReLU()))
+    for count, c in zip(blocks, (64, 128, 256, 512)):
+        for k in range(count):
+            stride, o = (2 if k == 0 and c > 64 else 1), c * wider
+            body = [conv(i, c, 3, stride, act=nn.ReLU), conv(c, o, 3)]
+            if wider > 1:
+                body = [conv(i, c, 1, act=nn.ReLU), conv(c, c, 3, stride, act=nn.ReLU), conv(c, o, 1)]
+            shortcut = nn.Identity() if i == o and stride == 1 else conv(i, o, 1, stride)
+            parts.append(Around(nn.Sequential(*body), shortcut, nn.ReLU()))
             i = o
-    return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
+    return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(i, 1000))
 
 
 def mobilenet():
@@ -71,11 +80,12 @@ def mobilenet():
                          nn.Dropout(0.2), nn.Linear(1280, 1000))
 
 
-INFERENCE = {"resnet18": resnet18, "mobilenet": mobilenet}
+INFERENCE = {"resnet18": (lambda: resnet(18), 1), "mobilenet": (mobilenet, 1),
+             "resnet50_1": (lambda: resnet(50), 1), "resnet50_32": (lambda: resnet(50), 32)}
 
 
-def times_of_inference(make):
-    net, x = make().eval(), torch.randn(1, 3, 224, 224)
+def times_of_inference(make, batch):
+    net, x = make().eval(), torch.randn(batch, 3, 224, 224)
     with torch.inference_mode():
         yield median(lambda: net(x)), " eager"
 
@@ -174,10 +184,10 @@ def median(step):
     start = time.perf_counter()
     for i in range(10):
         step()
-        if i >= 2 and time.perf_counter() - start > 1:
+        if i >= 1 and time.perf_counter() - start > 1:
             break
     took, start = [], time.perf_counter()
-    while len(took) < 7 or (len(took) < 1000 and time.perf_counter() - start < 1.5):
+    while len(took) < 3 or (len(took) < 1000 and time.perf_counter() - start < 1.5):
         before = time.perf_counter()
         step()
         took.append(time.perf_counter() - before)
@@ -220,7 +230,7 @@ def main():
     if name in DECODING:
         times = times_of_decoding(DECODING[name])
     elif name in INFERENCE:
-        times = times_of_inference(INFERENCE[name])
+        times = times_of_inference(*INFERENCE[name])
     else:
         times = times_of_fused(FUSED[name]) if name in FUSED else times_of_training(*TRAINING[name])
     best, way = min(times)

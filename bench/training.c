@@ -22,9 +22,15 @@ static tn_layer *mlp(tn_ctx *cx)
     return tn_mlp(cx, TN_SHAPE(784, 128, 10));
 }
 
-static training open_training(network *make, int64_t B)
+static tn_layer *mlp_3(tn_ctx *cx)
 {
-    training t = { .cx = bench_open((tn_open_opts){ .seed = 1 }) };
+    return tn_mlp(cx, TN_SHAPE(784, 256, 128, 10));
+}
+
+// threads: 0 for all.
+static training open_training(network *make, int64_t B, int threads)
+{
+    training t = { .cx = bench_open((tn_open_opts){ .seed = 1, .threads = threads }) };
     t.net      = make(t.cx);
     t.opt      = tn_adam(t.net, (tn_adam_opts){ .lr = 1e-3f });
     t.x        = tn_want(tn_rand(t.cx, TN_F32, TN_SHAPE(B, 1, 28, 28)));
@@ -41,19 +47,29 @@ static void step(void *arg)
     tn_end(s);
 }
 
-static void measure(const char *name, const char *what, network *make, int64_t B, double most_ms)
+// A network to train, and what is wanted of its step. name: the peer's.
+typedef struct {
+    const char  *name, *what;
+    network     *make;
+    int64_t      B;
+    bench_wanted wanted;
+} training_case;
+
+static void measure(const training_case *c, int threads)
 {
-    char     of[96];
-    training t    = open_training(make, B);
+    char     of[96], text[80];
+    training t    = open_training(c->make, c->B, threads);
     double   ours = bench_median(step, &t);
+    bench_profile(t.cx, c->name, threads, step, &t);
     bench_check(t.cx);
     tn_close(t.cx);
-    bench_peer peer = bench_ask_peer(name, 0);
-    if (isnan(peer.seconds) && !bench_quick())
-        bench_note("training", "no PyTorch found to compare %s with", what);
+    bench_peer peer = bench_ask_peer(c->name, threads);
+    if (isnan(peer.seconds) && bench_peers())
+        bench_note("training", "no PyTorch found to compare %s with", c->what);
+    snprintf(text, sizeof text, "%s, %d thread%s", c->what, threads, threads > 1 ? "s" : "");
     snprintf(of, sizeof of, "%s (%.3f ms)", peer.name, peer.seconds * 1e3);
-    bench_row r = { "training", what, ours * 1e3, "ms", ours / peer.seconds, of };
-    bench_add_wanted(r, (bench_wanted){ .value = most_ms });
+    bench_row r = { "training", text, ours * 1e3, "ms", ours / peer.seconds, of };
+    bench_add_wanted(r, c->wanted);
 }
 
 static double seconds_of_epoch(training *t, tn_data *d, int64_t B)
@@ -74,7 +90,7 @@ static void measure_epoch(void)
 {
     enum { COUNT = 60000, BATCH = 128, EPOCHS = 5 };
     double     took[EPOCHS];
-    training   t = open_training(mlp, BATCH);
+    training   t = open_training(mlp, BATCH, 0);
     tn_scope  *s = tn_begin(t.cx);
     tn_tensor *x = tn_rand(t.cx, TN_F32, TN_SHAPE(COUNT, 1, 28, 28));
     tn_tensor *y = tn_randint(t.cx, TN_I64, 0, 10, TN_SHAPE(COUNT));
@@ -90,8 +106,15 @@ static void measure_epoch(void)
 
 void bench_training(void)
 {
-    measure("mlp_64", "mlp step, batch 64", mlp, 64, 0.5);
-    measure("mlp_128", "mlp step, batch 128", mlp, 128, 0);
-    measure("lenet_64", "lenet step, batch 64", tn_lenet, 64, 20);
-    if (!bench_quick()) measure_epoch();
+    static const training_case cases[] = {
+        { "mlp_64", "mlp step, batch 64", mlp, 64, { .value = 0.5 } },
+        { "mlp_128", "mlp step, batch 128", mlp, 128, { .value = 0 } },
+        { "mlp_3_64", "mlp of 3 layers, batch 64", mlp_3, 64, { .value = 0.7, .ratio = 1 } },
+        { "lenet_64", "lenet step, batch 64", tn_lenet, 64, { .value = 14, .ratio = 1 } },
+    };
+    int threads[BENCH_THREAD_COUNTS], n = bench_thread_counts(threads, false);
+    for (int k = 0; k < n; k++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            if (bench_chosen(cases[i].name)) measure(&cases[i], threads[k]);
+    if (!bench_quick() && bench_chosen("mlp_epoch")) measure_epoch();
 }

@@ -94,13 +94,15 @@ static char out[1 << 15];
 
 static void the_bench_measures(void)
 {
-    static const char *const rows[] = {
-        "\"8 maps, 16 M\"",           "\"softmax 8192 x 4096\"",
-        "\"layer_norm 8192 x 1024\"", "\"cross_entropy 2048 x 50257\"",
-        "\"mlp step, batch 64\"",     "\"first mlp step, batch 64\""
-    };
+    static const char *const rows[] = { "\"8 maps, 16 M\"",
+                                        "\"softmax 8192 x 4096\"",
+                                        "\"layer_norm 8192 x 1024\"",
+                                        "\"cross_entropy 2048 x 50257\"",
+                                        "\"mlp step, batch 64, 1 thread\"",
+                                        "\"first mlp step, batch 64\"" };
     if (access(PROGRAM, X_OK) != 0) SKIP("tenon-bench is not built");
-    int status = tree_run("'" PROGRAM "' --quick --json fused training cold", out, sizeof out);
+    int status = tree_run("'" PROGRAM "' --quick --json --threads 1 fused training cold", out,
+                          sizeof out);
     test_that(status == 0, "tenon-bench: status %d: %.500s", status, out);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         test_that(strstr(out, rows[i]) != NULL, "no row %s in: %.500s", rows[i], out);
