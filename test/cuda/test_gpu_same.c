@@ -156,10 +156,15 @@ static void masks_and_shuffles_are_those_of_the_cpu(void)
 
 enum { RUN_STEPS = 30, BATCH = 64 };
 
+// The networks: an MLP, a GPT, and a residual network under autocast.
+enum { MLP, GPT, RESNET, KINDS };
+static const char *const kind_name[KINDS] = { "mlp", "gpt", "resnet" };
+
 // What a run came to, in memory that processes share: its losses, and a sum over the bytes of its
 // weights.
 typedef struct {
-    bool     gpt, ok;
+    int      kind;
+    bool     ok;
     double   loss[RUN_STEPS];
     uint64_t weights;
 } outcome;
@@ -196,11 +201,19 @@ static tn_tensor *gpt_loss(tn_layer *net, int step)
     return tn_cross_entropy(tn_reshape(tn_forward(net, x), TN_SHAPE(ROWS * LENGTH, VOCAB)), y);
 }
 
+static tn_layer *network(tn_ctx *cx, int kind)
+{
+    if (kind == GPT) return layer(cx, LAYERS - 1);
+    if (kind == MLP) return mlp_with_dropout(cx);
+    tn_autocast(cx, TN_BF16);
+    return tn_resnet(cx, (tn_resnet_opts){ .depth = 20, .classes = 10, .channels = 1 });
+}
+
 static void run_once(void *arg)
 {
     outcome  *o    = arg;
     tn_ctx   *cx   = open_seeded(tested_device(), 3);
-    tn_layer *net  = o->gpt ? layer(cx, LAYERS - 1) : mlp_with_dropout(cx);
+    tn_layer *net  = network(cx, o->kind);
     tn_optim *opt  = tn_adam(net, (tn_adam_opts){ .lr = 1e-3f });
     tn_data  *data = tn_digits(cx, (tn_digits_opts){ .count = 1000 });
     o->ok          = true;
@@ -209,7 +222,7 @@ static void run_once(void *arg)
     for (int i = 0; i < RUN_STEPS; i++) {
         tn_scope  *s    = tn_begin(cx);
         tn_batch   b    = tn_next(data, BATCH);
-        tn_tensor *loss = o->gpt ? gpt_loss(net, i) : tn_cross_entropy(tn_forward(net, b.x), b.y);
+        tn_tensor *loss = o->kind == GPT ? gpt_loss(net, i) : tn_cross_entropy(tn_forward(net, b.x), b.y);
         o->ok           = tn_step(opt, loss) == TN_OK && o->ok;
         o->loss[i]      = tn_item(loss);
         o->ok           = tn_end(s) == TN_OK && o->ok && isfinite(o->loss[i]);
@@ -218,12 +231,12 @@ static void run_once(void *arg)
     tn_close(cx);
 }
 
-static outcome *share_outcomes(int n, bool gpt)
+static outcome *share_outcomes(int n, int kind)
 {
     outcome *o = mmap(NULL, (size_t)n * sizeof *o, PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (!CHECK(o != MAP_FAILED)) return NULL;
-    for (int i = 0; i < n; i++) o[i].gpt = gpt;
+    for (int i = 0; i < n; i++) o[i].kind = kind;
     return o;
 }
 
@@ -234,8 +247,8 @@ static void check_equal(const outcome *a, const outcome *b)
     CHECK(a->ok && b->ok);
     CHECK(a->loss[RUN_STEPS - 1] < 0.95 * a->loss[0]);
     test_case_result(a->loss[i] == b->loss[i], "%s: the losses of step %d are %.9g and %.9g",
-                     a->gpt ? "gpt" : "mlp", i, a->loss[i], b->loss[i]);
-    test_case_result(a->weights == b->weights, "%s: weights differ", a->gpt ? "gpt" : "mlp");
+                     kind_name[a->kind], i, a->loss[i], b->loss[i]);
+    test_case_result(a->weights == b->weights, "%s: weights differ", kind_name[a->kind]);
 }
 
 // The first run leaves its choices on disk, for the two behind it.
@@ -253,7 +266,7 @@ static void run_repeats(int part, int parts)
 
 static void runs_are_equal_once_choices_are_on_disk(void)
 {
-    in_parts(run_repeats, 2);
+    in_parts(run_repeats, KINDS);
 }
 
 static void run_fresh(int part, int parts)
@@ -273,7 +286,7 @@ static void run_fresh(int part, int parts)
 
 static void deterministic_runs_are_equal_without_a_cache(void)
 {
-    in_parts(run_fresh, 2);
+    in_parts(run_fresh, KINDS);
 }
 
 // ---- losses ------------------------------------------------------------------------------------
