@@ -120,9 +120,19 @@ static uint32_t fast_axis(const tni_unit *u)
     return 1u << fast;
 }
 
+// Whether a reduction is better a main one than a tail: along the fast axis, since rows are read along memory;
+// and down columns if there are so few elements that it is unrolled (the windows of a pool), or so many
+// columns that each thread can fold its own, without partial results to join. MANY: times those that keep
+// the device busy when threads share a column.
+static bool better_main(const tni_limits *limits, const tni_unit *u, uint32_t mask, uint32_t fast)
+{
+    enum { MANY = 64 };
+    return mask & fast || tni_points(u, mask) <= TNI_UNROLL_ELEMENTS ||
+           (limits->lanes && tni_points(u, tni_all_axes(u) & ~mask) / MANY >= limits->lanes);
+}
+
 // Tries the current choice first, so that a unit keeps it while seeds join. Then for each of the first
-// reductions the axes it folds and their complement: one along the fast axis is better a main
-// reduction (rows are read along memory), one down columns better a tail. Last, the axes along which a
+// reductions the axes it folds and their complement, the better one first. Last, the axes along which a
 // seed does not move: it is one value per row. Eight candidates at most, since a unit has few
 // different reductions.
 bool tni_find_reduced_axes(const tni_limits *limits, tni_unit *u)
@@ -134,9 +144,9 @@ bool tni_find_reduced_axes(const tni_limits *limits, tni_unit *u)
     for (size_t i = 0; i < u->values && count <= 3; i++) {
         const tni_lowered *x = &u->value[i];
         if (x->ins.code != TNI_I_REDUCE || !(x->mask)) continue;
-        bool along     = x->mask & fast || x->mask == all;
-        tried[count++] = x->mask == all ? 0 : along ? x->mask : all & ~x->mask;
-        tried[count++] = x->mask == all ? all : along ? all & ~x->mask : x->mask;
+        bool main      = x->mask != all && better_main(limits, u, x->mask, fast);
+        tried[count++] = main ? x->mask : all & ~x->mask;
+        tried[count++] = main ? all & ~x->mask : x->mask;
     }
     for (size_t i = 0; i < u->values && count < 8; i++) {
         const tni_lowered *x = &u->value[i];
