@@ -20,16 +20,23 @@ static tn_ctx *open_cpu(void)
     return tn_open_with((tn_open_opts){ .device = "cpu", .handler = hush });
 }
 
+// The page of what is pending; "" on error. The next call overwrites it.
+static const char *explained(tn_ctx *cx)
+{
+    static char page[1 << 16];
+    FILE       *f = fmemopen(page, sizeof page, "w");
+    page[0]       = 0;
+    if (!CHECK(f != NULL)) return page;
+    CHECK_STATUS(tn_explain(cx, f), TN_OK);
+    fclose(f);
+    return page;
+}
+
 // Kernels of what is pending; -1 on error.
 static int kernels(tn_ctx *cx)
 {
-    static char page[1 << 16];
-    int         n = -1;
-    FILE       *f = fmemopen(page, sizeof page, "w");
-    if (!CHECK(f != NULL)) return -1;
-    CHECK_STATUS(tn_explain(cx, f), TN_OK);
-    fclose(f);
-    return sscanf(page, "%d kernel", &n) == 1 ? n : -1;
+    int n = -1;
+    return sscanf(explained(cx), "%d kernel", &n) == 1 ? n : -1;
 }
 
 // A product of two views of one tensor, which may be the same view or not.
@@ -54,13 +61,8 @@ static void computed_views_are_told_apart(void)
 // Bytes that the kernels of what is pending move; -1 on error.
 static long long bytes_moved(tn_ctx *cx)
 {
-    static char page[1 << 16];
-    long long   n = -1;
-    FILE       *f = fmemopen(page, sizeof page, "w");
-    if (!CHECK(f != NULL)) return -1;
-    CHECK_STATUS(tn_explain(cx, f), TN_OK);
-    fclose(f);
-    return sscanf(page, "%*d kernels, %lld bytes", &n) == 1 ? n : -1;
+    long long n = -1;
+    return sscanf(explained(cx), "%*d kernels, %lld bytes", &n) == 1 ? n : -1;
 }
 
 // The sum of sin(v) cos(v') over slices of a product: one slice, the same one made twice, or another.
@@ -280,6 +282,21 @@ static void largest_values_of_16_bits_are_found_again(void)
     }
 }
 
+// The window of a pool is a few loads for each result, in both orders of axes, and no sum of columns.
+static void windows_are_unrolled(void)
+{
+    for (int last = 0; last < 2; last++) {
+        tn_ctx    *cx = open_cpu();
+        tn_tensor *x  = tn_randn(cx, TN_F32, TN_SHAPE(2, 8, 9, 9));
+        if (last) x = tn_channels_last(x);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        tn_want(tn_max_pool2d(x, 3, 3, (tn_pool_opts){ .stride = { 2 }, .padding = { 1 } }));
+        const char *page = explained(cx);
+        test_that(strstr(page, "POINT") && !strstr(page, "COL"), "%s", page);
+        tn_close(cx);
+    }
+}
+
 // What many elements read is computed once, not by each of them.
 static void dear_values_are_not_computed_again_and_again(void)
 {
@@ -302,6 +319,7 @@ const test_case tests_planning[] = {
     TEST(a_backward_pass_keeps_what_the_rest_follows_from),
     TEST(gradients_take_the_place_of_activations),
     TEST(largest_values_of_16_bits_are_found_again),
+    TEST(windows_are_unrolled),
     TEST(dear_values_are_not_computed_again_and_again),
     TEST(computed_views_are_told_apart),
     TEST(slices_of_what_is_computed_are_read_once_where_they_are_equal),
