@@ -69,4 +69,5 @@ if [ -n "$system" ]; then
     set -- "system's cuDNN" "$build/${kind}_system.json"
 fi
 python3 "$root/bench/models_table.py" "$kind" "$peers" "$files" "$out/$kind" "$commit" "$build/${kind}_ours.json" "$@"
+[ "$out" != "$root/bench/results" ] || python3 "$root/bench/readme_figures.py"
 rm -rf "$files"
