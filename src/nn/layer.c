@@ -326,7 +326,7 @@ static tn_tensor *put_tensor(tn_layer *l, const char *op, const char *name, tn_t
     tni_tensor_own(t);
     t->store->wanted = true;
     if (is_param && tni_rank(t) >= 2) expect_products(cx);
-    (*list)[(*n)++]  = (tni_named){ .name = copy, .t = t };
+    (*list)[(*n)++] = (tni_named){ .name = copy, .t = t };
     return t;
 }
 

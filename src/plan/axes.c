@@ -121,8 +121,8 @@ static uint32_t fast_axis(const tni_unit *u)
 }
 
 // Whether a reduction is better a main one than a tail: along the fast axis, since rows are read along memory;
-// and down columns if there are so few elements that it is unrolled (the windows of a pool), or so many
-// columns that each thread can fold its own, without partial results to join. MANY: times those that keep
+// and down columns if its elements are few enough to be unrolled (the windows of a pool), or its columns
+// enough for each thread to fold its own, without partial results to join. MANY: times those that keep
 // the device busy when threads share a column.
 static bool better_main(const tni_limits *limits, const tni_unit *u, uint32_t mask, uint32_t fast)
 {
