@@ -3,6 +3,7 @@
 //
 // B batches, H heads, T queries, S keys and values, D their size, E that of a value
 #include "check.h"
+#include "device_table.h"
 #include "rules_kit.h"
 #include "on_device.h"
 #include "table.h"
@@ -233,10 +234,9 @@ void attention_halves_on(const char *device, int part, int parts)
 
 static void opencl_agrees_with_ref(void)
 {
-    // PoCL compiles in half the time if it optimizes less.
-    setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable", 1);
+    pocl_hurries(true);
     attention_on("opencl", 0, 1);
-    unsetenv("POCL_EXTRA_BUILD_FLAGS");
+    pocl_hurries(false);
 }
 
 static void a_device_without_the_op_agrees_with_ref(void)

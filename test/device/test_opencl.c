@@ -295,20 +295,13 @@ static void an_index_out_of_range_is_told_as_on_cpu(void)
 
 // ---- the table ---------------------------------------------------------------------------------
 
-// PoCL compiles in half the time if it optimizes less. Other drivers do not know the variable.
-static void compile_quickly(bool on)
-{
-    if (on && !test_long()) setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable", 1);
-    else unsetenv("POCL_EXTRA_BUILD_FLAGS");
-}
-
 static void run_class(tni_class class)
 {
     int ops[TNI_OPS];
-    compile_quickly(true);
+    pocl_hurries(true);
     device_table("opencl", false, test_long() ? COMPLETE : SAMPLED, device_table_ops(class, ops),
                  ops);
-    compile_quickly(false);
+    pocl_hurries(false);
 }
 
 static void maps_of_one_input_agree(void)
@@ -436,25 +429,25 @@ static void products_of_all_sizes_agree(void)
 static void lines_of_all_lengths_are_scanned(void)
 {
     NEED_DEVICE();
-    compile_quickly(true);
+    pocl_hurries(true);
     scans_on("opencl");
-    compile_quickly(false);
+    pocl_hurries(false);
 }
 
 static void extrema_of_all_lines_are_found(void)
 {
     NEED_DEVICE();
-    compile_quickly(true);
+    pocl_hurries(true);
     extrema_on("opencl");
-    compile_quickly(false);
+    pocl_hurries(false);
 }
 
 static void lines_of_all_lengths_are_sorted_stably(void)
 {
     NEED_DEVICE();
-    compile_quickly(true);
+    pocl_hurries(true);
     sorts_on("opencl");
-    compile_quickly(false);
+    pocl_hurries(false);
 }
 
 static void long_lines_agree(void)
