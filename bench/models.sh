@@ -49,7 +49,7 @@ export TN_CACHE_DIR="$build/${kind}_cache"
 rm -rf "$TN_CACHE_DIR"
 wheel=$(python3 -c 'import nvidia.cudnn, os; print(os.path.join(list(nvidia.cudnn.__path__)[0], "lib", "libcudnn.so.9"))' 2>/dev/null || true)
 [ -n "$wheel" ] && [ -f "$wheel" ] || wheel=
-TN_BENCH_FILES="$files" TN_CUDNN="$wheel" timeout "$(($(left) / 2 + 1))" "$build/tenon-bench" ${QUICK:+--quick} --json "gpu_$kind" \
+TN_BENCH_FILES="$files" TN_CUDNN="$wheel" timeout "$(($(left) * 6 / 10 + 1))" "$build/tenon-bench" ${QUICK:+--quick} --json "gpu_$kind" \
     >"$build/${kind}_ours.json" 2>"$build/${kind}_ours.notes" || say "tenon-bench ended with $?"
 cat "$build/${kind}_ours.notes"
 say 'Tenon is measured'
