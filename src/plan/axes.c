@@ -120,14 +120,25 @@ static uint32_t fast_axis(const tni_unit *u)
     return 1u << fast;
 }
 
+// Whether the unit stores a value that differs along some of these axes.
+static bool stores_along(const tni_unit *u, uint32_t axes)
+{
+    for (size_t i = 0; i < u->values; i++)
+        if (u->value[i].seed && u->value[i].moves & axes) return true;
+    return false;
+}
+
 // Whether a reduction is better a main one than a tail: along the fast axis, since rows are read along memory;
-// and down columns if its elements are few enough to be unrolled (the windows of a pool), or its columns
-// enough for each thread to fold its own, without partial results to join. MANY: times those that keep
+// and down columns, if what it folds is not stored too (as the gradient whose column sum is that of a bias, which
+// a library may do with its product), if its elements are few enough to be unrolled (the windows of a pool), or its
+// columns enough for each thread to fold its own, without partial results to join. MANY: times those that keep
 // the device busy when threads share a column.
 static bool better_main(const tni_limits *limits, const tni_unit *u, uint32_t mask, uint32_t fast)
 {
     enum { MANY = 64 };
-    return mask & fast || tni_points(u, mask) <= TNI_UNROLL_ELEMENTS ||
+    if (mask & fast) return true;
+    if (stores_along(u, mask)) return false;
+    return tni_points(u, mask) <= TNI_UNROLL_ELEMENTS ||
            (limits->lanes && tni_points(u, tni_all_axes(u) & ~mask) / MANY >= limits->lanes);
 }
 
