@@ -222,7 +222,8 @@ static void run_once(void *arg)
     for (int i = 0; i < RUN_STEPS; i++) {
         tn_scope  *s    = tn_begin(cx);
         tn_batch   b    = tn_next(data, BATCH);
-        tn_tensor *loss = o->kind == GPT ? gpt_loss(net, i) : tn_cross_entropy(tn_forward(net, b.x), b.y);
+        tn_tensor *loss = o->kind == GPT ? gpt_loss(net, i)
+                                         : tn_cross_entropy(tn_forward(net, b.x), b.y);
         o->ok           = tn_step(opt, loss) == TN_OK && o->ok;
         o->loss[i]      = tn_item(loss);
         o->ok           = tn_end(s) == TN_OK && o->ok && isfinite(o->loss[i]);
