@@ -268,7 +268,7 @@ def compare(files, make, file, lr, precision):
 def losses(results):
     for case, (make, file, lr) in FOLLOWED.items():
         for precision in ("f32", "bf16"):
-            results.add(case, precision, lambda: compare(results.files, make, file, lr, precision))
+            results.add(case, precision, lambda: compare(results.files, make, file, lr, precision), again=True)
 
 
 # ---- compiling ahead: it takes most of the time, and one core

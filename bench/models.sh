@@ -5,7 +5,7 @@
 #     bench/models.sh lm|conv [COMMIT]
 #
 # BUILD is where to build (build/gpu), OUT where the results go (bench/results), PEERS a KIND_peers.json of this
-# machine to be used again, LIMIT how many seconds all may take, PARTS what is asked of PyTorch (see KIND_peers.py),
+# machine whose figures are used again, LIMIT how many seconds all may take, PARTS what is asked of PyTorch (see KIND_peers.py),
 # SYSTEM=1 (for lm: SYSTEM= not) that Tenon is measured with the system's cuDNN too. QUICK=1 only tries whether all of
 # it works.
 set -eu
@@ -21,9 +21,12 @@ out=${OUT:-$root/bench/results}
 commit=${2:-$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)}
 start=$(date +%s)
 files=$build/${kind}_files
-peers=${PEERS:-$build/${kind}_peers.json}
+peers=$build/${kind}_peers.json
 rm -rf "$files"
 mkdir -p "$build" "$out" "$files"
+[ -z "${PEERS:-}" ] || cp "$PEERS" "$files/peers.json"
+rm -f "$peers"
+[ -z "${PEERS:-}" ] || mv "$files/peers.json" "$peers"
 
 left() {
     rest=$((limit - $(date +%s) + start))
@@ -53,15 +56,12 @@ TN_BENCH_FILES="$files" TN_CUDNN="$wheel" timeout "$(($(left) * 6 / 10 + 1))" "$
     >"$build/${kind}_ours.json" 2>"$build/${kind}_ours.notes" || say "tenon-bench ended with $?"
 cat "$build/${kind}_ours.notes"
 say 'Tenon is measured'
-if [ -z "${PEERS:-}" ]; then
-    rm -f "$peers"
-    # What ends by itself says what it had no time for.
-    rest=$(left)
-    # shellcheck disable=SC2086
-    timeout "$rest" python3 "$root/bench/${kind}_peers.py" "$peers" "$((rest - reserve))" "$files" ${PARTS:-} ||
-        say "PyTorch ended with $?"
-    say 'PyTorch is measured'
-fi
+# What ends by itself says what it had no time for.
+rest=$(left)
+# shellcheck disable=SC2086
+timeout "$rest" python3 "$root/bench/${kind}_peers.py" "$peers" "$((rest - reserve))" "$files" ${PARTS:-} ||
+    say "PyTorch ended with $?"
+say 'PyTorch is measured'
 set --
 if [ -n "$system" ]; then
     timeout "$(left)" env -u TN_CUDNN "$build/tenon-bench" ${QUICK:+--quick} --json "gpu_$kind" >"$build/${kind}_system.json" ||

@@ -2,8 +2,8 @@
 
     PROGRAM RESULT.json SECONDS FILES [part ...]
 
-measures the parts, all without any, in the program's order; what there is no time for is left out. FILES is a
-folder where Tenon left inputs and results.
+measures the parts, all without any, in the program's order; what there is no time for is left out. What RESULT.json has
+of an earlier run is not measured again. FILES is a folder where Tenon left inputs and results.
 
     PROGRAM ahead
 
@@ -29,10 +29,16 @@ def wait():
 class Results:
     def __init__(self, path, seconds, files):
         self.path, self.end, self.files, self.data = path, time.time() + seconds, files, {"cases": {}, "notes": []}
+        if os.path.exists(path):
+            with open(path) as f:
+                self.data["cases"] = json.load(f)["cases"]
+            self.data["notes"].append("some of PyTorch's figures are those of an earlier run")
 
-    def add(self, case, what, call):
-        """Measures a case, unless the time is over. A failure is a note."""
+    def add(self, case, what, call, again=False):
+        """Measures a case, unless the time is over. A failure is a note. again: also if an earlier run has it."""
         start = time.time()
+        if not again and self.data["cases"].get(case, {}).get(what):
+            return
         try:
             if start > self.end:
                 raise TimeoutError("no time left")
@@ -44,6 +50,9 @@ class Results:
         if CUDA:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
+        self.write()
+
+    def write(self):
         with open(self.path, "w") as f:
             json.dump(self.data, f, indent=1)
 
@@ -97,3 +106,4 @@ def main(parts, ahead):
     for part in parts:
         if not sys.argv[4:] or part.__name__ in sys.argv[4:]:
             part(found)
+    found.write()
