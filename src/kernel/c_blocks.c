@@ -128,6 +128,40 @@ static void choose_strips(tni_c_emitter *w)
     }
 }
 
+// Whether nothing in instruction i tells one row of lanes from the next but the place of what it loads or stores.
+static bool is_same_in_rows(const tni_c_emitter *w, int i)
+{
+    const tni_ins *x   = ins_at(w, i);
+    bool           row = w->axes[i] >> (w->lane - 1) & 1;
+    switch (x->code) {
+    case TNI_I_LOAD: return x->a < 0 && x->b < 0 && (on_lane(w, i) || !row);
+    case TNI_I_STORE: return on_lane(w, i) && lane_class(w, x) != TNI_STRIDE_0;
+    case TNI_I_MAP:
+        return (on_lane(w, i) || !row) && !(on_lane(w, i) && tni_set_has(&w->strip_maps, i));
+    case TNI_I_CAST: return on_lane(w, i) || !row;
+    case TNI_I_PLACE: return !on_lane(w, i) && !row;
+    case TNI_I_NUMBER: return true;
+    default: return false;
+    }
+}
+
+// Whether a turn is several rows: pooling and its gradient, which load or store several windows at strides along the
+// lanes. Rows of images are short, often shorter than a vector, and finding the pointers of each would take longer than its lanes.
+static bool joins_rows(const tni_c_emitter *w)
+{
+    bool done[TNI_MAX_ACCESSES] = { false };
+    int  strided                = 0;
+    if (w->k->lane_in_r || w->k->nr || w->k->tails || w->lane < 1) return false;
+    for (int i = 0; i < w->k->nins; i++) {
+        const tni_ins *x = ins_at(w, i);
+        if (!is_same_in_rows(w, i)) return false;
+        if ((x->code != TNI_I_LOAD && x->code != TNI_I_STORE) || done[x->access]) continue;
+        done[x->access] = true;
+        strided += lane_class(w, x) == TNI_STRIDE_N;
+    }
+    return strided > 1;
+}
+
 // With o and d NULL it only finds what the kernel keeps, for tni_emit_c_rows.
 void tni_c_open(tni_c_emitter *w, tni_out *o, const tni_dialect *d, const tni_kernel *k)
 {
@@ -139,6 +173,7 @@ void tni_c_open(tni_c_emitter *w, tni_out *o, const tni_dialect *d, const tni_ke
     choose_kept(w);
     choose_strips(w);
     tni_c_choose_strip_maps(w);
+    w->windows = joins_rows(w);
 }
 
 // eval is the block from here on: every question about "the block" in c_emitter.h reads it.

@@ -7,7 +7,7 @@
 //   h  a row kept for later loops   w  a strip kept for later blocks   r, f  random words
 //   c  coordinates      s  strides  o  places   d  distances in lanes
 //   x  a value of all lanes, y  a map of it that a strip function computes for all of them
-//   z  what is stored at a stride, of all lanes
+//   z  what is stored at a stride, of all lanes; of kernels of windows, what is loaded too
 //
 // A block is the text of one row point or of the inside of one loop over R: first what does not
 // vary along the lanes, then a lane loop over at most TNI_STRIP neighbours.
@@ -34,6 +34,7 @@ typedef struct {
     tni_set guards;      // of the block's loads, if each of them holds for a range of lanes
     tni_set guard_values;  // what guards are computed from along the lanes, and they
     bool    holds;         // the loop being written is over lanes for which all guards hold
+    bool windows;  // a turn is several rows of the lanes: lane j is number j % line of row j / line
 } tni_c_emitter;
 
 // ---- c_blocks.c: what is computed in which block, and what is kept between them -------------------
@@ -181,11 +182,12 @@ static inline bool in_lanes(const tni_c_emitter *w, int i)
 }
 
 // Whether STORE i is one of several at strides along the lanes, the gradients of windows: these would keep the loop
-// from becoming vectors, and are made from tiles after it.
+// from becoming vectors, and are made from tiles after it. So is every store of several rows.
 static inline bool is_staged(const tni_c_emitter *w, int i)
 {
     int n = 0;
     if (w->finish || ins_at(w, i)->code != TNI_I_STORE) return false;
+    if (w->windows) return true;
     for (int k = 0; k < w->k->nins; k++)
         n += ins_at(w, k)->code == TNI_I_STORE && lane_class(w, ins_at(w, k)) == TNI_STRIDE_N;
     return n > 1 && lane_class(w, ins_at(w, i)) == TNI_STRIDE_N;

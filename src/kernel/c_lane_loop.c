@@ -82,7 +82,7 @@ static void put_c_element(tni_emitter *s, int i)
     tni_c_emitter *w = s->user;
     const tni_ins *x = ins_at(w, i);
     int            b = w->k->access[x->access].buffer;
-    if (w->inside && is_staged(w, i)) {
+    if (w->inside && (w->windows || is_staged(w, i))) {
         tni_out_print(w->o, "z%d[j", i);
     } else if (w->inside) {
         tni_out_print(w->o, "p%d[", i);
@@ -208,6 +208,70 @@ static tn_dtype stored_as(const tni_c_emitter *w, const tni_ins *x)
     return (tn_dtype)w->k->buffer[w->k->access[x->access].buffer].dtype;
 }
 
+// Prints the index of lane j of row i of a turn of several rows; with `two`, for lanes that are 2 apart.
+static void put_row_lane(tni_c_emitter *w, const tni_ins *x, bool two)
+{
+    if (two) tni_out_print(w->o, "j * 2");
+    else put_lane_offset(w, x);
+    if (w->k->access[x->access].stride[w->lane - 1] == TNI_STRIDE_0) return;
+    tni_out_print(w->o, " + i");
+    put_stride(w, x->access, w->lane - 1);
+}
+
+static void put_row_load(tni_c_emitter *w, int i, bool two)
+{
+    tni_out_print(w->o, "%*sM_LANES for (m_long j = 0; j < line; j++) y%d[i * line + j] = p%d[",
+                  4 * w->o->depth, "", i, i);
+    put_row_lane(w, ins_at(w, i), two);
+    tni_out_print(w->o, "];\n");
+}
+
+// Prints how load i of several rows becomes a tile, unless its rows follow each other in memory:
+//
+//     float y0[1024];
+//     const float *z0 = y0;
+//     if (s0_2 == line) z0 = p0;
+//     for (m_long i = 0; i < rows && z0 == y0; i++) {
+//         M_LANES for (m_long j = 0; j < line; j++) y0[i * line + j] = p0[j + i * s0_2];
+//     }
+//
+// Lanes at a stride have a second loop for a stride of 2, that of most windows, which compilers make vectors of.
+static void put_row_loads(tni_c_emitter *w, int i)
+{
+    const tni_ins *x    = ins_at(w, i);
+    const char    *type = tni_storage_type(stored_as(w, x));
+    bool           side = lane_class(w, x) == TNI_STRIDE_1;
+    int            row  = w->lane - 1;
+    tni_out_line(w->o, "%s y%d[%d];", type, i, TNI_STRIP);
+    tni_out_line(w->o, "const %s *z%d = y%d;", type, i, i);
+    if (side && w->k->access[x->access].stride[row] == TNI_STRIDE_N)
+        tni_out_line(w->o, "if (s%d_%d == line) z%d = p%d;", x->access, row, i, i);
+    tni_out_line(w->o, "for (m_long i = 0; i < rows && z%d == y%d; i++) {", i, i);
+    if (!side) {
+        tni_out_line(w->o, "if (s%d_%d == 2) {", x->access, w->lane);
+        put_row_load(w, i, true);
+        tni_out_line(w->o, "} else {");
+    }
+    put_row_load(w, i, false);
+    if (!side) tni_out_line(w->o, "}");
+    tni_out_line(w->o, "}");
+}
+
+// Prints how STORE i copies its tile.
+static void put_staged_store(tni_c_emitter *w, int i)
+{
+    if (!w->windows) {
+        tni_out_line(w->o, "M_LANES for (m_long j = 0; j < n; j++) p%d[j * s%d_%d] = z%d[j];", i,
+                     ins_at(w, i)->access, w->lane, i);
+        return;
+    }
+    tni_out_line(w->o, "for (m_long i = 0; i < rows; i++)");
+    tni_out_print(w->o, "%*sM_LANES for (m_long j = 0; j < line; j++) p%d[", 4 * w->o->depth + 4,
+                  "", i);
+    put_row_lane(w, ins_at(w, i), false);
+    tni_out_print(w->o, "] = z%d[i * line + j];\n", i);
+}
+
 // Prints the random words (or normal numbers) of all lanes before the loop. A Philox block makes
 // four words, so the array begins with the first word of the first lane's block, and f points to
 // the first lane's: 8 words more than lanes are enough for both ends.
@@ -282,7 +346,8 @@ static void put_lane_prologue(tni_c_emitter *w, int i)
         return;
     } else if (x->code == TNI_I_LOAD || x->code == TNI_I_STORE) {
         put_access_pointer(w, i);
-        if (is_staged(w, i))
+        if (w->windows && x->code == TNI_I_LOAD) put_row_loads(w, i);
+        else if (is_staged(w, i))
             tni_out_line(w->o, "%s z%d[%d];", tni_storage_type(stored_as(w, x)), i, TNI_STRIP);
     } else if (is_filled(w, i)) {
         put_random_fill(w, i);
@@ -495,6 +560,7 @@ static int put_stride_test(tni_c_emitter *w, bool print)
         const tni_ins *x = ins_at(w, i);
         if (!in_lanes(w, i) || (x->code != TNI_I_LOAD && x->code != TNI_I_STORE)) continue;
         if (lane_class(w, x) != TNI_STRIDE_N || done[x->access] || is_staged(w, i)) continue;
+        if (w->windows) continue;
         if (print) tni_out_print(w->o, "%ss%d_%d == 2", n ? " && " : "", x->access, w->lane);
         done[x->access] = true;
         n++;
@@ -537,9 +603,7 @@ void tni_c_put_lane_loop(tni_c_emitter *w, const tni_set *tiles)
     w->holds = false;
     if (guarded) tni_out_line(w->o, "}");
     for (int i = 0; i < w->k->nins; i++)
-        if (in_lanes(w, i) && is_staged(w, i))
-            tni_out_line(w->o, "M_LANES for (m_long j = 0; j < n; j++) p%d[j * s%d_%d] = z%d[j];",
-                         i, ins_at(w, i)->access, w->lane, i);
+        if (in_lanes(w, i) && is_staged(w, i)) put_staged_store(w, i);
 }
 
 // Prints the block: what stands before the loop, the lane loops (several if a strip function needs

@@ -405,14 +405,17 @@ static void put_unit_coordinates(tni_c_emitter *w, const tni_set *s)
 //         c1 = 0;
 //         c0++;
 //     }
+//
+// or, of several rows, if ((c1 += rows) == arg[1]).
 static void put_next_unit(tni_c_emitter *w)
 {
     int n = unit_axes(w);
     for (int i = n - 1; i > 0; i--) {
-        tni_out_line(w->o, "if (++c%d == arg[%d]) {", i, i);
+        if (w->windows && i == n - 1) tni_out_line(w->o, "if ((c%d += rows) == arg[%d]) {", i, i);
+        else tni_out_line(w->o, "if (++c%d == arg[%d]) {", i, i);
         tni_out_line(w->o, "c%d = 0;", i);
     }
-    if (n > 0) tni_out_line(w->o, "c0++;");
+    if (n > 0) tni_out_line(w->o, w->windows && n == 1 ? "c0 += rows;" : "c0++;");
     close_axes(w, n - 1);
 }
 
@@ -426,12 +429,29 @@ static bool is_merged(const tni_c_emitter *w)
     return !w->k->nr && !w->k->tails;
 }
 
+// Declares the rows of a turn, which are those of an image as far as a strip holds them, and its lanes.
+static void put_turn_of_rows(tni_c_emitter *w)
+{
+    tni_out *o = w->o;
+    tni_out_line(o, "const m_long base = strip * %d, left = arg[%d] - base;", TNI_STRIP, w->lane);
+    tni_out_line(o, "const m_long line = left < %d ? left : %d;", TNI_STRIP, TNI_STRIP);
+    tni_out_line(o, "m_long rows = strips > 1 ? 1 : %d / line;", TNI_STRIP);
+    tni_out_line(o, "if (rows > arg[%d] - c%d) rows = arg[%d] - c%d;", w->lane - 1, w->lane - 1,
+                 w->lane - 1, w->lane - 1);
+    tni_out_line(o, "if (rows > last - u) rows = last - u;");
+    tni_out_line(o, "const m_long n = rows * line;");
+}
+
 // Opens the loop over strips (lane in P) and declares the values that are kept for a strip from
 // block to block.
 static void open_strip(tni_c_emitter *w)
 {
     tni_out *o = w->o;
     tni_out_line(o, "for (m_long u = first; u < last;) {");
+    if (w->windows) {
+        put_turn_of_rows(w);
+        return;
+    }
     if (is_merged(w))
         tni_out_line(o,
                      "const m_long many = strips - strip < last - u ? strips - strip : last - u;");
@@ -445,8 +465,8 @@ static void open_strip(tni_c_emitter *w)
 
 static void close_strip(tni_c_emitter *w)
 {
-    tni_out_line(w->o, "u += many;");
-    tni_out_line(w->o, "strip += many;");
+    tni_out_line(w->o, w->windows ? "u += rows;" : "u += many;");
+    tni_out_line(w->o, w->windows ? "strip++;" : "strip += many;");
     tni_out_line(w->o, "if (strip == strips) {");
     tni_out_line(w->o, "strip = 0;");
     put_next_unit(w);
