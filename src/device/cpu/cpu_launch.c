@@ -36,12 +36,22 @@ typedef struct {
     size_t            worker_bytes;
 } running_launch;
 
-// Returns how many threads run a launch; the caller alone runs small ones.
+// Returns how many plain elements an element of a kernel is worth: tni_threads_for counts those of a kernel of a
+// few instructions, such as a copy or an add.
+static int64_t element_weight(const tni_kernel *k)
+{
+    enum { FEW = 8 };
+    return 1 + k->nins / FEW;
+}
+
+// Returns how many threads run a launch; the caller alone runs small ones. Chunks of kernels without tails may be as
+// short as a unit.
 static int launch_threads(const tni_launch *l, const tni_work_split *cut)
 {
-    int threads = l->threads < TNI_MAX_THREADS ? l->threads : TNI_MAX_THREADS;
-    threads     = tni_threads_for(threads, cut->rows * cut->cols);
-    return threads < cut->chunks ? threads : cut->chunks > 1 ? (int)cut->chunks : 1;
+    int     threads = l->threads < TNI_MAX_THREADS ? l->threads : TNI_MAX_THREADS;
+    int64_t most    = l->kernel->tails ? cut->chunks : cut->units;
+    threads         = tni_threads_for(threads, cut->rows * cut->cols * element_weight(l->kernel));
+    return threads < most ? threads : most > 1 ? (int)most : 1;
 }
 
 int tni_cpu_threads(const tni_launch *l)
@@ -96,13 +106,14 @@ static void report_first_failure(const running_launch *f, tni_launch *l)
     l->fail[1] = first ? first->fail[1] : 0;
 }
 
-// Makes chunks longer, to CHUNKS_PER_THREAD for each thread. Only for kernels without tails, whose bits do not
-// depend on chunks: long chunks continue where the last one ended, which hardware prefetching
-// rewards.
-static void lengthen_chunks(tni_work_split *cut, int threads)
+// Makes chunks longer, to CHUNKS_PER_THREAD for each thread, or shorter, as far as their elements are worth it. Only
+// for kernels without tails, whose bits do not depend on chunks: long chunks continue where the last one ended, which
+// hardware prefetching rewards.
+static void fit_chunks(tni_work_split *cut, int threads, int64_t weight)
 {
     int64_t chunk = cut->units / (CHUNKS_PER_THREAD * (int64_t)threads);
-    if (chunk <= cut->chunk) return;
+    int64_t least = threads > 1 ? tni_ceil_div(cut->chunk, weight) : cut->chunk;
+    if (chunk < least) chunk = least;
     cut->chunk  = chunk;
     cut->chunks = tni_ceil_div(cut->units, chunk);
 }
@@ -113,7 +124,7 @@ static void run_compiled_launch(const tni_cpu_code *code, tni_c_main *run, tni_l
     running_launch f = { .run = run, .l = l };
     f.cut            = tni_kernel_split(l);
     f.threads        = launch_threads(l, &f.cut);
-    if (!l->kernel->tails) lengthen_chunks(&f.cut, f.threads);
+    if (!l->kernel->tails) fit_chunks(&f.cut, f.threads, element_weight(l->kernel));
     f.failures     = (worker_failure *)l->scratch;
     f.partials     = l->scratch + (size_t)f.threads * sizeof(worker_failure);
     f.scratch      = f.partials + partials_bytes(&f.cut);
