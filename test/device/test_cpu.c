@@ -681,26 +681,58 @@ static void sorts_agree_with_the_reference(void)
         }
 }
 
-// More blocks of tiles than threads share, in which each thread works on blocks of its own.
-static void many_blocks_of_windows_are_the_same_on_any_threads(void)
+// ---- convolutions that are cut into much ----
+
+typedef struct {
+    int64_t N, C, O, side, stride;
+} cut_conv;
+
+enum { CUT_ROOM = 4 * 24 * 60 * 60, CUT_WEIGHTS = 140 * 128 * 9 };
+
+// y, and the gradient of its sum of squares with respect to the weights behind it, of one context.
+static bool run_cut(const cut_conv *c, const char *device, int threads, float *y)
 {
-    static float y[2][64 * 56 * 56];
-    int64_t      n     = 64 * 56 * 56;
-    tn_ctx      *cx[2] = { tn_open_with((tn_open_opts){ .device = "cpu", .threads = 1 }),
-                           tn_open_with((tn_open_opts){ .device = "cpu", .threads = 2 }) };
-    for (int run = 0; run < 16; run++) {
-        tn_ctx   *at = cx[run > 0];
-        tn_scope *s  = tn_begin(at);
-        tn_seed(at, 5);
-        tn_tensor *x = tn_rand(at, TN_F32, TN_SHAPE(1, 64, 56, 56));
-        tn_tensor *w = tn_rand(at, TN_F32, TN_SHAPE(64, 64, 3, 3));
-        CHECK_STATUS(tn_read(tn_conv2d(x, w, NULL, (tn_conv_opts){ .padding = { 1 } }), TN_F32,
-                             y[run > 0], n),
-                     TN_OK);
-        tn_end(s);
-        if (!test_case_result(!memcmp(y[0], y[run > 0], sizeof y[0]), "bits of run %d", run)) break;
+    tn_ctx    *cx = tn_open_with((tn_open_opts){ .device = device, .threads = threads, .seed = 5 });
+    tn_tensor *x = tn_rand(cx, TN_F32, TN_SHAPE(c->N, c->C, c->side, c->side)), *gw = NULL;
+    tn_tensor *w   = tn_requires_grad(tn_rand(cx, TN_F32, TN_SHAPE(c->O, c->C, 3, 3)), true);
+    tn_conv_opts o = { .padding = { 1 }, .stride = { c->stride } };
+    tn_tensor *out = tn_conv2d(tn_sub_s(x, 0.5f), w, NULL, o), *sum = tn_sum_all(tn_mul(out, out));
+    tn_grad(1, &sum, 1, &w, NULL, &gw);
+    bool ok = tn_read(out, TN_F32, y, tn_count(out)) == TN_OK &&
+              tn_read(gw, TN_F32, y + CUT_ROOM, tn_count(gw)) == TN_OK;
+    tn_close(cx);
+    return ok;
+}
+
+static bool is_near_all(const float *a, const float *b, int n)
+{
+    float most = 0, off = 0;
+    for (int i = 0; i < n; i++)
+        most = fmaxf(most, fabsf(a[i])), off = fmaxf(off, fabsf(a[i] - b[i]));
+    return off <= 2e-6f * most;
+}
+
+// More blocks of tiles than threads share; weight gradients with sums of their own for each split, and such as are too
+// large for that; windows of a single image, which are one product.
+static void convolutions_cut_into_much_are_the_same_on_any_threads(void)
+{
+    static const cut_conv cases[] = {
+        { 4, 16, 24, 60, 1 }, { 5, 9, 21, 37, 1 }, { 8, 128, 137, 6, 1 }, { 1, 25, 41, 27, 2 }
+    };
+    static const int threads[] = { 1, 2, 5 };
+    static float     y[3][CUT_ROOM + CUT_WEIGHTS];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        memset(y, 0, sizeof y);
+        CHECK(run_cut(&cases[i], "ref", 1, y[0]));
+        for (size_t k = 0; k < sizeof threads / sizeof *threads; k++) {
+            CHECK(run_cut(&cases[i], "cpu", threads[k], y[k ? 2 : 1]));
+            test_case_result(is_near_all(y[0], y[1], CUT_ROOM), "y of case %zu", i);
+            test_case_result(is_near_all(y[0] + CUT_ROOM, y[1] + CUT_ROOM, CUT_WEIGHTS),
+                             "gw of case %zu", i);
+            test_case_result(k == 0 || !memcmp(y[1], y[2], sizeof *y),
+                             "bits of case %zu, %d threads", i, threads[k]);
+        }
     }
-    for (int i = 0; i < 2; i++) tn_close(cx[i]);
 }
 
 static void memory_is_aligned_and_the_device_says_what_it_is(void)
@@ -739,7 +771,7 @@ const test_case tests_cpu[] = {
     TEST(convolutions_agree_with_the_reference),
     TEST(convolutions_of_special_forms_agree_with_the_reference),
     TEST(kept_weights_follow_their_values),
-    TEST(many_blocks_of_windows_are_the_same_on_any_threads),
+    TEST(convolutions_cut_into_much_are_the_same_on_any_threads),
     TEST(sorts_agree_with_the_reference),
     TEST(memory_is_aligned_and_the_device_says_what_it_is),
     TEST_END,

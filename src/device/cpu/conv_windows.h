@@ -38,6 +38,7 @@ typedef struct {
     bool                channels_last;  // channels last
     bool                pointwise;      // one tap, stride 1, no padding: x is its own windows
     bool                spans_images;   // a block of positions may span several images
+    bool                whole;          // conv of one image: one block, the work of all threads
     bool                packs;  // then the product's part of y is packed, images side by side
     bool                empty;  // the sums have no terms: the result is zeros
     bool                winograd, depthwise;  // computed by conv_winograd.c or conv_depthwise.c

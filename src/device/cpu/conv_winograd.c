@@ -21,15 +21,13 @@
 #include <string.h>
 
 // SIDE, OUT, POINTS: of a patch, of a tile, elements of a transformed patch. BLOCK_BYTES: of a block's
-// operands and sums, about the size of a second-level cache; GRAD_BYTES: of a block of conv_wgrad, whose products
-// are the longer the better. CHANNELS: of an item of the first and last phase.
+// operands and sums, about the size of a second-level cache. CHANNELS: of an item of the first and last phase.
 enum {
     SIDE        = TNI_WINOGRAD_SIDE,
     OUT         = TNI_WINOGRAD_OUT,
     POINTS      = SIDE * SIDE,
     LANES       = TNI_WINOGRAD_MOST_LANES,
     BLOCK_BYTES = 1 << 20,
-    GRAD_BYTES  = 1 << 22,
     CHANNELS    = 8
 };
 
@@ -42,14 +40,16 @@ typedef struct {
     float              *y;
     int64_t             w_out, w_in;    // strides of w's channels
     bool                flipped;        // w is turned around
+    bool                gradient;       // of conv_wgrad
     int64_t             across, tiles;  // tiles in a row of an image; in all images
     int64_t             block, blocks;  // tiles of a block, in whole strips of a product's columns
-    int64_t             rows;           // O, in whole strips of a product's rows
+    int64_t             depth, splits;  // of conv_wgrad: tiles of a product, sums
+    int64_t             rows, cols;     // O and C, in whole strips of a product's rows and columns
     int                 threads;
     bool                shared;  // threads share each block
     int64_t             width;   // of a padded row of x
     float              *u;
-    char               *scratch, *padded, *products;
+    char               *scratch, *padded;
     size_t              block_bytes, padded_bytes;
 } winograd;
 
@@ -60,14 +60,17 @@ typedef struct {
 } tile_place;
 
 // A block of tiles, first .. first + count - 1, and its scratch. Threads copy a channel of the rows of x that
-// it depends on with their padding: SIDE rows for each row of tiles, where tile i has its patch at patch[i].
+// it depends on with their padding, where tile i has its patch at patch[i].
+// conv_wgrad: m holds Z instead of sums.
 typedef struct {
     const winograd *g;
     int64_t         first, count, strips;
     float          *v, *m;
-    int64_t        *patch, *tile;  // tile: likewise in the rows of gy, OUT for each row of tiles
+    int64_t        *patch, *tile;  // tile: likewise in the rows of gy
     tile_place     *place;
     char           *padded;  // of worker 0 of the block's items
+    float          *sums;    // conv_wgrad: those of its split
+    bool            begins;  // them
 } tile_block;
 
 // ---- sizes ----
@@ -88,6 +91,18 @@ static size_t table_bytes(const winograd *g)
     return (size_t)tni_align64(g->block * (int64_t)(2 * sizeof(int64_t) + sizeof(tile_place)));
 }
 
+// Returns the bytes of a channel of what a block reads, with its padding.
+static size_t padded_bytes(const winograd *g)
+{
+    return float_bytes((tni_ceil_div(g->block - 1, g->across) + 1) * SIDE * g->width);
+}
+
+// Returns the distance from tile to tile in Z: the rows of the products, which whole vectors are stored of.
+static int64_t gradient_ld(const winograd *g)
+{
+    return tni_round_up(g->rows, g->isa->winograd.lanes);
+}
+
 // Cuts the tiles into blocks that the cache holds, or, where that leaves threads idle, that they share.
 static void cut_tiles(winograd *g)
 {
@@ -100,45 +115,62 @@ static void cut_tiles(winograd *g)
     g->blocks = tni_ceil_div(g->tiles, g->block);
 }
 
-// Cuts the tiles of conv_wgrad, by sizes alone.
+static size_t weight_bytes(const winograd *g)
+{
+    return float_bytes(POINTS * g->rows * g->C);
+}
+
+// Cuts the tiles of conv_wgrad, and by sizes alone where chains of additions end: after every `depth` tiles and at
+// the end of a split. Splits have sums of their own, so that each is the work of a thread. Where these would be
+// too large there is one, whose blocks are so long that all threads can share them.
 static void cut_gradient(winograd *g)
 {
-    int64_t nr = g->isa->f32.nr, bytes = POINTS * (g->C + g->O) * (int64_t)sizeof(float);
-    int64_t most = tni_clamp(GRAD_BYTES / bytes, 2 * nr, 1024);
-    g->shared    = true;
-    g->block     = tni_round_up(tni_ceil_div(g->tiles, tni_ceil_div(g->tiles, most)), nr);
-    g->blocks    = tni_ceil_div(g->tiles, g->block);
+    enum { SPLIT_BYTES = 1 << 22, SPLITS = 16, FEW = 4 };
+    int64_t bytes = POINTS * (g->cols + g->rows) * (int64_t)sizeof(float), units;
+    g->depth      = tni_clamp(BLOCK_BYTES / bytes, 64, TNI_GEMM_DEPTH);
+    units         = tni_ceil_div(g->tiles, g->depth);
+    g->splits     = tni_min_i64(tni_min_i64(SPLITS, units), SPLIT_BYTES / (int64_t)weight_bytes(g));
+    if (g->splits < FEW) g->splits = 1;
+    g->shared = g->splits == 1;
+    g->block  = g->depth;
+    if (g->shared) g->block *= tni_min_i64(units, tni_clamp(2 * g->threads, 1, 16));
+    g->blocks = tni_ceil_div(g->tiles, g->block);
 }
 
 // Fills in the whole plan, but no scratch. conv_dgrad swaps the roles of x and y and of the channels.
 static winograd plan_winograd(const tni_conv_plan *c, int threads)
 {
-    bool     forward = c->call->op != TNI_conv_dgrad;
-    winograd g       = { .isa     = tni_gemm_isa_get(),
-                         .N       = c->N,
-                         .C       = forward ? c->C : c->O,
-                         .H       = forward ? c->H : c->OH,
-                         .W       = forward ? c->W : c->OW,
-                         .O       = forward ? c->O : c->C,
-                         .OH      = forward ? c->OH : c->H,
-                         .OW      = forward ? c->OW : c->W,
-                         .x       = (const float *)(forward ? c->x : c->y),
-                         .w       = (const float *)c->w,
-                         .y       = (float *)(forward ? c->y : c->x),
-                         .w_out   = forward ? c->K : 9,
-                         .w_in    = forward ? 9 : c->K,
-                         .flipped = !forward,
-                         .threads = threads };
-    g.padding[0]     = forward ? c->along_h.padding : 2 - c->along_h.padding;
-    g.padding[1]     = forward ? c->along_w.padding : 2 - c->along_w.padding;
-    g.across         = tni_ceil_div(g.OW, OUT);
-    g.tiles          = g.N * g.across * tni_ceil_div(g.OH, OUT);
-    g.rows           = tni_round_up(g.O, g.isa->f32.mr);
-    g.width          = OUT * g.across + SIDE - OUT;
-    if (c->call->op == TNI_conv_wgrad) cut_gradient(&g);
+    bool     forward = c->call->op != TNI_conv_dgrad, gradient = c->call->op == TNI_conv_wgrad;
+    winograd g   = { .isa      = tni_gemm_isa_get(),
+                     .N        = c->N,
+                     .C        = forward ? c->C : c->O,
+                     .H        = forward ? c->H : c->OH,
+                     .W        = forward ? c->W : c->OW,
+                     .O        = forward ? c->O : c->C,
+                     .OH       = forward ? c->OH : c->H,
+                     .OW       = forward ? c->OW : c->W,
+                     .x        = (const float *)(forward ? c->x : c->y),
+                     .w        = (const float *)c->w,
+                     .y        = (float *)(forward ? c->y : c->x),
+                     .w_out    = forward ? c->K : 9,
+                     .w_in     = forward ? 9 : c->K,
+                     .flipped  = !forward,
+                     .gradient = gradient,
+                     .splits   = 1,
+                     .threads  = threads };
+    g.padding[0] = forward ? c->along_h.padding : 2 - c->along_h.padding;
+    g.padding[1] = forward ? c->along_w.padding : 2 - c->along_w.padding;
+    g.across     = tni_ceil_div(g.OW, OUT);
+    g.tiles      = g.N * g.across * tni_ceil_div(g.OH, OUT);
+    g.rows       = tni_round_up(g.O, g.isa->f32.mr);
+    g.cols       = tni_round_up(g.C, g.isa->f32.nr);
+    g.width      = OUT * g.across + SIDE - OUT;
+    if (gradient) cut_gradient(&g);
     else cut_tiles(&g);
-    g.block_bytes  = product_bytes(&g, g.C) + product_bytes(&g, g.rows) + table_bytes(&g);
-    g.padded_bytes = float_bytes((tni_ceil_div(g.block - 1, g.across) + 1) * SIDE * g.width);
+    int64_t planes = gradient ? g.isa->winograd.lanes : 1;
+    g.block_bytes  = product_bytes(&g, gradient ? g.cols : g.C) +
+                    product_bytes(&g, gradient ? gradient_ld(&g) : g.rows) + table_bytes(&g);
+    g.padded_bytes = (size_t)planes * padded_bytes(&g);
     return g;
 }
 
@@ -164,41 +196,11 @@ bool tni_winograd_takes(const tni_conv_plan *c)
     return cost < 9.0 * pairs * (double)(g.N * g.OH * g.OW);
 }
 
-static size_t weight_bytes(const winograd *g)
-{
-    return float_bytes(POINTS * g->rows * g->C);
-}
-
-// Returns one of the products of conv_wgrad, without addresses: gU (O, C) += Z (O, tiles) @ V (C, tiles)^T.
-static tni_gemm gradient_product(const winograd *g, int64_t tiles)
-{
-    return (tni_gemm){ .dtype      = TN_F32,
-                       .accumulate = true,
-                       .m          = g->O,
-                       .n          = g->C,
-                       .k          = tiles,
-                       .a_row      = g->block,
-                       .a_col      = 1,
-                       .b_row      = 1,
-                       .b_col      = g->block,
-                       .ldc        = g->C };
-}
-
-// Returns the scratch of such a product, of a whole block or of the last.
-static size_t gradient_scratch(const winograd *g)
-{
-    tni_gemm whole = gradient_product(g, g->block);
-    tni_gemm last  = gradient_product(g, g->tiles - (g->blocks - 1) * g->block);
-    size_t   a = tni_gemm_scratch(&whole, 1), b = tni_gemm_scratch(&last, 1);
-    return (size_t)tni_align64((int64_t)(a > b ? a : b));
-}
-
 size_t tni_winograd_scratch(const tni_conv_plan *c)
 {
-    winograd g     = plan_winograd(c, c->call->threads);
-    size_t   bytes = weight_bytes(&g) + g.padded_bytes * (size_t)g.threads +
-                   g.block_bytes * (g.shared ? 1 : (size_t)g.threads);
-    return c->call->op == TNI_conv_wgrad ? bytes + (size_t)g.threads * gradient_scratch(&g) : bytes;
+    winograd g = plan_winograd(c, c->call->threads);
+    return weight_bytes(&g) * (size_t)g.splits + g.padded_bytes * (size_t)g.threads +
+           g.block_bytes * (g.shared ? 1 : (size_t)g.threads);
 }
 
 // ---- weights ----
@@ -251,19 +253,20 @@ static void find_tiles(tile_block *b)
 {
     const winograd *g    = b->g;
     int64_t         down = tni_ceil_div(g->OH, OUT), first = b->first / g->across;
-    for (int64_t i = 0; i < b->strips * g->isa->f32.nr; i++) {
+    for (int64_t i = 0; i < tni_min_i64(g->block, b->strips * g->isa->f32.nr); i++) {
         int64_t t = b->first + i, row = t / g->across, h = row % down * OUT,
-                w   = t % g->across * OUT;
-        bool is     = i < b->count;
-        b->patch[i] = is ? (row - first) * SIDE * g->width + w : 0;
-        b->tile[i]  = is ? (row - first) * OUT * OUT * g->across + w : 0;
+                w    = t % g->across * OUT;
+        bool    is   = i < b->count;
+        int64_t line = (row - first) * OUT, images = row / down - first / down;
+        b->patch[i] = is ? (line + images * (SIDE - OUT)) * g->width + w : 0;
+        b->tile[i]  = is ? line * OUT * g->across + w : 0;
         b->place[i] = (tile_place){ .at   = (row / down * g->O * g->OH + h) * g->OW + w,
                                     .rows = is ? (int)tni_min_i64(OUT, g->OH - h) : 0,
                                     .cols = is ? (int)tni_min_i64(OUT, g->OW - w) : 0 };
     }
 }
 
-// The channels that tiles are read from: x, or gy. side: rows that a row of tiles has; width: of a row with its
+// The channels that tiles are read from: x, or gy. side: rows that a row of tiles reads; width: of a row with its
 // padding.
 typedef struct {
     const float *at;
@@ -280,17 +283,20 @@ static planes planes_of_y(const winograd *g)
     return (planes){ g->y, g->O, g->OH, g->OW, { 0, 0 }, OUT, OUT * g->across };
 }
 
-// Copies what the block's tiles read of channel c, with its padding.
+// Copies what the block's tiles read of channel c, with its padding: of each image the rows of its rows of tiles,
+// which overlap.
 static void pad_rows(const tile_block *b, const planes *p, int64_t c, float *to)
 {
     const winograd *g    = b->g;
     int64_t         down = tni_ceil_div(g->OH, OUT), last = (b->first + b->count - 1) / g->across;
-    int64_t         lo = tni_min_i64(p->padding[1], p->width);
+    int64_t         lo = tni_min_i64(p->padding[1], p->width), end;
     int64_t         n  = tni_min_i64(p->W, p->width - lo);
-    for (int64_t row = b->first / g->across; row <= last; row++) {
+    for (int64_t row = b->first / g->across; row <= last; row = end) {
         const float *plane = p->at + (row / down * p->C + c) * p->H * p->W;
         int64_t      top   = row % down * OUT - p->padding[0];
-        for (int64_t h = top; h < top + p->side; h++, to += p->width) {
+        end                = tni_min_i64(last + 1, (row / down + 1) * down);
+        int64_t bottom     = top + (end - row) * OUT + p->side - OUT;
+        for (int64_t h = top; h < bottom; h++, to += p->width) {
             bool in = h >= 0 && h < p->H;
             memset(to, 0, (size_t)(in ? lo : p->width) * sizeof *to);
             if (!in) continue;
@@ -377,6 +383,9 @@ static void multiply_item(void *arg, int64_t item, int worker)
                          .cols   = groups_of(b) * g->isa->winograd.lanes,
                          .depth  = g->C,
                          .a_pack = g->u + (point * g->rows + r0) * g->C,
+                         .a_row  = g->C,
+                         .a_col  = mr,
+                         .b_col  = g->C,
                          .b_pack = b->v + point * g->C * width,
                          .c      = b->m + (point * g->rows + r0) * width,
                          .ldc    = width };
@@ -390,11 +399,11 @@ static tile_block block_of(const winograd *g, int64_t item, int worker)
     b.count      = tni_min_i64(g->block, g->tiles - b.first);
     b.strips     = tni_ceil_div(b.count, g->isa->f32.nr);
     b.v          = (float *)(g->scratch + (size_t)worker * g->block_bytes);
-    b.m          = (float *)((char *)b.v + product_bytes(g, g->C));
-    b.patch      = (int64_t *)((char *)b.m + product_bytes(g, g->rows));
-    b.tile       = b.patch + g->block;
-    b.place      = (tile_place *)(b.tile + g->block);
-    b.padded     = g->padded + (size_t)worker * g->padded_bytes;
+    b.m          = (float *)((char *)b.v + product_bytes(g, g->gradient ? g->cols : g->C));
+    b.patch  = (int64_t *)((char *)b.m + product_bytes(g, g->gradient ? gradient_ld(g) : g->rows));
+    b.tile   = b.patch + g->block;
+    b.place  = (tile_place *)(b.tile + g->block);
+    b.padded = g->padded + (size_t)worker * g->padded_bytes;
     find_tiles(&b);
     return b;
 }
@@ -412,37 +421,56 @@ static void block_task(void *arg, int64_t item, int worker)
 
 // ---- the gradient of the weights ----
 
-// A task: V of some channels of x, or, after those, Z = A gy A^T of some channels of gy; all tiles of the block.
+// A task: V of a vector of channels of x, or, after those, Z = A gy A^T of one of gy; all tiles of the block.
+// Vectors are along the channels, as strips of the products are packed; those past the last channel repeat it.
 static void spread_item(void *arg, int64_t item, int worker)
 {
     const tile_block *b     = arg;
     const winograd   *g     = b->g;
-    int64_t           lanes = g->isa->winograd.lanes, of_x = tni_ceil_div(g->C, CHANNELS);
-    bool              x = item < of_x;
-    planes            p = x ? planes_of_x(g) : planes_of_y(g);
-    int64_t        c0 = (x ? item : item - of_x) * CHANNELS, c1 = tni_min_i64(p.C, c0 + CHANNELS);
-    const int64_t *at     = x ? b->patch : b->tile;
-    float         *padded = (float *)(b->padded + (size_t)worker * g->padded_bytes);
-    for (int64_t c = c0; c < c1; c++) {
-        float *to = (x ? b->v : b->m) + c * g->block;
-        pad_rows(b, &p, c, padded);
-        for (int64_t i = 0; i < b->count; i += lanes)
-            (x ? g->isa->winograd.input : g->isa->winograd.spread)(padded, at + i, p.width, to + i,
-                                                                   p.C * g->block);
+    int64_t           lanes = g->isa->winograd.lanes, nr = g->isa->f32.nr, of_x = g->cols / lanes;
+    bool              x  = item < of_x;
+    planes            p  = x ? planes_of_x(g) : planes_of_y(g);
+    int64_t           c0 = (x ? item : item - of_x) * lanes, at[LANES], ld = gradient_ld(g);
+    int64_t           plane  = (int64_t)(g->padded_bytes / sizeof(float)) / lanes;
+    const int64_t    *from   = x ? b->patch : b->tile;
+    float            *padded = (float *)(b->padded + (size_t)worker * g->padded_bytes);
+    for (int64_t k = 0; k < lanes && c0 + k < p.C; k++) pad_rows(b, &p, c0 + k, padded + k * plane);
+    for (int64_t i = 0; i < b->count; i++) {
+        for (int64_t k = 0; k < lanes; k++)
+            at[k] = tni_clamp(k, 0, tni_clamp(p.C - c0 - 1, 0, lanes)) * plane + from[i];
+        if (x)
+            g->isa->winograd.input(padded, at, p.width,
+                                   b->v + (c0 / nr * g->block + i) * nr + c0 % nr,
+                                   g->cols * g->block);
+        else g->isa->winograd.spread(padded, at, p.width, b->m + i * ld + c0, ld * g->block);
     }
 }
 
-// A task: one of the products of a block, added to those of the blocks before.
-static void gradient_item(void *arg, int64_t point, int worker)
+// A task: a part of the rows of one of the products of a block, gU (O, C) += Z (O, tiles) @ V (C, tiles)^T, added to
+// those of the blocks before.
+static void gradient_item(void *arg, int64_t item, int worker)
 {
-    const tile_block *b = arg;
-    const winograd   *g = b->g;
-    tni_gemm          p = gradient_product(g, b->count);
-    p.accumulate        = b->first > 0;
-    p.a                 = b->m + point * g->O * g->block;
-    p.b                 = b->v + point * g->C * g->block;
-    p.c                 = g->u + point * g->O * g->C;
-    tni_gemm_run(&p, 1, g->products + (size_t)worker * gradient_scratch(g));
+    const tile_block *b     = arg;
+    const winograd   *g     = b->g;
+    int64_t           point = item % POINTS, part = item / POINTS, parts = row_parts(g);
+    int64_t           mr = g->isa->f32.mr, nr = g->isa->f32.nr, strips = g->rows / mr;
+    int64_t           r0 = strips * part / parts * mr, r1 = strips * (part + 1) / parts * mr;
+    int64_t           ld = gradient_ld(g);
+    (void)worker;
+    for (int64_t t = 0; t < b->count; t += g->depth) {
+        tni_gemm_block k = { .rows   = r1 - r0,
+                             .cols   = g->C,
+                             .depth  = tni_min_i64(g->depth, b->count - t),
+                             .a_pack = b->m + (point * g->block + t) * ld + r0,
+                             .a_row  = 1,
+                             .a_col  = ld,
+                             .b_pack = b->v + point * g->cols * g->block + t * nr,
+                             .b_col  = g->block,
+                             .c      = b->sums + (point * g->rows + r0) * g->C,
+                             .ldc    = g->C,
+                             .add    = !b->begins || t > 0 };
+        g->isa->f32.packed(&k);
+    }
 }
 
 // y = G^T u, of elements `step` apart in u.
@@ -454,12 +482,25 @@ static void gather_weight(const float *u, int64_t step, float y[3])
     y[2]      = sum + u[3 * step];
 }
 
+// Adds the sums of all splits for one channel of y to those of the first, in order.
+static void add_splits(const winograd *g, int64_t o)
+{
+    int64_t apart = (int64_t)(weight_bytes(g) / sizeof(float));
+    for (int64_t split = 1; split < g->splits; split++)
+        for (int p = 0; p < POINTS; p++) {
+            float       *to   = g->u + (p * g->rows + o) * g->C;
+            const float *from = to + split * apart;
+            for (int64_t c = 0; c < g->C; c++) to[c] += from[c];
+        }
+}
+
 // A task: gw of one channel of y.
 static void gather_item(void *arg, int64_t o, int worker)
 {
     const winograd *g    = arg;
-    int64_t         step = g->O * g->C;
+    int64_t         step = g->rows * g->C;
     (void)worker;
+    add_splits(g, o);
     for (int64_t c = 0; c < g->C; c++) {
         const float *u = g->u + o * g->C + c;
         float        half[SIDE][3], y[3], *to = (float *)g->w + o * g->w_out + c * g->w_in;
@@ -471,15 +512,25 @@ static void gather_item(void *arg, int64_t o, int worker)
     }
 }
 
-// All threads share each block, whose products are added up in order.
+// A task: a split, block after block. Of a single split, all threads share the items of each block.
+static void split_task(void *arg, int64_t split, int worker)
+{
+    const winograd *g       = arg;
+    int64_t         vectors = (g->cols + gradient_ld(g)) / g->isa->winograd.lanes;
+    int64_t first = split * g->blocks / g->splits, end = (split + 1) * g->blocks / g->splits;
+    for (int64_t i = first; i < end; i++) {
+        tile_block b = block_of(g, i, worker);
+        b.sums       = (float *)((char *)g->u + (size_t)split * weight_bytes(g));
+        b.begins     = i == first;
+        tni_parallel(g->threads, vectors, spread_item, &b);
+        tni_parallel(g->threads, POINTS * row_parts(g), gradient_item, &b);
+    }
+}
+
 static void run_gradient(winograd *g)
 {
-    int64_t channels = tni_ceil_div(g->C, CHANNELS) + tni_ceil_div(g->O, CHANNELS);
-    for (int64_t i = 0; i < g->blocks; i++) {
-        tile_block b = block_of(g, i, 0);
-        tni_parallel(g->threads, channels, spread_item, &b);
-        tni_parallel(g->threads, POINTS, gradient_item, &b);
-    }
+    if (g->shared) split_task(g, 0, 0);
+    else tni_parallel(g->threads, g->splits, split_task, g);
     tni_parallel(g->threads, g->O, gather_item, g);
 }
 
@@ -504,9 +555,8 @@ static void make_weights(winograd *g, const tni_call *call, char *scratch)
 void tni_winograd_run(const tni_conv_plan *c, int threads, char *scratch)
 {
     winograd g = plan_winograd(c, threads);
-    g.padded   = scratch + weight_bytes(&g);
+    g.padded   = scratch + weight_bytes(&g) * (size_t)g.splits;
     g.scratch  = g.padded + g.padded_bytes * (size_t)threads;
-    g.products = g.scratch + g.block_bytes;
     g.u        = (float *)scratch;
     if (c->call->op == TNI_conv_wgrad) {
         run_gradient(&g);

@@ -21,7 +21,8 @@
 
 // WANTED_TASKS: tasks wanted, enough for 16 threads; a constant, so that the cut depends on sizes alone.
 // SPLIT_BYTES: most bytes of partial weight gradients; clearing and adding them costs memory traffic.
-enum { WANTED_TASKS = 16, SPLIT_BYTES = 1 << 25 };
+// WHOLE_BYTES: most bytes of the windows of an image that is one block, the work of all threads.
+enum { WANTED_TASKS = 16, SPLIT_BYTES = 1 << 25, WHOLE_BYTES = 1 << 22 };
 
 // How large a block is: about `bytes` of gathered windows, which should still be in a second-level cache
 // when the product reads them; at least `least` positions, so that packing w pays; but only `fewest` if
@@ -205,6 +206,14 @@ static void cut_positions(tni_conv_plan *c)
                               tni_clamp(tni_min_i64(limit, c->blocks), 1, WANTED_TASKS));
 }
 
+// Whether conv of a single image is one product that all threads share: cut into blocks, each of few positions, it
+// would read and pack all of w for every block.
+static bool is_whole(const tni_conv_plan *c)
+{
+    return c->call->op == TNI_conv && c->N == 1 && c->G == 1 && !c->channels_last &&
+           !c->pointwise && c->K * c->P * c->bytes <= WHOLE_BYTES;
+}
+
 // Decides how the work is cut. Channels last, the positions of all images are one line; only
 // conv_dgrad, whose windows overlap in gx, goes image by image. Channels first, images are
 // separate, unless they are so small that a block spans several.
@@ -214,7 +223,9 @@ static void cut_conv(tni_conv_plan *c)
     if (c->channels_last) c->spans_images = op != TNI_conv_dgrad || c->pointwise;
     else c->spans_images = c->P < block_limits(c).least && c->N > 1;
     c->packs = c->spans_images && !c->channels_last;
-    if (op == TNI_conv_dgrad && !c->channels_last) cut_input(c);
+    c->whole = is_whole(c);
+    if (c->whole) c->window_bytes = (size_t)(c->K * c->P * c->bytes);
+    else if (op == TNI_conv_dgrad && !c->channels_last) cut_input(c);
     else cut_positions(c);
     if (c->packs) c->packed_bytes = (size_t)tni_align64(c->OG * c->positions * c->bytes);
     c->window_bytes = (size_t)tni_align64((int64_t)c->window_bytes);
@@ -308,12 +319,16 @@ static tni_conv_plan plan_conv_blocks(const tni_call *call, char *scratch, size_
         data[i] = operand_data(&c, &x[i], f.result == i, scratch, used);
     }
     c.x = data[0], c.w = data[1], c.y = data[2];
-    c.result       = data[f.result];
-    c.out          = x[f.result];
-    c.epilogue     = c.result == c.out.data ? call->tiled_epilogue : NULL;
-    c.partial      = c.splits > 1
-                         ? take_conv_scratch(scratch, used, (size_t)(c.splits * c.O * c.K * c.bytes))
-                         : NULL;
+    c.result   = data[f.result];
+    c.out      = x[f.result];
+    c.epilogue = c.result == c.out.data ? call->tiled_epilogue : NULL;
+    c.partial  = c.splits > 1
+                     ? take_conv_scratch(scratch, used, (size_t)(c.splits * c.O * c.K * c.bytes))
+                     : NULL;
+    if (c.whole) {
+        c.scratch = take_conv_scratch(scratch, used, c.window_bytes);
+        return c;
+    }
     c.worker_bytes = !has_windows(&c) || is_pointwise_batch(&c)
                          ? 0
                          : c.window_bytes + c.packed_bytes + product_scratch(&c);
@@ -333,14 +348,42 @@ static tni_gemm_batch pointwise_product(const tni_conv_plan *c, int64_t g)
                              .c_step = c->O * c->P };
 }
 
+// ---- one image ----
+
+// Returns the product of all windows of the image.
+static tni_gemm_batch whole_product(const tni_conv_plan *c)
+{
+    matrix x = { c->scratch, c->P, 1 }, y = { c->y, c->P, 1 };
+    return (tni_gemm_batch){ .one = forward_product(c, c->w, x, y, c->P), .batch = 1 };
+}
+
+enum { WHOLE_ROWS = 64 };  // of the windows, that a task gathers
+
+static void gather_task(void *arg, int64_t item, int worker)
+{
+    const tni_conv_plan *c  = arg;
+    int64_t              k0 = item * WHOLE_ROWS, k1 = tni_min_i64(c->K, k0 + WHOLE_ROWS);
+    (void)worker;
+    tni_conv_windows(c, 0, k0, k1, 0, c->P, c->scratch + k0 * c->P * c->bytes);
+}
+
+static void run_whole(tni_conv_plan *c, void *scratch)
+{
+    tni_gemm_batch b = whole_product(c);
+    b.epilogue       = c->epilogue;
+    tni_parallel(tni_threads_for(c->call->threads, c->K * c->P), tni_ceil_div(c->K, WHOLE_ROWS),
+                 gather_task, c);
+    tni_gemm_batch_run(&b, c->call->threads, scratch);
+}
+
 size_t tni_cpu_conv_scratch(const tni_call *call)
 {
     size_t        used;
     tni_conv_plan c = plan_conv_blocks(call, NULL, &used);
     if (c.winograd) return used + tni_winograd_scratch(&c);
     if (c.depthwise) return used + tni_depthwise_scratch(&c);
-    if (!is_pointwise_batch(&c)) return used;
-    tni_gemm_batch b = pointwise_product(&c, 0);
+    if (!is_pointwise_batch(&c) && !c.whole) return used;
+    tni_gemm_batch b = c.whole ? whole_product(&c) : pointwise_product(&c, 0);
     return used + tni_gemm_batch_scratch(&b, call->threads);
 }
 
@@ -524,6 +567,8 @@ tn_status tni_cpu_conv(const tni_call *call)
         tni_depthwise_run(&c, threads, (char *)call->scratch + used);
     } else if (is_pointwise_batch(&c)) {
         run_pointwise(&c, call->scratch ? (char *)call->scratch + used : NULL);
+    } else if (c.whole) {
+        run_whole(&c, (char *)call->scratch + used);
     } else if (call->op == TNI_conv) {
         run_forward(&c, threads);
     } else if (call->op == TNI_conv_dgrad) {

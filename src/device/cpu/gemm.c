@@ -20,7 +20,8 @@ enum {
     PANELS_MOST = 64,   // more would make panels too small to be efficient
     PANEL_WORK  = 1 << 20,  // a panel of fewer multiply-adds is not cut to get more panels
     BLAS_WORK   = 1 << 15,  // a product of fewer multiply-adds is ours: a BLAS call has fixed costs
-    BLAS_COLS   = 17        // fewer columns are ours, too: a BLAS pads them to a whole tile
+    BLAS_COLS   = 17,       // fewer columns are ours, too: a BLAS pads them to a whole tile
+    BLAS_DEPTH  = 24        // likewise: packing and clearing c would take longer than the product
 };
 
 // An operand as a BLAS takes it: transposed or not, and the distance between its lines.
@@ -94,7 +95,7 @@ static bool suits_blas(const tni_gemm_batch *batch, int threads, blas_job *j)
 {
     const tni_gemm *g = &batch->one;
     if (g->dtype != TN_F32 && g->dtype != TN_F64) return false;
-    if (g->m < 2 || g->n < BLAS_COLS) return false;
+    if (g->m < 2 || g->n < BLAS_COLS || g->k < BLAS_DEPTH) return false;
     if ((double)g->m * (double)g->n * (double)g->k < BLAS_WORK) return false;
     if (!find_blas_layout(&j->a, g->m, g->k, g->a_row, g->a_col)) return false;
     if (!find_blas_layout(&j->b, g->k, g->n, g->b_row, g->b_col)) return false;

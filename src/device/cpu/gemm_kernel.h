@@ -36,7 +36,8 @@ typedef struct {
 // The kernels for one type of element. block takes any block; row takes blocks of one row,
 // reads b in place, whatever its strides, and takes up to TNI_GEMM_ROW_COLS columns; row_bf16, of f32
 // alone, does the same for a b of bf16. packed takes blocks whose operands are packed already: a_pack, in
-// whole strips of mr rows, and b_pack, which holds all strips of nr columns.
+// whole strips of mr rows, and b_pack, which holds all strips of nr columns. There a_col is the distance from one
+// depth of a strip to the next, and a_row and b_col are those from strip to strip, divided by mr and by nr.
 typedef struct {
     int mr, nr;  // shape of the tile held in registers
     void (*block)(const tni_gemm_block *);
