@@ -173,7 +173,7 @@ const tni_dialect tni_dialect_opencl = {
     .no_inline        = "static ",
     .sized_kernel     = "__kernel __attribute__((reqd_work_group_size(n, 1, 1))) void",
     .struct_qualifier = "const",
-    .second_axis      = " + (m_int)(get_group_id(1) * get_local_size(0))",
+    .second_axis      = " + (m_int)get_group_id(1) * %d",
     .shuffle          = "",
 };
 
@@ -199,7 +199,7 @@ const tni_dialect tni_dialect_cuda = {
     .no_inline        = "static __device__ __noinline__ ",
     .sized_kernel     = "extern \"C\" __global__ void __launch_bounds__(n, 1)",
     .struct_qualifier = "const __grid_constant__",
-    .second_axis      = " + (m_int)(blockIdx.y * blockDim.x)",
+    .second_axis      = " + (m_int)blockIdx.y * %d",
     .shuffle          = "__shfl_xor_sync(0xffffffffu, %s, d)",
     .features         = TNI_GPU_ALL,
 };

@@ -45,7 +45,7 @@ typedef struct {
     const char *no_inline;         // before a function that is not to be inlined
     const char *sized_kernel;      // KERNEL(n): before the name of a kernel for groups of n
     const char *struct_qualifier;  // before a struct parameter that the kernel does not change
-    const char *second_axis;       // what the grid's second axis adds to a thread's number
+    const char *second_axis;       // what the grid's second axis adds, in slices of %d
     const char *shuffle;   // the value %s of the thread whose number differs by the bits of d
     unsigned    features;  // TNI_GPU_ bits
 } tni_dialect;

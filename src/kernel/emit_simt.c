@@ -134,7 +134,8 @@ static void put_vector_elements(tni_simt_emitter *c, const tni_set *set)
 {
     open_lanes(c);
     for (int i = 0; i < c->k->nins; i++)
-        if (tni_set_has(set, i) && !tni_set_has(&c->scalar, i) && !in_pairs(c, i))
+        if (tni_set_has(set, i) && !tni_set_has(&c->scalar, i) && !tni_set_has(&c->line, i) &&
+            !in_pairs(c, i))
             tni_simt_put_ins(c, i);
     tni_out_line(c->o, "}");
     for (int i = 0; i < c->k->nins; i++)
@@ -208,6 +209,14 @@ static void open_row_in_flight(tni_simt_emitter *c)
     tni_out_line(c->o, "const %s c = i%d;", c->index, c->lane);
 }
 
+// POINT: prints the values that are equal along a line, ahead of a vector's fetches, whose guards
+// and indices are among them.
+static void put_line_values(tni_simt_emitter *c)
+{
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_set_has(&c->line, i)) tni_simt_put_ins(c, i);
+}
+
 // Opens two blocks around the text of one vector, which tni_simt_close_vector closes: the loop over
 // q, and a block for the vector, behind a bounds test unless the pass is known to be complete.
 // Declares what the text of a vector uses: u (POINT) or i (its number in the row), the coordinates
@@ -231,11 +240,20 @@ void tni_simt_open_vector(tni_simt_emitter *c)
     }
     tni_out_print(c->o, "%s", c->d->unroll);
     tni_out_line(c->o, "for (m_int q = 0; q < %d; q++) {", c->unroll);
+    if (c->m->form == TNI_SIMT_POINT && c->m->columns) {
+        tni_out_line(c->o, "const %s line = first + q * step;", c->index);
+        tni_out_line(c->o, "if (line < %s) {", tni_simt_word_name(c, TNI_WORD_LINES).s);
+        tni_simt_put_coordinates(c, 0, k->np - 1, "line");
+        tni_simt_put_bases(c);
+        put_line_values(c);
+        return;
+    }
     if (c->m->form == TNI_SIMT_POINT) {
         tni_out_line(c->o, "const %s u = u0 + q * %d;", c->index, c->m->rows);
         tni_out_line(c->o, "if (u < %s * %s) {", tni_simt_word_name(c, TNI_WORD_LINES).s,
                      tni_simt_word_name(c, TNI_WORD_VECTORS).s);
         open_unit(c);
+        put_line_values(c);
         return;
     }
     if (c->m->rows_in_flight) {
@@ -257,6 +275,34 @@ void tni_simt_open_vector(tni_simt_emitter *c)
 void tni_simt_close_vector(tni_simt_emitter *c)
 {
     tni_out_line(c->o, "}");
+    tni_out_line(c->o, "}");
+}
+
+// Prints the fetches of the loads that are the same in every row of the thread, ahead of all rows;
+// `guard` tells whether the thread has columns at all.
+static void put_column_fetches(tni_simt_emitter *c, const tni_set *set, const char *guard)
+{
+    const tni_kernel *k     = c->k;
+    tni_set           loads = { 0 };
+    if (!c->m->columns) return;
+    for (int i = 0; i < k->nins; i++) {
+        if (!tni_set_has(set, i) || k->ins[i].code != TNI_I_LOAD ||
+            !(c->m->columns >> k->ins[i].access & 1))
+            continue;
+        tni_set_add(&loads, i);
+        tni_set_add(&c->fetched, i);
+        tni_out_line(c->o, "m_uint x%d[%d];", i, words_of(c, i));
+    }
+    tni_out_line(c->o, "%s{", guard);
+    if (k->lane_in_r) {
+        tni_out_line(c->o, "const %s e = from * %d;", c->index, c->m->vector);
+        tni_simt_put_coordinates(c, k->np, k->np + k->nr, "e");
+        tni_out_line(c->o, "const %s c = i%d;", c->index, c->lane);
+    }
+    for (int a = 0; a < k->naccess; a++)
+        if (c->m->columns >> a & 1) tni_simt_put_base(c, a);
+    for (int i = 0; i < k->nins; i++)
+        if (tni_set_has(&loads, i)) tni_simt_fetch(c, i);
     tni_out_line(c->o, "}");
 }
 
@@ -567,17 +613,20 @@ static void put_rows_in_flight(tni_simt_emitter *c)
     tni_text chunk   = tni_simt_word_name(c, TNI_WORD_CHUNK),
              lines   = tni_simt_word_name(c, TNI_WORD_LINES),
              vectors = tni_simt_word_name(c, TNI_WORD_VECTORS);
+    tni_text guard   = tni_text_of("if (from < %s) ", vectors.s);
+    c->stage         = TNI_AT_LOOP;
+    put_column_fetches(c, &set, guard.s);
+    tni_set columns = c->fetched;
     tni_out_line(c->o, "const %s chunk = from < %s ? %s : 0;", c->index, vectors.s, chunk.s);
     tni_out_line(c->o, "for (%s it = 0; it < chunk; it += %d) {", c->index, c->unroll);
     tni_out_line(c->o, "const %s first = (%s * %s + it) * %d + tid / %d;", c->index, c->d->group_id,
                  chunk.s, c->m->rows, c->m->team);
-    c->stage = TNI_AT_LOOP;
     tni_out_line(c->o, "if (it + %d < chunk && first + %d < %s) {", c->unroll - 1,
                  (c->unroll - 1) * c->m->rows, lines.s);
     c->all_present = true;
     put_vector_pass(c, &set);
     c->all_present = false;
-    c->fetched     = (tni_set){ 0 };
+    c->fetched     = columns;
     tni_out_line(c->o, "} else {");
     put_vector_pass(c, &set);
     tni_out_line(c->o, "}");
@@ -593,9 +642,10 @@ static void put_row_form(tni_simt_emitter *c)
 {
     tni_out_line(c->o, "const m_int t = tid %% %d;", c->m->team);
     declare_stash(c);
+    tni_text slice = { "" };
+    if (c->m->split_columns) snprintf(slice.s, sizeof slice.s, c->d->second_axis, c->m->team);
     if (c->m->hold == TNI_HOLD_REGISTERS)
-        tni_out_line(c->o, "const %s from = t%s;", c->index,
-                     c->m->split_columns ? c->d->second_axis : "");
+        tni_out_line(c->o, "const %s from = t%s;", c->index, slice.s);
     if (c->m->bulk) tni_simt_open_bulk(c);
     if (c->k->tails) tni_simt_declare_tails(c, tni_simt_group_name(c).s);
     if (c->k->tails && c->m->window) tni_out_line(c->o, "%s shift = 0;", c->index);
@@ -683,12 +733,29 @@ static void put_tiled_form(tni_simt_emitter *c)
     tni_simt_drain_tile(c, &set);
 }
 
+// POINT whose threads have the same columns of several rows: a group's turn is `step` whole rows,
+// `first` is the first row of this thread, c the first lane of its vectors.
+static void open_rows_of_group(tni_simt_emitter *c)
+{
+    tni_text vectors = tni_simt_word_name(c, TNI_WORD_VECTORS);
+    tni_out_line(c->o, "const %s step = (%s)(%du / (%s)%s);", c->index, c->index, c->m->rows,
+                 c->uindex, vectors.s);
+    tni_out_line(c->o, "const %s at = (%s)((%s)tid / (%s)%s);", c->index, c->index, c->uindex,
+                 c->uindex, vectors.s);
+    tni_out_line(c->o, "const %s first = (%s)%s * step * %d + at;", c->index, c->index,
+                 c->d->group_id, c->unroll);
+    tni_out_line(c->o, "const %s c = (tid - at * %s) * %d;", c->index, vectors.s, c->m->vector);
+}
+
 // Prints the body of POINT: fetches and work of the thread's vectors, in turns if there are tails.
 static void put_point_form(tni_simt_emitter *c)
 {
     tni_set set = tni_needs_row(c->k, 0);
-    open_turns(c, "u0", c->m->rows * c->unroll, "tid");
+    if (c->m->columns) put_scalars(c);
+    else open_turns(c, "u0", c->m->rows * c->unroll, "tid");
     c->stage = TNI_AT_LOOP;
+    if (c->m->columns) open_rows_of_group(c);
+    put_column_fetches(c, &set, "");
     put_vector_fetches(c, &set);
     tni_simt_open_vector(c);
     put_vector_work(c, &set, "");
@@ -740,8 +807,8 @@ static void put_lane_form(tni_simt_emitter *c)
     close_turns(c);
 }
 
-// Finds the values that vary along no axis and are made of such values only: equal in all lanes.
-// ROW computes them at its row points anyway.
+// Finds the values that vary along no axis and are made of such values only: equal in all lanes; and
+// those of POINT that do not vary along the lane. ROW computes them at its row points anyway.
 static void find_scalars(tni_simt_emitter *c)
 {
     uint8_t varies[TNI_MAX_INS];
@@ -753,6 +820,13 @@ static void find_scalars(tni_simt_emitter *c)
         for (int n = 0; n < 3; n++)
             if (op[n] != TNI_NO_VALUE && !tni_set_has(&c->scalar, op[n])) all = false;
         if (all) tni_set_add(&c->scalar, i);
+    }
+    tni_set need = tni_needs_main(c->k);
+    for (int i = 0; i < c->k->nins && c->m->form == TNI_SIMT_POINT && !c->m->tile; i++) {
+        const tni_ins *x = &c->k->ins[i];
+        bool computed = x->code != TNI_I_REDUCE && x->code != TNI_I_STORE && tni_set_has(&need, i);
+        if (computed && c->lane >= 0 && !(varies[i] >> c->lane & 1) && !tni_set_has(&c->scalar, i))
+            tni_set_add(&c->line, i);
     }
 }
 

@@ -51,6 +51,7 @@ typedef struct {
     int                    lane;  // axis whose neighbours are side by side in memory
     int64_t                rows, cols, lanes;
     uint64_t               movers;      // accesses that may move vectors
+    uint64_t               columns;     // those of them that may be loaded once for several rows
     int                    col_tails;   // tails of elements
     bool                   col_finish;  // the finish goes over columns
     bool                   row_work;    // a row value is stored or added up, or a row is reduced
@@ -127,16 +128,17 @@ tni_set tni_simt_costly(const tni_kernel *k)
 // ---- vectors -----------------------------------------------------------------------------------
 
 // Whether a LOAD or STORE may move a vector at a time: its elements are neighbours along the lane
-// axis, and no index or guard of it changes along that axis. Only rows (lane in R) can have such an
-// index: where the lane is in P, each lane is a row with an index of its own.
+// axis, and no index or guard of it changes along that axis. With loops over R beside lanes in P,
+// an index may change from turn to turn, and each lane has its own.
 static bool may_move(const launch_facts *f, const tni_ins *x)
 {
     const tni_kernel *k    = f->k;
     int               mask = (1 << (k->np + k->nr)) - (1 << k->np);
+    if (!k->lane_in_r) mask = f->lane < 0 ? 0 : 1 << f->lane;
     if (k->access[x->access].stride[f->lane] != TNI_STRIDE_1) return false;
     if (x->code == TNI_I_STORE) return true;
     if (x->a == TNI_NO_VALUE && x->b == TNI_NO_VALUE) return true;
-    if (!k->lane_in_r) return false;
+    if (!k->lane_in_r && k->nr) return false;
     return (x->a == TNI_NO_VALUE || !(f->varies[x->a] & mask)) &&
            (x->b == TNI_NO_VALUE || !(f->varies[x->b] & mask));
 }
@@ -154,6 +156,33 @@ static void find_movers(launch_facts *f)
         else no |= (uint64_t)1 << x->access;
     }
     f->movers = yes & ~no;
+}
+
+// Whether an access has the same elements in every row: it goes along the lane alone, or along R.
+static bool is_same_in_rows(const tni_kernel *k, int access, int lane)
+{
+    for (int i = 0; i < k->np; i++)
+        if (i != lane && k->access[access].stride[i] != TNI_STRIDE_0) return false;
+    return true;
+}
+
+// Finds the loads that are the same in every row, as the factors of channels are that lie side by
+// side, in kernels whose threads can have the same columns of several rows: maps, and sums of
+// columns. A thread loads them once.
+static void find_columns(launch_facts *f)
+{
+    const tni_kernel *k    = f->k;
+    bool              maps = !k->nr && !k->tails && k->np > 1;
+    bool              sums = k->lane_in_r && f->col_tails && !f->row_work;
+    if (!maps && !sums) return;
+    f->columns = f->movers;
+    for (int a = 0; a < k->naccess; a++)
+        if (!is_same_in_rows(k, a, f->lane)) f->columns &= ~((uint64_t)1 << a);
+    for (int i = 0; i < k->nins; i++) {
+        const tni_ins *x = &k->ins[i];
+        bool plain       = x->code == TNI_I_LOAD && x->a == TNI_NO_VALUE && x->b == TNI_NO_VALUE;
+        if (is_memory(x) && !plain && !x->finish) f->columns &= ~((uint64_t)1 << x->access);
+    }
 }
 
 // The element at which an access begins, modulo v, counted from an address that is aligned to v
@@ -182,9 +211,11 @@ static bool steps_whole(const launch_facts *f, int access, int from, int to, int
     return true;
 }
 
-// Whether every vector of an access is aligned, in every row and at every index.
+// Whether every vector of an access is aligned, in every row and at every index. One of more than
+// 16 bytes is moved in pieces of 16.
 static bool is_aligned(const launch_facts *f, int access, int v)
 {
+    v = (int)tni_min_i64(v, TNI_VECTOR_BYTES / (int)tni_dtype_size(access_dtype(f->k, access)));
     return start_of(f, access, v) == 0 && steps_whole(f, access, 0, f->k->np + f->k->nr, v) &&
            !floor_modulo(f->l->stride[access][TNI_AXES], v);
 }
@@ -270,17 +301,50 @@ static uint64_t single_fetches(const launch_facts *f)
     return yes & ~no;
 }
 
-// Chooses the vectors, by what moves fewest bytes in vain, best first: full vectors that are all
-// aligned; a window whose alignment all movers share; shorter vectors that are all aligned; a
-// window for at least half of the movers, the others going element by element; single elements. A
-// row of less than two full vectors has no window: it would consist of edges.
-static void choose_vector(const launch_facts *f, tni_simt_class *c)
+// The threads of a group of POINT whose turns are whole rows, so that a thread has the same columns
+// in each: whole warps, the most up to GROUP or else the fewest; 0 if a row has too many vectors.
+static int64_t row_group(const launch_facts *f, int64_t vectors)
+{
+    int64_t best = 0, most = tni_min_i64(2 * GROUP, f->limits->threads);
+    for (int64_t n = vectors; n <= most; n += vectors)
+        if (n % TNI_WARP == 0 && (n <= GROUP || !best)) best = n;
+    return best;
+}
+
+// The elements of a full vector of the widest of some accesses.
+static int full_vector(const launch_facts *f, uint64_t accesses)
 {
     int widest = 1;
     for (int a = 0; a < f->k->naccess; a++)
-        if (f->movers >> a & 1)
+        if (accesses >> a & 1)
             widest = (int)tni_max_i64(widest, (int64_t)tni_dtype_size(access_dtype(f->k, a)));
-    int full   = (int)tni_min_i64(TNI_VECTOR_BYTES / widest, TNI_MAX_VECTOR);
+    return (int)tni_min_i64(TNI_VECTOR_BYTES / widest, TNI_MAX_VECTOR);
+}
+
+// Chooses full vectors of what differs from row to row: what is loaded once for many rows may take
+// several loads. So activations of 16 bits move 16 bytes at a time beside factors in f32. False if
+// that is not to be had.
+static bool choose_row_vector(const launch_facts *f, tni_simt_class *c)
+{
+    int v = full_vector(f, f->movers & ~f->columns);
+    if (!f->columns || f->columns == f->movers || v < 2 || f->lanes % v ||
+        find_vector_set(f, -1, v) != f->movers)
+        return false;
+    if (!f->k->lane_in_r && !row_group(f, f->lanes / v)) return false;
+    set_vector(c, v, f->movers, -1);
+    c->columns = f->columns;
+    return true;
+}
+
+// Chooses the vectors, by what moves fewest bytes in vain, best first: full vectors of what is not
+// the same in every row; full vectors that are all aligned; a window whose alignment all movers
+// share; shorter vectors that are all aligned; a window for at least half of the movers, the others
+// going element by element; single elements. A row of less than two full vectors has no window: it
+// would consist of edges.
+static void choose_vector(const launch_facts *f, tni_simt_class *c)
+{
+    if (choose_row_vector(f, c)) return;
+    int full   = full_vector(f, f->movers);
     int leader = f->movers ? find_leader(f, full) : -1;
     if (leader >= 0 && f->lanes < 2 * full) leader = -1;
     for (int v = full; v > 1 && f->movers; v /= 2) {
@@ -311,8 +375,17 @@ static int tail_registers(const launch_facts *f, const tni_simt_class *c)
     return n;
 }
 
-// Registers that one vector of a thread takes: the words of all loads, costly values that are kept, and
-// accumulators of tails, unless the vectors in flight are rows of the same columns.
+// Registers of a thread for what is loaded once for all its rows, as it is computed with.
+static int column_registers(const launch_facts *f, const tni_simt_class *c)
+{
+    int n = 0;
+    for (int a = 0; a < f->k->naccess; a++)
+        if (c->columns >> a & 1) n += compute_bytes(access_dtype(f->k, a)) / 4 * c->vector;
+    return n;
+}
+
+// Registers that one vector of a thread takes: the words of its loads, costly values that are kept,
+// and accumulators of tails, unless the vectors in flight are rows of the same columns.
 static int vector_registers(const launch_facts *f, const tni_simt_class *c)
 {
     const tni_kernel *k      = f->k;
@@ -321,7 +394,8 @@ static int vector_registers(const launch_facts *f, const tni_simt_class *c)
     for (int i = 0; i < k->nins; i++) {
         const tni_ins *x     = &k->ins[i];
         int            words = compute_bytes((tn_dtype)x->dtype) / 4 * c->vector;
-        if (x->code == TNI_I_LOAD && tni_set_has(&need, i) && c->vectors >> x->access & 1)
+        if (x->code == TNI_I_LOAD && tni_set_has(&need, i) &&
+            (c->vectors & ~c->columns) >> x->access & 1)
             n += tni_simt_vector_words(c, access_dtype(k, x->access));
         if (c->keep_costly && tni_set_has(&costly, i)) n += words;
     }
@@ -527,6 +601,37 @@ static bool can_double_unroll(const launch_facts *f, const tni_simt_class *c, in
     return !f->limits->few_registers && c->unroll < 4 && 2 * c->unroll * registers <= room;
 }
 
+// The registers that a thread of the main kernel needs: one for each buffer, whose address is an
+// argument plus an offset, those that hold loads (scattered ones count by element), and
+// accumulators.
+static int main_registers(const launch_facts *f, const tni_simt_class *c)
+{
+    const tni_kernel *k    = f->k;
+    int               n    = vector_registers(f, c);
+    tni_set           need = tni_needs_main(k);
+    for (int i = 0; i < k->nins; i++)
+        if (k->ins[i].code == TNI_I_LOAD && tni_set_has(&need, i) && f->lane >= 0 &&
+            f->varies[i] >> f->lane & 1 && !(c->vectors >> k->ins[i].access & 1))
+            n += c->vector;
+    return k->nbuffer + n * c->unroll + column_registers(f, c) +
+           (c->rows_in_flight ? tail_registers(f, c) : 0);
+}
+
+// Whether a thread needs more registers than it has where a multiprocessor runs RESIDENT threads.
+// Doubles, random numbers (a block of Philox is ten rounds of four words) and vectors of eight rows
+// always do. The device asks for it too, by few_registers, after a kernel spilled. TIGHT leaves 8
+// of 64 for what is computed.
+static bool needs_low_occupancy(const launch_facts *f, const tni_simt_class *c)
+{
+    enum { TIGHT = 56 };
+    bool many = c->form == TNI_SIMT_LANE && c->vector == TNI_MAX_VECTOR;
+    if (!tni_gpu_has(c, TNI_GPU_REGISTERS)) return false;
+    if (f->limits->few_registers && c->hold == TNI_HOLD_SHARED && !c->bulk) return true;
+    return f->k->tails && !c->bulk &&
+           (f->limits->few_registers || f->doubles || f->draws || many ||
+            main_registers(f, c) > TIGHT);
+}
+
 // Whether an element goes through a function that takes longer than loading it, as the slope of gelu does: that
 // hides the loads of other warps, and a thread needs its registers for the function. COSTLY: two exponentials.
 static bool works_long(const launch_facts *f)
@@ -549,6 +654,19 @@ static void split_row_columns(const launch_facts *f, tni_simt *m)
     int     registers    = (int)tni_max_i64(1, vector_registers(f, c));
     int64_t slices       = tni_ceil_div(m->vectors, most);
     while (!works_long(f) && can_double_unroll(f, c, registers)) c->unroll *= 2;
+    // Where a multiprocessor would have too few loads in flight, or a thread too few registers for
+    // them, half as many threads with more rows each are better. IN_FLIGHT: words of a thread with
+    // which RESIDENT threads keep memory busy.
+    enum { IN_FLIGHT = 12 };
+    if (c->unroll * registers < IN_FLIGHT || needs_low_occupancy(f, c))
+        while (!works_long(f) && !f->limits->few_registers && c->unroll < 4 &&
+               main_registers(f, c) + c->unroll * registers <= REGISTERS_LOW_OCCUPANCY)
+            c->unroll *= 2;
+    // A group of a narrow slice has several rows, whose sums it joins itself, and leaves so many
+    // times fewer partial results: slices of a warp, as long as each still has PARTS groups.
+    enum { PARTS = 8 };
+    int64_t groups = (int64_t)f->limits->units * RESIDENT / most;
+    while (m->vectors % (2 * slices * TNI_WARP) == 0 && 2 * slices * PARTS <= groups) slices *= 2;
     c->team          = (uint16_t)tni_min_i64(team_for(f, tni_ceil_div(m->vectors, slices)), most);
     c->split_columns = m->vectors > c->team;
 }
@@ -585,6 +703,18 @@ static void choose_row(const launch_facts *f, tni_simt *m)
 
 // ---- points and lanes --------------------------------------------------------------------------
 
+// POINT with loads of the column alone: a group takes whole rows, so that a thread has the same
+// columns of several rows and loads them once. ROWS: measured on an H200, 4 rows reach the rate of a
+// copy, and 8 take registers from other warps. All threads that the device runs at once shall have rows.
+static void take_rows(const launch_facts *f, tni_simt *m)
+{
+    enum { ROWS = 4 };
+    tni_simt_class *c = &m->class;
+    c->rows           = (uint16_t)row_group(f, m->vectors);
+    int64_t full      = (int64_t)f->limits->units * 2 * RESIDENT;
+    while (c->unroll < ROWS && m->lines * m->vectors >= 2 * c->unroll * full) c->unroll *= 2;
+}
+
 // Chooses the shape of POINT. Without tails a thread has one vector, and enough threads in flight
 // hide the latency; with tails a group is larger and a thread has several vectors, since each group
 // leaves partial results that have to be joined.
@@ -596,7 +726,8 @@ static void choose_point(const launch_facts *f, tni_simt *m)
     c->rows           = (uint16_t)tni_min_i64(f->k->tails ? 2 * GROUP : GROUP, f->limits->threads);
     c->unroll         = 1;
     if (!f->k->tails) {
-        tni_simt_choose_tile(f->l, f->limits, m);
+        if (tni_simt_choose_tile(f->l, f->limits, m)) c->columns = 0;
+        else if (c->columns) take_rows(f, m);
         return;
     }
     int registers = (int)tni_max_i64(1, vector_registers(f, c));
@@ -690,29 +821,6 @@ static void choose_finish(const launch_facts *f, tni_simt *m)
     m->finish_grid = f->col_finish ? tni_ceil_div(f->cols, c->finish_cols) : 1;
 }
 
-// Whether a thread needs more registers than it has where a multiprocessor runs RESIDENT threads:
-// one for each buffer, whose address is an argument plus an offset, and those that hold loads
-// (scattered ones count by element).
-// Doubles, random numbers (a block of Philox is ten rounds of four words) and vectors of eight rows
-// always do. The device asks for it too, by few_registers, after a kernel spilled. TIGHT leaves 8
-// of 64 for what is computed.
-static bool needs_low_occupancy(const launch_facts *f, const tni_simt_class *c)
-{
-    enum { TIGHT = 56 };
-    const tni_kernel *k = f->k;
-    int               n = vector_registers(f, c);
-    for (int i = 0; i < k->nins; i++)
-        if (k->ins[i].code == TNI_I_LOAD && f->lane >= 0 && f->varies[i] >> f->lane & 1 &&
-            !(c->vectors >> k->ins[i].access & 1))
-            n += c->vector;
-    bool many = c->form == TNI_SIMT_LANE && c->vector == TNI_MAX_VECTOR;
-    if (!tni_gpu_has(c, TNI_GPU_REGISTERS)) return false;
-    if (f->limits->few_registers && c->hold == TNI_HOLD_SHARED && !c->bulk) return true;
-    int all = k->nbuffer + n * c->unroll + (c->rows_in_flight ? tail_registers(f, c) : 0);
-    return k->tails && !c->bulk &&
-           (f->limits->few_registers || f->doubles || f->draws || many || all > TIGHT);
-}
-
 // Finds what the choice depends on. row_work: threads of a team have to come together for a row, be
 // it to fold it or because one of them stores or adds up a value of the row.
 static void find_launch_facts(launch_facts *f, const tni_launch *l, const tni_simt_limits *limits)
@@ -736,6 +844,7 @@ static void find_launch_facts(launch_facts *f, const tni_launch *l, const tni_si
     }
     f->row_work |= f->reduces;
     find_movers(f);
+    find_columns(f);
 }
 
 // The class is zeroed as bytes, padding included: it is compared by memcmp and is part of the cache

@@ -10,9 +10,10 @@
 //          copied into shared memory ahead, by bulk copies, and shared by a cluster of groups.
 //   LANE   lane in P, with loops over R. A thread takes a vector of neighbouring rows; `team` threads
 //          share the elements of R, and a group has `rows` such vectors side by side.
-//   POINT  no R. As LANE, without loops; `unroll` vectors a thread if there are tails. If accesses are
-//          transposed (their neighbours are along another axis), a group takes a square of points, and
-//          those accesses go through shared memory: simt_tile.c.
+//   POINT  no R. As LANE, without loops; `unroll` vectors a thread if there are tails, or if loads
+//          depend on the column alone: a thread then has the same columns of several rows. If
+//          accesses are transposed (their neighbours are along another axis), a group takes a square
+//          of points, and those accesses go through shared memory: simt_tile.c.
 //
 // A kernel with tails goes over several rows: each team (ROW), or each thread (LANE, POINT), has
 // `chunk` of them one after the other, and each group leaves one partial result for each tail. They are
@@ -75,6 +76,8 @@ typedef struct {
     uint64_t vectors;  // accesses that move a vector at a time; with vector 1, those fetched before
                        // their loop's work
     uint64_t tiled;    // those of them that go through shared memory
+    uint64_t columns;  // those of them that are the same in every row, where a thread has the same
+                       // columns of several rows: loaded once
 } tni_simt_class;
 
 // A shape: the class of the text and the numbers of one launch. Invariant: parts * chunk * (units

@@ -169,11 +169,12 @@ void tni_simt_put_shift(tni_simt_emitter *c, bool declared)
     tni_out_print(c->o, " & %d);\n", c->m->vector - 1);
 }
 
-// Row points of LANE have one vector and no q.
+// Row points of LANE have one vector and no q, and what is the same in every row is there once.
 tni_text tni_simt_word_base(const tni_simt_emitter *c, int i)
 {
     tni_text n = { "" };
-    if (c->stage != TNI_AT_LANES) snprintf(n.s, sizeof n.s, "q * %d + ", words_of(c, i));
+    if (c->stage != TNI_AT_LANES && !(c->m->columns >> c->k->ins[i].access & 1))
+        snprintf(n.s, sizeof n.s, "q * %d + ", words_of(c, i));
     return n;
 }
 

@@ -32,6 +32,7 @@ typedef struct {
     const char           *local;   // qualifier of what a pointer to shared memory points to
     tni_simt_layout       at;      // where each launch word is
     tni_set               scalar;  // POINT, LANE: values equal in all lanes, computed once a thread
+    tni_set               line;    // POINT: values equal along a line, computed once a vector
     tni_set               kept;    // values in arrays k, from an earlier loop of the row
     tni_set               fetched;   // loads whose words x are in registers or shared memory
     tni_set               reread;    // loads that several loops read
@@ -164,6 +165,8 @@ void tni_simt_declare_tails(tni_simt_emitter *c, const char *part);
 // Prints the partial results of a group after its last row: of POINT and LANE, and of ROW.
 void tni_simt_put_group_partials(tni_simt_emitter *c);
 void tni_simt_put_row_partials(tni_simt_emitter *c);
+// Whether the columns of several teams are joined in `red`, all columns of a tail at once.
+bool tni_simt_joins_teams(const tni_simt_emitter *c);
 
 // ---- the frame of a kernel: simt_frame.c -------------------------------------------------------
 

@@ -274,25 +274,52 @@ bool tni_simt_finishes_columns(const tni_simt_emitter *c)
     return memcmp(&set, &none, sizeof set) != 0;
 }
 
-// The threads that joined parts of one column leave their results in `red` and add them up in order.
-static void share_columns(tni_simt_emitter *c, int i, int cols, int ys)
+// Folds what the threads of a group that share a column have joined: those of a warp by shuffles, if
+// there are any; then they are left in `red` and added up in order.
+//
+//     for (m_int d = 16; d >= 8; d /= 2)
+//         v5 = o_sum_f(v5, __shfl_xor_sync(0xffffffffu, v5, d));
+//     __syncthreads();
+//     if (tid % 32 < 8) *(float *)&red[tid / 32 * 8 + tid % 8] = v5;
+//     __syncthreads();
+//     v5 = *(float *)&red[tid % 8];
+//     for (m_int y = 1; y < 8; y++)
+//         v5 = o_sum_f(v5, *(float *)&red[y * 8 + tid % 8]);
+static void share_columns(tni_simt_emitter *c, int i, int cols, int threads)
 {
-    tni_text acc, other;
+    const char *type = value_type(c, i);
+    int         each = cols;
+    tni_text    acc = tni_text_of("v%d", i), other, mine = { "" };
     c->uses_red = true;
-    snprintf(acc.s, sizeof acc.s, "v%d", i);
-    snprintf(other.s, sizeof other.s, "*(%s%s *)&red[y * %d + tid %% %d]", c->local,
-             value_type(c, i), cols, cols);
+    if (tni_gpu_has(c->m, TNI_GPU_SHUFFLES) && cols < TNI_WARP && threads % TNI_WARP == 0) {
+        each = TNI_WARP;
+        mine = tni_text_of("if (tid %% %d < %d) ", TNI_WARP, cols);
+        snprintf(other.s, sizeof other.s, c->d->shuffle, acc.s);
+        tni_out_print(c->o, "%s", c->d->unroll);
+        tni_out_line(c->o, "for (m_int d = %d; d >= %d; d /= 2)", TNI_WARP / 2, cols);
+        tni_simt_fold_line(c, i, "    ", acc.s, other.s);
+    }
     tni_out_line(c->o, "%s;", c->d->barrier);
-    tni_out_line(c->o, "*(%s%s *)&red[tid] = v%d;", c->local, value_type(c, i), i);
+    tni_out_line(c->o, "%s*(%s%s *)&red[tid / %d * %d + tid %% %d] = v%d;", mine.s, c->local, type,
+                 each, cols, cols, i);
     tni_out_line(c->o, "%s;", c->d->barrier);
-    tni_out_line(c->o, "v%d = *(%s%s *)&red[tid %% %d];", i, c->local, value_type(c, i), cols);
-    tni_out_line(c->o, "for (m_int y = 1; y < %d; y++)", ys);
+    tni_out_line(c->o, "v%d = *(%s%s *)&red[tid %% %d];", i, c->local, type, cols);
+    tni_out_line(c->o, "for (m_int y = 1; y < %d; y++)", threads / each);
+    other = tni_text_of("*(%s%s *)&red[y * %d + tid %% %d]", c->local, type, cols, cols);
     tni_simt_fold_line(c, i, "    ", acc.s, other.s);
+}
+
+// Whether instruction i of the finish stage is a load that waits for no other value.
+static bool loads_at_once(const tni_simt_emitter *c, int i)
+{
+    const tni_ins *x = &c->k->ins[i];
+    return x->code == TNI_I_LOAD && x->a == TNI_NO_VALUE && x->b == TNI_NO_VALUE;
 }
 
 // Threads tid % cols of a group have a column each, so that a warp reads neighbours in memory; tid
 // / cols numbers the threads that share a column's parts. Threads past the last column read column
-// 0 and store nothing: they have to reach the barriers.
+// 0 and store nothing: they have to reach the barriers. What else the columns read is loaded beside
+// the parts.
 void tni_simt_finish_columns(tni_simt_emitter *c, int threads, const char *first)
 {
     tni_set  set = tni_needs_finish(c->k, true), tails = { 0 };
@@ -306,8 +333,12 @@ void tni_simt_finish_columns(tni_simt_emitter *c, int threads, const char *first
     tni_simt_put_coordinates(c, c->k->np, c->k->np + c->k->nr, "e");
     for (int i = 0; i < c->k->nins; i++)
         if (tni_is_tail(&c->k->ins[i]) && c->k->ins[i].per) tni_set_add(&tails, i);
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_set_has(&set, i) && loads_at_once(c, i)) tni_simt_put_ins(c, i);
     put_parts_join(c, &tails, row.s, ys);
     for (int i = 0; i < c->k->nins; i++)
-        if (tni_set_has(&tails, i) && ys > 1) share_columns(c, i, cols, ys);
-    put_finish_values(c, &set);
+        if (tni_set_has(&tails, i) && ys > 1) share_columns(c, i, cols, threads);
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_set_has(&set, i) && !tni_is_tail(&c->k->ins[i]) && !loads_at_once(c, i))
+            tni_simt_put_ins(c, i);
 }

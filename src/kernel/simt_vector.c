@@ -45,13 +45,12 @@ static const char *component_of(int words, int n)
     return words > 1 ? part[n] : "";
 }
 
-// Prints the assignment of a vector's words to the array of LOAD i.
-static void put_words(tni_simt_emitter *c, int i, const char *from)
+// Prints the assignment of w words of a vector, from word `at` on, to the array of LOAD i.
+static void put_words(tni_simt_emitter *c, int i, const char *from, int at, int w)
 {
-    int w = words_of(c, i);
     for (int n = 0; n < w; n++)
-        tni_out_line(c->o, "%c%d[%s%d] = %s%s;", c->word_letter, i, tni_simt_word_base(c, i).s, n,
-                     from, component_of(w, n));
+        tni_out_line(c->o, "%c%d[%s%d] = %s%s;", c->word_letter, i, tni_simt_word_base(c, i).s,
+                     at + n, from, component_of(w, n));
 }
 
 // Prints the fetch of a vector that crosses an end of the line: the elements inside one by one,
@@ -88,24 +87,39 @@ void tni_simt_put_edge_test(tni_simt_emitter *c)
     tni_out_line(c->o, "if (c >= 0 && c + %d <= %s) {", c->m->vector, tni_simt_lanes_name(c).s);
 }
 
-// A guard is tested once for the vector, since it does not vary along the lanes; where it is false
-// the words stay undefined, and the value of the LOAD selects 0. The index adds the same to all
-// elements.
-void tni_simt_fetch(tni_simt_emitter *c, int i)
+// Prints the load of a piece of a vector, all of it or 16 bytes from element `at` on.
+static void put_piece_load(tni_simt_emitter *c, int i, int at, int bytes)
 {
-    const tni_ins *x     = &c->k->ins[i];
-    int            bytes = c->m->vector * (int)tni_dtype_size(buffer_dtype(c, i));
-    const char    *type  = bits_type(bytes);
-    if (x->b != TNI_NO_VALUE) tni_out_line(c->o, "if (%s) {", tni_simt_value_name(c, x->b).s);
-    if (may_cross_edge(c)) tni_simt_put_edge_test(c);
-    else tni_out_line(c->o, "{");
+    const tni_ins *x    = &c->k->ins[i];
+    const char    *type = bits_type(bytes);
+    int            size = (int)tni_dtype_size(buffer_dtype(c, i));
     begin_indent(c);
     tni_out_print(c->o, "const %s g = *(%sconst %s *)(b%d + ", type, c->d->global, type,
                   c->k->access[x->access].buffer);
     tni_simt_put_place(c, x->access, "c");
     tni_simt_put_index(c, i);
+    if (at) tni_out_print(c->o, " + %d", at);
     tni_out_print(c->o, ");\n");
-    put_words(c, i, "g");
+    put_words(c, i, "g", at * size / 4, (bytes + 3) / 4);
+}
+
+// A guard is tested once for the vector, since it does not vary along the lanes; where it is false
+// the words stay undefined, and the value of the LOAD selects 0. The index adds the same to all
+// elements.
+void tni_simt_fetch(tni_simt_emitter *c, int i)
+{
+    const tni_ins *x    = &c->k->ins[i];
+    int            size = (int)tni_dtype_size(buffer_dtype(c, i)), bytes = c->m->vector * size;
+    int            more = bytes > TNI_VECTOR_BYTES ? TNI_VECTOR_BYTES / size : 0;
+    if (x->b != TNI_NO_VALUE) tni_out_line(c->o, "if (%s) {", tni_simt_value_name(c, x->b).s);
+    if (may_cross_edge(c)) tni_simt_put_edge_test(c);
+    else tni_out_line(c->o, "{");
+    put_piece_load(c, i, 0, more ? TNI_VECTOR_BYTES : bytes);
+    for (int at = more; more && at < c->m->vector; at += more) {
+        tni_out_line(c->o, "}");
+        tni_out_line(c->o, "{");
+        put_piece_load(c, i, at, TNI_VECTOR_BYTES);
+    }
     if (may_cross_edge(c)) {
         tni_out_line(c->o, "} else {");
         fetch_edge(c, i);
@@ -184,7 +198,7 @@ void tni_simt_put_stash(tni_simt_emitter *c, int i, bool out)
         tni_out_line(c->o, "((%s%s *)h%d)[i] = g;", c->local, type, i);
     } else {
         tni_out_line(c->o, "const %s g = ((%sconst %s *)h%d)[i];", type, c->local, type, i);
-        put_words(c, i, "g");
+        put_words(c, i, "g", 0, w);
     }
     tni_out_line(c->o, "}");
 }

@@ -249,6 +249,34 @@ static void masked(kit_case *c, int64_t rows, int64_t cols)
               kit_reduce(c, TNI_sum, kit_cast(c, TN_I64, m), true));
 }
 
+// Channels side by side, with a factor and a summand in f32 for each, plus the row before, which the first has not.
+static void scaled_channels(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 2, (int64_t[]){ rows, cols }, 0, NULL, false);
+    int b = kit_buffer(c, TN_BF16, rows * cols, false), w = kit_buffer(c, TN_F32, 2 * cols, false);
+    int x     = kit_load(c, kit_access(c, b, 0, (int64_t[]){ cols, 1 }, 0));
+    int g     = kit_map2(c, TNI_ge, kit_place(c, 0, (int64_t[]){ 1, 0 }), kit_number(c, TN_I64, 1));
+    int above = kit_load_at(c, kit_access(c, b, -cols, (int64_t[]){ cols, 1 }, 0), NONE, g);
+    int y     = kit_map2(c, TNI_mul, kit_cast(c, TN_F32, x),
+                         kit_load(c, kit_access(c, w, 0, (int64_t[]){ 0, 1 }, 0)));
+    y = kit_map2(c, TNI_add, y, kit_load(c, kit_access(c, w, cols, (int64_t[]){ 0, 1 }, 0)));
+    y = kit_map2(c, TNI_add, kit_map1(c, TNI_relu, y), kit_cast(c, TN_F32, above));
+    kit_store(c, kit_output(c, TN_BF16, TNI_PER_ROW), y);
+}
+
+// Sums of such channels.
+static void scaled_sums(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 1, (int64_t[]){ rows }, 1, (int64_t[]){ cols }, true);
+    int x = kit_cast(c, TN_F32, kit_load_new(c, TN_BF16, TNI_PER_ELEM));
+    int g = kit_cast(c, TN_F32, kit_load_new(c, TN_BF16, TNI_PER_ELEM));
+    int w = kit_load_new(c, TN_F32, TNI_PER_COL), none = kit_number(c, TN_F32, 0);
+    g = kit_map(c, TNI_where, kit_map2(c, TNI_gt, kit_map2(c, TNI_mul, x, w), none), g, none);
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_COL), kit_reduce(c, TNI_sum, g, true));
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_COL),
+              kit_reduce(c, TNI_sum, kit_map2(c, TNI_mul, g, x), true));
+}
+
 // Rows of a table by an index for each row: an embedding.
 static void rows_by_index(kit_case *c, int64_t rows, int64_t cols)
 {
@@ -293,6 +321,10 @@ static const work works[] = {
     { "two whole axes", two_axes, 300, 64, 6, 24 },
     { "masked", masked, 3000, 3000, 9, 301 },
     { "rows by index", rows_by_index, 32768, 768, 40, 24 },
+    { "scaled channels", scaled_channels, 802816, 64, 3000, 24 },
+    { "scaled channels of odd number", scaled_channels, 50176, 333, 300, 37 },
+    { "sums of scaled channels", scaled_sums, 802816, 256, 700, 24 },
+    { "sums of many scaled channels", scaled_sums, 12544, 2048, 50, 512 },
 };
 enum { WORKS = sizeof works / sizeof *works };
 
