@@ -37,6 +37,11 @@ enum {
     TNI_REPEAT_COST  = 8,
     TNI_REPEATS_COST = 64,
 
+    // ---- computed by a kernel that would load it, though it is in memory, if all that it is made
+    // from is loaded there anyway: up to this cost for each byte. An H200 does 14 additions while it
+    // loads one; half of that leaves time for the rest.
+    TNI_AGAIN_COST = 7,
+
     // ---- joined into one kernel. Units that only share an input are joined if they were recorded within
     // this many ids of each other: about one layer, or its gradient. Joining what is farther apart
     // would keep the values in between alive for longer.

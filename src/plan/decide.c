@@ -114,10 +114,20 @@ static bool is_straight(const tni_node *base, int naxes, const tni_coords *c)
     return true;
 }
 
+// Whether a pad has points outside its source; one that only cuts off has none.
+static bool adds_points(const tni_node *n)
+{
+    for (int j = 0; j < n->rank; j++) {
+        int64_t before = n->attr.pad.before[j];
+        if (before > 0 || before + n->src[0]->size[j] < n->size[j]) return true;
+    }
+    return false;
+}
+
 // Whether an op reads each source in a piece of its domain only: other points have nothing there.
 static bool is_piecewise(const tni_node *n)
 {
-    return fuse_kind(n) == TNI_FUSE_PAD || fuse_kind(n) == TNI_FUSE_CONCAT;
+    return fuse_kind(n) == TNI_FUSE_CONCAT || (fuse_kind(n) == TNI_FUSE_PAD && adds_points(n));
 }
 
 // Whether n can compute the elements that it reads through src from base, whose decision is y. In a

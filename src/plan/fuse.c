@@ -270,7 +270,7 @@ static size_t own_loads(const tni_fusion *f, const tni_unit *u, const tni_unit *
 // more: a fold over R and then P, and a store.
 static bool fits_limits(const tni_fusion *f, const tni_unit *u)
 {
-    return u->seeds + own_loads(f, u, NULL) <= (size_t)f->limits->buffers &&
+    return u->seeds + own_loads(f, u, NULL) <= (size_t)(f->limits->buffers + f->more_buffers) &&
            u->values + 2 * u->seeds <= TNI_MAX_INS;
 }
 
@@ -591,10 +591,118 @@ static void place_seed(tni_fusion *f, int32_t i)
             merge_units(f, home, c.unit[k]);
     }
     if (f->unit[home].naxes == 0) f->scalar_unit = home;
+    // What the unit computes itself stays with the unit that loads it, which others may join.
     for (int k = 0; k < reads.count; k++) {
-        int32_t at                                                  = reads.item[k];
+        int32_t at = reads.item[k];
+        if (at >= 0 && unit_of(f, at) == home) continue;
         f->reader[at >= 0 ? (size_t)at : f->g->count + (size_t)~at] = home;
     }
+}
+
+// ---- loads that are computed instead -----------------------------------------------------------
+
+// Counts the bytes that a unit loads: of each access every element once.
+static int64_t loaded_bytes(const tni_fusion *f, const tni_unit *u)
+{
+    int64_t sum = 0;
+    for (size_t i = 0; i < u->sources; i++) {
+        const tni_access_binding *s    = &u->source[i];
+        uint32_t                  axes = 0;
+        if (s->reader < 0) continue;  // a PLACE
+        for (int k = 0; k < u->naxes; k++) axes |= (uint32_t)(s->stride[k] != 0) << k;
+        const tni_node *src = f->g->item[s->reader].n->src[s->edge];
+        sum += tni_points(u, axes) * (int64_t)f->limits->element_size((tn_dtype)src->dtype);
+    }
+    return sum;
+}
+
+// Whether unit u, which loads item `at`, may compute it instead: a cheap map that stays in memory all
+// the same, since another unit reads it there. Kernels that were split stay split.
+static bool may_compute(const tni_fusion *f, const tni_unit *u, int32_t at, const uint32_t *readers)
+{
+    const tni_decision *x = &f->decision[at];
+    const tni_item     *a = &f->g->item[at], *b = &f->g->item[u->seed[0]];
+    return x->kind == TNI_AS_SEED && readers[at] > 1 && tni_is_map(a->n->op) && !a->n->again &&
+           !b->n->again && !a->partition && !b->partition && !x->never_guarded && !x->piecewise &&
+           unit_of(f, at) != u->into &&
+           x->cost <= TNI_AGAIN_COST * (int64_t)f->limits->element_size((tn_dtype)a->n->dtype);
+}
+
+// Writes a unit anew, with item `at` computed in it where it was loaded. It stays as it was unless it
+// then loads fewer bytes: what the item is made from is loaded in any case, or small.
+static bool compute_instead(tni_fusion *f, tni_unit *u, int32_t at)
+{
+    tni_heap *h    = &f->g->cx->heap;
+    tni_unit  old  = *u;
+    uint8_t   kind = f->decision[at].kind;
+    bool      ok   = true;
+    *u = (tni_unit){ .item = -1, .into = old.into, .level = old.level, .readers = old.readers };
+    f->decision[at].kind = TNI_AS_INLINED;
+    for (size_t k = 0; ok && k < old.seeds; k++) ok = join_seed(f, u, old.seed[k]);
+    f->decision[at].kind = kind;
+    if (ok && loaded_bytes(f, u) < loaded_bytes(f, &old)) {
+        tni_unit_drop_deps(f, &old, 0);
+        free_unit(h, &old);
+        return true;
+    }
+    tni_unit_drop_deps(f, u, 0);
+    free_unit(h, u);
+    *u = old;
+    claim_seeds(f, u);
+    return false;
+}
+
+// Returns the item that source k of a unit reads from memory; -1 if none, or if one before reads it too.
+static int32_t loaded_item(const tni_fusion *f, const tni_unit *u, size_t k)
+{
+    const tni_access_binding *s = &u->source[k];
+    if (s->reader < 0 || s->place < 0 || unit_loads(u, k, s->place)) return -1;
+    return tni_shared_item(f, s->place);
+}
+
+// Counts for each item the units that read it from memory; a value that outlives the evaluation has
+// one more.
+static void count_unit_readers(const tni_fusion *f, uint32_t *readers)
+{
+    for (size_t i = 0; i < f->g->count; i++) readers[i] = f->g->item[i].why != 0;
+    for (size_t i = 0; i < f->units; i++) {
+        const tni_unit *u = &f->unit[i];
+        if (u->into != (int32_t)i) continue;
+        const tni_node *n = tni_unit_is_call(u) ? f->g->item[u->item].n : NULL;
+        for (uint32_t s = 0; n && s < n->nsrc; s++) {
+            int32_t at = tni_base_of(f->g, n->src[s]);
+            if (at >= 0) readers[tni_shared_item(f, at)]++;
+        }
+        for (size_t k = 0; k < u->sources; k++) {
+            int32_t at = loaded_item(f, u, k);
+            if (at >= 0) readers[at]++;
+        }
+    }
+}
+
+// The gradient of relu(norm(x)) reads x, and relu(norm(x)) to see where it is above 0: that follows
+// from x and what the norm has for each channel. A device with many lanes computes it faster than it
+// loads it.
+static void compute_loads_again(tni_fusion *f)
+{
+    // One large value less is worth several small ones, such as factors of channels.
+    enum { MORE_BUFFERS = 4 };
+    tni_heap *h = &f->g->cx->heap;
+    if (!f->limits->lanes) return;
+    uint32_t *readers = tni_alloc(h, f->g->count * sizeof *readers);
+    f->failed |= !readers;
+    if (readers) count_unit_readers(f, readers);
+    f->more_buffers = MORE_BUFFERS;
+    for (size_t i = 0; i < f->units && !f->failed; i++) {
+        tni_unit *u = &f->unit[i];
+        if (u->into != (int32_t)i || u->item >= 0) continue;
+        for (size_t k = 0; k < u->sources; k++) {
+            int32_t at = loaded_item(f, u, k);
+            if (at >= 0 && may_compute(f, u, at, readers) && compute_instead(f, u, at))
+                readers[at]--;
+        }
+    }
+    tni_free(h, readers);
 }
 
 // Items are placed in id order, so the units that compute a seed's sources exist when it is placed.
@@ -613,6 +721,7 @@ bool tni_fuse(tni_fusion *f)
         if (f->decision[i].kind == TNI_AS_ALONE) place_alone(f, (int32_t)i);
         else if (f->decision[i].kind == TNI_AS_SEED) place_seed(f, (int32_t)i);
     }
+    if (!f->failed && f->limits->fuses) compute_loads_again(f);
     return !f->failed;
 }
 

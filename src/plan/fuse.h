@@ -103,10 +103,11 @@ typedef struct {
     tni_decision     *decision;  // by item
     tni_unit         *unit;
     size_t            units, units_cap;
-    int32_t *reader;       // by item, then by input: the kernel unit that read it last; -1: none
-    int32_t  scalar_unit;  // the kernel unit over one element that was placed last; -1: none
-    uint32_t search_id;    // of the last search for a cycle
-    bool     failed;       // memory is out
+    int32_t *reader;        // by item, then by input: the kernel unit that read it last; -1: none
+    int32_t  scalar_unit;   // the kernel unit over one element that was placed last; -1: none
+    uint32_t search_id;     // of the last search for a cycle
+    int      more_buffers;  // that a unit may have beyond the limit
+    bool     failed;        // memory is out
 } tni_fusion;
 
 // Returns the unit that a unit has become by merging; -1 for -1.
