@@ -637,8 +637,10 @@ static bool needs_low_occupancy(const launch_facts *f, const tni_simt_class *c)
 static bool works_long(const launch_facts *f)
 {
     enum { COSTLY = 16 };
-    for (int i = 0; i < f->k->nins; i++)
-        if (f->k->ins[i].per & TNI_PER_COL && tni_ins_cost(&f->k->ins[i]) >= COSTLY) return true;
+    for (int i = 0; i < f->k->nins; i++) {
+        bool element = f->k->nr ? f->k->ins[i].per & TNI_PER_COL : f->varies[i] != 0;
+        if (element && tni_ins_cost(&f->k->ins[i]) >= COSTLY) return true;
+    }
     return false;
 }
 
@@ -712,7 +714,8 @@ static void take_rows(const launch_facts *f, tni_simt *m)
     tni_simt_class *c = &m->class;
     c->rows           = (uint16_t)row_group(f, m->vectors);
     int64_t full      = (int64_t)f->limits->units * 2 * RESIDENT;
-    while (c->unroll < ROWS && m->lines * m->vectors >= 2 * c->unroll * full) c->unroll *= 2;
+    while (!works_long(f) && c->unroll < ROWS && m->lines * m->vectors >= 2 * c->unroll * full)
+        c->unroll *= 2;
 }
 
 // Chooses the shape of POINT. Without tails a thread has one vector, and enough threads in flight
