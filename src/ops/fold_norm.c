@@ -8,6 +8,7 @@
 // it is computed only if it is asked for.
 //
 // Only where no gradient is recorded, and where parameters and statistics are computed already.
+#include "base/hash.h"
 #include "ops/composite.h"
 
 #include <string.h>
@@ -19,7 +20,7 @@ _Static_assert(PARTS == sizeof((tni_folded){ 0 }.made_of) / sizeof(uint64_t), "o
 // A convolution that a norm takes, with its bias, of which there may be none.
 typedef struct {
     tni_node *conv, *bias;
-    uint64_t  made_of[PARTS];
+    uint64_t  made_of[PARTS], recipe;
 } candidate;
 
 // The value that a bias was expanded from, one number for each of n channels; NULL if v is something else.
@@ -30,22 +31,32 @@ static tni_node *expanded_bias(tni_node *v, int64_t n)
     return fits && tni_node_layout(v).offset == 0 ? b : NULL;
 }
 
-// The value that v shows all of, in that order of axes (NULL: in its own); NULL if v shows something else.
-static const tni_node *shown_value(const tni_node *v, const int *order)
+// Adds what a step of a weight's recipe does to a hash of the steps before.
+static uint64_t hash_step(uint64_t h, const tni_node *n)
 {
-    const tni_node *base = v->op == TNI_VIEW_OP ? v->src[0] : v;
-    tni_view        have = tni_node_layout(v), want = tni_view_whole(base->rank, base->size);
-    if (order && base->rank == v->rank) tni_view_permute(&want, order);
-    return base->op != TNI_VIEW_OP && tni_view_equal(&have, &want) ? base : NULL;
+    tni_view v = tni_node_layout(n);
+    h          = tni_hash_mix(tni_hash_mix(h, (uint64_t)n->op), n->dtype);
+    h          = tni_hash_mix(h, (uint64_t)v.offset);
+    for (int i = 0; i < n->rank; i++) {
+        h = tni_hash_mix(tni_hash_mix(h, (uint64_t)n->size[i]), (uint64_t)v.stride[i]);
+        if (n->op == TNI_pad) h = tni_hash_mix(h, (uint64_t)n->attr.pad.before[i]);
+    }
+    return h;
 }
 
-// The computed value of a weight: itself, or what a copy in the other order of axes is made of.
-static const tni_node *stored_weight(const tni_node *conv)
+// The computed value that a weight is made of: itself, or what views, casts, padding with zeros and copies make the
+// weight of, as for another order of axes. *recipe tells these from others of the same value. NULL if the weight is
+// made in another way.
+static const tni_node *stored_weight(const tni_node *w, uint64_t *recipe)
 {
-    const tni_node *w      = conv->src[1];
-    bool            copied = w->op == TNI_copy && w->state == TNI_PENDING;
-    w = copied ? shown_value(w->src[0], tni_channels_last_order(conv->rank)) : shown_value(w, NULL);
-    return w && w->state == TNI_DONE ? w : NULL;
+    for (*recipe = 0; w->state != TNI_DONE || w->op == TNI_VIEW_OP; w = w->src[0]) {
+        bool zeros = w->op == TNI_pad && w->attr.pad.value == 0;
+        bool plain = w->op == TNI_VIEW_OP || w->op == TNI_copy || w->op == TNI_cast || zeros;
+        if (!plain || w->nsrc != 1 || (w->op != TNI_VIEW_OP && w->state != TNI_PENDING))
+            return NULL;
+        *recipe = hash_step(*recipe, w);
+    }
+    return w;
 }
 
 // Whether x is all of a convolution that is neither computed nor read by others, with or without a bias,
@@ -65,7 +76,7 @@ static bool find_conv(const tn_tensor *x, candidate *c)
         c->made_of[BIAS] = c->bias->id;
     }
     if (c->conv->op != TNI_conv || c->conv->state != TNI_PENDING) return false;
-    const tni_node *w = stored_weight(c->conv);
+    const tni_node *w = stored_weight(c->conv->src[1], &c->recipe);
     if (w) c->made_of[WEIGHT] = w->id;
     return w != NULL;
 }
@@ -85,8 +96,9 @@ static bool is_valid(const tni_folded *f, const candidate *c, double eps)
 {
     const tni_node *w = f ? f->weight->store->node : NULL;
     return f && !memcmp(f->made_of, c->made_of, sizeof c->made_of) && f->eps == eps &&
-           f->order == c->conv->attr.conv.channels_last && w->dtype == c->conv->dtype &&
-           w->state != TNI_GONE && f->bias->store->node->state != TNI_GONE;
+           f->recipe == c->recipe && f->order == c->conv->attr.conv.channels_last &&
+           w->dtype == c->conv->dtype && w->state != TNI_GONE &&
+           f->bias->store->node->state != TNI_GONE;
 }
 
 // A vector of the norm as f32 at least; NULL in, NULL out.
@@ -110,9 +122,11 @@ static bool fold_now(const candidate *c, tn_tensor *const part[PARTS], double ep
     b            = b ? tn_sub(b, wide(part[MEAN])) : tn_neg(wide(part[MEAN]));
     b            = tn_mul(b, s);
     if (part[SHIFT]) b = tn_add(b, wide(part[SHIFT]));
-    tni_folded f = {
-        .weight = w, .bias = b, .eps = eps, .order = c->conv->attr.conv.channels_last
-    };
+    tni_folded f = { .weight = w,
+                     .bias   = b,
+                     .recipe = c->recipe,
+                     .eps    = eps,
+                     .order  = c->conv->attr.conv.channels_last };
     memcpy(f.made_of, c->made_of, sizeof f.made_of);
     if (!w || !b || w->view || b->view || !tni_folded_set(part[VAR], &f)) return false;
     w->store->node->apart = b->store->node->apart = true;

@@ -19,6 +19,7 @@
 typedef struct {
     tn_tensor *weight, *bias;
     uint64_t   made_of[6];  // weight, bias (0: none), mean, variance, gain, shift
+    uint64_t   recipe;      // how the convolution's weight is made of the stored one
     double     eps;
     int64_t    order;  // attr.conv.channels_last
 } tni_folded;

@@ -18,11 +18,11 @@ static int all_last(tn_ctx *cx, tn_dtype dt, int64_t from, int64_t to, bool last
     return TNI_WEIGHTS_LAST;
 }
 
-// A convolution and a norm with statistics and parameters of all kinds.
-static tn_layer *conv_and_norm(tn_ctx *cx, int axes, tn_nn_conv_opts o)
+// A convolution and a norm with statistics and parameters of all kinds. taps: of a window over two axes.
+static tn_layer *conv_and_norm_of(tn_ctx *cx, int axes, int64_t taps, tn_nn_conv_opts o)
 {
     tn_layer *conv = axes == 1   ? tn_nn_conv1d_with(cx, IN, OUT, 3, o)
-                     : axes == 2 ? tn_nn_conv2d_hw(cx, IN, OUT, 3, 3, o)
+                     : axes == 2 ? tn_nn_conv2d_hw(cx, IN, OUT, taps, taps, o)
                                  : tn_nn_conv3d_dhw(cx, IN, OUT, 2, 3, 1, o);
     tn_layer *net  = tn_nn_seq(cx, conv, tn_nn_batch_norm(cx, OUT));
     tn_init_uniform(tn_layer_find(net, "1.weight"), -1, 2);
@@ -32,6 +32,11 @@ static tn_layer *conv_and_norm(tn_ctx *cx, int axes, tn_nn_conv_opts o)
     tn_layer_train(net, false);
     CHECK_STATUS(tn_eval(cx), TN_OK);
     return net;
+}
+
+static tn_layer *conv_and_norm(tn_ctx *cx, int axes, tn_nn_conv_opts o)
+{
+    return conv_and_norm_of(cx, axes, 3, o);
 }
 
 static tn_tensor *image(tn_ctx *cx, int axes)
@@ -80,20 +85,24 @@ static void a_folded_norm_has_the_values_of_the_norm(void)
         int             axes;
         bool            last, device_last;
         tn_nn_conv_opts o;
+        int64_t         taps;
     } kinds[] = {
-        { 2, false, false, { .no_bias = true, .padding = { 1 } } },
-        { 2, false, false, { .groups = 2, .stride = { 2 } } },
-        { 2, true, false, { .padding = { 1 } } },
-        { 2, false, true, { .padding = { 1 }, .no_bias = true } },
-        { 2, false, true, { .groups = 2 } },
-        { 1, false, false, { .dilation = { 2 } } },
-        { 3, false, false, { .no_bias = true } },
+        { 2, false, false, { .no_bias = true, .padding = { 1 } }, 3 },
+        { 2, false, false, { .groups = 2, .stride = { 2 } }, 3 },
+        { 2, true, false, { .padding = { 1 } }, 3 },
+        { 2, false, true, { .padding = { 1 }, .no_bias = true }, 3 },
+        { 2, false, true, { .groups = 2 }, 3 },
+        { 2, false, true, { .no_bias = true }, 1 },
+        { 2, false, true, { .stride = { 2 }, .padding = { 1 } }, 3 },
+        { 1, false, false, { .dilation = { 2 } }, 3 },
+        { 3, false, false, { .no_bias = true }, 3 },
     };
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx))
         for (size_t k = 0; k < 2 * sizeof kinds / sizeof *kinds; k++) {
             int (*own)(tn_ctx *, tn_dtype, int64_t, int64_t, bool) = cx->conv_order;
             bool       half                                        = k % 2;
-            tn_layer  *net = conv_and_norm(cx, kinds[k / 2].axes, kinds[k / 2].o);
+            tn_layer  *net = conv_and_norm_of(cx, kinds[k / 2].axes, kinds[k / 2].taps,
+                                              kinds[k / 2].o);
             tn_tensor *x   = image(cx, kinds[k / 2].axes);
             if (half) CHECK_STATUS(tn_layer_cast(net, TN_BF16), TN_OK);
             if (half) x = tn_cast(x, TN_BF16);
