@@ -245,7 +245,7 @@ TN_API_PLAIN int64_t tn_layer_past(const tn_layer *l);
 // than that asks in every pass.
 TN_API_PLAIN bool tn_layer_fits(const tn_layer *l, int64_t tokens, int64_t context);
 // Says that l's function records the same ops whenever its inputs have the same shapes: it depends on no state of
-// the program and has no other effect. If that is so for all layers with functions of their own, tn_generate calls
+// the program and has no other effect, so that the tensors it makes beside its result die with the call. If that is so for all layers with functions of their own, tn_generate calls
 // them for a few tokens and then repeats what they recorded, one place further for each token, which takes
 // the host much less time. The layers of Tenon and of its models are repeatable.
 TN_API void tn_layer_repeatable(tn_layer *l, bool on);

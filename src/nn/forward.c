@@ -102,14 +102,18 @@ static void run_in_region(pass *p)
 }
 
 // Holds the layer while its function runs. A user's function sees the context as user code does: its
-// lines are recorded, and its temporaries are its own.
+// lines are recorded, and its temporaries are its own. Those of one that is repeatable die with the call, as ours do: it
+// has no effect but its result, so that it keeps none of them, and reading the result does not store them.
 static void run_pass(pass *p)
 {
     tni_thread before;
+    bool       sites = !p->l->builtin, frames = sites && !p->l->repeatable;
     tni_layer_hold(p->l);
-    if (!p->l->builtin) tni_user_frames_begin(&before);
+    if (frames) tni_user_frames_begin(&before);
+    else if (sites) tni_user_sites_begin(&before);
     run_in_region(p);
-    if (!p->l->builtin) tni_user_frames_end(&before);
+    if (frames) tni_user_frames_end(&before);
+    else if (sites) tni_user_sites_end(&before);
     tni_layer_let_go(p->l);
 }
 
