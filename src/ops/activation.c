@@ -138,6 +138,15 @@ static void drop_bounds(tn_dtype dt, tni_num *lo, tni_num *hi)
     if (!is_above(most, *hi)) *hi = tni_num_of(INFINITY);
 }
 
+// By the two maps that do it, where no gradient is recorded: libraries compute them behind their calls.
+static tn_tensor *clamp_floats(const char *op, tn_tensor *x, tni_num lo, tni_num hi)
+{
+    tn_tensor *y = x;
+    if (hi.f < INFINITY) y = tni_binary_s(TNI_minimum, op, y, hi, false);
+    if (lo.f > -INFINITY && y) y = tni_binary_s(TNI_maximum, op, y, lo, false);
+    return y == x ? tn_clone(x) : y;
+}
+
 // By comparisons and where, so that the gradient is 1 inside and at the bounds, as in PyTorch, and
 // NaN stays NaN. A bound with a fraction makes an integer tensor f32; bools become i64.
 static tn_tensor *clamp_to(const char *op, tn_tensor *x, tni_num lo, tni_num hi)
@@ -152,6 +161,7 @@ static tn_tensor *clamp_to(const char *op, tn_tensor *x, tni_num lo, tni_num hi)
     tn_dtype dt = tn_dtype_of(x);
     if (is_above(lo, hi)) lo = hi;
     if (!tni_is_float(dt)) drop_bounds(dt, &lo, &hi);
+    else if (!tn_needs_grad(x)) return clamp_floats(op, x, lo, hi);
     tn_tensor *y = x;
     if (hi.f < INFINITY)
         y = tn_where(tni_binary_s(TNI_gt, op, x, hi, false), tni_number(cx, dt, hi), y);
