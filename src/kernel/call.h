@@ -63,6 +63,8 @@ typedef struct {
     // its memory is a caller's.
     uint64_t            value[2];
     const tni_epilogue *epilogue;  // of run_with_epilogue: what the kernel does to the result
+    tni_launch         *launch;    // of that kernel; NULL: the call is a step of its own
+    void               *kernel;    // its entry, in a run
     void               *entry;     // what the device prepared for calls of these shapes, or NULL
     struct tni_tiled_epilogue
         *tiled_epilogue;  // of the cpu device: what follows each part of the result
@@ -76,6 +78,7 @@ static inline tni_call tni_call_within(const tni_call *c, int op)
     part.op       = op;
     part.entry    = NULL;
     part.epilogue = NULL;
+    part.launch   = NULL;
     return part;
 }
 
@@ -144,6 +147,7 @@ typedef struct {
     const tni_call *call;  // without addresses
     bool            only_reader;
     tni_epilogue    epilogue;
+    tni_launch     *launch;  // of the kernel, without addresses; NULL if it is not made yet
 } tni_offer;
 
 // The next multiple of 64.

@@ -21,8 +21,7 @@ static int domain_axes(const tni_launch *l)
     return l->kernel->np + l->kernel->nr;
 }
 
-// Whether an access visits the elements of the domain in memory order, without gaps.
-static bool is_contiguous_access(const tni_launch *l, int access)
+bool tni_visits_in_order(const tni_launch *l, int access)
 {
     int64_t next = 1;
     for (int i = domain_axes(l) - 1; i >= 0; next *= l->size[i--])
@@ -30,8 +29,7 @@ static bool is_contiguous_access(const tni_launch *l, int access)
     return true;
 }
 
-// Whether an access has stride 1 along the last axis and 0 along all others, as a bias has.
-static bool is_row_broadcast(const tni_launch *l, int access, int64_t width)
+bool tni_visits_columns(const tni_launch *l, int access, int64_t width)
 {
     int last = domain_axes(l) - 1;
     for (int i = 0; i < last; i++)
@@ -54,7 +52,7 @@ static bool note_store(const tni_launch *l, int i, int64_t width, store_set *s)
     bool              sum = k->ins[x->a].code == TNI_I_REDUCE;
     int              *to  = sum ? &s->sum : s->of[0] < 0 ? &s->of[0] : &s->of[1];
     if (*to >= 0 ||
-        !(sum ? is_row_broadcast(l, x->access, width) : is_contiguous_access(l, x->access)))
+        !(sum ? tni_visits_columns(l, x->access, width) : tni_visits_in_order(l, x->access)))
         return false;
     *to = i;
     return true;
@@ -111,7 +109,7 @@ static int before_slope(const tni_launch *l, int i, int product, tni_epilogue *e
         int at = side ? y->a : y->b;
         if (!is_map(&k->ins[at], TNI_gelu_slope, dtype)) continue;
         const tni_ins *z = &k->ins[k->ins[at].a];
-        if (!is_unguarded_load(z) || z->dtype != dtype || !is_contiguous_access(l, z->access))
+        if (!is_unguarded_load(z) || z->dtype != dtype || !tni_visits_in_order(l, z->access))
             continue;
         if (k->access[z->access].buffer == product) continue;
         e->activation = TNI_gelu_slope;
@@ -142,8 +140,8 @@ static int before_addition(const tni_launch *l, int i, int product, int64_t widt
         const tni_ins *v  = &k->ins[at];
         if (!is_unguarded_load(v) || v->dtype != x->dtype || k->access[v->access].buffer == product)
             continue;
-        bool along  = is_contiguous_access(l, v->access) && e->residual < 0;
-        bool across = is_row_broadcast(l, v->access, width) && e->bias < 0;
+        bool along  = tni_visits_in_order(l, v->access) && e->residual < 0;
+        bool across = tni_visits_columns(l, v->access, width) && e->bias < 0;
         if (across) e->bias = v->access;
         else if (along) e->residual = v->access;
         else continue;
@@ -180,7 +178,7 @@ static bool match_widening(const tni_launch *l, int product, tni_epilogue *e)
     if (!is_unguarded_load(x) || k->access[x->access].buffer != product) return false;
     e->x    = x->access;
     e->y    = last->access;
-    e->wide = is_contiguous_access(l, e->x) && is_contiguous_access(l, e->y);
+    e->wide = tni_visits_in_order(l, e->x) && tni_visits_in_order(l, e->y);
     return e->wide;
 }
 
@@ -192,6 +190,7 @@ tni_epilogue tni_epilogue_of(const tni_launch *l, int product, int64_t width)
     int               dtype = k->buffer[product].dtype;
     store_set         s;
     tni_epilogue      e = { .activation = TNI_leaf,
+                            .product    = product,
                             .scale      = -1,
                             .x          = -1,
                             .y          = -1,
@@ -214,7 +213,7 @@ tni_epilogue tni_epilogue_of(const tni_launch *l, int product, int64_t width)
     if (!is_unguarded_load(x) || x->dtype != dtype || k->access[x->access].buffer != product)
         return e;
     e.x    = x->access;
-    e.fits = is_contiguous_access(l, e.x) && (e.activation != TNI_leaf || e.scale >= 0 ||
-                                              e.residual >= 0 || e.bias >= 0 || e.sum >= 0);
+    e.fits = tni_visits_in_order(l, e.x) && (e.activation != TNI_leaf || e.scale >= 0 ||
+                                             e.residual >= 0 || e.bias >= 0 || e.sum >= 0);
     return e;
 }

@@ -14,6 +14,7 @@ typedef struct {
     bool wide;        // y is x in f32, where x is of 16 bits: the sums of a product, not rounded
     int  activation;  // an op of the table: relu, gelu_tanh; gelu_slope: z is read; TNI_leaf: none
     int  scale;       // the number of the launch
+    int  product;     // the kernel's buffer with the result of the call, whether it fits or not
     int  x, y, z, residual, bias, sum;
 } tni_epilogue;
 
@@ -21,6 +22,21 @@ typedef struct {
 static inline bool tni_is_activation(int op)
 {
     return op == TNI_relu || op == TNI_gelu_tanh;
+}
+
+// Whether an access visits the elements of the domain in memory order, without gaps.
+bool tni_visits_in_order(const tni_launch *l, int access);
+// Whether an access has stride 1 along the last axis, of `width` elements, and 0 along all others, as a bias
+// has.
+bool tni_visits_columns(const tni_launch *l, int access, int64_t width);
+
+// Returns the address of the first element of an access of a launch; NULL for no access.
+static inline char *tni_access_address(const tni_launch *l, int access)
+{
+    if (access < 0) return NULL;
+    int b = l->kernel->access[access].buffer;
+    return l->buffer[b] +
+           l->offset[access] * (int64_t)tni_dtype_size((tn_dtype)l->kernel->buffer[b].dtype);
 }
 
 // Returns the epilogue that a kernel is for what it reads from buffer `product`, whose last axis

@@ -486,32 +486,41 @@ static bool call_reads(const placer *b, const tni_planned_kernel *k, int32_t at)
     return false;
 }
 
-// Returns a value of the arena that a kernel reads last and that its result may overwrite: equally
-// large and of the same dtype, read at the points where the result is written. -1 if there is none.
+// Whether the result that a kernel stores by `access` may overwrite its buffer i: a value of the arena that the
+// kernel reads last, equally large and of the same dtype, read at the points where the result is written.
 // Other kernels with reductions than those of is_row_read_before may read an element again after the result is
 // written.
+static bool may_overwrite(const placer *b, const tni_planned_kernel *k, int32_t seed, size_t step,
+                          int i, int access)
+{
+    const tni_kernel *x  = k->kernel;
+    int32_t           at = k->buffer[i];
+    if (at < 0 || at == seed || x->buffer[i].written) return false;
+    const tni_place *p = &b->plan->place[at];
+    if (p->root != (uint32_t)at || p->where != TNI_ARENA || b->outlives[at]) return false;
+    if (b->last_read[at] != step || b->reused[at] || p->bytes != bytes_of(b, (size_t)seed))
+        return false;
+    if (x->buffer[i].dtype != x->buffer[x->access[access].buffer].dtype) return false;
+    if (is_shared(b, k, i) || call_reads(b, k, at)) return false;
+    return x->nr || x->tails ? is_row_read_before(b, k, i, access)
+                             : is_point_read_before(b, k, i, access);
+}
+
+// Returns a value of the arena that a kernel's result may overwrite, -1 if there is none: the result of the call
+// that runs with it before all others, since a library that does both writes that to no memory, and what else it reads
+// while it writes is best left alone.
 // Not if values are inspected, since the inspection looks at an op's inputs after it ran.
 static int64_t find_dying_value(const placer *b, const tni_planned_kernel *k, int32_t seed,
                                 size_t step)
 {
-    const tni_kernel *x      = k->kernel;
-    int               access = store_of(k, seed);
+    int access = store_of(k, seed), found = -1;
     if (access < 0 || b->plan->place[seed].root != (uint32_t)seed) return -1;
     if (b->limits->checked) return -1;  // inspection reads inputs after the step
-    for (int i = 0; i < x->nbuffer; i++) {
-        int32_t at = k->buffer[i];
-        if (at < 0 || at == seed || x->buffer[i].written) continue;
-        const tni_place *p = &b->plan->place[at];
-        if (p->root != (uint32_t)at || p->where != TNI_ARENA || b->outlives[at]) continue;
-        if (b->last_read[at] != step || b->reused[at] || p->bytes != bytes_of(b, (size_t)seed))
-            continue;
-        if (x->buffer[i].dtype != x->buffer[x->access[access].buffer].dtype) continue;
-        if (is_shared(b, k, i) || call_reads(b, k, at)) continue;
-        if (x->nr || x->tails ? is_row_read_before(b, k, i, access)
-                              : is_point_read_before(b, k, i, access))
-            return at;
+    for (int i = 0; i < k->kernel->nbuffer; i++) {
+        bool better = found < 0 || k->buffer[i] == k->call_item;
+        if (better && may_overwrite(b, k, seed, step, i, access)) found = i;
     }
-    return -1;
+    return found < 0 ? -1 : k->buffer[found];
 }
 
 // Returns the input that buffer i of a kernel is stored in; -1 if it is in none.

@@ -125,7 +125,7 @@ static bool can_run_late(const offers *c, int32_t item, size_t step)
 // Offers the call and the kernel to the device. buffer: the kernel's buffer with the result of the
 // call. A kernel with tails cannot run in parts, so it has to be an epilogue, which a library does
 // whole.
-static bool device_takes(const offers *c, const tni_planned_kernel *k, int buffer, size_t step,
+static bool device_takes(const offers *c, tni_planned_kernel *k, int buffer, size_t step,
                          tni_offer *o)
 {
     tni_arg         arg[TNI_OFFER_ARGS];
@@ -136,7 +136,8 @@ static bool device_takes(const offers *c, const tni_planned_kernel *k, int buffe
     tni_call call = tni_call_of(n, arg);
     *o            = (tni_offer){ .call        = &call,
                                  .only_reader = c->last[item] == step && !c->f->decision[item].never_inline,
-                                 .epilogue    = tni_epilogue_of(&k->launch, buffer, last) };
+                                 .epilogue    = tni_epilogue_of(&k->launch, buffer, last),
+                                 .launch      = &k->launch };
     bool taken    = (!k->kernel->tails || o->epilogue.fits) &&
                  c->f->limits->takes(c->f->limits->session, o);
     o->call = NULL;  // it points to a local variable
@@ -145,8 +146,7 @@ static bool device_takes(const offers *c, const tni_planned_kernel *k, int buffe
 
 // Returns the call that the kernel of a step can join, the one made last if there are several; -1 if there
 // is none.
-static int32_t find_call(const offers *c, const tni_planned_kernel *k, size_t step,
-                         tni_offer *offer)
+static int32_t find_call(const offers *c, tni_planned_kernel *k, size_t step, tni_offer *offer)
 {
     int32_t best = -1;
     if (checks_an_index(k->kernel)) return -1;

@@ -82,8 +82,8 @@ tni_call tni_call_of(const tni_node *n, tni_arg *arg)
     return c;
 }
 
-// Adds the call of an item to the plan, with the epilogue that runs with it, if any.
-static bool add_call(const tni_graph *g, tni_plan *p, int32_t item, const tni_epilogue *e)
+// Adds the call of an item to the plan, with the kernel that runs with it, if any.
+static bool add_call(const tni_graph *g, tni_plan *p, int32_t item, tni_planned_kernel *k)
 {
     const tni_node   *n = g->item[item].n;
     tni_planned_call *c = &p->call[p->calls];
@@ -95,7 +95,8 @@ static bool add_call(const tni_graph *g, tni_plan *p, int32_t item, const tni_ep
     for (uint32_t s = 0; s < n->nsrc; s++) tni_pad_arg(g, p, n->src[s], &c->arg[s]);
     for (const tni_node *o = tni_outputs(n); o; o = o->output)
         tni_pad_arg(g, p, o, &c->arg[n->nsrc + o->attr.output.index - 1]);
-    c->call.epilogue    = e;
+    c->call.epilogue    = k ? &k->epilogue : NULL;
+    c->call.launch      = k ? &k->launch : NULL;
     p->place[item].call = (uint32_t)++p->calls;
     return true;
 }
@@ -109,7 +110,7 @@ bool tni_plan_calls(const tni_graph *g, tni_plan *p)
         tni_plan_step       step = p->step[t];
         tni_planned_kernel *k    = step < 0 ? &p->kernel[~step] : NULL;
         if (!k) ok = add_call(g, p, step, NULL);
-        else if (k->call_item >= 0) ok = add_call(g, p, k->call_item, &k->epilogue);
+        else if (k->call_item >= 0) ok = add_call(g, p, k->call_item, k);
     }
     return ok;
 }

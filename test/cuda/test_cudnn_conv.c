@@ -124,21 +124,35 @@ static void add_products(const conv_case *c, const tni_arg *x, int out, int64_t 
     }
 }
 
-// How many elements of the result are not the sums of products, up to the rounding of the dtype.
+// The sums of products, element after element of the result.
+static double *sums_of(const conv_case *c)
+{
+    const shape  *s   = &c->s;
+    tni_conv_form f   = tni_conv_form_of(&c->call, 2);
+    double       *sum = calloc(MOST, sizeof *sum);
+    int64_t       P = places(s, 0), Q = places(s, 1);
+    for (int64_t k = 0; k < s->N * s->O * P * Q && sum; k++)
+        add_products(c, f.arg, f.result, k / Q / P / s->O, k / Q / P % s->O, k / Q % P, k % Q, sum);
+    return sum;
+}
+
+// How many elements at `data` are not those expected, up to the rounding of the dtype.
+static int differing(const conv_case *c, const void *data, const double *want, int64_t count)
+{
+    tn_dtype dt    = c->s.dtype;
+    double   eps   = dt == TN_BF16 ? 1.0 / 128 : dt == TN_F16 ? 1.0 / 1024 : 1e-6;
+    int      wrong = 0;
+    for (int64_t k = 0; k < count; k++)
+        wrong += fabs(host_get(dt, data, k) - want[k]) > eps * (1 + fabs(want[k]));
+    return wrong;
+}
+
+// How many elements of the result are not the sums of products.
 static int wrong_elements(const conv_case *c)
 {
-    const shape   *s   = &c->s;
-    tni_conv_form  f   = tni_conv_form_of(&c->call, 2);
-    const tni_arg *x   = f.arg;
-    int            out = f.result, wrong = 0;
-    double        *sum = calloc(MOST, sizeof *sum);
-    double         eps = s->dtype == TN_BF16 ? 1.0 / 128 : s->dtype == TN_F16 ? 1.0 / 1024 : 1e-6;
-    int64_t        P = places(s, 0), Q = places(s, 1);
-    if (!sum) return -1;
-    for (int64_t k = 0; k < s->N * s->O * P * Q; k++)
-        add_products(c, x, out, k / Q / P / s->O, k / Q / P % s->O, k / Q % P, k % Q, sum);
-    for (int64_t k = 0; k < tni_shape_count(4, x[out].size); k++)
-        wrong += fabs(host_get(s->dtype, x[out].data, k) - sum[k]) > eps * (1 + fabs(sum[k]));
+    double *sum   = sums_of(c);
+    int     wrong = sum ? differing(c, c->call.out.data, sum, tni_shape_count(4, c->call.out.size))
+                        : -1;
     free(sum);
     return wrong;
 }
@@ -157,6 +171,205 @@ static void graphs_compute_convolutions_and_their_gradients(void)
         test_case_result(wrong == 0, "shape %d, %s, %s: %d wrong: %s", i / 6, tni_op_table[op].name,
                          i / 3 % 2 ? "channels last" : "channels first", wrong, c->why.s);
         CHECK_STR(tni_cuda_conv_method(&c->call), "cuDNN");
+        free(c);
+    }
+    fake_cudnn_end();
+}
+
+// ---- with the kernel behind it -----------------------------------------------------------------
+
+// A kernel over (places, channels): buffer 0 is the convolution's result, 1 a bias in f32, 2 a residual, 3 what is
+// stored. Its numbers are 0 and 1.5.
+typedef struct {
+    conv_case   *c;
+    tni_kernel   kernel;
+    tni_launch   launch;
+    tni_epilogue epilogue;
+    float        bias[64];
+    _Alignas(64) char residual[8 * MOST], result[8 * MOST];
+} kernel_case;
+
+static int add_ins(kernel_case *k, tni_ins x)
+{
+    k->kernel.ins[k->kernel.nins] = x;
+    return k->kernel.nins++;
+}
+
+static int add_load(kernel_case *k, int access)
+{
+    return add_ins(k, (tni_ins){ .code   = TNI_I_LOAD,
+                                 .dtype  = k->kernel.buffer[access].dtype,
+                                 .a      = -1,
+                                 .b      = -1,
+                                 .c      = -1,
+                                 .access = (int16_t)access });
+}
+
+static int add_map(kernel_case *k, int op, int a, int b)
+{
+    return add_ins(k, (tni_ins){ .code  = TNI_I_MAP,
+                                 .op    = (uint8_t)op,
+                                 .dtype = (uint8_t)k->c->s.dtype,
+                                 .a     = (int16_t)a,
+                                 .b     = (int16_t)b,
+                                 .c     = -1 });
+}
+
+static int add_cast(kernel_case *k, int a, tn_dtype dt)
+{
+    return add_ins(
+        k,
+        (tni_ins){ .code = TNI_I_CAST, .dtype = (uint8_t)dt, .a = (int16_t)a, .b = -1, .c = -1 });
+}
+
+static int add_number(kernel_case *k, int number)
+{
+    return add_ins(k, (tni_ins){ .code   = TNI_I_NUMBER,
+                                 .dtype  = (uint8_t)k->c->s.dtype,
+                                 .a      = -1,
+                                 .b      = -1,
+                                 .c      = -1,
+                                 .number = (int16_t)number });
+}
+
+// The sum with the bias in f32, rounded, as a folded batch norm is recorded.
+static int add_norm(kernel_case *k)
+{
+    int x = add_cast(k, add_load(k, 0), TN_F32), b = add_load(k, 1);
+    return add_cast(k, add_map(k, TNI_add, x, b), k->c->s.dtype);
+}
+
+static int relu_of_norm(kernel_case *k)
+{
+    return add_map(k, TNI_relu, add_norm(k), -1);
+}
+
+static int relu_of_sum(kernel_case *k)
+{
+    int r = add_load(k, 2);
+    return add_map(k, TNI_relu, add_map(k, TNI_add, r, add_norm(k)), -1);
+}
+
+static int clamped_norm(kernel_case *k)
+{
+    int low = add_map(k, TNI_maximum, add_norm(k), add_number(k, 0));
+    return add_map(k, TNI_minimum, low, add_number(k, 1));
+}
+
+static int silu_of_result(kernel_case *k)
+{
+    int x = add_load(k, 0), e = add_map(k, TNI_exp, add_map(k, TNI_neg, x, -1), -1);
+    return add_map(k, TNI_mul, x,
+                   add_map(k, TNI_reciprocal, add_map(k, TNI_add, e, add_number(k, 2)), -1));
+}
+
+static double relu_wanted(double x, double b, double r)
+{
+    return (void)r, fmax(x + b, 0);
+}
+static double sum_wanted(double x, double b, double r)
+{
+    return fmax(x + b + r, 0);
+}
+static double clamp_wanted(double x, double b, double r)
+{
+    return (void)r, fmin(fmax(x + b, 0), 1.5);
+}
+static double silu_wanted(double x, double b, double r)
+{
+    return (void)b, (void)r, x / (1 + exp(-x));
+}
+
+// ops: of the graph; 0: the library cannot.
+static const struct {
+    const char *name;
+    int (*write)(kernel_case *k);
+    double (*want)(double x, double b, double r);
+    int ops;
+} endings[] = {
+    { "relu(y + b)", relu_of_norm, relu_wanted, 3 },
+    { "relu(r + y + b)", relu_of_sum, sum_wanted, 4 },
+    { "clamp(y + b)", clamped_norm, clamp_wanted, 4 },
+    { "silu(y)", silu_of_result, silu_wanted, 6 },
+};
+enum { ENDINGS = sizeof endings / sizeof *endings };
+
+static kernel_case *kernel_case_of(conv_case *c, int ending)
+{
+    kernel_case *k = calloc(1, sizeof *k);
+    if (!k) return NULL;
+    tn_dtype dt = c->s.dtype;
+    int64_t  O = c->s.O, rows = tni_shape_count(4, c->call.out.size) / O;
+    k->c      = c;
+    k->kernel = (tni_kernel){ .np      = 2,
+                              .nbuffer = 4,
+                              .naccess = 4,
+                              .nnumber = 3,
+                              .buffer  = { { dt, 0 }, { TN_F32, 0 }, { dt, 0 }, { dt, 1 } },
+                              .number  = { dt, dt, dt } };
+    k->launch = (tni_launch){ .kernel = &k->kernel,
+                              .size   = { rows, O },
+                              .buffer = { c->call.out.data, (char *)k->bias, k->residual,
+                                          k->result },
+                              .number = { { .f = 0 }, { .f = 1.5f }, { .f = 1 } } };
+    for (int i = 0; i < 4; i++) {
+        k->kernel.access[i].buffer = (int16_t)i;
+        k->launch.stride[i][0]     = i == 1 ? 0 : O;
+        k->launch.stride[i][1]     = 1;
+    }
+    for (int i = 0; i < 64; i++) k->bias[i] = (float)((i * 5) % 7 - 3) / 2;
+    for (int64_t i = 0; i < MOST; i++) host_put(dt, k->residual, i, ((i * 11) % 13 - 6) / 2.0, 0);
+    int last = endings[ending].write(k);
+    add_ins(k, (tni_ins){ .code   = TNI_I_STORE,
+                          .dtype  = (uint8_t)dt,
+                          .a      = (int16_t)last,
+                          .b      = -1,
+                          .c      = -1,
+                          .access = 3 });
+    CHECK(tni_kernel_seal(&k->kernel));
+    k->epilogue      = tni_epilogue_of(&k->launch, 0, O);
+    c->call.epilogue = &k->epilogue;
+    c->call.launch   = &k->launch;
+    return k;
+}
+
+static int wrong_after_kernel(const kernel_case *k, int ending)
+{
+    const conv_case *c     = k->c;
+    double          *want  = sums_of(c);
+    int64_t          count = tni_shape_count(4, c->call.out.size);
+    for (int64_t i = 0; i < count && want; i++)
+        want[i] = endings[ending].want(want[i], k->bias[i % c->s.O],
+                                       host_get(c->s.dtype, k->residual, i));
+    int wrong = want ? differing(c, k->result, want, count) : -1;
+    free(want);
+    return wrong;
+}
+
+// Nothing is timed here, so that the library's way is taken. What the library would only approximate is left to
+// the kernel in f32.
+static void a_kernel_behind_a_convolution_is_part_of_its_graph(void)
+{
+    if (!fake_cudnn_begin()) return;
+    fake_session.deterministic = true;
+    for (int i = 0; i < SHAPES * ENDINGS; i++) {
+        int          e = i % ENDINGS;
+        conv_case   *c = case_of(&shapes[i / ENDINGS], TNI_conv, true);
+        kernel_case *k = c ? kernel_case_of(c, e) : NULL;
+        if (!k) break;
+        tni_offer o     = { &c->call, true, k->epilogue, &k->launch };
+        bool      takes = tni_cuda_conv_takes(&fake_session, &o);
+        bool      exact = endings[e].write != silu_of_result || c->s.dtype != TN_F32;
+        int       wrong = -1, ops = fake_cudnn->ops;
+        if (takes && tni_cuda_conv_scratch(&c->call) <= SCRATCH &&
+            tni_cuda_conv_with_epilogue(&c->call, NULL, &k->launch, &c->why) == TN_OK)
+            wrong = wrong_after_kernel(k, e);
+        test_case_result(takes == exact && (!takes || (wrong == 0 && ops == endings[e].ops)),
+                         "shape %d, %s: taken %d, %d wrong: %s", i / ENDINGS, endings[e].name,
+                         takes, wrong, c->why.s);
+        o.only_reader = false;
+        CHECK(!tni_cuda_conv_takes(&fake_session, &o));
+        free(k);
         free(c);
     }
     fake_cudnn_end();
@@ -263,6 +476,7 @@ static void what_the_library_lacks_is_left_to_other_kernels(void)
 }
 
 const test_case tests_cudnn_conv[] = { TEST(graphs_compute_convolutions_and_their_gradients),
+                                       TEST(a_kernel_behind_a_convolution_is_part_of_its_graph),
                                        TEST(the_fastest_engine_is_chosen_once_and_kept),
                                        TEST(engines_are_refused_by_what_they_round),
                                        TEST(engines_that_vary_are_marked_and_avoided),

@@ -185,6 +185,116 @@ static void compare_all(tn_ctx *const *cx, const conv_shape *s, tn_dtype dt, con
                 compare(cx, op, s, last, dt, lay);
 }
 
+// ---- in 16 bits, and with what follows ---------------------------------------------------------
+
+// clang-format off
+static const conv_shape narrow[] = {
+    // A window for each channel: beside the ends of vectors, strips and bands, and less than one of them.
+    {   2,  72,  72, 72, { 17, 21 }, {  3,  3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    {   2,  24,  24, 24, { 19, 34 }, {  3,  3 }, { 2, 2 }, { 1, 1 }, { 1, 1 } },
+    {   1,   8,   8,  8, {  3,  4 }, {  3,  3 }, { 2, 2 }, { 0, 2 }, { 1, 1 } },
+    {   3,  16,  16, 16, {  1,  2 }, {  3,  3 }, { 1, 1 }, { 3, 1 }, { 1, 1 } },
+    // What a library computes with its ending.
+    {   2,  16,  24,  1, {  7,  9 }, {  1,  1 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+    {   2,  32,  40,  1, {  9,  8 }, {  3,  3 }, { 2, 2 }, { 1, 1 }, { 1, 1 } },
+};
+// clang-format on
+enum { NARROW = sizeof narrow / sizeof *narrow };
+
+// y (N, places, O) with what networks let follow a convolution: b (O) in f32, r of y's shape.
+static tn_tensor *end_plain(tn_tensor *y, tn_tensor *b, tn_tensor *r)
+{
+    return (void)b, (void)r, y;
+}
+
+static tn_tensor *end_norm(tn_tensor *y, tn_tensor *b, tn_tensor *r)
+{
+    return (void)r, tn_relu(tn_cast(tn_add(tn_cast(y, TN_F32), b), tn_dtype_of(y)));
+}
+
+static tn_tensor *end_residual(tn_tensor *y, tn_tensor *b, tn_tensor *r)
+{
+    return tn_relu(tn_add(r, tn_cast(tn_add(tn_cast(y, TN_F32), b), tn_dtype_of(y))));
+}
+
+static tn_tensor *end_clamp(tn_tensor *y, tn_tensor *b, tn_tensor *r)
+{
+    return (void)r, tn_clamp(tn_cast(tn_add(tn_cast(y, TN_F32), b), tn_dtype_of(y)), 0, 6);
+}
+
+static tn_tensor *end_silu(tn_tensor *y, tn_tensor *b, tn_tensor *r)
+{
+    return (void)b, (void)r, tn_silu(y);
+}
+
+static tn_tensor *(*const endings[])(tn_tensor *y, tn_tensor *b,
+                                     tn_tensor *r) = { end_plain, end_norm, end_residual, end_clamp,
+                                                       end_silu };
+enum { ENDINGS = sizeof endings / sizeof *endings };
+
+// Twice, so that what was timed and chosen is compared too.
+static void compare_ending(tn_ctx *const *cx, const conv_shape *s, tn_dtype dt, int e)
+{
+    conv_sizes z = sizes_of(s, TNI_WEIGHTS_LAST);
+    input      x = input_make(dt, PLAIN, z.rank, z.x, TAME);
+    input      w = input_make(dt, PLAIN, z.rank, z.w, TAME);
+    input      b = input_make(TN_F32, PLAIN, 1, &s->O, TAME);
+    input      r = input_make(dt, PLAIN, z.rank, z.y, TAME);
+    for (int run = 0; run < 2; run++) {
+        tn_scope  *t[2] = { tn_begin(cx[0]), tn_begin(cx[1]) };
+        tn_tensor *y[2], *bound = NULL;
+        char       text[256] = "";
+        for (int d = 0; d < 2; d++) {
+            tn_tensor *u = input_put(&x, cx[d]), *v = input_put(&w, cx[d]),
+                      *c = input_put(&b, cx[d]), *q = input_put(&r, cx[d]);
+            y[d] = endings[e](tni_conv(u, v, &z.attr), c, q);
+            if (d)
+                bound = tni_conv(tn_abs(tn_cast(u, TN_F64)), tn_abs(tn_cast(v, TN_F64)), &z.attr);
+        }
+        // A kernel of its own rounds what the library and our kernels keep in f32.
+        tolerance sums = { .how = SUMS, .depth = depth_of(TNI_conv, s), .bound = bound };
+        tolerance near = { .how = CLOSELY, .steps = 3 };
+        bool      ok   = agrees(y[0], y[1], e ? near : sums, text);
+        test_case_result(ok, "ending %d of %s, %d channels in %d groups, run %d: %s %s", e,
+                         tn_dtype_name(dt), (int)s->C, (int)s->groups, run, text,
+                         tn_error_text(cx[0]));
+        for (int d = 0; d < 2; d++) tn_end(t[d]);
+    }
+    input_free(&x);
+    input_free(&w);
+    input_free(&b);
+    input_free(&r);
+}
+
+static void endings_on(const char *device, int part, int parts, int most)
+{
+    tn_ctx *cx[] = { open_eager(device, false), open_quiet("ref", 1) };
+    for (int k = part; cx[0] && k < NARROW * most; k += parts) {
+        table_seed(500 + (uint32_t)k);
+        const conv_shape *s = &narrow[k / most];
+        compare_ending(cx, s, (s->step[0] + k % most) % 2 ? TN_BF16 : TN_F16, k % most);
+    }
+    tn_close(cx[0]);
+    tn_close(cx[1]);
+}
+
+static void run_endings(int part, int parts)
+{
+    endings_on(tested_device(), part, parts, ENDINGS);
+}
+
+static void what_follows_a_convolution_agrees_with_ref(void)
+{
+    in_parts(run_endings, 4);
+}
+
+// No device but cuda has endings.
+static void convolutions_of_opencl_in_16_bits_agree_with_ref(void)
+{
+    if (!tni_cl_get()) SKIP("no opencl device: %s", tni_cl_detail());
+    endings_on("opencl", 0, 1, 1);
+}
+
 // ---- the table, and what is drawn --------------------------------------------------------------
 
 static conv_shape draw_shape(void)
@@ -267,6 +377,8 @@ static void no_images_give_no_gradient_on_opencl(void)
 const test_case tests_gpu_conv[] = {
     TEST(convolutions_agree_with_ref),
     TEST(convolutions_of_opencl_agree_with_ref),
+    TEST(what_follows_a_convolution_agrees_with_ref),
+    TEST(convolutions_of_opencl_in_16_bits_agree_with_ref),
     TEST(no_images_give_no_gradient_on_opencl),
     TEST_END,
 };

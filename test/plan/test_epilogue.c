@@ -210,7 +210,7 @@ static const tni_planned_kernel *claiming(const tn_ctx *cx, const tni_call **cal
 static int parts_of(const tni_planned_kernel *f, const tni_call *call)
 {
     const tni_epilogue *e = &f->epilogue;
-    tni_offer           o = { call, f->only_reader, *e };
+    tni_offer           o = { call, f->only_reader, *e, NULL };
     tni_product         p;
     if (!e->fits) return 0;
     return (e->bias >= 0 ? BIAS : 0) | (e->residual >= 0 ? RESIDUAL : 0) |

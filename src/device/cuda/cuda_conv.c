@@ -2,6 +2,7 @@
 #include "device/cuda/cuda_conv.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 // ---- as a matrix product -----------------------------------------------------------------------
 
@@ -38,7 +39,7 @@ static void *product_open(tni_cuda *c, const tni_call *call)
     return w;
 }
 
-static size_t product_scratch(void *work)
+static size_t no_scratch(void *work)
 {
     (void)work;
     return 0;
@@ -71,9 +72,105 @@ static const tni_method by_product = { .name     = "product",
                                        .declines = product_declines,
                                        .open     = product_open,
                                        .count    = count_one,
-                                       .scratch  = product_scratch,
+                                       .scratch  = no_scratch,
                                        .launch   = product_launch,
                                        .varies   = product_varies };
+
+// ---- of each channel with its own window -------------------------------------------------------
+
+// A text with the ending of the kernel behind the call. It lives until the process ends, as the programs compiled of it
+// do, which are found by its address: calls that differ in sizes alone share one.
+typedef struct ended_text {
+    const char        *piece[6];
+    struct ended_text *next;
+} ended_text;
+
+static ended_text *ended_texts;  // method.c calls with its lock held
+
+typedef struct {
+    const char *const *text;
+} depthwise_work;
+
+static int64_t width_of(const tni_call *call)
+{
+    return call->out.size[call->out.rank - 1];
+}
+
+static const char *depthwise_declines(tni_cuda *c, const tni_call *call)
+{
+    (void)c;
+    if (!tni_groups_takes_depthwise(call)) return "it is no convolution of single channels";
+    bool ends = !call->launch ||
+                tni_is_ending(call->launch, call->epilogue->product, width_of(call));
+    return ends ? NULL : "the kernel behind it does more than map elements";
+}
+
+// Returns a text with another second piece; NULL when memory is out.
+static const char *const *end_text(const char *const *plain, const char *ending)
+{
+    ended_text *t = ended_texts;
+    while (t && (t->piece[0] != plain[0] || strcmp(t->piece[1], ending))) t = t->next;
+    if (t) return t->piece;
+    t          = calloc(1, sizeof *t);
+    char *copy = strdup(ending);
+    if (!t || !copy) {
+        free(t);
+        free(copy);
+        return NULL;
+    }
+    memcpy(t->piece, plain, sizeof t->piece);
+    t->piece[1] = copy;
+    t->next     = ended_texts;
+    ended_texts = t;
+    return t->piece;
+}
+
+static const char *const *depthwise_text(tni_cuda *c, const tni_call *call)
+{
+    const char *const *plain = tni_groups_depthwise_text(call);
+    if (!call->launch) return plain;
+    char              *ending = tni_ending_text(c->heap, &tni_dialect_cuda, call->launch,
+                                                call->epilogue->product, width_of(call));
+    const char *const *text   = ending ? end_text(plain, ending) : NULL;
+    tni_free(c->heap, ending);
+    return text;
+}
+
+static void *depthwise_open(tni_cuda *c, const tni_call *call)
+{
+    depthwise_work *w  = calloc(1, sizeof *w);
+    tn_dtype        dt = call->out.dtype;
+    if (w && (w->text = depthwise_text(c, call))) {
+        tni_compiled_group_kernel_soon(c->gpu->compiled, w->text, dt, dt);
+        return w;
+    }
+    free(w);
+    return NULL;
+}
+
+static tn_status depthwise_launch(tni_cuda *c, void *work, const tni_call *call, int candidate,
+                                  tni_text *why)
+{
+    const depthwise_work *w    = work;
+    tni_call              here = *call;
+    tni_ending_args       ending;
+    char                 *y = call->out.data;
+    (void)c, (void)candidate;
+    here.why = why;
+    if (call->launch) {
+        ending = tni_ending_args_of(call->launch);
+        y      = ending.from[tni_ending_store(call->launch->kernel)];
+    }
+    return tni_groups_depthwise(&here, w->text, y, call->launch ? &ending : NULL);
+}
+
+static const tni_method by_depthwise = { .name     = "depthwise",
+                                         .version  = own_version,
+                                         .declines = depthwise_declines,
+                                         .open     = depthwise_open,
+                                         .count    = count_one,
+                                         .scratch  = no_scratch,
+                                         .launch   = depthwise_launch };
 
 // ---- by the kernels of all devices with work groups --------------------------------------------
 
@@ -120,7 +217,7 @@ static const tni_method by_groups = { .name        = "kernels of work groups",
                                       .scratch     = groups_scratch,
                                       .launch      = groups_launch };
 
-// ---- the family --------------------------------------------------------------------------------
+// ---- the families ------------------------------------------------------------------------------
 
 static void put_array(tni_form_words *w, const int64_t *v, int n)
 {
@@ -142,10 +239,100 @@ static void describe(const tni_call *call, tni_form_words *w)
     tni_form_put(w, f.groups);
 }
 
-static const tni_family family = { .name     = "convolution",
-                                   .methods  = 3,
-                                   .method   = { &tni_conv_by_cudnn, &by_product, &by_groups },
-                                   .describe = describe };
+static const tni_family alone = { .name     = "convolution",
+                                  .methods  = 4,
+                                  .method   = { &tni_conv_by_cudnn, &by_product, &by_depthwise,
+                                                &by_groups },
+                                  .describe = describe };
+
+// The convolution alone, then the kernel.
+typedef struct {
+    tni_form *alone;
+} pair_work;
+
+static const char *pair_declines(tni_cuda *c, const tni_call *call)
+{
+    (void)c, (void)call;
+    return NULL;
+}
+
+static void *pair_open(tni_cuda *c, const tni_call *call)
+{
+    tni_call   plain = tni_call_within(call, call->op);
+    pair_work *w     = calloc(1, sizeof *w);
+    (void)c;
+    if (w && (w->alone = tni_form_open_inside(&alone, &plain))) return w;
+    free(w);
+    return NULL;
+}
+
+static size_t pair_scratch(void *work)
+{
+    return tni_form_scratch(((const pair_work *)work)->alone);
+}
+
+// The kernel is not interpreted while it is being compiled: its time would be another.
+static tn_status pair_launch(tni_cuda *c, void *work, const tni_call *call, int candidate,
+                             tni_text *why)
+{
+    const pair_work *w     = work;
+    tni_call         plain = tni_call_within(call, call->op);
+    (void)candidate;
+    tn_status s                     = tni_form_launch_inside(w->alone, &plain, why);
+    call->launch->wait_for_compiler = true;
+    return s == TN_OK ? tni_cuda_launch(c, call->kernel, call->launch, why) : s;
+}
+
+static const char *pair_varies(tni_cuda *c, void *work, const tni_call *call)
+{
+    tni_call plain = tni_call_within(call, call->op);
+    (void)c;
+    return tni_form_varies(((const pair_work *)work)->alone, &plain);
+}
+
+static const tni_method by_pair = { .name     = "two launches",
+                                    .version  = own_version,
+                                    .declines = pair_declines,
+                                    .open     = pair_open,
+                                    .count    = count_one,
+                                    .scratch  = pair_scratch,
+                                    .launch   = pair_launch,
+                                    .varies   = pair_varies };
+
+// How an access of the kernel goes over the result.
+static int64_t order_of(const tni_launch *l, int access, int64_t width)
+{
+    return access < 0                             ? 0
+           : tni_visits_columns(l, access, width) ? 1
+                                                  : 2 + tni_visits_in_order(l, access);
+}
+
+// The convolution and the kernel's instructions, a word each.
+static void describe_with_kernel(const tni_call *call, tni_form_words *w)
+{
+    const tni_launch *l = call->launch;
+    const tni_kernel *k = l->kernel;
+    describe(call, w);
+    tni_form_put(w, call->epilogue->product);
+    for (int i = 0; i < k->nins; i++) {
+        const tni_ins *x      = &k->ins[i];
+        bool           memory = x->code == TNI_I_LOAD || x->code == TNI_I_STORE;
+        int            buffer = memory ? k->access[x->access].buffer : 0;
+        int64_t        word   = x->code | x->op << 4 | (int64_t)x->dtype << 12;
+        word |= (int64_t)(x->a & 255) << 18 | (int64_t)(x->b & 255) << 26 |
+                (int64_t)(x->c & 255) << 34;
+        if (memory) {
+            word |= order_of(l, x->access, call->out.size[call->out.rank - 1]) << 42;
+            word |= (int64_t)buffer << 44 | (int64_t)k->buffer[buffer].dtype << 50;
+        }
+        tni_form_put(w, word);
+    }
+}
+
+static const tni_family with_kernel = { .name     = "convolution with kernel",
+                                        .methods  = 3,
+                                        .method   = { &tni_conv_by_cudnn, &by_depthwise, &by_pair },
+                                        .describe = describe_with_kernel };
 
 // ---- the contract ------------------------------------------------------------------------------
 
@@ -163,12 +350,12 @@ int tni_cuda_conv_order(const void *session, tn_dtype dt, int64_t from, int64_t 
 
 void *tni_cuda_prepare_conv(const tni_call *call)
 {
-    return tni_form_open(&family, call);
+    return tni_form_open(call->launch ? &with_kernel : &alone, call);
 }
 
 static tni_form *form_of(const tni_call *call)
 {
-    return call->entry ? call->entry : tni_form_open(&family, call);
+    return call->entry ? call->entry : tni_cuda_prepare_conv(call);
 }
 
 size_t tni_cuda_conv_scratch(const tni_call *call)
@@ -208,4 +395,52 @@ const char *tni_cuda_conv_method(const tni_call *call)
 {
     tni_form *f = form_of(call);
     return f ? tni_form_method(f) : NULL;
+}
+
+// ---- with the kernel that follows --------------------------------------------------------------
+
+// Asked when a plan is made. A result that something else reads, too, would have to be stored beside the kernel's.
+bool tni_cuda_conv_takes(void *session, const tni_offer *o)
+{
+    tni_call call = *o->call;
+    if (!o->launch || !o->only_reader) return false;
+    call.session  = session;
+    call.epilogue = &o->epilogue;
+    call.launch   = o->launch;
+    tni_cuda_enter(session);
+    return !depthwise_declines(session, &call) || !tni_conv_by_cudnn.declines(session, &call);
+}
+
+// Whether the library may do both: every address is aligned, and nothing that the kernel reads is overwritten but the
+// convolution's result, which the library does not store.
+static bool is_suited(const tni_call *call)
+{
+    const tni_launch *l      = call->launch;
+    const tni_kernel *k      = l->kernel;
+    bool              suited = is_aligned(call);
+    const char       *y      = NULL;
+    for (int i = 0; i < k->nbuffer; i++)
+        if (k->buffer[i].written) y = l->buffer[i];
+    for (int i = 0; i < k->naccess; i++) suited &= (uintptr_t)tni_access_address(l, i) % 16 == 0;
+    for (int i = 0; i < k->nbuffer; i++)
+        suited &= k->buffer[i].written || i == call->epilogue->product || l->buffer[i] != y;
+    return suited;
+}
+
+tn_status tni_cuda_conv_with_epilogue(const tni_call *call, void *entry, tni_launch *l,
+                                      tni_text *why)
+{
+    tni_text  reason = { "" };
+    tni_call  here   = *call;
+    tni_form *f      = form_of(call);
+    here.launch      = l;
+    here.kernel      = entry;
+    if (!f || !is_suited(&here)) {
+        tni_call  plain = tni_call_within(call, call->op);
+        tn_status s     = tni_cuda_conv(&plain);
+        return s == TN_OK ? tni_cuda_launch(call->session, entry, l, why) : s;
+    }
+    tn_status s = tni_form_launch(f, &here, &reason);
+    if (s != TN_OK) tni_text_add(why, "%s", reason.s);
+    return s;
 }

@@ -1,6 +1,6 @@
 // Convolution and its gradients on this device, by any of several methods, of which method.h says how they are
 // chosen: cuDNN, a matrix product where that is what a convolution is, and the kernels of ../simt where
-// neither serves.
+// neither serves. A convolution and the kernel behind it are one call of cuDNN, or two launches, whichever is faster.
 #ifndef TNI_CUDA_CONV_H
 #define TNI_CUDA_CONV_H
 
@@ -15,6 +15,9 @@ size_t      tni_cuda_conv_scratch(const tni_call *call);
 tn_status   tni_cuda_conv(const tni_call *call);
 const char *tni_cuda_conv_varies(const tni_call *call);
 const char *tni_cuda_conv_method(const tni_call *call);
+bool        tni_cuda_conv_takes(void *session, const tni_offer *o);
+tn_status   tni_cuda_conv_with_epilogue(const tni_call *call, void *entry, tni_launch *l,
+                                        tni_text *why);
 int tni_cuda_conv_order(const void *session, tn_dtype dt, int64_t from, int64_t to, bool last);
 
 #endif

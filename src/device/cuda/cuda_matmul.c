@@ -227,7 +227,7 @@ tn_status tni_cuda_matmul(const tni_call *call)
 // a plan allocates is. The library is asked for an algorithm, and nothing is timed. The offer is
 // declined if its epilogue is not one of the library's (tni_product_of_offer) or it has no algorithm
 // for it; then the kernel runs behind the product.
-bool tni_cuda_takes_epilogue(void *session, const tni_offer *o)
+bool tni_cuda_matmul_takes(void *session, const tni_offer *o)
 {
     tni_cuda   *c    = session;
     tni_text    none = { "" };
@@ -243,22 +243,6 @@ bool tni_cuda_takes_epilogue(void *session, const tni_offer *o)
     p.at[0] = p.at[1] = p.at[2] = p.input = aligned;
     p.bias = p.residual = aligned;
     return tni_product_prepare(&p, &at, &none) == TN_OK;
-}
-
-size_t tni_cuda_scratch_with_epilogue(const tni_call *call, void *entry, const tni_launch *l)
-{
-    (void)entry;
-    (void)l;
-    return tni_call_scratch(call);
-}
-
-// Returns the address of the first element of an access of the epilogue's kernel; NULL for no access.
-static char *access_address(const tni_launch *l, int access)
-{
-    if (access < 0) return NULL;
-    int b = l->kernel->access[access].buffer;
-    return l->buffer[b] +
-           l->offset[access] * (int64_t)tni_dtype_size((tn_dtype)l->kernel->buffer[b].dtype);
 }
 
 // Returns a number of the epilogue's kernel, the scale; 1 for none.
@@ -280,10 +264,10 @@ static tn_status run_epilogue(const tni_call *call, const tni_launch *l, tni_tex
     if (l->kernel->guarded || !n->suits) return TN_EARG;
     tni_cuda_enter(call->session);
     tni_product *p = &n->product.part[0];
-    tni_product_bind(p, call, access_address(l, e->y));
-    p->bias     = access_address(l, e->bias);
-    p->residual = access_address(l, e->residual);
-    p->input    = access_address(l, e->z);
+    tni_product_bind(p, call, tni_access_address(l, e->y));
+    p->bias     = tni_access_address(l, e->bias);
+    p->residual = tni_access_address(l, e->residual);
+    p->input    = tni_access_address(l, e->z);
     p->scale    = number_value(l, e->scale);
     set_lasting(p, call);
     if (p->scale == 0 || !tni_product_is_unaliased(p)) return TN_EARG;
@@ -298,8 +282,8 @@ static tn_status run_unfused(const tni_call *call, void *entry, tni_launch *l, t
     return s == TN_OK ? tni_cuda_launch(call->session, entry, l, why) : s;
 }
 
-tn_status tni_cuda_run_with_epilogue(const tni_call *call, void *entry, tni_launch *l,
-                                     tni_text *why)
+tn_status tni_cuda_matmul_with_epilogue(const tni_call *call, void *entry, tni_launch *l,
+                                        tni_text *why)
 {
     tni_text  reason = { "" };
     tn_status s      = run_epilogue(call, l, &reason);

@@ -56,6 +56,27 @@ static tn_status run_copy(const tni_call *call)
     return call->compile_only ? TN_OK : copy_bytes(call);
 }
 
+// ---- calls and the kernels behind them ---------------------------------------------------------
+
+static bool takes_epilogue(void *session, const tni_offer *o)
+{
+    return o->call->op == TNI_conv ? tni_cuda_conv_takes(session, o)
+                                   : tni_cuda_matmul_takes(session, o);
+}
+
+static size_t scratch_with_epilogue(const tni_call *call, void *entry, const tni_launch *l)
+{
+    (void)entry;
+    (void)l;
+    return tni_call_scratch(call);
+}
+
+static tn_status run_with_epilogue(const tni_call *call, void *entry, tni_launch *l, tni_text *why)
+{
+    return call->op == TNI_conv ? tni_cuda_conv_with_epilogue(call, entry, l, why)
+                                : tni_cuda_matmul_with_epilogue(call, entry, l, why);
+}
+
 // Entries are forms, which calls share and which live until the process ends.
 static void keep_form(void *entry)
 {
@@ -91,9 +112,9 @@ const tni_device_calls tni_cuda_calls = {
                                [TNI_custom] = { .run = tni_cuda_custom, .scratch = tni_cuda_custom_scratch } },
     .groups                = &groups,
     .row_bytes             = 16,  // what cuBLASLt's fast algorithms ask of leading dimensions
-    .takes                 = tni_cuda_takes_epilogue,
-    .scratch_with_epilogue = tni_cuda_scratch_with_epilogue,
-    .run_with_epilogue     = tni_cuda_run_with_epilogue,
+    .takes                 = takes_epilogue,
+    .scratch_with_epilogue = scratch_with_epilogue,
+    .run_with_epilogue     = run_with_epilogue,
     .recognizes            = 64 * 64,  // a tile of scores
     .runs_scores           = true,
     .conv_order            = tni_cuda_conv_order,

@@ -1,10 +1,11 @@
-// Convolution and its gradients as graphs of cuDNN of one op each, for f32, f16 and bf16, over images of any
-// number of axes. Images and weights are dense, with channels before or behind the places; in 16 bits the
+// Convolution and its gradients as graphs of cuDNN, for f32, f16 and bf16, over images of any number of axes: of one op
+// each or, if a planned kernel runs with the call, of that one and the kernel's maps (dnn_kernel.h). Images and weights are dense, with channels before or behind the places; in 16 bits the
 // library is fast for channels behind.
 //
 // Sums are in f32. Engines that round partial sums to 16 bits or compute by transforms of the windows, whose
 // error is not that of a sum, are left out, as are those of tensor cores for f32, unless TF32 is on.
 #include "device/cuda/cuda_conv.h"
+#include "device/cuda/dnn_kernel.h"
 #include "device/cuda/dnn_plan.h"
 
 #include <stdlib.h>
@@ -17,10 +18,12 @@ enum { MOST_WORKSPACE = 1 << 30, SHARE = 8 };
 
 enum { X, W, Y };
 
-// A form: its graph's candidates, and the tensors of x, w and y in it.
+// A form: its graph's candidates, and the tensors of x, w and y in it. With a kernel y is virtual, and the tensors of
+// the kernel are in memory.
 typedef struct {
     tni_dnn_plans *plans;
     int            tensor[3];
+    tni_dnn_kernel kernel;
 } conv_work;
 
 // ---- what it takes -----------------------------------------------------------------------------
@@ -86,22 +89,29 @@ static int64_t refused_notes(const tni_cuda *c, tn_dtype dt)
     return bits;
 }
 
-// Writes the graph of an op over operands with these strides.
-static void write_graph(tni_dnn_graph *g, int op, const tni_conv_form *f,
-                        int64_t stride[3][TNI_DNN_RANK], int tensor[3])
+// Writes the graph of a call over operands with these strides. False if the kernel that runs with the call is not for
+// the library.
+static bool write_graph(tni_dnn_graph *g, const tni_call *call, const tni_conv_form *f,
+                        int64_t stride[3][TNI_DNN_RANK], conv_work *work)
 {
+    int           *tensor = work->tensor, op = call->op;
     tni_dnn_window w    = { { 0 }, { 0 }, { 0 } };
     size_t         axes = (size_t)f->axes * sizeof(int64_t);
     memcpy(w.stride, f->stride, axes);
     memcpy(w.padding, f->padding, axes);
     memcpy(w.dilation, f->dilation, axes);
-    for (int i = 0; i < 3; i++)
-        tensor[i] = tni_dnn_memory(g, dtype_of(f->arg[i].dtype), f->arg[i].rank, f->arg[i].size,
-                                   stride[i]);
+    for (int i = 0; i < 3; i++) {
+        const tni_arg *x = &f->arg[i];
+        tensor[i]        = call->launch && i == f->result
+                               ? tni_dnn_virtual(g, TNI_DNN_F32, x->size, stride[i])
+                               : tni_dnn_memory(g, dtype_of(x->dtype), x->rank, x->size, stride[i]);
+    }
     if (op == TNI_conv) tni_dnn_conv(g, TNI_DNN_OP_CONV, tensor[X], tensor[W], tensor[Y], &w);
     else if (op == TNI_conv_dgrad)
         tni_dnn_conv(g, TNI_DNN_OP_CONV_DX, tensor[Y], tensor[W], tensor[X], &w);
     else tni_dnn_conv(g, TNI_DNN_OP_CONV_DW, tensor[Y], tensor[X], tensor[W], &w);
+    return !call->launch || tni_dnn_add_kernel(g, call->launch, call->epilogue->product,
+                                               tensor[f->result], &work->kernel);
 }
 
 // Where a session's plans run. Workspace is part of the memory of a plan, beside tensors that matter more.
@@ -119,7 +129,7 @@ static tni_dnn_env env_of(tni_cuda *c)
 
 // Writes the graph and asks the library about it; the table of plans remembers the answer. NULL if the
 // operands' orders differ, or it declines.
-static tni_dnn_plans *find_plans(tni_cuda *c, const tni_call *call, int tensor[3])
+static tni_dnn_plans *find_plans(tni_cuda *c, const tni_call *call, conv_work *work)
 {
     tni_text      none = { "" };
     tni_conv_form f    = form_of(call);
@@ -127,11 +137,13 @@ static tni_dnn_plans *find_plans(tni_cuda *c, const tni_call *call, int tensor[3
     tni_dnn_env   at   = env_of(c);
     bool          last = call->attr->conv.channels_last;
     if (!find_order(f.arg, last, stride) && !find_order(f.arg, !last, stride)) return NULL;
+    if (call->launch && (!last || f.axes != 2)) return NULL;
     tni_dnn_graph *g = calloc(1, sizeof *g);
     if (!g) return NULL;
-    g->refused = refused_notes(c, f.arg[X].dtype);
-    write_graph(g, call->op, &f, stride, tensor);
-    tni_dnn_plans *p = tni_dnn_find(g, &at, tni_op_table[call->op].name, &none);
+    g->refused       = refused_notes(c, f.arg[X].dtype);
+    tni_dnn_plans *p = write_graph(g, call, &f, stride, work)
+                           ? tni_dnn_find(g, &at, tni_op_table[call->op].name, &none)
+                           : NULL;
     free(g);
     return p;
 }
@@ -149,18 +161,18 @@ static const char *declines(tni_cuda *c, const tni_call *call)
 {
     tni_conv_form f  = form_of(call);
     tn_dtype      dt = call->out.dtype;
-    int           unused[3];
+    conv_work     unused;
     if (dt != TN_F32 && dt != TN_F16 && dt != TN_BF16)
         return "cuDNN has convolutions in f32, f16 and bf16 only";
     if (!is_moderate(&f)) return "cuDNN has no such sizes";
     if (!cudnn_version()) return "there is no cuDNN: `tenon doctor` says why";
-    return find_plans(c, call, unused) ? NULL : "cuDNN has no engine for it";
+    return find_plans(c, call, &unused) ? NULL : "cuDNN has no engine for it";
 }
 
 static void *open(tni_cuda *c, const tni_call *call)
 {
     conv_work *w = calloc(1, sizeof *w);
-    if (w && !(w->plans = find_plans(c, call, w->tensor))) {
+    if (w && !(w->plans = find_plans(c, call, w))) {
         free(w);
         return NULL;
     }
@@ -195,15 +207,21 @@ static tn_status launch(tni_cuda *c, void *work, const tni_call *call, int candi
                                                 PART) };
     tni_conv_form    f = form_of(call);
     struct {
-        const void *work, *at[3], *workspace;
+        const void *work, *at[3 + TNI_DNN_BOUND], *workspace;
         int64_t     candidate;
+        float       number[TNI_DNN_BOUND];
     } mark = { .work = work, .workspace = b.workspace, .candidate = candidate };
-    for (int i = 0; i < 3; i++) {
-        if ((uintptr_t)f.arg[i].data % ALIGN) {
-            tni_text_add(why, "an operand is not at a multiple of 16 bytes");
-            return TN_EARG;
-        }
-        mark.at[i] = b.at[w->tensor[i]] = f.arg[i].data;
+    for (int i = 0; i < 3; i++) mark.at[i] = b.at[w->tensor[i]] = f.arg[i].data;
+    for (int i = 0; i < w->kernel.count; i++) {
+        const tni_dnn_bound *x = &w->kernel.bound[i];
+        if (x->access >= 0)
+            mark.at[3 + i] = b.at[x->tensor] = tni_access_address(call->launch, x->access);
+        else mark.number[i] = call->launch->number[x->number].f, b.at[x->tensor] = &mark.number[i];
+    }
+    for (int i = 0; i < 3 + w->kernel.count; i++) {
+        if ((uintptr_t)mark.at[i] % ALIGN == 0) continue;
+        tni_text_add(why, "an operand is not at a multiple of 16 bytes");
+        return TN_EARG;
     }
     if (!tni_replay_library_call(c, &mark, sizeof mark)) return TN_OK;
     if (!tni_dnn_run(w->plans, candidate, &b, c->stream)) return TN_OK;

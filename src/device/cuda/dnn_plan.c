@@ -146,6 +146,12 @@ static tni_dnndesc make_window(maker *m, const tni_dnn_op *o)
     return d;
 }
 
+// Whether a pointwise op compares, where NaN would be lost unless it is asked for.
+static bool loses_nan(int64_t mode)
+{
+    return mode == TNI_DNN_RELU || mode == TNI_DNN_MAX || mode == TNI_DNN_MIN;
+}
+
 // The part of an op that has a descriptor of its own: what is computed, and in which dtype. A reshape
 // has none.
 static tni_dnndesc make_settings(maker *m, const tni_dnn_op *o)
@@ -155,6 +161,8 @@ static tni_dnndesc make_settings(maker *m, const tni_dnn_op *o)
         d = make(m, TNI_DNN_POINTWISE);
         set_enum(m, d, TNI_DNN_POINTWISE_MODE, TNI_DNN_TYPE_POINTWISE, o->mode);
         set_enum(m, d, TNI_DNN_POINTWISE_DTYPE, TNI_DNN_TYPE_DTYPE, o->dtype);
+        if (loses_nan(o->mode))
+            set_enum(m, d, TNI_DNN_POINTWISE_NAN, TNI_DNN_TYPE_NAN, TNI_DNN_KEEPS_NAN);
         if (o->mode == TNI_DNN_GEN_INDEX) set_number(m, d, TNI_DNN_POINTWISE_AXIS, o->axis);
     } else if (o->kind == TNI_DNN_OP_REDUCTION) {
         d = make(m, TNI_DNN_REDUCTION);

@@ -180,10 +180,9 @@ tn_status                     tni_cuda_matmul(const tni_call *call);
 void                          tni_cuda_expect_products(void *session);
 void                         *tni_cuda_prepare_matmul(const tni_call *call);
 const char                   *tni_cuda_matmul_varies(const tni_call *call);
-bool                          tni_cuda_takes_epilogue(void *session, const tni_offer *o);
-size_t    tni_cuda_scratch_with_epilogue(const tni_call *call, void *entry, const tni_launch *l);
-tn_status tni_cuda_run_with_epilogue(const tni_call *call, void *entry, tni_launch *l,
-                                     tni_text *why);
+bool                          tni_cuda_matmul_takes(void *session, const tni_offer *o);
+tn_status tni_cuda_matmul_with_epilogue(const tni_call *call, void *entry, tni_launch *l,
+                                        tni_text *why);
 tn_status tni_cuda_custom(const tni_call *call);
 size_t    tni_cuda_custom_scratch(const tni_call *call);
 

@@ -137,12 +137,18 @@ tni_form *tni_form_find(const tni_family *family, const tni_call *call)
     return f;
 }
 
+tni_form *tni_form_open_inside(const tni_family *family, const tni_call *call)
+{
+    tni_form *f = find_form(family, call);
+    if (f) open_form(call->session, call, f);
+    return f;
+}
+
 tni_form *tni_form_open(const tni_family *family, const tni_call *call)
 {
     tni_cuda_enter(call->session);
     pthread_mutex_lock(&self.lock);
-    tni_form *f = find_form(family, call);
-    if (f) open_form(call->session, call, f);
+    tni_form *f = tni_form_open_inside(family, call);
     pthread_mutex_unlock(&self.lock);
     return f;
 }
@@ -323,6 +329,11 @@ static tn_status launch_form(tni_cuda *c, const tni_call *call, tni_form *f, tni
     }
     if (!*why->s) tni_text_add(why, "cuda: no method computes this %s", f->key.family->name);
     return TN_EDEVICE;
+}
+
+tn_status tni_form_launch_inside(tni_form *f, const tni_call *call, tni_text *why)
+{
+    return launch_form(call->session, call, f, why);
 }
 
 tn_status tni_form_launch(tni_form *f, const tni_call *call, tni_text *why)

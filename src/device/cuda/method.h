@@ -9,7 +9,7 @@
 #include "device/cuda/gpu.h"
 
 // Methods of a family and words of a form, at most.
-enum { TNI_METHODS = 4, TNI_FORM_WORDS = TNI_CHOICE_WORDS };
+enum { TNI_METHODS = 6, TNI_FORM_WORDS = TNI_CHOICE_WORDS };
 
 // One way of computing a call. A form is everything about a call but its addresses and the attributes
 // that differ from run to run; a method describes a form once, as a work that lives until the process
@@ -70,6 +70,9 @@ typedef struct tni_form tni_form;
 tni_form *tni_form_find(const tni_family *family, const tni_call *call);
 // The same, and the methods that take the form begin to compile at the latest now.
 tni_form *tni_form_open(const tni_family *family, const tni_call *call);
+// The same for a method whose calls are partly those of another family. It is called by this file, which holds its
+// lock meanwhile.
+tni_form *tni_form_open_inside(const tni_family *family, const tni_call *call);
 // Returns why no method computes it; NULL if one does.
 const char *tni_form_declined(const tni_form *f);
 // Returns whether only a last resort computes it.
@@ -79,6 +82,8 @@ size_t tni_form_scratch(const tni_form *f);
 // Launches a call by the method that is chosen, after choosing if need be. A method that fails is not used
 // again, and another takes its place.
 tn_status tni_form_launch(tni_form *f, const tni_call *call, tni_text *why);
+// The same for a method whose calls are partly those of another family.
+tn_status tni_form_launch_inside(tni_form *f, const tni_call *call, tni_text *why);
 // Launches by the first method that takes the call at its addresses, which are not as forms promise; nothing
 // is chosen by them. TN_EARG: none does.
 tn_status tni_form_launch_unsuited(tni_form *f, const tni_call *call, tni_text *why);

@@ -448,12 +448,20 @@ const char *tni_groups_conv_varies(const tni_call *c)
     return product->varies && tni_conv_product(c, in, &m) ? product->varies(&m) : NULL;
 }
 
+static bool is_aligned(const tni_call *c)
+{
+    return (uintptr_t)c->out.data % 16 == 0 && (uintptr_t)c->in[0].data % 16 == 0 &&
+           (uintptr_t)c->in[1].data % 16 == 0;
+}
+
 // As a matmul if it is one in place, else by a kernel here.
 tn_status tni_groups_conv(const tni_call *c)
 {
     tni_call m;
     tni_arg  in[2];
     if (tni_conv_product(c, in, &m)) return tni_call_run(&m);
+    if (tni_groups_takes_depthwise(c) && is_aligned(c))
+        return tni_groups_depthwise(c, tni_groups_depthwise_text(c), c->out.data, NULL);
     conv_launch j = plan_conv(c);
     tn_status   s = launch_conv(c, &j);
     return s == TN_OK && j.o.chunks > 1 ? add_chunks(c, &j) : s;

@@ -37,6 +37,9 @@ extern const char *const tni_text_weights3d_16[], *const tni_text_weights3d_64[]
 extern const char *const tni_text_weights3d_128[], *const tni_text_weights3d_wide[];
 extern const char *const tni_text_conv3d_few[], *const tni_text_conv3d_few_wide[];
 
+// Convolution of each channel with a 3 x 3 window, by its stride less 1. The second piece is the ending (kernel/ending.h).
+extern const char *const tni_text_depthwise[2][6];
+
 // Prints the program of a text; no_double: the device has no f64. The caller frees it by tni_free; NULL
 // when memory is out.
 char *tni_group_text_source(tni_heap *h, const tni_dialect *d, const char *const *text, tn_dtype x,

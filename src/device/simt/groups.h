@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "device/simt/compiled.h"
 #include "device/simt/group_text.h"
+#include "kernel/ending.h"
 
 // A buffer as a kernel takes it, and bytes from its start to an address.
 typedef struct {
@@ -100,16 +101,23 @@ tn_status   tni_groups_conv(const tni_call *c);  // also its gradients
 const char *tni_groups_conv_varies(const tni_call *c);
 // Returns whether a convolution or a gradient of one is a matrix product of its operands in place: m
 // becomes the call of matmul that does the same, with operands in[].
-bool      tni_conv_product(const tni_call *c, tni_arg in[2], tni_call *m);
-size_t    tni_groups_scan_scratch(const tni_call *c);
-tn_status tni_groups_scan(const tni_call *c);
-size_t    tni_groups_arg_reduce_scratch(const tni_call *c);
-tn_status tni_groups_arg_reduce(const tni_call *c);
-tn_status tni_groups_fold(const tni_call *c);
-size_t    tni_groups_argsort_scratch(const tni_call *c);
-tn_status tni_groups_argsort(const tni_call *c);
-size_t    tni_groups_scatter_scratch(const tni_call *c);
-tn_status tni_groups_scatter(const tni_call *c);
+bool tni_conv_product(const tni_call *c, tni_arg in[2], tni_call *m);
+// Returns whether a convolution is of each channel with a window of its own and as group_text_depthwise.c has it; its
+// addresses are multiples of 16.
+bool tni_groups_takes_depthwise(const tni_call *c);
+// Returns its text, and launches it or, with an ending, a text with that one, into y.
+const char *const *tni_groups_depthwise_text(const tni_call *c);
+tn_status          tni_groups_depthwise(const tni_call *c, const char *const *text, char *y,
+                                        const tni_ending_args *ending);
+size_t             tni_groups_scan_scratch(const tni_call *c);
+tn_status          tni_groups_scan(const tni_call *c);
+size_t             tni_groups_arg_reduce_scratch(const tni_call *c);
+tn_status          tni_groups_arg_reduce(const tni_call *c);
+tn_status          tni_groups_fold(const tni_call *c);
+size_t             tni_groups_argsort_scratch(const tni_call *c);
+tn_status          tni_groups_argsort(const tni_call *c);
+size_t             tni_groups_scatter_scratch(const tni_call *c);
+tn_status          tni_groups_scatter(const tni_call *c);
 // By a function on the host; it waits.
 tn_status tni_groups_custom(const tni_call *c);
 

@@ -245,6 +245,13 @@ static bool read_window(tni_dnndesc d, op *o)
     return true;
 }
 
+// Whether an op compares, so that NaN has to be asked for.
+static bool loses_nan(const op *o)
+{
+    return o->kind == TNI_DNN_OP_POINTWISE &&
+           (o->mode == TNI_DNN_RELU || o->mode == TNI_DNN_MAX || o->mode == TNI_DNN_MIN);
+}
+
 static bool read_op(tni_dnndesc d, op *o)
 {
     const int *n = NULL;
@@ -256,6 +263,7 @@ static bool read_op(tni_dnndesc d, op *o)
     *o = (op){ .kind = d->kind };
     if (is_conv(d->kind) && !read_window(settings, o)) return false;
     if (settings) o->mode = (int)number(settings, n[2]);
+    if (loses_nan(o) && number(settings, TNI_DNN_POINTWISE_NAN) != TNI_DNN_KEEPS_NAN) return false;
     if (settings) o->axis = number(settings, TNI_DNN_POINTWISE_AXIS);
     for (int i = 0; i < 3; i++) {
         o->has[i] = n[3 + i] && find(d, n[3 + i]);
@@ -411,6 +419,12 @@ static double map(const op *o, double x, double b, double t, const int64_t i[RAN
     case TNI_DNN_MUL: return x * b;
     case TNI_DNN_DIV: return x / b;
     case TNI_DNN_SUB: return x - b;
+    case TNI_DNN_MIN: return isnan(x) || x < b ? x : b;
+    case TNI_DNN_MAX: return isnan(x) || x > b ? x : b;
+    case TNI_DNN_RELU: return isnan(x) || x > 0 ? x : 0;
+    case TNI_DNN_TANH: return tanh(x);
+    case TNI_DNN_NEG: return -x;
+    case TNI_DNN_RECIPROCAL: return 1 / x;
     case TNI_DNN_EXP: return exp(x);
     case TNI_DNN_LOG: return log(x);
     case TNI_DNN_GE: return x >= b;

@@ -1,0 +1,77 @@
+// Convolution of each channel with a window of its own, by the kernel of group_text_depthwise.c.
+#include "device/simt/groups.h"
+
+enum { X, W, Y };
+
+// EACH, ACROSS, DOWN: of an item, as in the text. A group has VECTORS x STRIPS x BANDS items.
+enum { EACH = 4, TAPS = 3, ACROSS = 4, DOWN = 2, VECTORS = 16, STRIPS = 4, BANDS = 2 };
+
+// The parameters, field by field as in the text.
+typedef struct {
+    int64_t x_offset, w_offset, y_offset;
+    int32_t height, width, y_height, y_width, channels, pad_down, pad_across;
+    int32_t vectors, strips, bands, unused;
+} depthwise_params;
+
+_Static_assert(sizeof(depthwise_params) == 3 * 8 + 11 * 4 + 4, "no padding but at the end");
+
+// Whether an image or weight is dense with its channels last.
+static bool is_dense(const tni_arg *x)
+{
+    static const int axis[] = { 1, 3, 2, 0 };
+    int64_t          next   = 1;
+    for (int i = 0; i < 4; i++) {
+        if (x->size[axis[i]] > 1 && x->stride[axis[i]] != next) return false;
+        next *= x->size[axis[i]];
+    }
+    return next < INT32_MAX;
+}
+
+// In 16 bits, over two axes of places, with as many channels as groups.
+bool tni_groups_takes_depthwise(const tni_call *c)
+{
+    tni_conv_form f;
+    if (c->op != TNI_conv || c->out.rank != 4 || !tni_is_rounded(c->out.dtype)) return false;
+    f       = tni_conv_form_of(c, 2);
+    bool ok = f.groups == f.arg[X].size[1] && f.groups == f.arg[Y].size[1] && f.groups % EACH == 0;
+    for (int i = 0; i < 3; i++) ok &= is_dense(&f.arg[i]) && f.arg[i].dtype == c->out.dtype;
+    for (int i = 0; i < 2; i++) {
+        ok &= f.arg[W].size[2 + i] == TAPS && f.dilation[i] == 1 && f.stride[i] == f.stride[0];
+        ok &= f.padding[i] < (1 << 20);
+    }
+    return ok && (f.stride[0] == 1 || f.stride[0] == 2);
+}
+
+const char *const *tni_groups_depthwise_text(const tni_call *c)
+{
+    return tni_text_depthwise[c->attr->conv.stride[0] - 1];
+}
+
+// Rounds sizes up to whole groups; items beyond an end do nothing.
+tn_status tni_groups_depthwise(const tni_call *c, const char *const *text, char *y,
+                               const tni_ending_args *ending)
+{
+    tni_kernel_args  h;
+    tni_conv_form    f = tni_conv_form_of(c, 2);
+    const int64_t   *x = f.arg[X].size, *to = f.arg[Y].size;
+    depthwise_params o = { .height     = (int32_t)x[2],
+                           .width      = (int32_t)x[3],
+                           .y_height   = (int32_t)to[2],
+                           .y_width    = (int32_t)to[3],
+                           .channels   = (int32_t)x[1],
+                           .pad_down   = (int32_t)f.padding[0],
+                           .pad_across = (int32_t)f.padding[1],
+                           .vectors    = (int32_t)tni_ceil_div(x[1], VECTORS * EACH),
+                           .strips     = (int32_t)tni_ceil_div(to[3], STRIPS * ACROSS),
+                           .bands      = (int32_t)tni_ceil_div(to[2], BANDS * DOWN) };
+    tn_status s = tni_kernel_args_begin(&h, c, text, "depthwise", c->out.dtype, c->out.dtype);
+    if (s != TN_OK) return s;
+    h.overlaps = true;
+    o.x_offset = tni_kernel_args_add_buffer(&h, f.arg[X].data) / 2;
+    o.w_offset = tni_kernel_args_add_buffer(&h, f.arg[W].data) / 2;
+    o.y_offset = tni_kernel_args_add_buffer(&h, y) / 2;
+    tni_kernel_args_add(&h, &o, sizeof o);
+    if (ending) tni_kernel_args_add(&h, ending, sizeof *ending);
+    return tni_kernel_args_launch(&h, (int64_t)o.vectors * o.strips * o.bands * x[0],
+                                  VECTORS * STRIPS * BANDS, c->why);
+}

@@ -1,0 +1,37 @@
+// Endings: the kernel behind a call as text, for kernels of our own that compute the call. A hand-written text has its
+// sums of EACH neighbouring columns in an array v, and says
+//
+//     ENDING_BEGIN(c)     before the sums: loads what columns c, c + 1, ... have in common
+//     ENDING(v, c, at)    v becomes what is stored at element `at` of the result and those behind it
+//
+// and ENDING_PARAMS behind its other parameters. Without a kernel all three are empty. With one they are printed here,
+// and a tni_ending_args is passed.
+#ifndef TNI_KERNEL_ENDING_H
+#define TNI_KERNEL_ENDING_H
+
+#include "kernel/emit.h"
+#include "kernel/epilogue.h"
+
+// Accesses and numbers of such a kernel, at most.
+enum { TNI_ENDING_ACCESSES = 8, TNI_ENDING_NUMBERS = 8 };
+
+// Where the accesses begin, and the numbers; `ending_args` of the text.
+typedef struct {
+    char    *from[TNI_ENDING_ACCESSES];
+    uint64_t number[TNI_ENDING_NUMBERS];
+} tni_ending_args;
+
+// The text of no ending.
+extern const char tni_no_ending[];
+
+// Whether a kernel can be an ending of a call whose result, of rows of `width` elements, is in its buffer `product`: it
+// maps elements to elements and stores one value.
+bool tni_is_ending(const tni_launch *l, int product, int64_t width);
+// Prints the text of such a kernel; NULL when memory is out. The caller frees it by tni_free.
+char           *tni_ending_text(tni_heap *h, const tni_dialect *d, const tni_launch *l, int product,
+                                int64_t width);
+tni_ending_args tni_ending_args_of(const tni_launch *l);
+// Returns the access by which it stores.
+int tni_ending_store(const tni_kernel *k);
+
+#endif
