@@ -100,7 +100,7 @@ static void step(void *arg)
     tn_scope  *scope = tn_begin(s->cx);
     tn_tensor *y     = tn_forward(s->net, s->x);
     if (s->opt) tn_step(s->opt, tn_cross_entropy(y, s->y));
-    else tn_eval_of(y);
+    else tn_eval(s->cx);
     tn_end(scope);
 }
 

@@ -34,7 +34,8 @@ static void run(void *arg)
     const inference *t = arg;
     tn_scope        *s = tn_begin(tn_layer_ctx(t->net));
     tn_grad_mode(tn_layer_ctx(t->net), false);
-    tn_eval_of(tn_forward(t->net, t->x));
+    tn_forward(t->net, t->x);
+    tn_eval(tn_layer_ctx(t->net));
     tn_end(s);
 }
 
