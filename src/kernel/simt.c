@@ -664,7 +664,7 @@ static void split_row_columns(const launch_facts *f, tni_simt *m)
         while (!works_long(f) && !f->limits->few_registers && c->unroll < 4 &&
                main_registers(f, c) + c->unroll * registers <= REGISTERS_LOW_OCCUPANCY)
             c->unroll *= 2;
-    // A group of a narrow slice has several rows, whose sums it joins itself, and leaves so many
+    // A group of a narrow slice has several rows, whose sums it joins itself, and leaves that many
     // times fewer partial results: slices of a warp, as long as each still has PARTS groups.
     enum { PARTS = 8 };
     int64_t groups = (int64_t)f->limits->units * RESIDENT / most;

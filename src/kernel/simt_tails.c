@@ -49,7 +49,7 @@ void tni_simt_put_group_partials(tni_simt_emitter *c)
 }
 
 // Not in a window, whose vectors begin before the row, nor with several vectors of columns a thread,
-// which would need so many times the shared memory.
+// which would need that many times the shared memory.
 bool tni_simt_joins_teams(const tni_simt_emitter *c)
 {
     return c->m->form == TNI_SIMT_ROW && c->m->rows_in_flight && !c->m->window && c->m->rows > 1;
