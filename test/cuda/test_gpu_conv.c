@@ -7,6 +7,8 @@
 #include "gpu_parts.h"
 #include "table.h"
 
+#include "device/cuda/conv_direct.h"
+#include "device/cuda/cubin.h"
 #include "device/opencl/opencl.h"
 #include "ops/ops.h"
 
@@ -66,6 +68,11 @@ static const conv_shape shapes[] = {
     {   3,   8,  20,  1, {  3, 4, 2 }, { 3, 4, 2 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 1, 1 } },
     {   1,   2,   3,  1, { 20, 30, 9 }, { 3, 3, 2 }, { 1, 1, 1 }, { 1, 1, 0 }, { 1, 1, 1 } },
     {   4,   9,  70,  1, {  3, 4, 2 }, { 2, 3, 2 }, { FAR, FAR, FAR }, { FAR, FAR, 1 }, { 1, 1, 1 } },
+    // Small ones of many images, for which cuda has kernels of its own: one channel, steps, dilation, odd numbers.
+    {  40,   1,  32,  1, { 28, 28 }, {  3,  3 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+    {   9,  32,  64,  1, { 13, 13 }, {  3,  3 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+    {  30,   3,  10,  1, { 33, 30 }, {  5,  3 }, { 2, 1 }, { 2, 1 }, { 1, 1 } },
+    {  20,   7,  13,  1, { 16, 21 }, {  3,  3 }, { 1, 2 }, { 2, 3 }, { 2, 1 } },
     // Places past 32 bits, most of them outside of images.
     {  30,   9,  70,  1, {  3,  4 }, {  2,  3 }, { FAR, FAR }, { FAR, FAR }, { 1, 1 } },
     {   5,   6,   6,  6, {  3,  4 }, {  2,  3 }, { FAR, FAR }, { FAR, FAR }, { 1, 1 } },
@@ -374,7 +381,61 @@ static void no_images_give_no_gradient_on_opencl(void)
     tn_close(cx);
 }
 
+// A call of row-major operands, without addresses.
+static tni_call call_of(int op, const conv_sizes *z, tni_arg in[2])
+{
+    const int64_t *size[] = { op == TNI_conv ? z->x : z->y, op == TNI_conv_wgrad ? z->x : z->w,
+                              op == TNI_conv         ? z->y
+                              : op == TNI_conv_dgrad ? z->x
+                                                     : z->w };
+    tni_call c = { .op = op, .attr = &z->attr, .nin = 2, .in = in };
+    for (int i = 0; i < 3; i++) {
+        tni_arg *x = i < 2 ? &in[i] : &c.out;
+        *x         = (tni_arg){ .dtype = TN_F32, .rank = z->rank };
+        memcpy(x->size, size[i], (size_t)z->rank * sizeof *x->size);
+        tni_shape_strides(z->rank, x->size, x->stride);
+    }
+    return c;
+}
+
+// The kernels of lenet's second convolution and of its first one's gradient for w, on an H200 and on the smallest chip
+// that has their shared memory.
+static void texts_of_small_convolutions_compile_and_do_not_spill(void)
+{
+    enum { UNITS = 132, SHARED = 163 * 1024 };
+    static const conv_shape of[] = {
+        { 64, 1, 32, 1, { 28, 28 }, { 3, 3 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+        { 64, 32, 64, 1, { 13, 13 }, { 3, 3 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+    };
+    tni_heap heap = tni_heap_default();
+    tni_text why  = { "" };
+    if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
+    for (int k = 0; k < 8; k++) {
+        int             op    = k < 6 ? TNI_conv + k / 2 : TNI_conv_wgrad;
+        bool            cores = k % 2;
+        conv_sizes      z     = sizes_of(&of[k < 6], k < 4 ? 1 : TNI_WEIGHTS_LAST);
+        tni_cubin       c     = { 0 };
+        tni_usage       u     = { 0 };
+        tni_arg         in[2];
+        tni_direct      d;
+        tni_direct_tile t;
+        tni_call        call = call_of(op, &z, in);
+        if (!CHECK(tni_direct_of(&call, &d)) ||
+            !CHECK_INT(tni_direct_tiles(&d, UNITS, cores, 1, &t), 1))
+            continue;
+        char     *text = tni_direct_source(&heap, &d, &t);
+        tn_status s    = tni_cubin_compile(&c, text, "sm_80", true, &why);
+        bool ok = s == TN_OK && tni_cubin_usage(&c, d.weights ? "direct_weights" : "direct", &u);
+        test_case_result(ok && !u.spills && !u.stack && u.shared + t.shared <= SHARED,
+                         "%s %d: %d bytes spilled, %d shared: %s", tni_op_table[op].name, k,
+                         u.spills, u.shared + t.shared, s == TN_OK ? c.log : why.s);
+        tni_cubin_free(&c);
+        tni_free(&heap, text);
+    }
+}
+
 const test_case tests_gpu_conv[] = {
+    TEST(texts_of_small_convolutions_compile_and_do_not_spill),
     TEST(convolutions_agree_with_ref),
     TEST(convolutions_of_opencl_agree_with_ref),
     TEST(what_follows_a_convolution_agrees_with_ref),

@@ -1,5 +1,5 @@
 // Convolution by the fastest of several methods: the family of calls, and the methods that are not cuDNN.
-#include "device/cuda/cuda_conv.h"
+#include "device/cuda/conv_direct.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -240,9 +240,9 @@ static void describe(const tni_call *call, tni_form_words *w)
 }
 
 static const tni_family alone = { .name     = "convolution",
-                                  .methods  = 4,
+                                  .methods  = 5,
                                   .method   = { &tni_conv_by_cudnn, &by_product, &by_depthwise,
-                                                &by_groups },
+                                                &tni_conv_direct, &by_groups },
                                   .describe = describe };
 
 // The convolution alone, then the kernel.

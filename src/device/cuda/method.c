@@ -175,10 +175,12 @@ size_t tni_form_scratch(const tni_form *f)
 
 // ---- choosing ----------------------------------------------------------------------------------
 
-// A choice on disk: the name of a method. The versions of all methods that take the form are part of the
-// key, so that a new one is timed against the others.
+// A choice on disk: the name of a method and, if that is our own, whose candidates are the same in every process, the
+// candidate. The versions of all methods that take the form are part of the key, so that a new one is timed against the
+// others.
 typedef struct {
-    char name[16];
+    char    name[16];
+    int64_t candidate;
 } kept_choice;
 
 static tni_choice_key choice_key_of(const tni_cuda *c, const tni_form *f)
@@ -200,24 +202,27 @@ static bool choice_lasts(const tni_form *f, const tni_call *call)
 
 static bool find_kept(const tni_cuda *c, const tni_call *call, tni_form *f)
 {
-    kept_choice    kept = { "" };
+    kept_choice    kept = { .name = "" };
     tni_choice_key k    = choice_key_of(c, f);
     if (!choice_lasts(f, call) || tni_choice_find(&k, &kept, sizeof kept) != sizeof kept)
         return false;
     for (int i = 0; i < f->key.family->methods; i++) {
         if (!f->work[i] || strncmp(kept.name, method_of(f, i)->name, sizeof kept.name)) continue;
-        f->method = i;
-        return method_of(f, i)->count(f->work[i]) == 1;
+        int count    = method_of(f, i)->count(f->work[i]);
+        f->method    = i;
+        f->candidate = count == 1 ? 0 : (int)kept.candidate;
+        return count == 1 || (!method_of(f, i)->may_fail && kept.candidate < count);
     }
     return false;
 }
 
 static void keep_choice(const tni_cuda *c, const tni_call *call, const tni_form *f)
 {
-    kept_choice    kept = { "" };
+    kept_choice    kept = { .name = "" };
     tni_choice_key k    = choice_key_of(c, f);
     if (!choice_lasts(f, call)) return;
     strncpy(kept.name, method_of(f, f->method)->name, sizeof kept.name - 1);
+    kept.candidate = f->candidate;
     tni_choice_keep(&k, &kept, sizeof kept);
 }
 
