@@ -39,10 +39,11 @@ def write(kind, peers_path, files, name, commit, ours, *more):
         runs[f"Tenon, {label}"] = rows_of(path)
     about = importlib.import_module(kind + "_table")
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    together = ", some of whose figures are those of an earlier run" if peers.get("earlier") else " in one run"
     texts, missed = about.tables(runs, peers.get("cases", {}))
     with open(name + ".md", "w") as f:
         f.write(f"# {about.TITLE} on one {peers.get('gpu', 'GPU')}\n\n{date}, commit {commit}, beside PyTorch "
-                f"{peers.get('torch', '-')} (cuDNN {peers.get('cudnn', '-')}) in one run.\n")
+                f"{peers.get('torch', '-')} (cuDNN {peers.get('cudnn', '-')}){together}.\n")
         for text in texts:
             f.write("\n" + text)
         if missed is not None:
