@@ -223,8 +223,8 @@ def inference(results):
 
 # ---- losses from Tenon's weights and batches
 
-FOLLOWED = {"ResNet-20 losses, B 128": (resnet20, "resnet20", 0.01),
-            "ResNet-50 losses, B 16": (resnet50, "resnet50", 0.1 * 16 / 256)}
+FOLLOWED = {"ResNet-20 losses, B 128": (resnet20, "resnet20", 0.003),
+            "ResNet-50 losses, B 16": (resnet50, "resnet50", 0.001)}
 
 
 def follow(files, make, file, lr, bf16, layout, count):
