@@ -7,11 +7,15 @@
 #include "gpu_parts.h"
 #include "table.h"
 
+#include "device/cuda/conv_cores.h"
 #include "device/cuda/conv_direct.h"
 #include "device/cuda/cubin.h"
+#include "device/cuda/driver.h"
 #include "device/opencl/opencl.h"
 #include "ops/ops.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,7 +159,7 @@ static double depth_of(int op, const conv_shape *s)
 
 // One op of one convolution, with operands that lie as asked for.
 static void compare(tn_ctx *const *cx, int op, const conv_shape *s, int last, tn_dtype dt,
-                    const layout lay[2])
+                    const layout lay[2], double coarse)
 {
     conv_sizes z    = sizes_of(s, last);
     input      a    = input_make(dt, lay[0], z.rank, op == TNI_conv ? z.x : z.y, TAME);
@@ -169,7 +173,9 @@ static void compare(tn_ctx *const *cx, int op, const conv_shape *s, int last, tn
         if (d) bound = build(op, &z, tn_abs(tn_cast(u, TN_F64)), tn_abs(tn_cast(v, TN_F64)));
     }
     bool ok = agrees(y[0], y[1],
-                     (tolerance){ .how = SUMS, .depth = depth_of(op, s), .bound = bound }, text);
+                     (tolerance){
+                         .how = SUMS, .depth = depth_of(op, s), .bound = bound, .coarse = coarse },
+                     text);
     test_case_result(ok, "%s of %s%s, layouts %d %d: %d x %d -> %d in %d, %s by %s: %s %s",
                      tni_op_table[op].name, tn_dtype_name(dt),
                      last == TNI_WEIGHTS_LAST ? ", all channels last"
@@ -189,7 +195,143 @@ static void compare_all(tn_ctx *const *cx, const conv_shape *s, tn_dtype dt, con
     for (int last = 0; last <= TNI_WEIGHTS_LAST; last++)
         for (int op = TNI_conv; op <= TNI_conv_wgrad; op++)
             if (last < TNI_WEIGHTS_LAST || op == TNI_conv_wgrad || dt != TN_F32 || s->groups > 1)
-                compare(cx, op, s, last, dt, lay);
+                compare(cx, op, s, last, dt, lay, 0);
+}
+
+// ---- on the tensor cores -----------------------------------------------------------------------
+
+// clang-format off
+static const conv_shape cores_shapes[] = {
+    //  N    C    O  groups    size       taps      step      pad       dilation
+    {   2,  64,  64,  1, {  6,  7 }, {  3,  3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    {   1,  40, 136,  1, {  5,  7 }, {  3,  3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    {   1, 136,  72,  1, {  9,  8 }, {  3,  3 }, { 2, 2 }, { 1, 1 }, { 1, 1 } },
+    {   1,   8,   8,  1, { 20, 21 }, {  3,  2 }, { 3, 2 }, { 2, 1 }, { 2, 3 } },
+    {   2,  16,  24,  1, {  9,  8 }, {  2,  2 }, { 4, 5 }, { 0, 1 }, { 1, 1 } },
+    {   2,  64,  96,  1, {  9,  7 }, {  1,  1 }, { 2, 2 }, { 0, 0 }, { 1, 1 } },
+    {   2,  24,  16,  1, {  3,  4 }, {  1,  1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    {   3,  64,  64,  4, {  7,  9 }, {  3,  3 }, { 1, 2 }, { 1, 1 }, { 1, 1 } },
+    // Channels that are no vectors of 16 bytes: of 8, 4 and 2.
+    {   1,  12,  64,  1, { 11, 12 }, {  4,  4 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+    {   2,  18,  20,  1, { 11,  9 }, {  3,  3 }, { 2, 1 }, { 1, 1 }, { 1, 1 } },
+    {   1,   3,  17,  1, { 33, 31 }, {  7,  7 }, { 2, 2 }, { 3, 3 }, { 1, 1 } },
+    {   2,  21,  11,  1, {  7,  9 }, {  3,  3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    // Sums that are split.
+    {   1, 256,  72,  1, {  4,  4 }, {  3,  3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    {   4,   8,   8,  1, { 40, 41 }, {  3,  3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    // One axis and three.
+    {   3,  48,  40,  1, {  1, 37 }, {  1,  5 }, { 1, 2 }, { 0, 2 }, { 1, 2 } },
+    {   1,  16,  40,  1, {  3, 5, 4 }, { 3, 3, 3 }, { 1, 1, 1 }, { 1, 1, 1 }, { 1, 1, 1 } },
+    {   2,  16,  24,  2, {  5, 7, 6 }, { 2, 3, 2 }, { 2, 1, 3 }, { 1, 2, 0 }, { 1, 2, 3 } },
+};
+// So many tiles that large ones are best, of each number of columns, and sums that are long.
+static const conv_shape cores_large[] = {
+    {  64,  64,  64,  1, { 56, 56 }, {  3,  3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    {  64, 128, 256,  1, { 29, 28 }, {  3,  3 }, { 2, 2 }, { 1, 1 }, { 1, 1 } },
+    {  32, 256, 200,  1, { 28, 28 }, {  3,  3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+};
+// clang-format on
+enum {
+    CORES       = sizeof cores_shapes / sizeof *cores_shapes,
+    CORES_LARGE = sizeof cores_large / sizeof *cores_large
+};
+
+// Each part by each kind of product, in a tile of its own; pieces of operands are spread over them.
+static const tni_conv_case texts[] = {
+    { TNI_CONV_FORWARD, true, false, true, true, 16, 16, 8, 2, 16, 4, 1, 1 },
+    { TNI_CONV_DATA, false, false, true, true, 16, 16, 4, 2, 16, 3, 0, 2 },
+    { TNI_CONV_WEIGHTS, true, false, true, true, 16, 16, 8, 2, 8, 5, 1, 1 },
+    { TNI_CONV_FORWARD, false, false, false, true, 8, 8, 4, 2, 16, 3, 0, 2 },
+    { TNI_CONV_DATA, true, false, false, false, 16, 2, 4, 1, 16, 3, 0, 3 },
+    { TNI_CONV_WEIGHTS, false, true, false, true, 16, 4, 4, 1, 8, 3, 0, 4 },
+};
+
+static void texts_of_the_tensor_cores_compile_and_do_not_spill(void)
+{
+    tni_heap heap = tni_heap_default();
+    tni_text why  = { "" };
+    if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        tni_cubin c    = { 0 };
+        tni_usage u    = { 0 };
+        char     *text = tni_conv_cores_source(&heap, &texts[i]);
+        if (!CHECK(text != NULL)) return;
+        tn_status s = tni_cubin_compile(&c, text, texts[i].wgmma ? "sm_90a" : "sm_80", true, &why);
+        test_case_result(s == TN_OK && !strstr(c.log, "warning") && !strstr(c.log, "serialized"),
+                         "text %d: %s", (int)i, s == TN_OK ? c.log : why.s);
+        if (s == TN_OK && CHECK(tni_cubin_usage(&c, "conv_product", &u)))
+            test_case_result(u.spills == 0 && u.stack == 0, "text %d: %d bytes spilled", (int)i,
+                             u.spills);
+        tni_cubin_free(&c);
+        tni_free(&heap, text);
+    }
+}
+
+// Without cuDNN, whatever is installed. Operands of TF32 are rounded to 11 bits.
+static void run_cores(int part, int parts)
+{
+    static const tn_dtype dtypes[] = { TN_F16, TN_BF16, TN_F32 };
+    static const layout   plain[]  = { PLAIN, PLAIN };
+    setenv("TN_CUDNN", "none", 1);
+    setenv("TN_CORES", "1", 1);
+    setenv("TN_TF32", "1", 1);
+    tn_ctx *cx[] = { open_eager(tested_device(), false), open_quiet("ref", 1) };
+    for (int k = part; cx[0] && k < 3 * CORES; k += parts)
+        for (int op = TNI_conv; op <= TNI_conv_wgrad; op++)
+            compare(cx, op, &cores_shapes[k / 3], TNI_WEIGHTS_LAST, dtypes[k % 3], plain,
+                    dtypes[k % 3] == TN_F32 ? ldexp(1, -10) : 0);
+    tn_close(cx[0]);
+    tn_close(cx[1]);
+}
+
+// Whether tn_explain names the kernels of our own for what is pending.
+static bool names_cores(tn_ctx *cx)
+{
+    char  text[8192] = { 0 };
+    FILE *f          = tmpfile();
+    bool  ok         = f && tn_explain(cx, f) == TN_OK;
+    if (f) rewind(f);
+    ok = ok && fread(text, 1, sizeof text - 1, f) > 0 && strstr(text, "Tenon's product") != NULL;
+    if (f) fclose(f);
+    return ok;
+}
+
+// In 16 bits against f32 of the same operands, which other kernels compute: ref would take minutes. The rest is
+// what rounding the result allows: half a unit, relative to the largest element.
+static void run_large_cores(int part, int parts)
+{
+    static const tn_dtype dtypes[] = { TN_F16, TN_BF16 };
+    setenv("TN_CUDNN", "none", 1);
+    setenv("TN_CORES", "1", 1);
+    setenv("TN_TF32", "0", 1);
+    tn_ctx *cx = open_seeded(tested_device(), 3);
+    for (int k = part; cx && k < 6 * CORES_LARGE; k += parts) {
+        int        op = TNI_conv + k % 3;
+        tn_dtype   dt = dtypes[k / 3 % 2];
+        conv_sizes z  = sizes_of(&cores_large[k / 6], TNI_WEIGHTS_LAST);
+        tn_scope  *t  = tn_begin(cx);
+        tn_tensor *a  = tn_cast(tn_randn(cx, TN_F32, z.rank, op == TNI_conv ? z.x : z.y), dt);
+        tn_tensor *b  = tn_cast(tn_randn(cx, TN_F32, z.rank, op == TNI_conv_wgrad ? z.x : z.w), dt);
+        tn_tensor *y  = tn_cast(build(op, &z, a, b), TN_F32);
+        CHECK(names_cores(cx));
+        tn_tensor *want = build(op, &z, tn_cast(a, TN_F32), tn_cast(b, TN_F32));
+        double     far  = tn_item(tn_max_all(tn_abs(tn_sub(y, want))));
+        double     most = tn_item(tn_max_all(tn_abs(want)));
+        test_case_result(far <= 1.01 * ldexp(most, dt == TN_F16 ? -11 : -8),
+                         "large %d: off by %g of %g: %s", k, far, most, tn_error_text(cx));
+        tn_end(t);
+    }
+    tn_close(cx);
+}
+
+static void large_convolutions_on_the_tensor_cores_agree_with_f32(void)
+{
+    in_parts(run_large_cores, 3);
+}
+
+static void convolutions_on_the_tensor_cores_agree_with_ref(void)
+{
+    in_parts(run_cores, 6);
 }
 
 // ---- in 16 bits, and with what follows ---------------------------------------------------------
@@ -344,7 +486,7 @@ static void convs_on(const char *device, int part, int parts)
             compare_all(cx, &s, others[k / 3 % 3], any);
     }
     for (int k = part; cx[0] && k < 3 * LARGE; k += parts)
-        compare(cx, large[k / 3].op, &large[k / 3].shape, k % 3, TN_F32, plain);
+        compare(cx, large[k / 3].op, &large[k / 3].shape, k % 3, TN_F32, plain, 0);
     tn_close(cx[0]);
     tn_close(cx[1]);
 }
@@ -437,6 +579,9 @@ static void texts_of_small_convolutions_compile_and_do_not_spill(void)
 const test_case tests_gpu_conv[] = {
     TEST(texts_of_small_convolutions_compile_and_do_not_spill),
     TEST(convolutions_agree_with_ref),
+    TEST(texts_of_the_tensor_cores_compile_and_do_not_spill),
+    TEST(convolutions_on_the_tensor_cores_agree_with_ref),
+    TEST(large_convolutions_on_the_tensor_cores_agree_with_f32),
     TEST(convolutions_of_opencl_agree_with_ref),
     TEST(what_follows_a_convolution_agrees_with_ref),
     TEST(convolutions_of_opencl_in_16_bits_agree_with_ref),

@@ -250,6 +250,7 @@ static bool float_agrees(tn_dtype dt, double y, double want, const tolerance *t,
         double unit = dt == TN_F64 ? 1e-15 : 1e-6;
         double tol  = unit * sqrt(t->depth) * bound + (is_half(dt) ? 0.5 * dtype_ulp(dt, want) : 0);
         double top  = ldexp(1, format_of(dt).highest) * 2;
+        tol += t->coarse * bound;
         if (t->narrow) tol += ldexp(bound, -1 - format_of(dt).digits);
         if (y == want) return true;
         if (isinf(want) || (dt == TN_F64 && isinf(y))) return false;

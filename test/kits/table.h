@@ -107,6 +107,7 @@ typedef struct {
     int        steps;   // CLOSELY
     double     reach;   // CLOSELY: the largest input, which values in between may come up to
     bool       narrow;  // SUMS: what is added may have been rounded to y's dtype
+    double     coarse;  // SUMS: what is added may be off by that part of it
 } tolerance;
 
 // Whether y, of any device, agrees with the reference device's: in shape, dtype and elements. The

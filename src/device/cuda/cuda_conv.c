@@ -240,9 +240,9 @@ static void describe(const tni_call *call, tni_form_words *w)
 }
 
 static const tni_family alone = { .name     = "convolution",
-                                  .methods  = 5,
+                                  .methods  = 6,
                                   .method   = { &tni_conv_by_cudnn, &by_product, &by_depthwise,
-                                                &tni_conv_direct, &by_groups },
+                                                &tni_conv_direct, &tni_conv_by_cores, &by_groups },
                                   .describe = describe };
 
 // The convolution alone, then the kernel.
@@ -336,14 +336,15 @@ static const tni_family with_kernel = { .name     = "convolution with kernel",
 
 // ---- the contract ------------------------------------------------------------------------------
 
-// cuDNN's engines for tensor cores want the channels of one place next to each other, in vectors of 16 bytes.
-// An image of few channels is copied for the sake of what follows: the result has many.
+// cuDNN's engines for tensor cores and our own kernels want the channels of one place next to each other, in vectors of
+// 16 bytes. An image of few channels is copied for the sake of what follows: the result has many.
 int tni_cuda_conv_order(const void *session, tn_dtype dt, int64_t from, int64_t to, bool last)
 {
     const tni_cuda *c      = session;
     int64_t         vector = dt == TN_F32 ? 4 : 8;
     bool            cores  = dt == TN_F16 || dt == TN_BF16 || (dt == TN_F32 && c->tf32);
-    if (!cores || !tni_conv_by_cudnn.version()) return last;
+    bool            own    = c->conv_cores && tni_gpu_has_cores(c->gpu);
+    if (!cores || !(own || tni_conv_by_cudnn.version())) return last;
     bool fits = to % vector == 0 && (from % vector == 0 || from < vector);
     return last || fits ? TNI_WEIGHTS_LAST : 0;
 }

@@ -1,13 +1,17 @@
 // Convolution and its gradients on this device, by any of several methods, of which method.h says how they are
-// chosen: cuDNN, a matrix product where that is what a convolution is, and the kernels of ../simt where
-// neither serves. A convolution and the kernel behind it are one call of cuDNN, or two launches, whichever is faster.
+// chosen: cuDNN, a matrix product where that is what a convolution is, kernels of our own on the tensor cores without
+// cuDNN, and those of ../simt where none of these serves. A convolution and the kernel behind it are one call of cuDNN, or
+// two launches, whichever is faster.
 #ifndef TNI_CUDA_CONV_H
 #define TNI_CUDA_CONV_H
 
 #include "device/cuda/method.h"
 
-// The method of cudnn_conv.c.
-extern const tni_method tni_conv_by_cudnn;
+// The methods of cudnn_conv.c and conv_cores.c.
+extern const tni_method tni_conv_by_cudnn, tni_conv_by_cores;
+
+// Writes the strides of a dense (N, C, places), with channels last or not. Returns whether x has them.
+bool tni_conv_has_order(const tni_arg *x, bool last, int64_t *stride);
 
 // The contract's functions for conv, conv_dgrad and conv_wgrad.
 void       *tni_cuda_prepare_conv(const tni_call *call);

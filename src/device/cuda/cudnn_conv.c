@@ -28,8 +28,7 @@ typedef struct {
 
 // ---- what it takes -----------------------------------------------------------------------------
 
-// Writes the strides of a dense (N, C, places), with channels last or not. Returns whether x has them.
-static bool has_order(const tni_arg *x, bool last, int64_t *stride)
+bool tni_conv_has_order(const tni_arg *x, bool last, int64_t *stride)
 {
     int64_t next = 1;
     bool    same = true;
@@ -52,8 +51,8 @@ static tni_conv_form form_of(const tni_call *call)
 // Finds the strides of x, w and y if all three are in an order.
 static bool find_order(const tni_arg x[3], bool last, int64_t stride[3][TNI_DNN_RANK])
 {
-    return has_order(&x[X], last, stride[X]) && has_order(&x[W], last, stride[W]) &&
-           has_order(&x[Y], last, stride[Y]);
+    return tni_conv_has_order(&x[X], last, stride[X]) &&
+           tni_conv_has_order(&x[W], last, stride[W]) && tni_conv_has_order(&x[Y], last, stride[Y]);
 }
 
 // The library's numbers are 32 bits wide in places, and it multiplies some of them.

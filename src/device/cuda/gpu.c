@@ -164,3 +164,13 @@ const tni_gpu *tni_gpu_get(int number, tni_text *why)
     pthread_mutex_unlock(&self.lock);
     return tni_gpu_status(self.cu, error, "opening the GPU", why) == TN_OK ? g : NULL;
 }
+
+bool tni_gpu_has_cores(const tni_gpu *g)
+{
+    return atoi(g->chip + 3) >= 80;
+}
+
+bool tni_gpu_has_wgmma(const tni_gpu *g)
+{
+    return !strcmp(g->chip, "sm_90");
+}

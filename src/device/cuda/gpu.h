@@ -27,6 +27,10 @@ typedef struct {
     tni_compiled     *compiled;  // kernels, which belong to the context
 } tni_gpu;
 
+// Whether the chip has tensor cores that take bf16 and TF32, sm_80 and later, and whether they are Hopper's.
+bool tni_gpu_has_cores(const tni_gpu *g);
+bool tni_gpu_has_wgmma(const tni_gpu *g);
+
 // Returns whether the environment lets kernels be interpreted before they are compiled.
 bool tni_gpu_interprets_first(void);
 // Returns the context of a GPU; waits while another thread opens it.
@@ -74,6 +78,7 @@ typedef struct tni_cuda {
     bool             tf32;            // products of f32 may round operands to 10 bits of mantissa
     bool             deterministic;   // nothing is chosen by time
     bool             compiles_first;  // nothing is interpreted: TN_COMPILE=wait, or deterministic
+    bool             conv_cores;      // TN_CORES=1: see conv_cores.h
     bool             expects;         // see tni_cuda_expect_products
     tni_small_policy small_policy;    // see product_small.h
     tni_cufunction small_kernel[4];  // for 1, 2, 4 and 8 blocks per tile; NULL before the first use
