@@ -283,10 +283,9 @@ const char *const tni_text_conv_cores[] = {
                       }
                   }
           } else if constexpr (IS_TF32 == 0)
-              store_chunks<ROWS, COLS>(c, tile, width, [&](int r, int n) {
-                  int to = rows[r].to;
-                  return to >= 0 && n * 8 < width ? o.y + first + to + n * 8 : (elem *)nullptr;
-              });
+              store_chunks<ROWS, COLS>(
+                  c, tile, width, [&](int r, int n) { return rows[r].to >= 0 && n * 8 < width; },
+                  [&](int r, int n) { return o.y + first + rows[r].to + n * 8; });
       }),
     T(extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) conv_product(GIVEN conv o) {
           extern __shared__ char smem[];

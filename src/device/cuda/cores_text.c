@@ -129,10 +129,11 @@ const char *const tni_text_cores[] = {
                   UNROLL for (int i = 0; i < 4; i++) c[m][n][i] = 0;
       }
       // Stores a warp's rows of a result of up to WIDTH columns, of which there are `width`, by way of its
-      // rows of a tile, so that global memory is written in pieces of 16 bytes. where: the address of
-      // eight columns of a row, null if they are not stored.
-      template <int COUNT, int WIDTH, int MT, int NT, typename WHERE>
-      M_FN void store_chunks(const float (&c)[MT][NT][4], m_uint tile, int width, WHERE where) {
+      // rows of a tile, so that global memory is written in pieces of 16 bytes. there: whether chunk n of
+      // eight columns of row r is stored; where: its address.
+      template <int COUNT, int WIDTH, int MT, int NT, typename THERE, typename WHERE>
+      M_FN void store_chunks(const float (&c)[MT][NT][4], m_uint tile, int width, THERE there,
+                             WHERE where) {
           constexpr int CHUNKS = (WIDTH + 7) / 8;
           int lane = threadIdx.x & 31;
           UNROLL for (int m = 0; m < MT; m++)
@@ -154,8 +155,8 @@ const char *const tni_text_cores[] = {
                                : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
                                : "r"(tile + n / 8 * (COUNT * 128) + r * 128 + ((n ^ r) & 7) * 16)
                                : "memory");
+                  if (!there(r, n)) continue;
                   elem *at = where(r, n);
-                  if (!at) continue;
                   if constexpr (ALIGNED != 0) *(uint4 *)at = x;
                   else {
                       m_uint part[4] = { x.x, x.y, x.z, x.w };

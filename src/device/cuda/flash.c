@@ -75,17 +75,6 @@ static bool fits_int(int64_t n)
     return n <= INT32_MAX / 4;
 }
 
-// Whether the chip has tensor cores that take bf16, sm_80 and later, and whether they are Hopper's.
-static bool has_tensor_cores(const tni_cuda *c)
-{
-    return atoi(c->gpu->chip + 3) >= 80;
-}
-
-static bool has_wgmma(const tni_cuda *c)
-{
-    return !strcmp(c->gpu->chip, "sm_90");
-}
-
 // Whether the gradient of an extra is a sum over an axis, along which all add to the same element.
 static bool is_summed(const tni_attention *a, const tni_attention_extra *x)
 {
@@ -158,7 +147,7 @@ static tni_flash_case case_of(const tni_cuda *c, const tni_attention *a, tni_fla
                                .E       = (int)a->E,
                                .f16     = a->q->dtype == TN_F16,
                                .aligned = true,
-                               .wgmma   = part != TNI_FLASH_DECODE && has_wgmma(c),
+                               .wgmma   = part != TNI_FLASH_DECODE && tni_gpu_has_wgmma(c->gpu),
                                .causal  = a->causal,
                                .window  = a->window > 0,
                                .lengths = a->lengths != NULL,
@@ -205,7 +194,7 @@ static const char *flash_declines(tni_cuda *c, const tni_call *call)
     tni_attention  a    = tni_attention_of(call);
     tni_flash_case most = case_of(c, &a, a.g ? TNI_FLASH_KEYS : TNI_FLASH_FORWARD);
     if (!is_half(a.q)) return "operands are not f16 or bf16";
-    if (!has_tensor_cores(c)) return "the GPU's tensor cores do not take bf16";
+    if (!tni_gpu_has_cores(c->gpu)) return "the GPU's tensor cores do not take bf16";
     if (a.D > TNI_FLASH_WIDEST || a.E > TNI_FLASH_WIDEST) return "heads are wider than 256";
     if (!has_dense_rows(a.q) || !has_dense_rows(a.k) || !has_dense_rows(a.v))
         return "elements of a head are not neighbours";

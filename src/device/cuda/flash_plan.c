@@ -4,6 +4,8 @@
 //     #define GIVEN const __grid_constant__
 //     enum { HEAD_D = 64, HEAD_E = 64, IS_F16 = 0, WGMMA = 1, ALIGNED = 1, CAUSAL = 1, ... };
 #include "device/cuda/flash.h"
+
+#include "device/cuda/cores_text.h"
 #include "device/cuda/flash_text.h"
 #include "kernel/emit.h"
 
@@ -90,11 +92,6 @@ const char *tni_flash_kernel(tni_flash_part part)
     return name[part];
 }
 
-static void put_text(tni_out *o, const char *const *text)
-{
-    while (*text) tni_out_print(o, "%s", *text++);
-}
-
 // The constants by which a text is one case. ACROSS: rows of scores are keys and columns queries.
 static void put_constants(tni_out *o, const tni_dialect *d, const tni_flash_case *x)
 {
@@ -102,8 +99,10 @@ static void put_constants(tni_out *o, const tni_dialect *d, const tni_flash_case
     tni_out_print(o, "#define GIVEN %s\n#define CLUSTER ", d->struct_qualifier);
     if (x->ranks > 1) tni_out_print(o, "__cluster_dims__(%d, 1, 1)", x->ranks);
     tni_out_print(o, "\n");
-    tni_out_print(o, "enum { HEAD_D = %d, HEAD_E = %d, IS_F16 = %d, WGMMA = %d, ALIGNED = %d,\n",
-                  x->D, x->E, x->f16, x->wgmma, x->aligned);
+    tni_out_print(
+        o,
+        "typedef m_ushort elem;\nenum { HEAD_D = %d, HEAD_E = %d, IS_F16 = %d, IS_TF32 = 0, WGMMA = %d, ALIGNED = %d,\n",
+        x->D, x->E, x->f16, x->wgmma, x->aligned);
     tni_out_print(
         o,
         "       CAUSAL = %d, WINDOW = %d, LENGTHS = %d, DROPOUT = %d, QUADS = %d, PROGRAM = %d,\n",
@@ -126,7 +125,7 @@ static void put_unchanged(tni_out *o)
         "struct score_head {};\nstruct score_query {};\nstruct score_key {};\n"
         "struct score_base {};\nenum { SLOPED = 0, GUARDED = 0, STEADY = 0, VARYING = 0 };\n%s",
         tni_text_score_place);
-    put_text(o, tni_text_flash_unchanged);
+    tni_put_text(o, tni_text_flash_unchanged);
     tni_out_print(o, "%s", tni_text_hides_nothing);
 }
 
@@ -137,14 +136,15 @@ static void write_flash(tni_out *o, const tni_dialect *d, const tni_emit_item *i
                                                  tni_text_flash_keys, tni_text_flash_decode };
     const tni_flash_case           *x        = item->opts;
     put_constants(o, d, x);
-    put_text(o, tni_text_flash);
-    put_text(o, x->wgmma ? tni_text_flash_wgmma : tni_text_flash_mma);
+    tni_put_text(o, tni_text_cores);
+    tni_put_text(o, tni_text_flash);
+    tni_put_text(o, x->wgmma ? tni_text_cores_wgmma : tni_text_cores_mma);
     if (x->program) tni_out_print(o, "%s", x->program);
     else put_unchanged(o);
-    put_text(o, tni_text_flash_scores);
+    tni_put_text(o, tni_text_flash_scores);
     if (x->part == TNI_FLASH_QUERIES || x->part == TNI_FLASH_KEYS)
-        put_text(o, tni_text_flash_gradient);
-    put_text(o, kernel[x->part]);
+        tni_put_text(o, tni_text_flash_gradient);
+    tni_put_text(o, kernel[x->part]);
 }
 
 char *tni_flash_source(tni_heap *h, const tni_flash_case *x)

@@ -1,22 +1,5 @@
-// What the kernels of attention share, as text: copies into shared memory, the two products on the
-// tensor cores, and which scores count.
-//
-// Tiles. A tile of rows (queries or keys) is stored in panels of 64 columns. A row of a panel is 128
-// bytes, eight chunks of 16; chunk c of row r is at place c ^ (r & 7), so that the eight rows that an
-// instruction reads at one column lie in different banks. This is also the layout that the products
-// of Hopper call "128-byte swizzle", so that both kinds of product read the same tiles.
-//
-// Fragments. A warp has 16 rows of a product (a group of four warps 64). Lane l = 4 g + t has of each
-// 16 x 8 tile of a result four numbers: c[0], c[1] are row g, columns 2 t and 2 t + 1; c[2], c[3] row
-// g + 8, the same columns. Two such tiles side by side, rounded to 16 bits, are the left operand of a
-// product over 16 steps: {c0 c1}, {c2 c3} of the first, {c0 c1}, {c2 c3} of the second. So the result
-// of a product (scores) becomes the operand of the next without leaving the registers:
-//
-//              columns   0  1 | 2  3 | 4  5 | 6  7
-//     row 0            l=0    | l=1  | l=2  | l=3        c[0] c[1]
-//     row 1            l=4    | l=5  | ...
-//     ...
-//     row 8            l=0    | l=1  | ...               c[2] c[3]
+// What the kernels of attention share, as text: copies into shared memory and which scores count.
+// cores_text.c describes the tiles and fragments.
 //
 // A text is printed for one case: flash_plan.c writes its constants ahead of it as
 //
@@ -27,7 +10,6 @@
 
 // clang-format off
 const char *const tni_text_flash[] = {
-    "#define UNROLL _Pragma(\"unroll\")\n",
     // Panels and steps of 16 columns of queries and keys (D) and of values (E), and 8-column tiles of
     // results over them: those of whole panels for the products of Hopper, which have 64 columns.
     T(enum { THREADS = WARPS * 32,
@@ -35,7 +17,6 @@ const char *const tni_text_flash[] = {
              STEPS_D = (HEAD_D + 15) / 16, STEPS_E = (HEAD_E + 15) / 16,
              TILES_D = WGMMA ? PANELS_D * 8 : STEPS_D * 2,
              TILES_E = WGMMA ? PANELS_E * 8 : STEPS_E * 2 };
-      typedef m_ushort elem;
       // The argument of all kernels; flash_args in flash.c is the same in C. Strides are in elements:
       // of the batch, of rows, of heads; of extras (the mask, or what the score program reads): batch,
       // head, query, key, as of their gradients, which are sums in f32. lse and delta are (B, H, T).
@@ -57,25 +38,8 @@ const char *const tni_text_flash[] = {
       M_FN m_long offset_of(const m_long (&at)[4], const place &p, int i, int j) {
           return p.b * at[0] + p.h * at[1] + i * at[2] + j * at[3];
       }),
-    // ---- instructions: copies, fragments, exponentials -----------------------------------------
-    T(M_FN void copy_async(m_uint to, const elem *from, int bytes) {
-          asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::
-                       "r"(to), "l"(from), "r"(bytes) : "memory");
-      }
-      M_FN void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-      template <int LEFT>
-      M_FN void copy_async_wait() {
-          asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory");
-      }
-      M_FN void load_matrices(m_uint (&r)[4], m_uint at) {
-          asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                       : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
-      }
-      M_FN void load_matrices_transposed(m_uint (&r)[4], m_uint at) {
-          asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                       : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
-      }
-      M_FN float power2(float x) {
+    // ---- exponentials --------------------------------------------------------------------------
+    T(M_FN float power2(float x) {
           float y;
           asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
           return y;
@@ -88,17 +52,6 @@ const char *const tni_text_flash[] = {
               y = m_fma_f(-2.0f, m_rcp_f(1.0f + power2(x * 2.88539008f)), 1.0f);
           else asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
           return y;
-      }
-      // Two numbers rounded to 16 bits, the first in the lower half.
-      M_FN m_uint pack(float low, float high) {
-          m_uint y;
-          if constexpr (IS_F16 != 0)
-              asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
-          else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
-          return y;
-      }
-      M_FN float element(elem x) {
-          return IS_F16 ? m_half_to_float(x) : m_bf16_to_float(x);
       }),
     // ---- tiles ---------------------------------------------------------------------------------
     T(// Starts to copy n elements, up to eight; the rest of the chunk becomes zeros. What is not ALIGNED
@@ -146,31 +99,9 @@ const char *const tni_text_flash[] = {
                   copy_chunk(to + c / 8 * (COUNT * 128) + r * 128 + ((c ^ r) & 7) * 16,
                              left > 0 ? from + r * stride + c * 8 : from, left);
               }
-      }
-      // Reads a warp's 16 rows and 16 columns, from row `row` and step `step` on, as left operand.
-      template <int COUNT>
-      M_FN void load_left(m_uint (&a)[4], m_uint tile, int row, int step) {
-          int lane = threadIdx.x & 31;
-          int r = row + (lane & 15);
-          int c = step % 4 * 2 + (lane >> 4);
-          load_matrices(a, tile + step / 4 * (COUNT * 128) + r * 128 + ((c ^ r) & 7) * 16);
-      }
-      // The first of the 16 rows of a warp in tile m of its block.
-      M_FN int warp_row(int m) { return (m * WARPS + (int)(threadIdx.x >> 5)) * 16; }
-      template <int COUNT, int MT, int STEPS>
-      M_FN void load_lefts(m_uint (&a)[MT][STEPS][4], m_uint tile) {
-          UNROLL for (int m = 0; m < MT; m++)
-              UNROLL for (int s = 0; s < STEPS; s++)
-                  load_left<COUNT>(a[m][s], tile, warp_row(m), s);
       }),
     // ---- results in registers ------------------------------------------------------------------
-    T(template <int MT, int NT>
-      M_FN void clear(float (&c)[MT][NT][4]) {
-          UNROLL for (int m = 0; m < MT; m++)
-              UNROLL for (int n = 0; n < NT; n++)
-                  UNROLL for (int i = 0; i < 4; i++) c[m][n][i] = 0;
-      }
-      // Results as the left operand of the next product.
+    T(// Results as the left operand of the next product.
       template <int MT, int NT>
       M_FN void round_left(m_uint (&a)[MT][NT / 2][4], const float (&c)[MT][NT][4]) {
           UNROLL for (int m = 0; m < MT; m++)
@@ -250,11 +181,6 @@ const char *const tni_text_flash_scores[] = {
           return (PROGRAM ? score_factor() : fabsf(o.scale)) * 1.44269504f;
       }
       M_FN float minus_infinity() { return m_float_bits(0xff800000u); }),
-    // Row and column of number e of tile n, of tile m of rows, in a block's result.
-    T(M_FN int row_at(int m, int e) {
-          return warp_row(m) + ((int)threadIdx.x >> 2 & 7) + (e >> 1) * 8;
-      }
-      M_FN int column_at(int n, int e) { return n * 8 + ((int)threadIdx.x & 3) * 2 + (e & 1); }),
     // What a score program knows of a row and of a column, which are a query and a key or, ACROSS, a key
     // and a query.
     T(template <bool YES, typename X, typename Y> struct pick { typedef X type; };
@@ -432,41 +358,13 @@ const char *const tni_text_flash_scores[] = {
               }
       }),
     // ---- results -------------------------------------------------------------------------------
-    // Stores a warp's rows of a result of WIDTH columns, times a factor, by way of its rows of a tile,
-    // so that global memory is written in pieces of 16 bytes. rows: how many the block has.
+    // Stores a warp's rows of a result of WIDTH columns by way of its rows of a tile. rows: how many the
+    // block has.
     T(template <int COUNT, int WIDTH, int MT, int NT>
       M_FN void store_rows(const float (&c)[MT][NT][4], m_uint tile, elem *to, m_long stride,
                            int rows) {
-          constexpr int CHUNKS = (WIDTH + 7) / 8;
-          int lane = threadIdx.x & 31;
-          UNROLL for (int m = 0; m < MT; m++)
-              UNROLL for (int n = 0; n < CHUNKS; n++)
-                  UNROLL for (int e = 0; e < 4; e += 2) {
-                      int r = row_at(m, e);
-                      asm volatile("st.shared.u32 [%0], %1;" ::
-                                   "r"(tile + n / 8 * (COUNT * 128) + r * 128 +
-                                       ((n ^ r) & 7) * 16 + (lane & 3) * 4),
-                                   "r"(pack(c[m][n][e], c[m][n][e + 1])) : "memory");
-                  }
-          __syncwarp();
-          UNROLL for (int m = 0; m < MT; m++)
-              for (int u = lane; u < 16 * CHUNKS; u += 32) {
-                  int r = warp_row(m) + u / CHUNKS;
-                  int n = u % CHUNKS;
-                  uint4 x;
-                  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-                               : "r"(tile + n / 8 * (COUNT * 128) + r * 128 + ((n ^ r) & 7) * 16)
-                               : "memory");
-                  if (r >= rows) continue;
-                  elem *at = to + r * stride + n * 8;
-                  if constexpr (ALIGNED != 0) *(uint4 *)at = x;
-                  else {
-                      m_uint part[4] = { x.x, x.y, x.z, x.w };
-                      UNROLL for (int i = 0; i < 8; i++)
-                          if (n * 8 + i < WIDTH) at[i] = (elem)(part[i / 2] >> i % 2 * 16);
-                  }
-              }
+          store_chunks<COUNT, WIDTH>(c, tile, WIDTH, [=](int r, int n) { return r < rows; },
+                                     [=](int r, int n) { return to + r * stride + n * 8; });
       }),
     NULL,
 };
