@@ -51,11 +51,12 @@ static bool can_be_made(const char *option, const char *path)
 {
     char real[PATH_MAX], temp[PATH_MAX + 64];
     snprintf(temp, sizeof temp, "%s.tenon-tmp-XXXXXX", realpath(path, real) ? real : path);
-    int fd = mkstemp(temp);
-    if (fd < 0) return cli_fail("%s %s: %s", option, path, strerror(errno)), false;
-    close(fd);
-    unlink(temp);
-    return true;
+    cli_signals_hold(true);  // one between the two calls would leave the file
+    int fd    = mkstemp(temp);
+    int error = errno;
+    if (fd >= 0) close(fd), unlink(temp);
+    cli_signals_hold(false);
+    return fd >= 0 || (cli_fail("%s %s: %s", option, path, strerror(error)), false);
 }
 
 static bool can_be_saved(const char *option, const char *path)
