@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 32, WORKERS = 8, EACH = 8, MOST = 32 };
+enum { BATCH = 32, WORKERS = 8, EACH = 4, MOST = 16 };
 
 static const char *chip = "sm_90";
 

@@ -336,10 +336,10 @@ static void a_step_writes_in_place_by_one_plan(void)
         tn_cache  *c     = tn_cache_new(cx, 1, 100, (tn_cache_opts){ 0 });
         tn_tensor *token = tn_argmax(tn_rand(cx, TN_F32, TN_SHAPE(1, VOCAB)), -1);
         for (int i = 0; i < 3; i++) token = step(net, token, c, NULL);
-        int64_t plans = tn_ctx_stats(cx).plans;
-        for (int i = 0; i < 40; i++) token = step(net, token, c, NULL);
+        int64_t plans = tn_ctx_stats(cx).plans, steps = d ? 8 : 40;  // a step on opencl takes 0.3 s
+        for (int64_t i = 0; i < steps; i++) token = step(net, token, c, NULL);
         CHECK_INT(tn_ctx_stats(cx).plans, plans);
-        CHECK_INT(tn_cache_count(c), 43);
+        CHECK_INT(tn_cache_count(c), 3 + steps);
         char *text = plan_of_step(net, &token, c);
         CHECK(!strstr(text, "update") && !strstr(text, "copy"));
         free(text);

@@ -106,11 +106,13 @@ static double worst_at_hard_spots(const unary *u)
     return worst;
 }
 
+// Over all floats in equal steps, which share no factor with the number of mantissas.
 static void unary_functions_keep_their_bounds(void)
 {
+    uint32_t step = test_long() ? 131 : 521;
     for (int i = 0; i < UNARIES; i++) {
         const unary *u     = &unaries[i];
-        double       worst = fmax(worst_in(u, 0, 0xffffffffu, 131), worst_at_hard_spots(u));
+        double       worst = fmax(worst_in(u, 0, 0xffffffffu, step), worst_at_hard_spots(u));
         test_case_result(worst <= u->bound, "%s: %.4f ULP, bound %.4f", u->name, worst, u->bound);
     }
 }

@@ -55,13 +55,17 @@ tn_status tni_ref_matmul(const tni_call *c)
 
 // ---- convolution -------------------------------------------------------------------------------
 
-// Adds one term y += x * w of the convolution, or the same term of the gradient of x or of w: the
-// three ops differ in nothing else.
-static void add_term(int op, double *x, double *w, double *y)
+// Adds the terms y += x * w of n input channels, or the same terms of the gradient of x or of w: the
+// three ops differ in nothing else. The steps are strides.
+static void add_terms(int op, int64_t n, tni_cell *x, int64_t step_x, tni_cell *w, int64_t step_w,
+                      tni_cell *y)
 {
-    if (op == TNI_conv) *y += *x * *w;
-    else if (op == TNI_conv_dgrad) *x += *y * *w;
-    else *w += *y * *x;
+    double gy = y->f;
+    if (op == TNI_conv) y->f += float_dot(n, x, step_x, w, step_w);
+    else if (op == TNI_conv_dgrad)
+        for (int64_t c = 0; c < n; c++) x[c * step_x].f += gy * w[c * step_w].f;
+    else
+        for (int64_t c = 0; c < n; c++) w[c * step_w].f += gy * x[c * step_x].f;
 }
 
 // Sets the place in x where a place of y and a tap meet; returns false if it is in the padding.
@@ -76,24 +80,28 @@ static bool meeting_place(const tni_conv_form *f, const int64_t *place, const in
     return in;
 }
 
-// Visits all terms: every element of y (image, out channel, place) with every element of its window
-// (in channel, tap), except those in the padding.
+// Visits all terms: every image and place of y with every tap, except where these meet in the padding;
+// there every output channel with every input channel of its group.
 static void all_terms(int op, const tni_conv_form *f)
 {
     const tni_arg *x = &f->arg[0], *w = &f->arg[1], *y = &f->arg[2];
-    int64_t        outs = w->size[0] / f->groups;  // out channels of a group
-    for (tni_ref_walk p = tni_ref_walk_over(y->rank, y->size); p.left; tni_ref_walk_next(&p)) {
-        int64_t o = p.at[1], in_x[TN_MAX_RANK] = { p.at[0] }, in_w[TN_MAX_RANK] = { o };
-        for (tni_ref_walk k = tni_ref_walk_over(w->rank - 1, w->size + 1); k.left;
+    int64_t        outs = w->size[0] / f->groups, ins = w->size[1];  // channels of a group
+    int64_t        one[TN_MAX_RANK];                                 // y of one channel
+    memcpy(one, y->size, (size_t)y->rank * sizeof *one);
+    one[1] = 1;
+    for (tni_ref_walk p = tni_ref_walk_over(y->rank, one); p.left; tni_ref_walk_next(&p))
+        for (tni_ref_walk k = tni_ref_walk_over(f->axes, w->size + 2); k.left;
              tni_ref_walk_next(&k)) {
-            in_x[1] = o / outs * w->size[1] + k.at[0];
-            if (!meeting_place(f, p.at + 2, k.at + 1, in_x + 2)) continue;
-            memcpy(in_w + 1, k.at, (size_t)(w->rank - 1) * sizeof *in_w);
-            add_term(op, &tni_cells(x)[tni_ref_offset(x, in_x)].f,
-                     &tni_cells(w)[tni_ref_offset(w, in_w)].f,
-                     &tni_cells(y)[tni_ref_offset(y, p.at)].f);
+            int64_t in_x[TN_MAX_RANK] = { p.at[0] }, in_w[TN_MAX_RANK] = { 0 };
+            if (!meeting_place(f, p.at + 2, k.at, in_x + 2)) continue;
+            memcpy(in_w + 2, k.at, (size_t)f->axes * sizeof *in_w);
+            tni_cell *at_x = tni_cells(x) + tni_ref_offset(x, in_x),
+                     *at_w = tni_cells(w) + tni_ref_offset(w, in_w),
+                     *at_y = tni_cells(y) + tni_ref_offset(y, p.at);
+            for (int64_t o = 0; o < w->size[0]; o++)
+                add_terms(op, ins, at_x + o / outs * ins * x->stride[1], x->stride[1],
+                          at_w + o * w->stride[0], w->stride[1], at_y + o * y->stride[1]);
         }
-    }
 }
 
 size_t tni_ref_conv_scratch(const tni_call *c)
