@@ -65,7 +65,9 @@ typedef struct {
     const tni_epilogue *epilogue;  // of run_with_epilogue: what the kernel does to the result
     tni_launch         *launch;    // of that kernel; NULL: the call is a step of its own
     void               *kernel;    // its entry, in a run
-    void               *entry;     // what the device prepared for calls of these shapes, or NULL
+    // The step of the plan that made the newest of what that kernel reads besides the result; -1: made before the plan.
+    int64_t newest;
+    void   *entry;  // what the device prepared for calls of these shapes, or NULL
     struct tni_tiled_epilogue
         *tiled_epilogue;  // of the cpu device: what follows each part of the result
 } tni_call;

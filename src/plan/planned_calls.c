@@ -82,6 +82,38 @@ tni_call tni_call_of(const tni_node *n, tni_arg *arg)
     return c;
 }
 
+// Notes that a step makes an item and the other outputs of its op. made[i] is 0 before item i is made.
+static void note_made(const tni_graph *g, uint32_t *made, int32_t item, size_t step)
+{
+    made[item] = (uint32_t)step + 1;
+    for (const tni_node *o = tni_outputs(g->item[item].n); o; o = o->output)
+        note_made(g, made, (int32_t)o->mark - 1, step);
+}
+
+static void note_step(const tni_graph *g, const tni_plan *p, uint32_t *made, size_t t)
+{
+    tni_plan_step             step = p->step[t];
+    const tni_planned_kernel *k    = step < 0 ? &p->kernel[~step] : NULL;
+    if (!k) note_made(g, made, step, t);
+    else if (k->call_item >= 0) note_made(g, made, k->call_item, t);
+    for (size_t i = 0; k && i < k->seeds; i++)
+        if (k->seed[i] >= 0) note_made(g, made, k->seed[i], t);
+}
+
+// Returns the step that made the newest of what the kernel of step t reads, the result of its call apart; -1 if none
+// did. A value that no step makes shares the place of one that does: it counts as made just now.
+static int64_t newest_read(const tni_planned_kernel *k, const uint32_t *made, size_t t)
+{
+    int64_t newest = -1;
+    for (int i = 0; i < k->kernel->nbuffer; i++) {
+        int32_t at = k->buffer[i];
+        if (at < 0 || at == k->call_item || k->kernel->buffer[i].written) continue;
+        int64_t step = made[at] ? (int64_t)made[at] - 1 : (int64_t)t;
+        if (step > newest) newest = step;
+    }
+    return newest;
+}
+
 // Adds the call of an item to the plan, with the kernel that runs with it, if any.
 static bool add_call(const tni_graph *g, tni_plan *p, int32_t item, tni_planned_kernel *k)
 {
@@ -103,15 +135,20 @@ static bool add_call(const tni_graph *g, tni_plan *p, int32_t item, tni_planned_
 
 bool tni_plan_calls(const tni_graph *g, tni_plan *p)
 {
-    bool ok = true;
-    p->call = tni_zalloc(&g->cx->heap, p->steps * sizeof *p->call + 1);
-    if (!p->call) return false;
-    for (size_t t = 0; t < p->steps && ok; t++) {
+    tni_heap *h    = &g->cx->heap;
+    uint32_t *made = tni_zalloc(h, g->count * sizeof *made + 1);
+    p->call        = tni_zalloc(h, p->steps * sizeof *p->call + 1);
+    bool ok        = made && p->call;
+    for (size_t t = 0; ok && t < p->steps; t++) {
         tni_plan_step       step = p->step[t];
         tni_planned_kernel *k    = step < 0 ? &p->kernel[~step] : NULL;
         if (!k) ok = add_call(g, p, step, NULL);
         else if (k->call_item >= 0) ok = add_call(g, p, k->call_item, k);
+        if (ok && k && k->call_item >= 0)
+            p->call[p->calls - 1].call.newest = newest_read(k, made, t);
+        note_step(g, p, made, t);
     }
+    tni_free(h, made);
     return ok;
 }
 

@@ -1,6 +1,7 @@
 // test_cudnn_conv.c: convolution by cuDNN, with a cuDNN that computes any graph in host memory: what its
 // graphs compute in both orders of axes, which engines are refused, and what happens if it has none.
 #include "check.h"
+#include "fake_clock.h"
 #include "fake_cudnn_kit.h"
 #include "host.h"
 
@@ -375,6 +376,119 @@ static void a_kernel_behind_a_convolution_is_part_of_its_graph(void)
     fake_cudnn_end();
 }
 
+// ---- what it reads -----------------------------------------------------------------------------
+
+static int finished;  // how often everything ended before the library began
+
+static int count_set8(tni_cuptr p, unsigned char value, size_t n, tni_custream s)
+{
+    (void)p, (void)value, (void)n, (void)s;
+    finished++;
+    return TNI_CU_OK;
+}
+
+static int launch_nothing(const tni_culaunch *l, tni_cufunction f, void **args, void **more)
+{
+    (void)l, (void)f, (void)args, (void)more;
+    return TNI_CU_OK;
+}
+
+// Submits steps of a plan: k a kernel of our own, l a library call, | the next step.
+static void submit(const char *what)
+{
+    tni_launch_record d      = { .grid = { 1, 1, 1 }, .block = { 1, 1, 1 }, .overlaps = true };
+    uint32_t          at     = 0;
+    size_t            step   = 0;
+    const int         number = 1;
+    tni_replay_step(&fake_session, step);
+    for (; *what; what++) {
+        if (*what == 'k') CHECK_INT(tni_replay_launch(&fake_session, &d, &at, ""), TNI_CU_OK);
+        if (*what == 'l') tni_replay_library_call(&fake_session, &number, sizeof number);
+        if (*what == '|') tni_replay_step(&fake_session, ++step);
+    }
+}
+
+// Kernels of our own let the next one begin early, and the library adds what it reads without waiting. What they may
+// still be making is finished first, and nothing else: a library call between waits for them, and a graph for all that
+// came before it.
+static void what_kernels_make_is_finished_before_the_library_adds_it(void)
+{
+    static const struct {
+        const char *steps;
+        int64_t     newest;
+        bool        graph, waits;
+    } cases[] = {
+        { "", 0, false, false },      { "k|", 0, false, true },     { "k|", -1, false, true },
+        { "k|", -1, true, false },    { "k|", 0, true, true },      { "k|k|k|", 0, true, true },
+        { "kl|", 0, false, false },   { "k|lk|", 0, true, false },  { "k|lk|", 1, true, true },
+        { "k|l|k|", 0, true, false }, { "k|l|k|", 2, false, true },
+    };
+    if (!fake_cudnn_begin()) return;
+    tni_heap heap                 = tni_heap_default();
+    fake_session.heap             = &heap;
+    fake_session.deterministic    = true;
+    tni_gpu overlapping           = *fake_session.gpu;
+    overlapping.overlaps          = true;
+    fake_session.gpu              = &overlapping;
+    fake_clock_driver.set8        = count_set8;
+    fake_clock_driver.launch_with = launch_nothing;
+    conv_case   *c                = case_of(&shapes[1], TNI_conv, true);
+    kernel_case *k                = c ? kernel_case_of(c, 0) : NULL;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases && k; i++) {
+        tni_recorder *r    = &fake_session.recorder;
+        void         *plan = NULL;
+        tni_text      why  = { "" };
+        bool          again;
+        for (int run = 0; run < (cases[i].graph ? 3 : 1); run++) {
+            tni_replay_begin(&fake_session, &plan);
+            submit(run < 2 && cases[i].graph ? "kk" : cases[i].steps);
+            if (run < 2 && cases[i].graph) tni_replay_end(&fake_session, true, &again, &why);
+        }
+        int before     = r->submitted;
+        finished       = 0;
+        c->call.newest = cases[i].newest;
+        CHECK_INT(r->mode, cases[i].graph ? TNI_REPLAY_RECORD : TNI_REPLAY_LAUNCH);
+        CHECK_INT(tni_cuda_conv_with_epilogue(&c->call, NULL, &k->launch, &c->why), TN_OK);
+        int more = r->submitted - before - 1;  // besides the call; set now if it is no graph
+        test_case_result(more == cases[i].waits && (cases[i].graph || finished == more),
+                         "%s, %lld: %d", cases[i].steps, (long long)cases[i].newest, more);
+        tni_replay_end(&fake_session, false, &again, &why);
+        tni_replay_forget(plan);
+    }
+    tni_replay_close(&fake_session);
+    free(k);
+    free(c);
+    fake_cudnn_end();
+}
+
+// Which input was there before the plan is known of the product that a convolution is, whose operands may be swapped.
+static void a_product_knows_which_input_lasts(void)
+{
+    static const int   ops[] = { TNI_conv, TNI_conv_dgrad, TNI_conv_wgrad };
+    static const shape tap   = {
+          2, 8, 16, 1, { 3, 4 }, { 1, 1 }, { 1, 1 }, { 0, 0 }, { 1, 1 }, TN_F32
+    };
+    static const shape window = { 2,        8,        16,       1,        { 3, 4 },
+                                  { 3, 4 }, { 1, 1 }, { 0, 0 }, { 1, 1 }, TN_F32 };
+    for (int i = 0; i < 24; i++) {
+        conv_case *c = case_of(i & 1 ? &tap : &window, ops[i / 8], i & 2);
+        tni_arg    in[2];
+        tni_call   m;
+        int        at    = i >> 2 & 1;  // the input that lasts
+        c->call.lasting  = 1u << at;
+        c->call.value[0] = 10, c->call.value[1] = 11;
+        bool product = tni_conv_product(&c->call, in, &m);
+        for (int j = 0; j < 2 && product; j++) {
+            int from = in[j].data == c->in[1].data;
+            test_case_result((m.lasting >> j & 1) == (from == at) &&
+                                 m.value[j] == (uint64_t)(10 + from),
+                             "case %d, operand %d", i, j);
+        }
+        test_case_result(product || ((i & 2) && !(i & 1)) || i / 8 == 2, "case %d", i);
+        free(c);
+    }
+}
+
 // ---- engines -----------------------------------------------------------------------------------
 
 static void the_fastest_engine_is_chosen_once_and_kept(void)
@@ -475,11 +589,15 @@ static void what_the_library_lacks_is_left_to_other_kernels(void)
     fake_cudnn_end();
 }
 
-const test_case tests_cudnn_conv[] = { TEST(graphs_compute_convolutions_and_their_gradients),
-                                       TEST(a_kernel_behind_a_convolution_is_part_of_its_graph),
-                                       TEST(the_fastest_engine_is_chosen_once_and_kept),
-                                       TEST(engines_are_refused_by_what_they_round),
-                                       TEST(engines_that_vary_are_marked_and_avoided),
-                                       TEST(engines_that_need_too_much_workspace_are_left_out),
-                                       TEST(what_the_library_lacks_is_left_to_other_kernels),
-                                       TEST_END };
+const test_case tests_cudnn_conv[] = {
+    TEST(graphs_compute_convolutions_and_their_gradients),
+    TEST(a_kernel_behind_a_convolution_is_part_of_its_graph),
+    TEST(what_kernels_make_is_finished_before_the_library_adds_it),
+    TEST(a_product_knows_which_input_lasts),
+    TEST(the_fastest_engine_is_chosen_once_and_kept),
+    TEST(engines_are_refused_by_what_they_round),
+    TEST(engines_that_vary_are_marked_and_avoided),
+    TEST(engines_that_need_too_much_workspace_are_left_out),
+    TEST(what_the_library_lacks_is_left_to_other_kernels),
+    TEST_END
+};

@@ -248,6 +248,39 @@ static void epilogues_are_found_and_offered(void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) look_at(&cases[i]);
 }
 
+static bool reads_item(const tni_planned_kernel *k, int32_t item)
+{
+    for (int i = 0; i < k->kernel->nbuffer; i++)
+        if (k->buffer[i] == item) return true;
+    return false;
+}
+
+// Of a kernel that runs with a product a device knows how new what it reads is: here a bias that was there before, and
+// a residual that another product makes.
+static void a_call_knows_the_newest_value_that_its_kernel_reads(void)
+{
+    for (int i = 0; i < 2; i++) {
+        tn_ctx    *cx = tn_open("cpu");
+        tn_tensor *x  = tn_keep(tn_randn(cx, TN_F32, TN_SHAPE(ROWS, INNER)));
+        tn_tensor *w  = tn_keep(tn_randn(cx, TN_F32, TN_SHAPE(INNER, COLS)));
+        tn_tensor *b  = tn_keep(tn_randn(cx, TN_F32, TN_SHAPE(COLS)));
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        tn_tensor *z = i ? tn_keep(tn_matmul(x, w)) : NULL;
+        tn_tensor *y = tn_add(tn_matmul(tn_neg(x), w), b);
+        if (i) y = tn_add(y, z);
+        tn_keep(tn_relu(y));
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        const tni_call           *call = NULL;
+        const tni_planned_kernel *k    = claiming(cx, &call);
+        const tni_plans          *all  = &((const tni_engine *)cx->engine)->plans;
+        const tni_plan           *p    = all->plan[all->count - 1];
+        if (CHECK(k) && !i) CHECK_INT(call->newest, -1);
+        if (k && i && CHECK(call->newest >= 0 && p->step[call->newest] >= 0))
+            CHECK(reads_item(k, p->step[call->newest]));
+        tn_close(cx);
+    }
+}
+
 // ---- backward ----------------------------------------------------------------------------------
 
 // The cpu device, except that it also takes what a library of half precision could do at once: the slope of an
@@ -391,6 +424,7 @@ static void the_backward_product_takes_gelus_slope_and_the_biass_sum(void)
 
 const test_case tests_epilogue[] = {
     TEST(epilogues_are_found_and_offered),
+    TEST(a_call_knows_the_newest_value_that_its_kernel_reads),
     TEST(the_backward_product_takes_gelus_slope_and_the_biass_sum),
     TEST_END,
 };

@@ -307,7 +307,7 @@ static int64_t order_of(const tni_launch *l, int access, int64_t width)
                                                   : 2 + tni_visits_in_order(l, access);
 }
 
-// The convolution and the kernel's instructions, a word each.
+// The convolution and the kernel's instructions, a word each, with the access or number that a launch is asked for.
 static void describe_with_kernel(const tni_call *call, tni_form_words *w)
 {
     const tni_launch *l = call->launch;
@@ -318,6 +318,7 @@ static void describe_with_kernel(const tni_call *call, tni_form_words *w)
         const tni_ins *x      = &k->ins[i];
         bool           memory = x->code == TNI_I_LOAD || x->code == TNI_I_STORE;
         int            buffer = memory ? k->access[x->access].buffer : 0;
+        int            which  = memory ? x->access : x->code == TNI_I_NUMBER ? x->number : 0;
         int64_t        word   = x->code | x->op << 4 | (int64_t)x->dtype << 12;
         word |= (int64_t)(x->a & 255) << 18 | (int64_t)(x->b & 255) << 26 |
                 (int64_t)(x->c & 255) << 34;
@@ -325,6 +326,7 @@ static void describe_with_kernel(const tni_call *call, tni_form_words *w)
             word |= order_of(l, x->access, call->out.size[call->out.rank - 1]) << 42;
             word |= (int64_t)buffer << 44 | (int64_t)k->buffer[buffer].dtype << 50;
         }
+        word |= (int64_t)which << 56;
         tni_form_put(w, word);
     }
 }

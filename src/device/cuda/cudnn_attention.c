@@ -473,7 +473,8 @@ static int fill_lengths(tni_cuda *c, const attention_work *w, const tni_call *ca
 }
 
 // Launches unless a recorded run replaces it. The mark is all that may differ between runs of the form:
-// the addresses and the scale.
+// the addresses and the scale. The library's kernels may read masks and sums without waiting for the kernel before them:
+// see cudnn_conv.c.
 static tn_status launch(tni_cuda *c, void *work, const tni_call *call, int candidate, tni_text *why)
 {
     const attention_work *w = work;
@@ -494,8 +495,10 @@ static tn_status launch(tni_cuda *c, void *work, const tni_call *call, int candi
         mark.addresses.at[w->t.scale] = NULL;  // host addresses, which mean nothing later
     if (w->t.lowest) mark.addresses.at[w->t.lowest] = NULL;
     if (w->t.one) mark.addresses.at[w->t.one] = NULL;
+    int e = w->t.mask || w->t.g ? tni_replay_finish(c, INT64_MAX, call->scratch) : TNI_CU_OK;
+    if (e) return tni_cuda_status(c, e, "attention", why);
     if (!tni_replay_library_call(c, &mark, sizeof mark)) return TN_OK;
-    int e = fill_lengths(c, w, call, &b);
+    e = fill_lengths(c, w, call, &b);
     if (e) return tni_cuda_status(c, e, "attention", why);
     if (!tni_dnn_run(w->plans, candidate, &b, c->stream)) return TN_OK;
     tni_text_add(why, "cuDNN does not run it");

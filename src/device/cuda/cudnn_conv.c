@@ -199,6 +199,10 @@ static void settle(void *work, int candidate)
 }
 
 // Launches unless a recorded run replaces it. The mark is all that may differ between runs of the form.
+//
+// The library's kernels for Hopper begin before the kernel ahead of them in the stream has ended. The warps that load x
+// and w wait for that, but those that add the residual load its first rows without waiting, since the library's own
+// kernels end before the next one begins.
 static tn_status launch(tni_cuda *c, void *work, const tni_call *call, int candidate, tni_text *why)
 {
     const conv_work *w = work;
@@ -221,6 +225,10 @@ static tn_status launch(tni_cuda *c, void *work, const tni_call *call, int candi
         if ((uintptr_t)mark.at[i] % ALIGN == 0) continue;
         tni_text_add(why, "an operand is not at a multiple of 16 bytes");
         return TN_EARG;
+    }
+    if (call->launch && tni_replay_finish(c, call->newest, call->scratch)) {
+        tni_text_add(why, "the kernels before it fail");
+        return TN_EDEVICE;
     }
     if (!tni_replay_library_call(c, &mark, sizeof mark)) return TN_OK;
     if (!tni_dnn_run(w->plans, candidate, &b, c->stream)) return TN_OK;

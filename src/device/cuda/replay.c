@@ -226,6 +226,7 @@ int tni_replay_launch(tni_cuda *c, const tni_launch_record *record, const uint32
     if (e) return e;
     if (r->mode == TNI_REPLAY_LAUNCH) tni_cuda_await_uploads(c);
     r->submitted++;
+    r->launched++;
     r->last_block |= d.last_block;
     if (r->mode == TNI_REPLAY_CHANGE) return change_next(c, record, offset, bytes);
     if (r->mode != TNI_REPLAY_RECORD) {
@@ -244,6 +245,8 @@ bool tni_replay_library_call(tni_cuda *c, const void *mark, size_t bytes)
     tni_recorder *r = &c->recorder;
     if (tni_rows_submit(c)) r->failed = true;
     r->submitted++;
+    r->launched   = 0;
+    r->unfinished = r->step;
     if (r->mode == TNI_REPLAY_LAUNCH) {
         tni_cuda_await_uploads(c);
         return true;
@@ -258,6 +261,22 @@ bool tni_replay_library_call(tni_cuda *c, const void *mark, size_t bytes)
         !append_items(c->heap, &r->now.mark, &r->now.marks, &r->now.mark_cap, mark, bytes, 1))
         r->failed = true;
     return r->mode == TNI_REPLAY_CAPTURE;
+}
+
+// What kernels made since the last library call, in this step of the plan or a later one, may be unfinished; that call
+// waited for all before it and let nothing begin before its end. Nothing begins early behind what is no kernel, launched
+// or in a graph.
+int tni_replay_finish(tni_cuda *c, int64_t newest, void *word)
+{
+    tni_recorder *r = &c->recorder;
+    struct {
+        const char *what;
+        void       *word;
+    } mark = { "finish", word };
+    if (!c->gpu->overlaps || !(r->launched || tni_rows_wait(c)) || newest < r->unfinished)
+        return TNI_CU_OK;
+    if (!tni_replay_library_call(c, &mark, sizeof mark)) return TNI_CU_OK;
+    return c->gpu->cu->set8((tni_cuptr)(uintptr_t)word, 0, 4, c->stream);
 }
 
 void tni_replay_provisional(tni_cuda *c)
@@ -294,8 +313,9 @@ static graph *find_graph(replay *p)
 // Launches a graph in the place of the whole run.
 static int launch_graph(tni_cuda *c, graph *g)
 {
-    int error = c->gpu->cu->exec_launch(g->exec, c->stream);
-    g->used   = ++c->recorder.plan->runs;
+    int error            = c->gpu->cu->exec_launch(g->exec, c->stream);
+    g->used              = ++c->recorder.plan->runs;
+    c->recorder.launched = 0;  // what follows waits for all of a graph
     if (!error) c->recorder.plan->last = g;
     c->recorder.graphs += !error;
     return error;
@@ -371,6 +391,15 @@ static tni_replay_mode mode_of(const replay *p)
     return p->capture_next ? TNI_REPLAY_CAPTURE : TNI_REPLAY_RECORD;
 }
 
+// A graph begins when all before it has ended. Outside of graphs kernels of the plan before may still be running.
+static void begin_steps(tni_recorder *r)
+{
+    bool becomes_graph = r->mode == TNI_REPLAY_RECORD || r->mode == TNI_REPLAY_CAPTURE;
+    r->step            = 0;
+    r->unfinished      = becomes_graph ? 0 : -1;
+    if (becomes_graph) r->launched = 0;
+}
+
 // The contract's begin: decides on the mode and, for a capture, begins it. Waiting for uploads comes
 // before that, since an event from outside must not be part of the graph.
 void tni_replay_begin(void *session, void **memory)
@@ -389,6 +418,7 @@ void tni_replay_begin(void *session, void **memory)
     r->last_block  = false;
     r->provisional = false;
     r->mode        = mode_of(r->plan);
+    begin_steps(r);
     if (r->plan) r->plan->launch_once = false;
     if (r->plan) r->plan->last = NULL;
     log_clear(&r->now);
@@ -399,6 +429,7 @@ void tni_replay_begin(void *session, void **memory)
     if (c->gpu->cu->capture_begin(c->stream, TNI_CU_CAPTURE_RELAXED) == TNI_CU_OK) return;
     r->plan->no_graph = true;
     r->mode           = TNI_REPLAY_LAUNCH;
+    begin_steps(r);
 }
 
 // The contract's resume. Kernels that are not compiled yet, or plans without a graph, are submitted as a whole.
@@ -427,6 +458,8 @@ void tni_replay_step(void *session, size_t step)
     tni_recorder   *r    = &c->recorder;
     tni_launch_log *l    = r->mode == TNI_REPLAY_CHANGE ? &r->plan->last->log : &r->now;
     size_t          next = l->launches + tni_rows_wait(c);
+    if (!step && r->mode == TNI_REPLAY_LAUNCH) begin_steps(r);  // a run that begin does not know of
+    r->step = (int64_t)step;
     if (r->mode == TNI_REPLAY_LAUNCH) return;
     if (r->mode == TNI_REPLAY_CHANGE) r->at = step < l->steps ? l->step[step] : SIZE_MAX;
     else if (step != l->steps ||

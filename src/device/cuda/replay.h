@@ -64,6 +64,9 @@ typedef struct {
     bool               even;         // kernels are captured with equal shares of shared memory
     tni_launch_log     now;
     size_t             at;               // TNI_REPLAY_CHANGE: the next launch of the graph
+    int64_t            step;             // of the plan, that is submitted
+    int64_t            unfinished;       // see tni_replay_finish
+    int64_t            launched;         // kernels since the last library call
     int64_t            graphs, changed;  // graphs launched so far; nodes that got new arguments
 } tni_recorder;
 
@@ -76,6 +79,11 @@ int tni_replay_launch(struct tni_cuda *c, const tni_launch_record *record, const
 // Announces a library call, whose mark is different from that of any call that would do something else.
 // Returns whether the caller is to make the call now.
 bool tni_replay_library_call(struct tni_cuda *c, const void *mark, size_t bytes);
+// Comes before a library call that may read operands at once, before the kernels ahead of it in the stream have ended:
+// kernels of our own let the next one begin when they do (m_begin), and wait themselves. If one of them may still be
+// making what step `newest` of the plan made (-1: what was there before the plan), everything ends before the call
+// begins. word: four bytes of memory that nothing needs. Returns an error of the driver.
+int tni_replay_finish(struct tni_cuda *c, int64_t newest, void *word);
 // Says that the kernels of the plan are short: those of its graphs get equal shares of shared memory.
 void tni_replay_evenly(struct tni_cuda *c);
 // Returns the step of the plan that is submitted, SIZE_MAX if it is not known.

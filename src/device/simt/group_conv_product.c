@@ -44,12 +44,16 @@ static tni_arg transposed(tni_arg x)
 }
 
 // Makes the call out = a @ b or, if out is column-major, its transpose, which libraries and kernels are
-// faster at.
-static void set_product(const tni_call *c, tni_arg a, tni_arg b, tni_arg out, tni_arg in[2],
-                        tni_call *m)
+// faster at. first: the number of the call's input that a is; what is known of the inputs goes with them.
+static void set_product(const tni_call *c, int first, tni_arg a, tni_arg b, tni_arg out,
+                        tni_arg in[2], tni_call *m)
 {
     bool transpose = out.stride[2] == 1 && out.stride[3] != 1;
+    int  at        = transpose ? 1 - first : first;  // the input that becomes in[0]
     *m             = tni_call_within(c, TNI_matmul);
+    m->lasting     = (c->lasting >> at & 1) | (c->lasting >> (1 - at) & 1) << 1;
+    m->value[0]    = c->value[at];
+    m->value[1]    = c->value[1 - at];
     in[0]          = transpose ? transposed(b) : a;
     in[1]          = transpose ? transposed(a) : b;
     m->nin         = 2;
@@ -102,9 +106,9 @@ static bool as_one_tap(const tni_call *c, const tni_conv_form *f, tni_arg in[2],
         return false;
     w = matrix_view(&x[W], (int64_t[]){ a.size[0], G, out, chans },
                     (int64_t[]){ 0, out * s[0], s[0], s[1] });
-    if (weights) set_product(c, b, transposed(a), w, in, m);
-    else if (c->op == TNI_conv) set_product(c, w, a, b, in, m);
-    else set_product(c, transposed(w), b, a, in, m);
+    if (weights) set_product(c, 0, b, transposed(a), w, in, m);
+    else if (c->op == TNI_conv) set_product(c, 1, w, a, b, in, m);
+    else set_product(c, 1, transposed(w), b, a, in, m);
     return true;
 }
 
@@ -142,9 +146,9 @@ static bool as_full_window(const tni_call *c, const tni_conv_form *f, tni_arg in
     if (!has_one_position(f) || !row_matrix(&x[X], &a) || !row_matrix(&x[W], &w) ||
         !row_matrix(&x[Y], &y))
         return false;
-    if (c->op == TNI_conv) set_product(c, a, transposed(w), y, in, m);
-    else if (c->op == TNI_conv_dgrad) set_product(c, y, w, a, in, m);
-    else set_product(c, transposed(y), a, w, in, m);
+    if (c->op == TNI_conv) set_product(c, 0, a, transposed(w), y, in, m);
+    else if (c->op == TNI_conv_dgrad) set_product(c, 0, y, w, a, in, m);
+    else set_product(c, 0, transposed(y), a, w, in, m);
     return true;
 }
 
