@@ -191,6 +191,11 @@ TN_API_PLAIN void tn_close(tn_ctx *cx);
 // Gives the context up, so that another thread can take it over with tn_ctx_enter.
 TN_API_PLAIN tn_status tn_ctx_leave(tn_ctx *cx);
 TN_API_PLAIN tn_status tn_ctx_enter(tn_ctx *cx);
+// Takes the context over from whichever thread has it, without that thread's doing. For programs with a lock
+// of their own, such as an interpreter's: the caller knows that no call on the context is running.
+TN_API_PLAIN tn_status tn_ctx_take(tn_ctx *cx);
+// Returns the device that the context is open on, as tn_open takes it: "cuda:1".
+TN_API_PLAIN const char *tn_ctx_device(const tn_ctx *cx);
 // Restarts the sequence of random numbers.
 TN_API_PLAIN void tn_seed(tn_ctx *cx, uint64_t seed);
 
@@ -205,6 +210,10 @@ TN_API tn_tensor *tn_keep(tn_tensor *t);
 TN_API tn_tensor *tn_want(tn_tensor *t);
 // Frees t before its scope ends.
 TN_API void tn_drop(tn_tensor *t);
+// Counts one owner more: t leaves its scope, and lives until every owner has released it; steps store its value
+// until then. For languages that count references instead of opening scopes.
+TN_API_PLAIN void tn_retain(tn_tensor *t);
+TN_API_PLAIN void tn_release(tn_tensor *t);
 
 // Returns the code of the first error since tn_error_clear, or TN_OK. cx NULL means the slot of the
 // calling thread, which holds the newest error that belongs to no context, such as a failed

@@ -45,6 +45,7 @@ struct tni_engine {
     const tni_device_borrowed *borrowed;
     const tni_device_pinned   *pinned;
 
+    char                name[32];        // of the device, as tn_open takes it
     int                 threads;         // of the cpu device
     bool                eager;           // TN_EAGER: op by op
     bool                compiles_first;  // TN_COMPILE=wait: kernels are compiled before a plan runs

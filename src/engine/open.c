@@ -233,6 +233,7 @@ static tn_ctx *open_on(tn_open_opts o)
         tni_thread_fail(TN_EMEM, "open: out of memory");
         return NULL;
     }
+    snprintf(e->name, sizeof e->name, args.number ? "%s:%d" : "%s", dev->name, args.number);
     e->threads          = thread_count(o.threads);
     e->observer         = &tni_observer_inspect;
     e->eager            = is_env_on("TN_EAGER");
@@ -373,6 +374,17 @@ tn_status tn_ctx_enter(tn_ctx *cx)
     }
     cx->owner = tni_thread_id();
     return TN_OK;
+}
+
+tn_status tn_ctx_take(tn_ctx *cx)
+{
+    if (cx && cx->magic == TNI_CTX_LIVE) cx->owner = 0;
+    return tn_ctx_enter(cx);
+}
+
+const char *tn_ctx_device(const tn_ctx *cx)
+{
+    return cx && cx->magic == TNI_CTX_LIVE ? cx->engine->name : "";
 }
 
 void tn_seed(tn_ctx *cx, uint64_t seed)

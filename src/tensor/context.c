@@ -489,6 +489,18 @@ void tn_drop(tn_tensor *t)
     else tni_tensor_free(t);
 }
 
+void tn_retain(tn_tensor *t)
+{
+    if (t && tni_arg1("retain", t, "t")) tni_tensor_own(t);
+}
+
+void tn_release(tn_tensor *t)
+{
+    if (!t || !tni_arg1("release", t, "t")) return;
+    if (t->owners) tni_tensor_disown(t);
+    else tni_fail(t->cx, TN_EARG, "release: t %s was not retained", tni_shape_of(t).s);
+}
+
 // ---- asking ------------------------------------------------------------------------------------
 
 tn_ctx *tn_ctx_of(const tn_tensor *t)

@@ -1,0 +1,338 @@
+// arguments.c: from the arguments of Python to those of C. Each function returns false with an exception that names the
+// function and the argument.
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ---- by place and by name ----------------------------------------------------------------------
+
+static int find_param(const signature *s, PyObject *name)
+{
+    for (int i = 0; i < s->count; i++)
+        if (PyUnicode_CompareWithASCIIString(name, s->params[i]) == 0) return i;
+    // The names that PyTorch has for NumPy's.
+    if (PyUnicode_CompareWithASCIIString(name, "dim") == 0) {
+        for (int i = 0; i < s->count; i++)
+            if (!strcmp(s->params[i], "axis")) return i;
+    }
+    return -1;
+}
+
+bool take_arguments(const signature *s, PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names, PyObject **a)
+{
+    int first = self && self != core_module;
+    memset(a, 0, sizeof *a * (size_t)s->count);
+    if (first) a[0] = self;
+    if (n + first > s->positional)
+        return PyErr_Format(PyExc_TypeError, "%s() takes at most %d positional arguments, %zd were given", s->name,
+                            s->positional, n + first),
+               false;
+    for (Py_ssize_t i = 0; i < n; i++) a[i + first] = args[i];
+    Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+    for (Py_ssize_t i = 0; i < named; i++) {
+        PyObject *name = PyTuple_GetItem(names, i);
+        int       k    = find_param(s, name);
+        if (k < 0) return PyErr_Format(PyExc_TypeError, "%s() has no argument '%U'", s->name, name), false;
+        if (a[k]) return PyErr_Format(PyExc_TypeError, "%s() got two values for '%U'", s->name, name), false;
+        a[k] = args[n + i];
+    }
+    for (int i = 0; i < s->needed; i++)
+        if (!a[i]) return PyErr_Format(PyExc_TypeError, "%s() misses its argument '%s'", s->name, s->params[i]), false;
+    return true;
+}
+
+// ---- a call ------------------------------------------------------------------------------------
+
+static Context *context_of(PyObject *o)
+{
+    if (!o) return NULL;
+    if (tensor_check(o)) return ((Tensor *)o)->owner;
+    for (int i = 0; i < HANDLE_KINDS; i++)
+        if (PyObject_TypeCheck(o, handle_types[i])) return ((Handle *)o)->owner;
+    if (PyObject_TypeCheck(o, context_type)) return (Context *)o;
+    if (PyList_Check(o) && PyList_Size(o)) return context_of(PyList_GetItem(o, 0));
+    if (PyTuple_Check(o) && PyTuple_Size(o)) return context_of(PyTuple_GetItem(o, 0));
+    return NULL;
+}
+
+bool call_begin(call *k, const char *name, PyObject *const *a, int n, PyObject *context)
+{
+    k->name = name;
+    k->n_made = k->n_memory = 0;
+    k->c                    = NULL;
+    if (context && context != Py_None && !(k->c = context_of(context)))
+        return PyErr_Format(PyExc_TypeError, "%s(): context must be a Context", name), false;
+    for (int i = 0; i < n && !k->c; i++) k->c = context_of(a[i]);
+    if (!k->c) k->c = context_current();
+    if (!k->c || !context_claim(k->c)) return false;
+    Py_INCREF((PyObject *)k->c);
+    k->at = site_here();
+    return true;
+}
+
+void call_end(call *k)
+{
+    for (int i = 0; i < k->n_made; i++) Py_DECREF((PyObject *)k->made[i]);
+    for (int i = 0; i < k->n_memory; i++) free(k->memory[i]);
+    Py_DECREF((PyObject *)k->c);
+}
+
+void *call_memory(call *k, size_t bytes)
+{
+    void *p = k->n_memory < MAX_MADE ? malloc(bytes ? bytes : 1) : NULL;
+    if (!p) return PyErr_NoMemory();
+    return k->memory[k->n_memory++] = p;
+}
+
+// ---- values ------------------------------------------------------------------------------------
+
+static bool wrong(const char *what, const char *wanted, PyObject *o)
+{
+    PyObject *type = PyType_GetName(Py_TYPE(o));
+    PyErr_Format(PyExc_TypeError, "%s must be %s, not %V", what, wanted, type, "?");
+    Py_XDECREF(type);
+    return false;
+}
+
+bool to_tensor(call *k, PyObject *o, const char *what, bool may_be_none, tn_tensor **t)
+{
+    *t = NULL;
+    if (may_be_none && (!o || o == Py_None)) return true;
+    if (!o || o == Py_None) return wrong(what, "a tensor", Py_None);
+    if (!tensor_check(o)) {
+        if (k->n_made == MAX_MADE) return PyErr_Format(PyExc_TypeError, "%s: too many numbers and lists", k->name), false;
+        PyObject *made = tensor_from_object(k->c, o, NULL);
+        if (!made) return false;
+        k->made[k->n_made++] = (Tensor *)made;
+        o                    = made;
+    }
+    *t = ((Tensor *)o)->t;
+    if (!*t) return PyErr_Format(PyExc_ValueError, "%s is a tensor of a context that was closed", what), false;
+    return true;
+}
+
+bool to_handle(call *k, PyObject *o, handle_kind kind, const char *what, bool may_be_none, void **p)
+{
+    Context *c = k->c;
+    *p         = NULL;
+    if (may_be_none && (!o || o == Py_None)) return true;
+    return (*p = handle_get(o ? o : Py_None, kind, what, &c)) != NULL;
+}
+
+bool to_int64(PyObject *o, const char *what, int64_t *v)
+{
+    PyObject *i = PyNumber_Index(o);
+    if (!i) return PyErr_Clear(), wrong(what, "an integer", o);
+    *v = PyLong_AsLongLong(i);
+    Py_DECREF(i);
+    return *v != -1 || !PyErr_Occurred();
+}
+
+bool to_int(PyObject *o, const char *what, int *v)
+{
+    int64_t wide;
+    if (!to_int64(o, what, &wide)) return false;
+    if (wide < INT32_MIN || wide > INT32_MAX) return PyErr_Format(PyExc_OverflowError, "%s is too large", what), false;
+    *v = (int)wide;
+    return true;
+}
+
+bool to_uint64(PyObject *o, const char *what, uint64_t *v)
+{
+    PyObject *i = PyNumber_Index(o);
+    if (!i) return PyErr_Clear(), wrong(what, "an integer", o);
+    *v = PyLong_AsUnsignedLongLong(i);
+    Py_DECREF(i);
+    return *v != (uint64_t)-1 || !PyErr_Occurred();
+}
+
+bool to_double(PyObject *o, const char *what, double *v)
+{
+    *v = PyFloat_AsDouble(o);
+    if (*v != -1.0 || !PyErr_Occurred()) return true;
+    return PyErr_Clear(), wrong(what, "a number", o);
+}
+
+bool to_option(PyObject *o, const char *what, double *v)
+{
+    if (!to_double(o, what, v)) return false;
+    if (*v == 0) *v = TN_ZERO;
+    return true;
+}
+
+bool to_bool(PyObject *o, const char *what, bool *v)
+{
+    int is = PyObject_IsTrue(o);
+    (void)what;
+    *v = is > 0;
+    return is >= 0;
+}
+
+// A dtype of the package is an object with the attribute _number; its name, NumPy's dtypes and Python's types go through
+// tenon.dtype, which makes one of them.
+bool to_dtype(PyObject *o, const char *what, tn_dtype *v)
+{
+    static PyObject *make;
+    PyObject        *number = PyObject_GetAttrString(o, "_number");
+    if (!number) {
+        PyErr_Clear();
+        if (!make) {
+            PyObject *m = PyImport_ImportModule("tenon._dtypes");
+            make        = m ? PyObject_GetAttrString(m, "as_dtype") : NULL;
+            Py_XDECREF(m);
+        }
+        PyObject *d = make ? PyObject_CallFunctionObjArgs(make, o, NULL) : NULL;
+        number      = d ? PyObject_GetAttrString(d, "_number") : NULL;
+        Py_XDECREF(d);
+    }
+    int  n  = 0;
+    bool ok = number && to_int(number, what, &n);
+    Py_XDECREF(number);
+    *v = (tn_dtype)n;
+    return ok;
+}
+
+// The text lives as long as the object.
+bool to_text(call *k, PyObject *o, const char *what, bool may_be_none, const char **v)
+{
+    *v = NULL;
+    if (may_be_none && (!o || o == Py_None)) return true;
+    if (!PyUnicode_Check(o)) {  // a path, perhaps
+        PyObject *path = PyOS_FSPath(o);
+        if (!path) return PyErr_Clear(), wrong(what, "a str", o);
+        PyObject *text = PyUnicode_Check(path) ? Py_NewRef(path) : PyUnicode_DecodeFSDefault(PyBytes_AsString(path));
+        Py_DECREF(path);
+        const char *s = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+        char       *m = s ? call_memory(k, strlen(s) + 1) : NULL;
+        if (m) *v = strcpy(m, s);
+        Py_XDECREF(text);
+        return *v != NULL;
+    }
+    Py_ssize_t n;
+    *v = PyUnicode_AsUTF8AndSize(o, &n);
+    if (*v && (Py_ssize_t)strlen(*v) != n) return PyErr_Format(PyExc_ValueError, "%s has a null character", what), false;
+    return *v != NULL;
+}
+
+// ---- lists -------------------------------------------------------------------------------------
+
+// A sequence as a new tuple; one number counts as a tuple of it.
+static PyObject *sequence(PyObject *o, const char *what, bool one)
+{
+    if (one && PyIndex_Check(o) && !tensor_check(o)) return PyTuple_Pack(1, o);
+    PyObject *t = PySequence_Tuple(o);
+    if (!t) PyErr_Clear(), wrong(what, "a sequence", o);
+    return t;
+}
+
+bool to_int64s(call *k, PyObject *o, const char *what, int *n, const int64_t **v)
+{
+    PyObject *t    = sequence(o, what, true);
+    int64_t  *list = t ? call_memory(k, sizeof *list * (size_t)PyTuple_Size(t)) : NULL;
+    bool      ok   = list != NULL;
+    *n             = ok ? (int)PyTuple_Size(t) : 0;
+    for (int i = 0; i < *n && ok; i++) ok = to_int64(PyTuple_GetItem(t, i), what, &list[i]);
+    Py_XDECREF(t);
+    *v = list;
+    return ok;
+}
+
+bool to_ints(call *k, PyObject *o, const char *what, int *n, const int **v)
+{
+    PyObject *t    = sequence(o, what, true);
+    int      *list = t ? call_memory(k, sizeof *list * (size_t)PyTuple_Size(t)) : NULL;
+    bool      ok   = list != NULL;
+    *n             = ok ? (int)PyTuple_Size(t) : 0;
+    for (int i = 0; i < *n && ok; i++) ok = to_int(PyTuple_GetItem(t, i), what, &list[i]);
+    Py_XDECREF(t);
+    *v = list;
+    return ok;
+}
+
+bool to_places(PyObject *o, const char *what, int room, int64_t zero, int64_t *v)
+{
+    PyObject *t  = sequence(o, what, true);
+    bool      ok = t != NULL;
+    int       n  = ok ? (int)PyTuple_Size(t) : 0;
+    if (n > room) {
+        PyErr_Format(PyExc_ValueError, "%s has %d numbers, at most %d are possible", what, n, room);
+        ok = false;
+    }
+    for (int i = 0; i < n && ok; i++) {
+        ok = to_int64(PyTuple_GetItem(t, i), what, &v[i]);
+        if (ok && i && !v[i]) v[i] = zero;
+    }
+    Py_XDECREF(t);
+    return ok;
+}
+
+bool to_tensors(call *k, PyObject *o, const char *what, int *n, tn_tensor *const **v)
+{
+    PyObject   *t    = sequence(o, what, false);
+    tn_tensor **list = t ? call_memory(k, sizeof *list * (size_t)PyTuple_Size(t)) : NULL;
+    bool        ok   = list != NULL;
+    *n               = ok ? (int)PyTuple_Size(t) : 0;
+    for (int i = 0; i < *n && ok; i++) ok = to_tensor(k, PyTuple_GetItem(t, i), what, false, &list[i]);
+    Py_XDECREF(t);
+    *v = list;
+    return ok;
+}
+
+bool to_texts(call *k, PyObject *o, const char *what, int *n, const char *const **v)
+{
+    PyObject    *t    = sequence(o, what, false);
+    const char **list = t ? call_memory(k, sizeof *list * (size_t)PyTuple_Size(t)) : NULL;
+    bool         ok   = list != NULL;
+    *n                = ok ? (int)PyTuple_Size(t) : 0;
+    for (int i = 0; i < *n && ok; i++) ok = to_text(k, PyTuple_GetItem(t, i), what, false, &list[i]);
+    Py_XDECREF(t);
+    *v = list;
+    return ok;
+}
+
+bool to_layers(call *k, PyObject *o, const char *what, int *n, tn_layer *const **v)
+{
+    PyObject  *t    = sequence(o, what, false);
+    tn_layer **list = t ? call_memory(k, sizeof *list * (size_t)PyTuple_Size(t)) : NULL;
+    bool       ok   = list != NULL;
+    *n              = ok ? (int)PyTuple_Size(t) : 0;
+    for (int i = 0; i < *n && ok; i++) {
+        void *p = NULL;
+        ok      = to_handle(k, PyTuple_GetItem(t, i), LAYER, what, false, &p);
+        list[i] = p;
+    }
+    Py_XDECREF(t);
+    *v = list;
+    return ok;
+}
+
+// ---- results -----------------------------------------------------------------------------------
+
+PyObject *from_text(const char *text)
+{
+    if (!text) Py_RETURN_NONE;
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
+
+PyObject *from_dtype(tn_dtype d)
+{
+    static PyObject *list;
+    if (!list) {
+        PyObject *m = PyImport_ImportModule("tenon._dtypes");
+        list        = m ? PyObject_GetAttrString(m, "DTYPES") : NULL;
+        Py_XDECREF(m);
+    }
+    return list ? PySequence_GetItem(list, (Py_ssize_t)d) : NULL;
+}
+
+PyObject *from_shape(int rank, const int64_t *size)
+{
+    PyObject *t = PyTuple_New(rank);
+    for (int i = 0; i < rank && t; i++) {
+        PyObject *v = PyLong_FromLongLong(size[i]);
+        if (!v) return Py_DECREF(t), NULL;
+        PyTuple_SetItem(t, i, v);
+    }
+    return t;
+}

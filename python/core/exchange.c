@@ -1,0 +1,260 @@
+// exchange.c: tensors from numbers, nested lists and the memory of other libraries, and tensors as such memory.
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ---- memory with the buffer protocol -----------------------------------------------------------
+
+// The dtype of a format of the struct module, in native order.
+static bool dtype_of_format(const char *f, Py_ssize_t bytes, tn_dtype *dt)
+{
+    if (!f) f = "B";
+    if (*f == '@' || *f == '=' || (*f == '<' && bytes > 1)) f++;
+    if (!*f || f[1]) return false;
+    static const struct {
+        char     format;
+        tn_dtype dtype;
+    } floats[] = { { '?', TN_BOOL }, { 'e', TN_F16 }, { 'f', TN_F32 }, { 'd', TN_F64 } };
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+        if (*f == floats[i].format) return *dt = floats[i].dtype, true;
+    static const tn_dtype whole[2][9] = {
+        { [1] = TN_U8, [2] = TN_U16, [4] = TN_U32, [8] = TN_U64 },
+        { [1] = TN_I8, [2] = TN_I16, [4] = TN_I32, [8] = TN_I64 },
+    };
+    if (!strchr("bBhHiIlLqQ", *f) || bytes > 8) return false;
+    *dt = whole[*f >= 'a'][bytes];
+    return true;
+}
+
+static PyObject *from_buffer(Context *c, PyObject *o)
+{
+    Py_buffer b;
+    tn_dtype  dt = TN_F32;
+    PyObject *r  = NULL;
+    int64_t   size[TN_MAX_RANK];
+    site      at = site_here();
+    if (PyObject_GetBuffer(o, &b, PyBUF_FULL_RO) < 0) return NULL;
+    if (!dtype_of_format(b.format, b.itemsize, &dt)) {
+        PyErr_Format(PyExc_TypeError, "a tensor cannot be made of elements of format '%s'", b.format ? b.format : "B");
+    } else if (b.ndim > TN_MAX_RANK) {
+        PyErr_Format(PyExc_ValueError, "a tensor has at most %d axes, not %d", (int)TN_MAX_RANK, b.ndim);
+    } else {
+        for (int i = 0; i < b.ndim; i++) size[i] = b.shape[i];
+        void *copy = malloc(b.len ? (size_t)b.len : 1);
+        if (!copy) PyErr_NoMemory();
+        else if (PyBuffer_ToContiguous(copy, &b, b.len, 'C') == 0)
+            r = tensor_wrap(c, tn_from_at(at.file, at.line, c->cx, dt, b.ndim, size, copy));
+        free(copy);
+    }
+    PyBuffer_Release(&b);
+    return r;
+}
+
+// ---- nested lists ------------------------------------------------------------------------------
+
+typedef struct {
+    int      rank;
+    int64_t  size[TN_MAX_RANK], count, filled;
+    bool     any_float, any_int;  // beside bools
+    double  *d;
+    int64_t *i;
+} listing;
+
+static bool is_list(PyObject *o)
+{
+    return PyList_Check(o) || PyTuple_Check(o);
+}
+
+static Py_ssize_t length(PyObject *o)
+{
+    return PyList_Check(o) ? PyList_Size(o) : PyTuple_Size(o);
+}
+
+static PyObject *member(PyObject *o, Py_ssize_t i)
+{
+    return PyList_Check(o) ? PyList_GetItem(o, i) : PyTuple_GetItem(o, i);
+}
+
+// Its shape by its first elements.
+static bool measure(listing *l, PyObject *o)
+{
+    l->rank  = 0;
+    l->count = 1;
+    for (; is_list(o); o = member(o, 0)) {
+        if (l->rank == TN_MAX_RANK) return PyErr_Format(PyExc_ValueError, "a tensor has at most %d axes", (int)TN_MAX_RANK), false;
+        l->size[l->rank++] = length(o);
+        l->count *= length(o);
+        if (!length(o)) break;
+    }
+    return true;
+}
+
+// Writes its numbers; refuses what does not have the shape.
+static bool fill(listing *l, PyObject *o, int depth)
+{
+    if (depth < l->rank) {
+        if (!is_list(o) || length(o) != l->size[depth])
+            return PyErr_Format(PyExc_ValueError, "lists of unequal lengths at depth %d: %lld elements are expected", depth,
+                                (long long)l->size[depth]),
+                   false;
+        for (Py_ssize_t i = 0; i < length(o); i++)
+            if (!fill(l, member(o, i), depth + 1)) return false;
+        return true;
+    }
+    if (is_list(o)) return PyErr_Format(PyExc_ValueError, "a list among numbers, at depth %d", depth), false;
+    PyObject *v = tensor_check(o) ? PyObject_CallMethod(o, "item", NULL) : Py_NewRef(o);
+    if (!v) return false;
+    bool ok = true;
+    if (PyBool_Check(v) || PyIndex_Check(v)) {
+        l->any_int = l->any_int || !PyBool_Check(v);
+        ok         = to_int64(v, "an element", &l->i[l->filled]);
+        l->d[l->filled] = (double)l->i[l->filled];
+    } else {
+        l->any_float = true;
+        ok           = to_double(v, "an element", &l->d[l->filled]);
+        l->i[l->filled] = 0;
+    }
+    l->filled++;
+    Py_DECREF(v);
+    return ok;
+}
+
+static PyObject *from_list(Context *c, PyObject *o)
+{
+    listing   l = { 0 };
+    PyObject *r = NULL;
+    site      at = site_here();
+    if (!measure(&l, o)) return NULL;
+    l.d = malloc(sizeof *l.d * (size_t)(l.count + 1));
+    l.i = malloc(sizeof *l.i * (size_t)(l.count + 1));
+    if (!l.d || !l.i) {
+        PyErr_NoMemory();
+    } else if (fill(&l, o, 0)) {
+        bool       is_float = l.any_float || !l.count, is_bool = !l.any_int && !is_float;
+        tn_tensor *x = is_float ? tn_from_at(at.file, at.line, c->cx, TN_F64, l.rank, l.size, l.d)
+                                : tn_from_at(at.file, at.line, c->cx, TN_I64, l.rank, l.size, l.i);
+        tn_tensor *y = is_float || is_bool ? tn_cast_at(at.file, at.line, x, is_float ? TN_F32 : TN_BOOL) : x;
+        if (y != x && x) tn_drop(x);
+        r = tensor_wrap(c, y);
+    }
+    free(l.d);
+    free(l.i);
+    return r;
+}
+
+// A number is a 0-d tensor that takes the dtype of the other operand of an op.
+static PyObject *from_number(Context *c, PyObject *o)
+{
+    site at = site_here();
+    if (PyBool_Check(o)) return tensor_wrap(c, tn_full_at(at.file, at.line, c->cx, TN_BOOL, 0, NULL, o == Py_True));
+    if (PyLong_Check(o)) {
+        int64_t v;
+        if (!to_int64(o, "a number", &v)) return NULL;
+        return tensor_wrap(c, tn_scalar_i64_at(at.file, at.line, c->cx, v));
+    }
+    double d;
+    return to_double(o, "a number", &d) ? tensor_wrap(c, tn_scalar_at(at.file, at.line, c->cx, d)) : NULL;
+}
+
+PyObject *tensor_from_object(Context *c, PyObject *o, PyObject *dtype)
+{
+    (void)dtype;
+    if (!context_claim(c)) return NULL;
+    if (PyFloat_Check(o) || PyLong_Check(o)) return from_number(c, o);
+    if (is_list(o)) return from_list(c, o);
+    if (PyObject_CheckBuffer(o)) return from_buffer(c, o);
+    PyObject *array = PyObject_HasAttrString(o, "__array__") ? PyObject_CallMethod(o, "__array__", NULL) : NULL;
+    if (array) {
+        PyObject *r = PyObject_CheckBuffer(array) ? from_buffer(c, array) : NULL;
+        Py_DECREF(array);
+        if (r || PyErr_Occurred()) return r;
+    }
+    PyErr_Clear();
+    if (PyIndex_Check(o) || PyNumber_Check(o)) return from_number(c, o);
+    PyObject *type = PyType_GetName(Py_TYPE(o));
+    PyErr_Format(PyExc_TypeError, "a tensor cannot be made of a %V", type, "?");
+    Py_XDECREF(type);
+    return NULL;
+}
+
+// from_object(o, context=None)
+static PyObject *from_object(PyObject *self, PyObject *args)
+{
+    PyObject *o, *context = Py_None;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O|O", &o, &context)) return NULL;
+    if (tensor_check(o)) return Py_NewRef(o);
+    Context *c = context == Py_None ? context_current() : (Context *)context;
+    if (c && !PyObject_TypeCheck((PyObject *)c, context_type)) return PyErr_SetString(PyExc_TypeError, "context must be a Context"), NULL;
+    return c ? tensor_from_object(c, o, NULL) : NULL;
+}
+
+// ---- reading -----------------------------------------------------------------------------------
+
+static int element_bytes(tn_dtype dt)
+{
+    static const int bytes[] = { [TN_BOOL] = 1, [TN_U8] = 1,  [TN_I8] = 1,  [TN_I32] = 4, [TN_I64] = 8,
+                                 [TN_F16] = 2,  [TN_BF16] = 2, [TN_F32] = 4, [TN_F64] = 8, [TN_I16] = 2,
+                                 [TN_U16] = 2,  [TN_U32] = 4,  [TN_U64] = 8, [TN_F8_E4M3] = 1, [TN_F8_E5M2] = 1 };
+    return bytes[dt];
+}
+
+// read_bytes(x): its elements, row-major, as a bytes object.
+static PyObject *read_bytes(PyObject *self, PyObject *x)
+{
+    call             k;
+    tn_tensor       *t;
+    PyObject        *r = NULL;
+    (void)self;
+    if (!call_begin(&k, "read", &x, 1, NULL)) return NULL;
+    if (to_tensor(&k, x, "x", false, &t)) {
+        tn_dtype dt = tn_dtype_of(t);
+        r           = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(tn_count(t) * element_bytes(dt)));
+        char *to    = r ? PyBytes_AsString(r) : NULL;
+        if (to) {
+            PyThreadState *s      = context_let_go(k.c);
+            tn_status      status = tn_read_at(k.at.file, k.at.line, t, dt, to, tn_count(t));
+            context_take_back(k.c, s);
+            if (status) {
+                Py_CLEAR(r);
+                context_raise(k.c);
+            }
+        }
+    }
+    call_end(&k);
+    return r;
+}
+
+// from_bytes(data, dtype, shape, context=None): what read_bytes returned.
+static PyObject *from_bytes(PyObject *self, PyObject *args)
+{
+    PyObject      *data, *dtype, *shape, *context = NULL, *r = NULL;
+    call           k;
+    tn_dtype       dt;
+    int            rank;
+    const int64_t *size;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "SOO|O", &data, &dtype, &shape, &context)) return NULL;
+    if (!call_begin(&k, "from_bytes", NULL, 0, context)) return NULL;
+    if (to_dtype(dtype, "from_bytes: dtype", &dt) && to_int64s(&k, shape, "from_bytes: shape", &rank, &size)) {
+        int64_t count = element_bytes(dt);
+        for (int i = 0; i < rank; i++) count *= size[i];
+        if (rank > TN_MAX_RANK || count != PyBytes_Size(data))
+            PyErr_SetString(PyExc_ValueError, "from_bytes: the shape does not fit the number of bytes");
+        else r = tensor_wrap(k.c, tn_from_at(k.at.file, k.at.line, k.c->cx, dt, rank, size, PyBytes_AsString(data)));
+    }
+    call_end(&k);
+    return r;
+}
+
+int exchange_ready(PyObject *module)
+{
+    static PyMethodDef methods[] = {
+        { "from_object", from_object, METH_VARARGS, NULL },
+        { "from_bytes", from_bytes, METH_VARARGS, NULL },
+        { "read_bytes", read_bytes, METH_O, NULL },
+        { 0 },
+    };
+    return PyModule_AddFunctions(module, methods);
+}

@@ -1,0 +1,19 @@
+// module.c: the extension module tenon._c.
+#include "core.h"
+
+PyObject *core_module;
+
+PyMODINIT_FUNC PyInit__c(void)
+{
+    static struct PyModuleDef def = { PyModuleDef_HEAD_INIT, .m_name = "tenon._c", .m_size = -1 };
+    PyObject                 *m   = PyModule_Create(&def);
+    if (!m) return NULL;
+    core_module = m;
+    if (site_ready(m) < 0 || context_ready(m) < 0 || handles_ready(m) < 0 || tensor_ready(m) < 0 ||
+        PyModule_AddFunctions(m, generated_methods) < 0 || exchange_ready(m) < 0 ||
+        PyModule_AddStringConstant(m, "version", tn_version()) < 0) {
+        Py_DECREF(m);
+        return NULL;
+    }
+    return m;
+}
