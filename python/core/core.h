@@ -186,6 +186,7 @@ PyObject *from_shape(int rank, const int64_t *size);
 // ---- rows that are written by hand, and the generated table -----------------------------------------
 
 extern PyMethodDef generated_methods[], generated_tensor_methods[];
+extern const char *const exported_names[];  // the module's __all__
 
 // Each file adds its functions and types to the module.
 int exchange_ready(PyObject *module);

@@ -44,6 +44,8 @@ DTYPES = [DType(i, *row) for i, row in enumerate([
 (bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64, int16, uint16, uint32, uint64, float8_e4m3fn,
  float8_e5m2) = DTYPES
 
+__all__ = ["DType", "DTypeLike"] + [d.name for d in DTYPES if d.name != "bool"] + ["bool_"]
+
 DTypeLike = Union[DType, str, type, Any]
 
 _by_name = {name: d for d in DTYPES for name in (d.name, d.short)}

@@ -5,6 +5,10 @@ import linecache
 import warnings
 
 
+__all__ = """Error ArgumentError ShapeError DTypeError GradError GoneError OutOfMemoryError DeviceError DeviceLostError
+    FileError FormatError ThreadError UserError TenonWarning""".split()
+
+
 class Error(RuntimeError):
     """An error of Tenon. `file` and `line` are those of the call that recorded the op, `layer` the path of its layer."""
 

@@ -1,12 +1,14 @@
 """Functions that Python has in another form than C: one for a family of C's, with defaults and names of NumPy and PyTorch."""
 from __future__ import annotations
 
-import math
-import struct
+import builtins
 from typing import Any, Callable, Sequence
 
 from . import _c
-from ._dtypes import DTYPES, DTypeLike, as_dtype, float32, int64, bool_
+from ._dtypes import DTypeLike, as_dtype, float32, int64
+
+__all__ = """tensor asarray zeros ones empty full full_like arange linspace eye rand randn randint randperm
+    sum mean prod max min var std norm logsumexp any all argmax argmin""".split()
 
 # ---- shapes
 
@@ -100,7 +102,7 @@ def arange(start: float, stop: float | None = None, step: float = 1, dtype: DTyp
     """Makes start, start + step, ... below stop; arange(n) is 0 .. n - 1."""
     if stop is None:
         start, stop = 0, start
-    whole = all(isinstance(v, int) for v in (start, stop, step))
+    whole = builtins.all(isinstance(v, int) for v in (start, stop, step))
     kind = as_dtype(dtype if dtype is not None else int64 if whole else float32)
     make = _c.arange_i64 if whole else _c.arange
     return make(kind, start, stop, step, context=_on(device))
