@@ -56,6 +56,17 @@ CALL(ctx_enter)
     tn_ctx_enter(k->cx);
     return NULL;
 }
+CALL(ctx_take)
+{
+    (void)k;  // it may be called on any thread, and the context is then that thread's
+    tn_ctx_take(NULL);
+    return NULL;
+}
+CALL(ctx_device)
+{
+    tn_ctx_device(k->cx);
+    return NULL;
+}
 CALL(seed)
 {
     tn_seed(k->cx, (uint64_t)k->i);
@@ -80,6 +91,22 @@ CALL(keep)
 CALL(want)
 {
     return tn_want(k->x);
+}
+CALL(retain)
+{
+    tn_tensor *y = tn_detach(k->x);
+    tn_retain(y);
+    tn_release(y);
+    return NULL;
+}
+CALL(release)
+{
+    tn_tensor *y = tn_detach(k->x);
+    tn_retain(y);
+    tn_retain(y);
+    tn_release(y);
+    tn_release(y);
+    return NULL;
 }
 CALL(drop)
 {
@@ -832,8 +859,8 @@ CALL(ctx_stats)
 
 // clang-format off
 const call calls_of_tensors[] = {
-    Q(open), Q(open_with), Q(close), O(ctx_leave), O(ctx_enter), O(seed), O(begin), O(end),
-    O(keep), O(want), Q(drop), Q(error), Q(error_text), Q(escape), Q(error_clear), O(error_set), O(on_error), O(on_warning),
+    Q(open), Q(open_with), Q(close), O(ctx_leave), O(ctx_enter), Q(ctx_take), Q(ctx_device), O(seed), O(begin), O(end),
+    O(keep), O(want), Q(drop), Q(retain), Q(release), Q(error), Q(error_text), Q(escape), Q(error_clear), O(error_set), O(on_error), O(on_warning),
     Q(status_name), Q(version),
     O(from), O(borrow), O(zeros), O(ones), O(full), O(full_i64), U(zeros_like), U(ones_like), S(full_like),
     I(full_like_i64), O(scalar), O(scalar_i64), O(arange), O(arange_i64), O(linspace), O(eye), O(rand), O(randn), U(rand_like), U(randn_like),

@@ -678,6 +678,53 @@ static void rule_19_a_context_moves_by_leave_and_enter(void)
     }
 }
 
+static void *take_without_asking(void *p)
+{
+    visit *v     = p;
+    v->status[0] = tn_ctx_take(v->cx);
+    v->x         = tn_add_s(v->x, 1);
+    v->item      = tn_item(tn_sum_all(v->x));
+    return NULL;
+}
+
+static void rule_19_a_context_is_taken_without_its_owners_doing(void)
+{
+    int i = 0;
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        visit v = { .cx = cx, .x = rules_ramp(cx, N) };
+        in_thread(take_without_asking, &v);
+        CHECK(v.status[0] == TN_OK && v.item == 14);
+        CHECK_STATUS(tn_ctx_enter(cx), TN_ETHREAD);
+        CHECK_STATUS(tn_ctx_take(cx), TN_OK);
+        CHECK_VALUES(v.x, 2, 3, 4, 5);
+        CHECK_STR(tn_ctx_device(cx), i++ ? "ref" : "cpu");
+    }
+}
+
+// What is retained outlives its scope, is stored by steps, and dies when the last owner releases it.
+static void owners_are_counted(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        int64_t    before = tn_ctx_stats(cx).nodes;
+        tn_scope  *s      = tn_begin(cx);
+        tn_tensor *x = tn_add_s(rules_ramp(cx, N), 1), *y = tn_mul_s(x, 2);
+        tn_retain(x);
+        tn_retain(x);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        CHECK_VALUES(y, 4, 6, 8, 10);
+        tn_end(s);
+        tn_release(x);
+        CHECK_VALUES(x, 2, 3, 4, 5);
+        tn_drop(x);
+        CHECK_FAILED(cx, TN_EARG, "drop: t (4,) belongs to");
+        tn_release(x);
+        CHECK_INT(tn_ctx_stats(cx).nodes, before);
+        tn_tensor *z = rules_ramp(cx, N);
+        tn_release(z);
+        CHECK_FAILED(cx, TN_EARG, "release: t (4,) was not retained");
+    }
+}
+
 static void rule_19_a_thread_may_own_several_and_copy_between_them(void)
 {
     tn_ctx    *a = rules_open("cpu"), *b = rules_open("ref"), *c = rules_open("cpu");
@@ -840,6 +887,8 @@ const test_case tests_rules_errors[] = {
     TEST(rule_18_a_late_value_of_a_failed_step_never_arrives),
     TEST(rule_19_another_threads_use_is_an_error),
     TEST(rule_19_a_context_moves_by_leave_and_enter),
+    TEST(rule_19_a_context_is_taken_without_its_owners_doing),
+    TEST(owners_are_counted),
     TEST(rule_19_a_thread_may_own_several_and_copy_between_them),
     TEST(rule_19_contexts_work_in_several_threads_at_the_same_time),
     TEST(rule_19_each_thread_has_its_own_slot),
