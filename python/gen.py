@@ -291,7 +291,7 @@ class Arguments:
             if size:
                 if kind != "int64_t":
                     continue
-                zero = "TN_NO_PADDING" if member == "padding" else "0"
+                zero = "TN_NO_PADDING" if member.endswith("padding") else "0"
                 self.option(member, "Sequence[int] | int", f"to_places(%s, \"{what}\", {size}, {zero}, {where})")
             elif kind in ("tn_tensor *",):
                 self.option(member, "Tensor", f"to_tensor(&k, %s, \"{what}\", true, &{where})")

@@ -190,6 +190,7 @@ extern const char *const exported_names[];  // the module's __all__
 
 // Each file adds its functions and types to the module.
 int exchange_ready(PyObject *module);
+int layers_ready(PyObject *module);
 
 // The module, which is the self of functions that are not methods.
 extern PyObject *core_module;

@@ -389,7 +389,7 @@ static int set_grad(PyObject *self, PyObject *v, void *unused)
     (void)unused;
     if (!is_open(o)) return -1;
     if (v && v != Py_None) return PyErr_SetString(PyExc_AttributeError, "grad can be set to None only"), -1;
-    tn_zero_grad(o->t);
+    if (tn_has_grad(o->t)) tn_zero_grad(o->t);
     return 0;
 }
 

@@ -7,7 +7,7 @@ from typing import Any, Callable, Sequence
 from . import _c
 from ._dtypes import DTypeLike, as_dtype, float32, int64
 
-__all__ = """tensor asarray zeros ones empty full full_like arange linspace eye rand randn randint randperm
+__all__ = """tensor asarray zeros ones empty full full_like arange linspace eye rand randn randint randperm manual_seed
     sum mean prod max min var std norm logsumexp any all argmax argmin""".split()
 
 # ---- shapes
@@ -140,6 +140,11 @@ def randint(low: int, high: int | None = None, size: Any = (), dtype: DTypeLike 
 def randperm(n: int, *, device: Any = None) -> Any:
     """Makes a random permutation of 0 .. n - 1."""
     return _c.randperm(n, context=_on(device))
+
+
+def manual_seed(seed: int, *, device: Any = None) -> None:
+    """Restarts the sequence of random numbers."""
+    _c.seed(seed, context=_on(device))
 
 
 def _leaf(x: Any, requires_grad: bool) -> Any:
