@@ -28,7 +28,7 @@ LEFT_OUT = {
     "written by hand in core/": """
         from borrow read print ptr split chunk grad gradcheck gradgradcheck custom custom_n
         layer_new layer_new_n layer_each layer_summary layer_self layer_ctx layer_of nn_act nn_residual nn_residual_with
-        nn_transformer_block nn_transformer_block_with forward_n dataset tokenizer_encode
+        nn_transformer_block nn_transformer_block_with forward_n dataset next tokenizer_encode
         tokenizer_encode_with tokenizer_decode tokenizer_stream tokenizer_token generate file_info
         file_meta_key file_write checkpoint_save checkpoint_load explain explain_with doctor device_info
         data_info cache_new""",
@@ -58,7 +58,8 @@ MAY_BE_NONE = {
 WAITS = set("""
     item_late eval eval_of sync step next save save_with load load_with file_open file_tensor npy_read npy_write
     profile_write ctx_peak optim_skipped pretrained pretrained_with tokenizer_open tokenizer_gpt2 csv text idx
-    idx_files idx_read image_read cifar10 arrays""".split())
+    idx_files idx_read image_read cifar10 arrays data_shuffle data_drop_last data_split data_augment data_seek
+    data_rewind""".split())
 
 # Functions that return their first argument.
 RETURNS_FIRST = re.compile(r"(.*_$|assign$|requires_grad$|set_name$|init_.*|layer_param$|layer_buffer$)")

@@ -12,6 +12,8 @@ static Context  *entered[64];  // by `with`, the innermost last
 static int       n_entered;
 static Context  *default_context;
 
+_Thread_local Context *context_loading;
+
 // ---- errors ------------------------------------------------------------------------------------
 
 static PyObject *errors_module(void)
@@ -109,15 +111,41 @@ void context_keep_exception(Context *c)
 
 // ---- owners ------------------------------------------------------------------------------------
 
+void context_release(void *object)
+{
+    Py_DECREF((PyObject *)object);
+}
+
+// Ends a thing. A dataset waits for its loader's thread, which may wait for the interpreter's lock: other threads run
+// meanwhile, and may claim the context behind it.
+static void end_thing(Context *c, void *thing, void (*end)(void *))
+{
+    if (end != (void (*)(void *))tn_data_free) {
+        end(thing);
+        return;
+    }
+    unsigned long  me    = PyThread_get_thread_ident();
+    PyThreadState *state = context_let_go(c);
+    end(thing);
+    context_take_back(c, state);
+    if (c->cx && c->owner != me && tn_ctx_take(c->cx) == TN_OK) c->owner = me;
+}
+
+// Ends what has died meanwhile, the first first.
 static void end_dead(Context *c)
 {
     pthread_mutex_lock(&c->mutex);
-    dead_thing *d = c->dead;
-    c->dead       = NULL;
+    dead_thing *d = NULL;
+    while (c->dead) {
+        dead_thing *newest = c->dead;
+        c->dead            = newest->next;
+        newest->next       = d;
+        d                  = newest;
+    }
     pthread_mutex_unlock(&c->mutex);
     while (d) {
         dead_thing *next = d->next;
-        if (c->cx) d->end(d->thing);
+        if (c->cx || d->end == context_release) end_thing(c, d->thing, d->end);
         free(d);
         d = next;
     }
@@ -128,6 +156,11 @@ bool context_claim(Context *c)
     unsigned long me = PyThread_get_thread_ident();
     if (!c->cx) {
         raise(TN_EARG, "the context is closed", NULL, 0, NULL, NULL);
+        return false;
+    }
+    if (context_loading == c) {
+        raise(TN_ETHREAD, "the thread that makes the items of a dataset cannot use tensors; return them as a part of the "
+                          "item, or pass collate_fn: then items are made where the batch is asked for", NULL, 0, NULL, NULL);
         return false;
     }
     while (c->is_running && c->owner != me) {
@@ -177,13 +210,16 @@ void context_end(Context *c, void *thing, void (*end)(void *thing), bool held)
         push_dead(c, thing, end);
         return;
     }
-    if (!c->cx) return;  // it died with its context
+    if (!c->cx) {  // it died with its context
+        if (end == context_release) end(thing);
+        return;
+    }
     unsigned long me = PyThread_get_thread_ident();
     if (c->owner != me) {
         if (tn_ctx_take(c->cx) != TN_OK) return;
         c->owner = me;
     }
-    end(thing);
+    end_thing(c, thing, end);
 }
 
 // ---- the type ----------------------------------------------------------------------------------
@@ -212,8 +248,10 @@ static void close_context(Context *c)
     if (!cx) return;
     forget(c);
     if (c->owner != PyThread_get_thread_ident()) tn_ctx_take(cx);
-    c->cx = NULL;
+    c->cx                = NULL;
+    PyThreadState *state = PyEval_SaveThread();  // for the loaders of its datasets
     tn_close(cx);
+    PyEval_RestoreThread(state);
     end_dead(c);
 }
 

@@ -58,12 +58,17 @@ int       context_ready(PyObject *module);
 Context  *context_current(void);
 // Makes the calling thread the owner and frees what has died meanwhile. False with an exception.
 bool      context_claim(Context *c);
+// The context whose loader this thread is, while it makes an item. A call may wait for the item and have the context: it
+// cannot be claimed here.
+extern _Thread_local Context *context_loading;
 // Between these two the interpreter's lock is not held. The context must be claimed.
 PyThreadState *context_let_go(Context *c);
 void           context_take_back(Context *c, PyThreadState *state);
 // Calls end(thing) now if that is possible here, otherwise at the next claim. Also without the interpreter's lock
 // (held: whether it is). Without memory the thing lives as long as its context.
 void      context_end(Context *c, void *thing, void (*end)(void *thing), bool held);
+// An end that lets go of an object of Python, which happens also when the context was closed meanwhile.
+void      context_release(void *object);
 // Raises the error of the call that has failed. Returns NULL.
 PyObject *context_raise(Context *c);
 // The same for a status: None if it is TN_OK.
@@ -179,6 +184,8 @@ bool  to_tensors(call *k, PyObject *o, const char *what, int *n, tn_tensor *cons
 bool  to_texts(call *k, PyObject *o, const char *what, int *n, const char *const **v);
 bool  to_layers(call *k, PyObject *o, const char *what, int *n, tn_layer *const **v);
 
+// The dtype of a format of the struct module, in native order.
+bool      dtype_of_format(const char *format, Py_ssize_t bytes, tn_dtype *dt);
 PyObject *from_text(const char *text);
 PyObject *from_dtype(tn_dtype d);
 PyObject *from_shape(int rank, const int64_t *size);
@@ -191,6 +198,7 @@ extern const char *const exported_names[];  // the module's __all__
 // Each file adds its functions and types to the module.
 int exchange_ready(PyObject *module);
 int layers_ready(PyObject *module);
+int data_ready(PyObject *module);
 
 // The module, which is the self of functions that are not methods.
 extern PyObject *core_module;

@@ -6,8 +6,7 @@
 
 // ---- memory with the buffer protocol -----------------------------------------------------------
 
-// The dtype of a format of the struct module, in native order.
-static bool dtype_of_format(const char *f, Py_ssize_t bytes, tn_dtype *dt)
+bool dtype_of_format(const char *f, Py_ssize_t bytes, tn_dtype *dt)
 {
     if (!f) f = "B";
     if (*f == '@' || *f == '=' || (*f == '<' && bytes > 1)) f++;

@@ -30,7 +30,7 @@ static void handle_dealloc(PyObject *self)
     int           kind = kind_of(self);
     if (h->weak) PyObject_ClearWeakRefs(self);
     if (h->p && h->owner) context_end(h->owner, h->p, kinds[kind].end, true);
-    Py_XDECREF(h->uses);
+    if (h->uses) context_end(h->owner, h->uses, context_release, true);  // behind it, if it has to wait
     Py_XDECREF((PyObject *)h->owner);
     PyObject_Free(self);
     Py_DECREF((PyObject *)type);

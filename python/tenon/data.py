@@ -1,0 +1,495 @@
+"""Datasets and batches, by the names of torch.utils.data.
+
+    data = tn.data.digits()
+    for x, y in tn.data.DataLoader(data, 64, shuffle=True):
+        ...
+
+A thread of C prepares the batches ahead. What a batch contains follows from (seed, epoch, index) alone, so a run that is
+resumed at a saved position sees the same batches.
+"""
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, Callable, Generic, Iterable, Iterator, Sequence, Sized, TypeVar
+
+from . import _c
+from ._dtypes import DType
+from ._functions import context_on, tensor
+
+__all__ = """Batch Data Dataset TensorDataset Subset ConcatDataset IterableDataset DataLoader random_split default_collate
+    digits mnist idx_files cifar10 csv text arrays progress read_image read_idx""".split()
+
+T = TypeVar("T")
+
+
+class Batch(tuple):
+    """The fields of a batch, (x, y, ...), each a tensor whose first axis counts the items."""
+
+    count: int  # type: ignore[assignment]  # of items
+    epoch: int
+    start: int  # the place of its first item in the epoch
+    last: bool  # whether it ends the epoch
+
+    @classmethod
+    def _of(cls, row: Any) -> Batch:
+        b = cls(row[0])
+        b.count, b.epoch, b.start, b.last = row[1:]
+        return b
+
+    @property
+    def x(self) -> Any:
+        """The first field."""
+        return self[0]
+
+    @property
+    def y(self) -> Any:
+        """The second field; None if there is none."""
+        return self[1] if len(self) > 1 else None
+
+
+# ---- datasets of C
+
+
+class Data:
+    """A dataset of C: its items, an order of them, and a position, which is that of the next batch."""
+
+    def __init__(self, handle: _c.Data) -> None:
+        self._handle = handle
+
+    def __len__(self) -> int:
+        """The number of items."""
+        return _c.data_count(self._handle)
+
+    def next(self, n: int) -> Batch:
+        """The next batch of n items. After the last one of an epoch, which may be shorter, the next epoch begins."""
+        return Batch._of(_c.next(self._handle, n))
+
+    def batches(self, n: int) -> Iterator[Batch]:
+        """The batches of n items from the position to the end of the epoch."""
+        last = False
+        while not last:
+            batch = self.next(n)
+            last = batch.last
+            yield batch
+
+    def num_batches(self, n: int) -> int:
+        """The number of batches of n items in an epoch."""
+        return _c.data_batches(self._handle, n)
+
+    def shuffle(self, on: bool = True, seed: int = 0) -> Data:
+        """Turns shuffling by a seed on or off. It is on at first, with the seed of the context."""
+        _c.data_shuffle(self._handle, on, seed)
+        return self
+
+    def drop_last(self, on: bool = True) -> Data:
+        """Leaves out the last batch of an epoch if it is short."""
+        _c.data_drop_last(self._handle, on)
+        return self
+
+    def augment(self, *, shift: int = 0, crop: int = 0, flip: bool = False) -> Data:
+        """Moves images by up to `shift` pixels, pads and crops them by `crop`, and mirrors half of them."""
+        _c.data_augment(self._handle, shift=shift, crop=crop, flip=flip)
+        return self
+
+    def split(self, fraction: float, seed: int = 0) -> Data:
+        """Moves a fraction of the items, chosen by the seed, to a new dataset."""
+        return Data(_c.data_split(self._handle, fraction, seed))
+
+    @property
+    def cursor(self) -> dict[str, int]:
+        """The position: seed, epoch, and index of the next item in it."""
+        return _c.data_cursor(self._handle)
+
+    def seek(self, cursor: dict[str, int]) -> Data:
+        """Sets the position to one that `cursor` returned."""
+        _c.data_seek(self._handle, **cursor)
+        return self
+
+    def rewind(self) -> Data:
+        """Returns to the start of epoch 0."""
+        _c.data_rewind(self._handle)
+        return self
+
+    def state_dict(self) -> dict[str, int]:
+        """The position, to be saved."""
+        return self.cursor
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Sets the position to a saved one."""
+        self.seek(state)
+
+    @property
+    def fields(self) -> tuple[tuple[DType, tuple[int, ...]], ...]:
+        """The dtype and the shape of each field of one item."""
+        return _c.data_info(self._handle)[1]
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes of y; 0 if it is not a class."""
+        return _c.data_info(self._handle)[2]
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of the classes of y; those without a name are numbers."""
+        names = (_c.data_class_name(self._handle, i) for i in range(self.num_classes))
+        return [str(i) if name is None else name for i, name in enumerate(names)]
+
+    @property
+    def skipped(self) -> int:
+        """The number of rows of a table that were skipped for missing cells."""
+        return _c.data_info(self._handle)[3]
+
+    @property
+    def schema(self) -> str:
+        """The columns and categories of a table as JSON, for csv(schema=...); "" if there are none."""
+        return _c.data_schema(self._handle)
+
+    def row(self, i: int) -> int:
+        """The row of its table that item i is."""
+        return _c.data_row(self._handle, i)
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{d.name} {s}" for d, s in self.fields)
+        classes = f", {self.num_classes} classes" if self.num_classes else ""
+        return f"<tenon.data.Data of {len(self)} items: {fields}{classes}>"
+
+
+def digits(count: int = 60000, *, seed: int = 0, test: bool = False, context: _c.Context | None = None) -> Data:
+    """Images of drawn digits, made on demand: x (1, 28, 28) in [0, 1], y the digit. Those for a test are others."""
+    return Data(_c.digits(count=count, seed=seed, test=test, context=context))
+
+
+def mnist(folder: str, *, test: bool = False, context: _c.Context | None = None) -> Data:
+    """MNIST, or data in its format, in a folder: train-* or (test) t10k-*, plain or .gz."""
+    return Data(_c.idx(folder, test, context=context))
+
+
+def idx_files(images: str, labels: str, *, context: _c.Context | None = None) -> Data:
+    """Two files in the format of MNIST."""
+    return Data(_c.idx_files(images, labels, context=context))
+
+
+def cifar10(folder: str, *, test: bool = False, context: _c.Context | None = None) -> Data:
+    """CIFAR-10 in a folder, data_batch_1.bin ... or (test) test_batch.bin."""
+    return Data(_c.cifar10(folder, test, context=context))
+
+
+_MISSING = {"error": 0, "mean": 1, "category": 2, "skip": 3}
+
+
+def csv(path: str, *, target: str | int | None = None, no_header: bool = False, schema: str | None = None,
+        no_target: bool = False, missing: str = "error", missing_words: str | None = None, held_out: float = 0.0,
+        split_seed: int = 0, context: _c.Context | None = None) -> Data:
+    """A table: x has numbers as they are and categories one-hot, y is the column `target`, by default the last."""
+    if missing not in _MISSING:
+        raise ValueError(f"missing is one of {', '.join(_MISSING)}, not {missing!r}")
+    return Data(_c.csv(path, target=None if target is None else str(target), no_header=no_header, schema=schema,
+                       no_target=no_target, missing=_MISSING[missing], missing_words=missing_words,
+                       held_out=held_out, split_seed=split_seed, context=context))
+
+
+def text(path: str, length: int = 128, *, tokenizer: Any = None, context: _c.Context | None = None) -> Data:
+    """A text as windows of tokens: x (length), and y, which is x one token later. Without a tokenizer, tokens are bytes."""
+    handle = getattr(tokenizer, "_handle", tokenizer)
+    return Data(_c.text(path, length=length, tokenizer=handle, context=context))
+
+
+def arrays(*fields: Any, context: _c.Context | None = None) -> Data:
+    """The first axis of tensors or arrays (x, y, ...), which are copied."""
+    return Data(_c.arrays([f if isinstance(f, _c.Tensor) else tensor(f) for f in fields], context=context))
+
+
+def read_image(path: str, *, context: _c.Context | None = None) -> Any:
+    """An image, PGM or PPM, plain or .gz: (C, H, W) in [0, 1]."""
+    return _c.image_read(path, context=context)
+
+
+def read_idx(path: str, *, context: _c.Context | None = None) -> Any:
+    """The images of one file in the format of MNIST, as bytes."""
+    return _c.idx_read(path, context=context)
+
+
+# ---- datasets of Python
+
+
+class Dataset(Generic[T]):
+    """A dataset of the program's own: __len__ and __getitem__, which returns an item.
+
+    An item is a number, an array, or a tuple of these; every item has the dtypes and shapes of the first. It is then made
+    on the loader's thread. An item may also be or hold a tensor, a dict or a str: then it is made where the batch is asked for.
+    """
+
+    def __getitem__(self, index: int) -> T:
+        raise NotImplementedError(f"{type(self).__name__} has no __getitem__")
+
+    def __add__(self, other: Dataset) -> ConcatDataset:
+        return ConcatDataset([self, other])
+
+
+class IterableDataset(Dataset[T]):
+    """A dataset that can only be iterated; it has no order to shuffle and no position to save."""
+
+    def __iter__(self) -> Iterator[T]:
+        raise NotImplementedError(f"{type(self).__name__} has no __iter__")
+
+
+class TensorDataset(Dataset[tuple]):
+    """The first axis of tensors or arrays of equal length."""
+
+    def __init__(self, *tensors: Any) -> None:
+        if not tensors:
+            raise ValueError("TensorDataset needs a tensor")
+        if any(len(t) != len(tensors[0]) for t in tensors):
+            raise ValueError(f"TensorDataset: lengths differ: {', '.join(str(len(t)) for t in tensors)}")
+        self.tensors = tensors
+
+    def __len__(self) -> int:
+        return len(self.tensors[0])
+
+    def __getitem__(self, index: int) -> tuple:
+        return tuple(t[index] for t in self.tensors)
+
+
+class Subset(Dataset[T]):
+    """The items of another dataset at some indices."""
+
+    def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
+        self.dataset, self.indices = dataset, indices
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: int) -> T:
+        return self.dataset[self.indices[index]]
+
+
+class ConcatDataset(Dataset[T]):
+    """The items of several datasets, one after the other."""
+
+    def __init__(self, datasets: Iterable[Any]) -> None:
+        self.datasets = list(datasets)
+
+    def __len__(self) -> int:
+        return sum(len(d) for d in self.datasets)
+
+    def __getitem__(self, index: int) -> T:
+        if index < 0:
+            index += len(self)
+        for d in self.datasets:
+            if 0 <= index < len(d):
+                return d[index]
+            index -= len(d)
+        raise IndexError("index out of range")
+
+
+def random_split(dataset: Any, lengths: Sequence[float], seed: int = 0) -> list[Subset]:
+    """Parts of a dataset with these lengths, or these fractions of it, of items chosen by the seed."""
+    import random
+
+    n = len(dataset)
+    if all(isinstance(v, float) for v in lengths) and abs(sum(lengths) - 1) < 1e-6:
+        sizes = [int(v * n) for v in lengths]
+        for i in range(n - sum(sizes)):
+            sizes[i % len(sizes)] += 1
+    else:
+        sizes = [int(v) for v in lengths]
+    if sum(sizes) != n:
+        raise ValueError(f"random_split: the lengths {list(lengths)} do not add up to {n}")
+    order = list(range(n))
+    random.Random(seed).shuffle(order)
+    parts, start = [], 0
+    for size in sizes:
+        parts.append(Subset(dataset, order[start:start + size]))
+        start += size
+    return parts
+
+
+def default_collate(items: Sequence[Any]) -> Any:
+    """A batch of items: tensors and arrays stacked, numbers as a tensor, tuples and dicts by their members, texts as a list."""
+    first = items[0]
+    if isinstance(first, (str, bytes)):
+        return list(items)
+    if isinstance(first, dict):
+        return {key: default_collate([item[key] for item in items]) for key in first}
+    if isinstance(first, tuple):
+        return tuple(default_collate(field) for field in zip(*items, strict=True))
+    if isinstance(first, (bool, int, float)):
+        return tensor(list(items))
+    return _c.stack([item if isinstance(item, _c.Tensor) else tensor(item) for item in items], 0)
+
+
+def _needs_collating(item: Any) -> bool:
+    """Whether an item has parts that the loader's thread cannot copy: tensors, which belong to the calling thread, and texts."""
+    if isinstance(item, tuple):
+        return not item or any(_needs_collating(part) for part in item)
+    return isinstance(item, (_c.Tensor, str, dict))
+
+
+class DataLoader(Generic[T]):
+    """The batches of a dataset, one epoch for each iteration.
+
+    With a seed, the order of the items depends on it and on the number of the epoch alone; without one, the seed is that of
+    the context. num_workers and pin_memory have no effect: there is one loader thread, and it pins what the device can
+    use.
+    """
+
+    def __init__(self, dataset: Any, batch_size: int = 1, shuffle: bool = False, *, drop_last: bool = False,
+                 seed: int | None = None, collate_fn: Callable[[list], Any] | None = None, num_workers: int = 0,
+                 pin_memory: bool = False, context: _c.Context | None = None) -> None:
+        if batch_size < 1:
+            raise ValueError(f"DataLoader: a batch of {batch_size} items")
+        self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last
+        self.num_workers, self.pin_memory = num_workers, pin_memory
+        self._collate = collate_fn
+        self._bare = False  # whether batches are one tensor instead of a tuple
+        self._resumed = True  # whether the next iteration begins at the position
+        self._data: Data | None = None
+        if isinstance(dataset, IterableDataset):
+            if shuffle:
+                raise ValueError("DataLoader: an IterableDataset cannot be shuffled")
+            self._collate = collate_fn or default_collate
+        else:
+            self._data = self._open(context)
+            self._data.shuffle(shuffle, self._data.cursor["seed"] if seed is None else seed)
+            self._data.drop_last(drop_last)
+
+    def _open(self, context: _c.Context | None) -> Data:
+        d = self.dataset
+        if isinstance(d, Data):
+            if self._collate is not None:
+                raise ValueError("DataLoader: a dataset of C makes batches, not items: it has no use for collate_fn")
+            return d
+        if isinstance(d, TensorDataset) and self._collate is None:
+            return arrays(*d.tensors, context=context)
+        if not len(d):
+            raise ValueError("DataLoader: the dataset has no items")
+        sample = d[0]
+        if self._collate is None and not _needs_collating(sample):
+            self._bare = not isinstance(sample, tuple)
+            names = getattr(d, "classes", None)
+            names = names if isinstance(names, (list, tuple)) and all(isinstance(n, str) for n in names) else None
+            return Data(_c.dataset(d.__getitem__, len(d), sample, class_names=names, context=context))
+        # The order of the items is that of a dataset of their numbers, which are read on the host.
+        self._collate = self._collate or default_collate
+        host = context_on("cpu")
+        return arrays(_c.arange_i64("int64", 0, len(d), 1, context=host), context=host)
+
+    def __len__(self) -> int:
+        """The number of batches of an epoch."""
+        if self._data is None:
+            raise TypeError("a DataLoader of an IterableDataset has no length")
+        return self._data.num_batches(self.batch_size)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._data is None:
+            return self._iterate_all()
+        return self._iterate(self._data)
+
+    def _iterate(self, data: Data) -> Iterator[Any]:
+        at = data.cursor
+        if at["index"] and not self._resumed:  # the last iteration was left before its end
+            data.seek({"seed": at["seed"], "epoch": at["epoch"] + 1, "index": 0})
+        self._resumed = False
+        for batch in data.batches(self.batch_size):
+            if self._collate is not None:
+                yield self._collate([self.dataset[i] for i in batch.x.tolist()])
+            else:
+                yield batch.x if self._bare else batch
+
+    def _iterate_all(self) -> Iterator[Any]:
+        items: list[Any] = []
+        assert self._collate is not None
+        for item in self.dataset:
+            items.append(item)
+            if len(items) == self.batch_size:
+                yield self._collate(items)
+                items = []
+        if items and not self.drop_last:
+            yield self._collate(items)
+
+    def state_dict(self) -> dict[str, int]:
+        """The position, to be saved: the next batch is the one that follows the last one returned."""
+        if self._data is None:
+            raise TypeError("an IterableDataset has no position")
+        return self._data.cursor
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Sets the position to a saved one, at which the next iteration begins."""
+        if self._data is None:
+            raise TypeError("an IterableDataset has no position")
+        self._data.seek(state)
+        self._resumed = True
+
+
+# ---- progress
+
+
+class progress(Generic[T]):
+    """Iterates and shows how far it is: a line on stderr that is written anew, of a notebook too. The basics of tqdm.
+
+    On a stderr that is no terminal only the last line is written.
+    """
+
+    def __init__(self, iterable: Iterable[T], desc: str = "", total: int | None = None, *, file: Any = None,
+                 interval: float = 0.1) -> None:
+        self.iterable, self.desc, self.interval = iterable, desc, interval
+        self.file = sys.stderr if file is None else file
+        self.total = len(iterable) if total is None and isinstance(iterable, Sized) else total
+        self.count, self._width = 0, 0
+        self._notes: dict[str, Any] = {}
+        self._begun = self._shown = time.monotonic()
+        terminal = getattr(self.file, "isatty", lambda: False)()
+        self._live = terminal or type(self.file).__module__.startswith("ipykernel")
+
+    def __len__(self) -> int:
+        if self.total is None:
+            raise TypeError("the length is not known")
+        return self.total
+
+    def note(self, **values: Any) -> None:
+        """Shows values behind the bar: bar.note(loss=0.31). Tensors are read when the line is written."""
+        self._notes = values
+
+    set_postfix = note
+
+    def __iter__(self) -> Iterator[T]:
+        self._begun, self.count = time.monotonic(), 0
+        try:
+            for item in self.iterable:
+                if self._live and time.monotonic() - self._shown >= self.interval:
+                    self._show()
+                yield item
+                self.count += 1
+        finally:
+            self._show(end="\n")
+
+    def _show(self, end: str = "") -> None:
+        self._shown = time.monotonic()
+        line = self.line()
+        pad = " " * max(self._width - len(line), 0)
+        self._width = len(line)
+        self.file.write(("\r" if self._live else "") + line + pad + end)
+        self.file.flush()
+
+    def line(self) -> str:
+        """The line as it would be written now."""
+        seconds = max(time.monotonic() - self._begun, 1e-9)
+        rate = self.count / seconds
+        parts = [self.desc + ":"] if self.desc else []
+        if self.total:
+            done = min(self.count / self.total, 1.0)
+            filled = int(done * 24)
+            left = (self.total - self.count) / rate if rate else 0.0
+            parts += [f"{100 * done:3.0f}%", f"[{'=' * filled}{'.' * (24 - filled)}]", f"{self.count}/{self.total}",
+                      f"{_clock(seconds)}<{_clock(left)}"]
+        else:
+            parts += [str(self.count), _clock(seconds)]
+        parts.append(f"{rate:.1f}/s" if rate >= 1 or not rate else f"{1 / rate:.1f} s each")
+        parts += [f"{k}={float(v):.4g}" if hasattr(v, "__float__") else f"{k}={v}" for k, v in self._notes.items()]
+        return " ".join(parts)
+
+
+def _clock(seconds: float) -> str:
+    m, s = divmod(int(seconds), 60)
+    return f"{m // 60}:{m % 60:02}:{s:02}" if m >= 60 else f"{m}:{s:02}"
