@@ -27,6 +27,9 @@ from ._tensor import Tensor  # noqa: E402
 from .autograd import autocast, enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled  # noqa: E402
 from . import nn  # noqa: E402
 from . import data  # noqa: E402
+from . import data, files  # noqa: E402
+from .files import load, save  # noqa: E402
+from .tokenizers import Tokenizer  # noqa: E402
 
 _atexit.register(_c.close_all)
 _os.register_at_fork(after_in_child=_c.abandon_all)

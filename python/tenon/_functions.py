@@ -202,7 +202,7 @@ def argmin(x: Any, axis: int | None = None, keepdims: bool = False, *, dim: int 
 # ---- reading
 
 _FORMATS = {"bool": "?", "uint8": "B", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
-            "uint64": "Q", "float16": "e", "float32": "f", "float64": "d"}
+            "uint64": "Q", "float32": "f", "float64": "d"}
 
 
 def tolist(x: Any) -> Any:
