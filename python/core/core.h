@@ -199,6 +199,7 @@ extern const char *const exported_names[];  // the module's __all__
 int exchange_ready(PyObject *module);
 int layers_ready(PyObject *module);
 int data_ready(PyObject *module);
+int inspect_ready(PyObject *module);
 
 // The module, which is the self of functions that are not methods.
 extern PyObject *core_module;

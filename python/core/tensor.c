@@ -24,6 +24,7 @@ static PyObject *wrap_as(PyTypeObject *type, Context *c, tn_tensor *t)
     Tensor *o = (Tensor *)PyType_GenericAlloc(type, 0);
     if (!o) return NULL;
     tn_retain(t);
+    tn_want(t);  // a step stores what a variable still names; temporaries are gone by then
     o->t     = t;
     o->owner = (Context *)Py_NewRef((PyObject *)c);
     o->weak  = NULL;

@@ -29,6 +29,7 @@ from . import nn  # noqa: E402
 from . import data  # noqa: E402
 from . import data, files  # noqa: E402
 from .files import load, save  # noqa: E402
+from .inspect import devices, doctor, explain, plan_memory, profile, stats  # noqa: E402
 from .tokenizers import Tokenizer  # noqa: E402
 
 _atexit.register(_c.close_all)

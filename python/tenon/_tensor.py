@@ -180,6 +180,10 @@ class Tensor(_c.Tensor):
     def __str__(self) -> str:
         return self._text()
 
+    def _repr_html_(self) -> str:
+        from .inspect import tensor_html
+        return tensor_html(self)
+
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec else str(self)
 
