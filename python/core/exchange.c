@@ -177,6 +177,109 @@ PyObject *tensor_from_object(Context *c, PyObject *o, PyObject *dtype)
     return NULL;
 }
 
+// ---- indices -----------------------------------------------------------------------------------
+
+// Reads integers of a buffer of any width into l->i.
+static bool integers_of_buffer(listing *l, PyObject *o)
+{
+    Py_buffer b;
+    tn_dtype  dt   = TN_F32;
+    bool      ok   = false;
+    if (PyObject_GetBuffer(o, &b, PyBUF_FULL_RO) < 0) return false;
+    char *copy = malloc(b.len ? (size_t)b.len : 1);
+    l->count   = b.itemsize ? b.len / b.itemsize : 0;
+    l->i       = malloc(sizeof *l->i * (size_t)(l->count + 1));
+    l->rank    = b.ndim;
+    bool is_whole = dtype_of_format(b.format, b.itemsize, &dt) && dt != TN_F32 && dt != TN_F64 && dt != TN_F16 && dt != TN_BOOL;
+    if (b.ndim > TN_MAX_RANK || !is_whole)
+        PyErr_Format(PyExc_IndexError, "an index array of %d axes with elements of format '%s': integers are needed", b.ndim,
+                     b.format ? b.format : "B");
+    else if (!copy || !l->i) PyErr_NoMemory();
+    else ok = PyBuffer_ToContiguous(copy, &b, b.len, 'C') == 0;
+    for (int a = 0; a < b.ndim && ok; a++) l->size[a] = b.shape[a];
+    for (int64_t k = 0; k < l->count && ok; k++) {
+        const char *from = copy + k * b.itemsize;
+        switch (dt) {
+        case TN_I8: l->i[k] = *(const int8_t *)from; break;
+        case TN_U8: l->i[k] = *(const uint8_t *)from; break;
+        case TN_I16: l->i[k] = *(const int16_t *)from; break;
+        case TN_U16: l->i[k] = *(const uint16_t *)from; break;
+        case TN_I32: l->i[k] = *(const int32_t *)from; break;
+        case TN_U32: l->i[k] = *(const uint32_t *)from; break;
+        default: l->i[k] = *(const int64_t *)from; break;
+        }
+    }
+    free(copy);
+    PyBuffer_Release(&b);
+    return ok;
+}
+
+static bool integers_of_list(listing *l, PyObject *o)
+{
+    if (!measure(l, o)) return false;
+    l->d = malloc(sizeof *l->d * (size_t)(l->count + 1));
+    l->i = malloc(sizeof *l->i * (size_t)(l->count + 1));
+    if (!l->d || !l->i) return PyErr_NoMemory(), false;
+    if (!fill(l, o, 0)) return false;
+    if (l->any_float) return PyErr_SetString(PyExc_IndexError, "an index array must have integers"), false;
+    return true;
+}
+
+// index_array(o, size, axis, context): a list or an array of integers as a tensor. Its numbers are checked against the size
+// of the axis, and counted from its start.
+static PyObject *index_array(PyObject *self, PyObject *args)
+{
+    PyObject *o, *r = NULL, *context, *array = NULL;
+    long long size;
+    int       axis;
+    listing   l  = { 0 };
+    site      at = site_here();
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OLiO!", &o, &size, &axis, context_type, &context)) return NULL;
+    Context *c = (Context *)context;
+    if (!context_claim(c)) return NULL;
+    if (!is_list(o) && !PyObject_CheckBuffer(o)) o = array = PyObject_CallMethod(o, "__array__", NULL);
+    bool ok = o && (is_list(o) ? integers_of_list(&l, o) : integers_of_buffer(&l, o));
+    for (int64_t k = 0; k < l.count && ok; k++) {
+        if (l.i[k] < -size || l.i[k] >= size) {
+            PyErr_Format(PyExc_IndexError, "index %lld is out of range for axis %d of size %lld", (long long)l.i[k], axis,
+                         size);
+            ok = false;
+        } else if (l.i[k] < 0) {
+            l.i[k] += size;
+        }
+    }
+    if (ok) r = tensor_wrap(c, tn_from_at(at.file, at.line, c->cx, TN_I64, l.rank, l.size, l.i));
+    free(l.d);
+    free(l.i);
+    Py_XDECREF(array);
+    return r;
+}
+
+// true_places(mask): the places of the elements that are true, counted row-major through all axes. Waits for the mask.
+static PyObject *true_places(PyObject *self, PyObject *mask)
+{
+    call       k;
+    tn_tensor *t;
+    PyObject  *r = NULL;
+    (void)self;
+    if (!call_begin(&k, "true_places", &mask, 1, NULL)) return NULL;
+    if (to_tensor(&k, mask, "mask", false, &t)) {
+        int64_t        count = tn_count(t), n = 0;
+        bool          *is    = call_memory(&k, (size_t)count);
+        int64_t       *place = is ? call_memory(&k, sizeof *place * (size_t)count) : NULL;
+        PyThreadState *s     = place ? context_let_go(k.c) : NULL;
+        tn_status      bad   = place ? tn_read_at(k.at.file, k.at.line, t, TN_BOOL, is, count) : TN_OK;
+        for (int64_t i = 0; i < count && place && !bad; i++)
+            if (is[i]) place[n++] = i;
+        context_take_back(k.c, s);
+        if (bad) context_raise(k.c);
+        else if (place) r = tensor_wrap(k.c, tn_from_at(k.at.file, k.at.line, k.c->cx, TN_I64, 1, &n, place));
+    }
+    call_end(&k);
+    return r;
+}
+
 // from_object(o, context=None)
 static PyObject *from_object(PyObject *self, PyObject *args)
 {
@@ -253,6 +356,8 @@ int exchange_ready(PyObject *module)
         { "from_object", from_object, METH_VARARGS, NULL },
         { "from_bytes", from_bytes, METH_VARARGS, NULL },
         { "read_bytes", read_bytes, METH_O, NULL },
+        { "index_array", index_array, METH_VARARGS, NULL },
+        { "true_places", true_places, METH_O, NULL },
         { 0 },
     };
     return PyModule_AddFunctions(module, methods);
