@@ -687,19 +687,25 @@ typedef struct {
     int64_t N, C, O, side, stride;
 } cut_conv;
 
-enum { CUT_ROOM = 4 * 24 * 60 * 60, CUT_WEIGHTS = 140 * 128 * 9 };
+enum {
+    CUT_ROOM    = 4 * 24 * 60 * 60,
+    CUT_WEIGHTS = 140 * 128 * 9,
+    CUT_ALL     = 2 * CUT_ROOM + CUT_WEIGHTS
+};
 
-// y, and the gradient of its sum of squares with respect to the weights behind it, of one context.
+// y, and the gradients of its sum of squares with respect to x and to the weights behind it, of one context.
 static bool run_cut(const cut_conv *c, const char *device, int threads, float *y)
 {
     tn_ctx    *cx = tn_open_with((tn_open_opts){ .device = device, .threads = threads, .seed = 5 });
-    tn_tensor *x = tn_rand(cx, TN_F32, TN_SHAPE(c->N, c->C, c->side, c->side)), *gw = NULL;
-    tn_tensor *w   = tn_requires_grad(tn_rand(cx, TN_F32, TN_SHAPE(c->O, c->C, 3, 3)), true);
+    tn_tensor *x  = tn_rand(cx, TN_F32, TN_SHAPE(c->N, c->C, c->side, c->side));
+    tn_tensor *w  = tn_rand(cx, TN_F32, TN_SHAPE(c->O, c->C, 3, 3));
+    tn_tensor *of[] = { tn_requires_grad(x, true), tn_requires_grad(w, true) }, *g[2] = { NULL };
     tn_conv_opts o = { .padding = { 1 }, .stride = { c->stride } };
     tn_tensor *out = tn_conv2d(tn_sub_s(x, 0.5f), w, NULL, o), *sum = tn_sum_all(tn_mul(out, out));
-    tn_grad(1, &sum, 1, &w, NULL, &gw);
+    tn_grad(1, &sum, 2, of, NULL, g);
     bool ok = tn_read(out, TN_F32, y, tn_count(out)) == TN_OK &&
-              tn_read(gw, TN_F32, y + CUT_ROOM, tn_count(gw)) == TN_OK;
+              tn_read(g[0], TN_F32, y + CUT_ROOM, tn_count(g[0])) == TN_OK &&
+              tn_read(g[1], TN_F32, y + 2 * CUT_ROOM, tn_count(g[1])) == TN_OK;
     tn_close(cx);
     return ok;
 }
@@ -712,22 +718,25 @@ static bool is_near_all(const float *a, const float *b, int n)
     return off <= 2e-6f * most;
 }
 
-// More blocks of tiles than threads share; weight gradients with sums of their own for each split, and such as are too
-// large for that; windows of a single image, which are one product.
+// More blocks of tiles than threads share; gradients by larger tiles, cut at both edges; weight gradients with sums
+// of their own for each split, and such as are too large for that; windows of a single image, which are one product.
 static void convolutions_cut_into_much_are_the_same_on_any_threads(void)
 {
     static const cut_conv cases[] = {
-        { 4, 16, 24, 60, 1 }, { 5, 9, 21, 37, 1 }, { 8, 128, 137, 6, 1 }, { 1, 25, 41, 27, 2 }
+        { 4, 16, 24, 60, 1 },  { 5, 9, 21, 37, 1 },  { 3, 33, 47, 13, 1 },
+        { 8, 128, 137, 6, 1 }, { 1, 25, 41, 27, 2 },
     };
     static const int threads[] = { 1, 2, 5 };
-    static float     y[3][CUT_ROOM + CUT_WEIGHTS];
+    static float     y[3][CUT_ALL];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         memset(y, 0, sizeof y);
         CHECK(run_cut(&cases[i], "ref", 1, y[0]));
         for (size_t k = 0; k < sizeof threads / sizeof *threads; k++) {
             CHECK(run_cut(&cases[i], "cpu", threads[k], y[k ? 2 : 1]));
             test_case_result(is_near_all(y[0], y[1], CUT_ROOM), "y of case %zu", i);
-            test_case_result(is_near_all(y[0] + CUT_ROOM, y[1] + CUT_ROOM, CUT_WEIGHTS),
+            test_case_result(is_near_all(y[0] + CUT_ROOM, y[1] + CUT_ROOM, CUT_ROOM),
+                             "gx of case %zu", i);
+            test_case_result(is_near_all(y[0] + 2 * CUT_ROOM, y[1] + 2 * CUT_ROOM, CUT_WEIGHTS),
                              "gw of case %zu", i);
             test_case_result(k == 0 || !memcmp(y[1], y[2], sizeof *y),
                              "bits of case %zu, %d threads", i, threads[k]);

@@ -1,14 +1,23 @@
-// Convolution with 3 x 3 windows by Winograd's algorithm F(2 x 2, 3 x 3): y is cut into tiles of 2 x 2, each of
-// which depends on a patch of 4 x 4 of x. With V = B^T patch B and U = G w G^T, both of 16 elements,
+// Convolution with 3 x 3 windows by Winograd's algorithm F(m x m, 3 x 3): y is cut into tiles of m x m, m being 2
+// or 4, each of which depends on a patch of (m + 2) x (m + 2) of x. With V = B^T patch B and U = G w G^T, both of a
+// patch's size,
 //
 //     tile = A^T (sum over channels of U * V, element by element) A
 //
-// which takes 16 multiplications for 4 elements, where windows take 36. Over all tiles and channels, the sum
-// is 16 matrix products, one for each element. conv_dgrad is a convolution of gy by w turned around. conv_wgrad has
-// the sums over tiles of (A gy A^T) * V, again 16 products, of which G^T and G make gw.
+// which takes 16 multiplications for 4 elements, or 36 for 16, where windows take 9 for each. Over all tiles and
+// channels, the sum is a matrix product for each element of a patch. conv_dgrad is a convolution of gy by w turned
+// around. conv_wgrad has the sums over tiles of (A gy A^T) * V, again a product each, of which G^T and G make gw.
 //
-// The transforms add and halve, so that rounding errors are those of a plain sum, relative to the elements of
-// the patch. Larger tiles take fewer multiplications, and lose digits: two bits for tiles of 4 x 4.
+// A, B and G multiply polynomials by their values at some points: 0, 1, -1 and infinity for m = 2, where they
+// add and halve, so that rounding errors are those of a plain sum, relative to the elements of the patch. m = 4 takes
+// two points more and loses two bits. With 1/2 and -2 as below these are half a bit fewer than with 2 and -2.
+//
+//           1  -3/2   -2   3/2    1    0           1     0     0             1  1  1   1   1  0
+//           0   -1   1/2   5/2    1    0          1/3   1/3   1/3      A^T   0  1 -1  1/2 -2  0
+//     B^T   0    1  -5/2   1/2    1    0     G   -1/3   1/3  -1/3            0  1  1  1/4  4  0
+//           0   -2   -1     2     1    0        -16/15 -8/15 -4/15           0  1 -1  1/8 -8  1
+//           0   1/2  -1   -1/2    1    0          1/15 -2/15  4/15
+//           0    1  -3/2   -2    3/2   1           0     0     1
 //
 // The tiles of all images are one line, cut into blocks. A block goes through three phases: patches are
 // transformed into packed operands of the products, which are multiplied, and the sums are transformed into y.
@@ -20,12 +29,11 @@
 
 #include <string.h>
 
-// SIDE, OUT, POINTS: of a patch, of a tile, elements of a transformed patch. BLOCK_BYTES: of a block's
-// operands and sums, about the size of a second-level cache. CHANNELS: of an item of the first and last phase.
+// MOST_OUT, MOST_SIDE: of a tile, of a patch. BLOCK_BYTES: of a block's operands and sums, about the size of a
+// second-level cache. CHANNELS: of an item of the first and last phase.
 enum {
-    SIDE        = TNI_WINOGRAD_SIDE,
-    OUT         = TNI_WINOGRAD_OUT,
-    POINTS      = SIDE * SIDE,
+    MOST_OUT    = TNI_WINOGRAD_MOST_OUT,
+    MOST_SIDE   = MOST_OUT + 2,
     LANES       = TNI_WINOGRAD_MOST_LANES,
     BLOCK_BYTES = 1 << 20,
     CHANNELS    = 8
@@ -34,23 +42,25 @@ enum {
 // What is computed, in the terms of a convolution: of conv_dgrad, x is gy and y is gx.
 typedef struct {
     const tni_gemm_isa *isa;
-    int64_t             N, C, H, W, O, OH, OW;
-    int64_t             padding[2];
-    const float        *x, *w;
-    float              *y;
-    int64_t             w_out, w_in;    // strides of w's channels
-    bool                flipped;        // w is turned around
-    bool                gradient;       // of conv_wgrad
-    int64_t             across, tiles;  // tiles in a row of an image; in all images
-    int64_t             block, blocks;  // tiles of a block, in whole strips of a product's columns
-    int64_t             depth, splits;  // of conv_wgrad: tiles of a product, sums
-    int64_t             rows, cols;     // O and C, in whole strips of a product's rows and columns
-    int                 threads;
-    bool                shared;  // threads share each block
-    int64_t             width;   // of a padded row of x
-    float              *u;
-    char               *scratch, *padded;
-    size_t              block_bytes, padded_bytes;
+    tni_winograd_tile   tile;
+    int          out, side, points;  // of a tile, of a patch, elements of a transformed patch
+    int64_t      N, C, H, W, O, OH, OW;
+    int64_t      padding[2];
+    const float *x, *w;
+    float       *y;
+    int64_t      w_out, w_in;    // strides of w's channels
+    bool         flipped;        // w is turned around
+    bool         gradient;       // of conv_wgrad
+    int64_t      across, tiles;  // tiles in a row of an image; in all images
+    int64_t      block, blocks;  // tiles of a block, in whole strips of a product's columns
+    int64_t      depth, splits;  // of conv_wgrad: tiles of a product, sums
+    int64_t      rows, cols;     // O and C, in whole strips of a product's rows and columns
+    int          threads;
+    bool         shared;  // threads share each block
+    int64_t      width;   // of a padded row of x
+    float       *u;
+    char        *scratch, *padded;
+    size_t       block_bytes, padded_bytes;
 } winograd;
 
 // Where a tile is in y: its first element in channel 0, and how much of it is inside.
@@ -82,7 +92,7 @@ static size_t float_bytes(int64_t n)
 
 static size_t product_bytes(const winograd *g, int64_t channels)
 {
-    return float_bytes(POINTS * channels * g->block);
+    return float_bytes(g->points * channels * g->block);
 }
 
 // Returns the bytes of the places of a block's tiles.
@@ -94,7 +104,7 @@ static size_t table_bytes(const winograd *g)
 // Returns the bytes of a channel of what a block reads, with its padding.
 static size_t padded_bytes(const winograd *g)
 {
-    return float_bytes((tni_ceil_div(g->block - 1, g->across) + 1) * SIDE * g->width);
+    return float_bytes((tni_ceil_div(g->block - 1, g->across) + 1) * g->side * g->width);
 }
 
 // Returns the distance from tile to tile in Z: the rows of the products, which whole vectors are stored of.
@@ -106,7 +116,7 @@ static int64_t gradient_ld(const winograd *g)
 // Cuts the tiles into blocks that the cache holds, or, where that leaves threads idle, that they share.
 static void cut_tiles(winograd *g)
 {
-    int64_t nr = g->isa->f32.nr, bytes = POINTS * (g->C + g->rows) * (int64_t)sizeof(float);
+    int64_t nr = g->isa->f32.nr, bytes = g->points * (g->C + g->rows) * (int64_t)sizeof(float);
     int64_t most = tni_clamp(BLOCK_BYTES / bytes / nr, 1, 64) * nr;
     g->shared    = g->threads > 1 && tni_ceil_div(g->tiles, most) < 3 * g->threads;
     if (g->shared) most = tni_min_i64(4 * g->threads, 32) * most;
@@ -117,7 +127,7 @@ static void cut_tiles(winograd *g)
 
 static size_t weight_bytes(const winograd *g)
 {
-    return float_bytes(POINTS * g->rows * g->C);
+    return float_bytes(g->points * g->rows * g->C);
 }
 
 // Cuts the tiles of conv_wgrad, and by sizes alone where chains of additions end: after every `depth` tiles and at
@@ -126,7 +136,7 @@ static size_t weight_bytes(const winograd *g)
 static void cut_gradient(winograd *g)
 {
     enum { SPLIT_BYTES = 1 << 22, SPLITS = 16, FEW = 4 };
-    int64_t bytes = POINTS * (g->cols + g->rows) * (int64_t)sizeof(float), units;
+    int64_t bytes = g->points * (g->cols + g->rows) * (int64_t)sizeof(float), units;
     g->depth      = tni_clamp(BLOCK_BYTES / bytes, 64, TNI_GEMM_DEPTH);
     units         = tni_ceil_div(g->tiles, g->depth);
     g->splits     = tni_min_i64(tni_min_i64(SPLITS, units), SPLIT_BYTES / (int64_t)weight_bytes(g));
@@ -138,10 +148,14 @@ static void cut_gradient(winograd *g)
 }
 
 // Fills in the whole plan, but no scratch. conv_dgrad swaps the roles of x and y and of the channels.
-static winograd plan_winograd(const tni_conv_plan *c, int threads)
+static winograd plan_tiles(const tni_conv_plan *c, int threads, tni_winograd_tile tile)
 {
     bool     forward = c->call->op != TNI_conv_dgrad, gradient = c->call->op == TNI_conv_wgrad;
     winograd g   = { .isa      = tni_gemm_isa_get(),
+                     .tile     = tile,
+                     .out      = tile.out,
+                     .side     = tile.out + 2,
+                     .points   = (tile.out + 2) * (tile.out + 2),
                      .N        = c->N,
                      .C        = forward ? c->C : c->O,
                      .H        = forward ? c->H : c->OH,
@@ -160,11 +174,11 @@ static winograd plan_winograd(const tni_conv_plan *c, int threads)
                      .threads  = threads };
     g.padding[0] = forward ? c->along_h.padding : 2 - c->along_h.padding;
     g.padding[1] = forward ? c->along_w.padding : 2 - c->along_w.padding;
-    g.across     = tni_ceil_div(g.OW, OUT);
-    g.tiles      = g.N * g.across * tni_ceil_div(g.OH, OUT);
+    g.across     = tni_ceil_div(g.OW, g.out);
+    g.tiles      = g.N * g.across * tni_ceil_div(g.OH, g.out);
     g.rows       = tni_round_up(g.O, g.isa->f32.mr);
     g.cols       = tni_round_up(g.C, g.isa->f32.nr);
-    g.width      = OUT * g.across + SIDE - OUT;
+    g.width      = g.out * g.across + 2;
     if (gradient) cut_gradient(&g);
     else cut_tiles(&g);
     int64_t planes = gradient ? g.isa->winograd.lanes : 1;
@@ -174,26 +188,44 @@ static winograd plan_winograd(const tni_conv_plan *c, int threads)
     return g;
 }
 
+// Returns the cost in multiply-adds: a transform of a patch or of a tile takes about as long as TRANSFORM of them
+// for each of its elements. One of a weight, or reading one that is kept, takes as long as WEIGHT.
+static double cost_of(const winograd *g)
+{
+    enum { TRANSFORM = 8, WEIGHT = 8 };
+    double tiles = (double)tni_round_up(g->tiles, g->isa->winograd.lanes),
+           pairs = (double)g->C * (double)g->O;
+    return g->points * (tiles * (pairs + TRANSFORM * (double)(g->C + g->O)) + WEIGHT * pairs);
+}
+
+// Gradients are computed by the larger tiles where these save an eighth. Values of a forward pass keep their digits:
+// the layers behind them would enlarge the errors. So do sums over few channels: errors are those of a whole patch,
+// of which a window at the edge of conv_dgrad has one element, and only many channels make up for that.
+static winograd plan_winograd(const tni_conv_plan *c, int threads)
+{
+    enum { LEAST_SUM = 32 };
+    const tni_winograd_kernel *k     = &tni_gemm_isa_get()->winograd;
+    winograd                   small = plan_tiles(c, threads, k->tile[0]);
+    if (c->call->op == TNI_conv || (!small.gradient && small.C < LEAST_SUM)) return small;
+    winograd large = plan_tiles(c, threads, k->tile[1]);
+    return cost_of(&large) < 0.875 * cost_of(&small) ? large : small;
+}
+
 // Returns whether windows lie along an axis as tiles want them.
 static bool is_dense(const tni_conv_axis *a)
 {
     return a->stride == 1 && a->dilation == 1 && a->padding <= 2;
 }
 
-// Compares the costs, in multiply-adds: a transform of a patch or of a tile takes about as long as TRANSFORM
-// multiply-adds for each of its elements, one of a weight as WEIGHT.
 bool tni_winograd_takes(const tni_conv_plan *c)
 {
-    enum { TRANSFORM = 8, WEIGHT = 8, LEAST_CHANNELS = 8 };
+    enum { LEAST_CHANNELS = 8 };
     bool square = c->KH == 3 && c->KW == 3 && c->G == 1 && c->D * c->KD * c->OD == 1 &&
                   is_dense(&c->along_h) && is_dense(&c->along_w);
     if (!square || c->empty || c->dtype != TN_F32 || c->channels_last) return false;
     if (c->C < LEAST_CHANNELS || c->O < LEAST_CHANNELS) return false;
-    winograd g     = plan_winograd(c, 1);
-    double   tiles = (double)tni_round_up(g.tiles, g.isa->winograd.lanes),
-           pairs   = (double)g.C * (double)g.O;
-    double cost    = POINTS * (tiles * (pairs + TRANSFORM * (double)(g.C + g.O)) + WEIGHT * pairs);
-    return cost < 9.0 * pairs * (double)(g.N * g.OH * g.OW);
+    winograd g = plan_winograd(c, 1);
+    return cost_of(&g) < 9.0 * (double)g.C * (double)g.O * (double)(g.N * g.OH * g.OW);
 }
 
 size_t tni_winograd_scratch(const tni_conv_plan *c)
@@ -206,27 +238,34 @@ size_t tni_winograd_scratch(const tni_conv_plan *c)
 // ---- weights ----
 
 // y = G w, of elements `step` apart in w.
-static void transform_weight(const float *w, int step, float y[SIDE])
+static void transform_weight(int out, const float *w, int step, float y[MOST_SIDE])
 {
-    float outer = 0.5f * (w[0] + w[2 * step]), inner = 0.5f * w[step];
-    y[0] = w[0];
-    y[1] = outer + inner;
-    y[2] = outer - inner;
-    y[3] = w[2 * step];
+    float a = w[0], b = w[step], c = w[2 * step], outer = a + c;
+    y[0]       = a;
+    y[out + 1] = c;
+    if (out == 2) {
+        y[1] = 0.5f * outer + 0.5f * b;
+        y[2] = 0.5f * outer - 0.5f * b;
+    } else {
+        y[1] = (outer + b) * (1.0f / 3);
+        y[2] = (b - outer) * (1.0f / 3);
+        y[3] = (4 * a + 2 * b + c) * (-4.0f / 15);
+        y[4] = (a - 2 * b + 4 * c) * (1.0f / 15);
+    }
 }
 
 // Stores U of one pair of channels, elements `step` apart.
 static void transform_window(const winograd *g, const float *w, float *u, int64_t step)
 {
-    float turned[9], half[SIDE][3], y[SIDE];
+    float turned[9], half[MOST_SIDE][3] = { 0 }, y[MOST_SIDE];
     for (int i = 0; i < 9; i++) turned[i] = w[g->flipped ? 8 - i : i];
     for (int j = 0; j < 3; j++) {
-        transform_weight(turned + j, 3, y);
-        for (int i = 0; i < SIDE; i++) half[i][j] = y[i];
+        transform_weight(g->out, turned + j, 3, y);
+        for (int i = 0; i < g->side; i++) half[i][j] = y[i];
     }
-    for (int i = 0; i < SIDE; i++) {
-        transform_weight(half[i], 1, y);
-        for (int j = 0; j < SIDE; j++) u[(i * SIDE + j) * step] = y[j];
+    for (int i = 0; i < g->side; i++) {
+        transform_weight(g->out, half[i], 1, y);
+        for (int j = 0; j < g->side; j++) u[(i * g->side + j) * step] = y[j];
     }
 }
 
@@ -242,7 +281,7 @@ static void weight_item(void *arg, int64_t strip, int worker)
             int64_t o = strip * mr + r;
             float  *u = to + c * mr + r;
             if (o < g->O) transform_window(g, g->w + o * g->w_out + c * g->w_in, u, step);
-            for (int p = 0; p < POINTS && o >= g->O; p++) u[p * step] = 0;
+            for (int p = 0; p < g->points && o >= g->O; p++) u[p * step] = 0;
         }
 }
 
@@ -252,17 +291,17 @@ static void weight_item(void *arg, int64_t strip, int worker)
 static void find_tiles(tile_block *b)
 {
     const winograd *g    = b->g;
-    int64_t         down = tni_ceil_div(g->OH, OUT), first = b->first / g->across;
+    int64_t         down = tni_ceil_div(g->OH, g->out), first = b->first / g->across;
     for (int64_t i = 0; i < tni_min_i64(g->block, b->strips * g->isa->f32.nr); i++) {
-        int64_t t = b->first + i, row = t / g->across, h = row % down * OUT,
-                w    = t % g->across * OUT;
+        int64_t t = b->first + i, row = t / g->across, h = row % down * g->out,
+                w    = t % g->across * g->out;
         bool    is   = i < b->count;
-        int64_t line = (row - first) * OUT, images = row / down - first / down;
-        b->patch[i] = is ? (line + images * (SIDE - OUT)) * g->width + w : 0;
-        b->tile[i]  = is ? line * OUT * g->across + w : 0;
+        int64_t line = (row - first) * g->out, images = row / down - first / down;
+        b->patch[i] = is ? (line + images * 2) * g->width + w : 0;
+        b->tile[i]  = is ? line * g->out * g->across + w : 0;
         b->place[i] = (tile_place){ .at   = (row / down * g->O * g->OH + h) * g->OW + w,
-                                    .rows = is ? (int)tni_min_i64(OUT, g->OH - h) : 0,
-                                    .cols = is ? (int)tni_min_i64(OUT, g->OW - w) : 0 };
+                                    .rows = is ? (int)tni_min_i64(g->out, g->OH - h) : 0,
+                                    .cols = is ? (int)tni_min_i64(g->out, g->OW - w) : 0 };
     }
 }
 
@@ -275,27 +314,27 @@ typedef struct {
 
 static planes planes_of_x(const winograd *g)
 {
-    return (planes){ g->x, g->C, g->H, g->W, { g->padding[0], g->padding[1] }, SIDE, g->width };
+    return (planes){ g->x, g->C, g->H, g->W, { g->padding[0], g->padding[1] }, g->side, g->width };
 }
 
 static planes planes_of_y(const winograd *g)
 {
-    return (planes){ g->y, g->O, g->OH, g->OW, { 0, 0 }, OUT, OUT * g->across };
+    return (planes){ g->y, g->O, g->OH, g->OW, { 0, 0 }, g->out, g->out * g->across };
 }
 
 // Copies what the block's tiles read of channel c, with its padding: of each image the rows of its rows of tiles,
 // which overlap.
 static void pad_rows(const tile_block *b, const planes *p, int64_t c, float *to)
 {
-    const winograd *g    = b->g;
-    int64_t         down = tni_ceil_div(g->OH, OUT), last = (b->first + b->count - 1) / g->across;
-    int64_t         lo = tni_min_i64(p->padding[1], p->width), end;
-    int64_t         n  = tni_min_i64(p->W, p->width - lo);
+    const winograd *g = b->g;
+    int64_t down = tni_ceil_div(g->OH, g->out), last = (b->first + b->count - 1) / g->across;
+    int64_t lo = tni_min_i64(p->padding[1], p->width), end;
+    int64_t n  = tni_min_i64(p->W, p->width - lo);
     for (int64_t row = b->first / g->across; row <= last; row = end) {
         const float *plane = p->at + (row / down * p->C + c) * p->H * p->W;
-        int64_t      top   = row % down * OUT - p->padding[0];
+        int64_t      top   = row % down * g->out - p->padding[0];
         end                = tni_min_i64(last + 1, (row / down + 1) * down);
-        int64_t bottom     = top + (end - row) * OUT + p->side - OUT;
+        int64_t bottom     = top + (end - row) * g->out + p->side - g->out;
         for (int64_t h = top; h < bottom; h++, to += p->width) {
             bool in = h >= 0 && h < p->H;
             memset(to, 0, (size_t)(in ? lo : p->width) * sizeof *to);
@@ -326,9 +365,9 @@ static void input_item(void *arg, int64_t item, int worker)
     for (int64_t c = c0; c < c1; c++) {
         pad_rows(b, &x, c, padded);
         for (int64_t i = 0; i < groups; i++)
-            g->isa->winograd.input(padded, b->patch + i * lanes, g->width,
-                                   b->v + (i * lanes / nr * g->C + c) * nr + i * lanes % nr,
-                                   b->strips * g->C * nr);
+            g->tile.input(padded, b->patch + i * lanes, g->width,
+                          b->v + (i * lanes / nr * g->C + c) * nr + i * lanes % nr,
+                          b->strips * g->C * nr);
     }
 }
 
@@ -338,17 +377,17 @@ static void store_tiles(const tile_block *b, int64_t group, int64_t o)
     const winograd   *g     = b->g;
     int64_t           lanes = g->isa->winograd.lanes, width = b->strips * g->isa->f32.nr;
     const tile_place *p = b->place + group * lanes;
-    float            *y = g->y + o * g->OH * g->OW, *to[LANES] = { NULL }, cut[LANES][OUT * OUT];
-    int64_t           ld[LANES] = { 0 };
+    float  *y = g->y + o * g->OH * g->OW, *to[LANES] = { NULL }, cut[LANES][MOST_OUT * MOST_OUT];
+    int64_t ld[LANES] = { 0 };
     for (int k = 0; k < lanes; k++) {
-        bool whole = p[k].rows == OUT && p[k].cols == OUT;
+        bool whole = p[k].rows == g->out && p[k].cols == g->out;
         to[k]      = whole ? y + p[k].at : cut[k];
-        ld[k]      = whole ? g->OW : OUT;
+        ld[k]      = whole ? g->OW : g->out;
     }
-    g->isa->winograd.output(b->m + o * width + group * lanes, g->rows * width, to, ld);
+    g->tile.output(b->m + o * width + group * lanes, g->rows * width, to, ld);
     for (int k = 0; k < lanes; k++)
         for (int r = 0; r < p[k].rows && to[k] == cut[k]; r++)
-            for (int j = 0; j < p[k].cols; j++) y[p[k].at + r * g->OW + j] = cut[k][r * OUT + j];
+            for (int j = 0; j < p[k].cols; j++) y[p[k].at + r * g->OW + j] = cut[k][r * g->out + j];
 }
 
 // A task: y of some channels, all tiles of the block.
@@ -374,7 +413,7 @@ static void multiply_item(void *arg, int64_t item, int worker)
 {
     const tile_block *b     = arg;
     const winograd   *g     = b->g;
-    int64_t           point = item % POINTS, part = item / POINTS, parts = row_parts(g);
+    int64_t           point = item % g->points, part = item / g->points, parts = row_parts(g);
     int64_t           mr = g->isa->f32.mr, nr = g->isa->f32.nr, strips = g->rows / mr;
     int64_t           r0 = strips * part / parts * mr, r1 = strips * (part + 1) / parts * mr;
     int64_t           width = b->strips * nr;
@@ -415,7 +454,7 @@ static void block_task(void *arg, int64_t item, int worker)
     const winograd *g = arg;
     tile_block      b = block_of(g, item, worker);
     tni_parallel(g->threads, tni_ceil_div(g->C, CHANNELS), input_item, &b);
-    tni_parallel(g->threads, POINTS * row_parts(g), multiply_item, &b);
+    tni_parallel(g->threads, g->points * row_parts(g), multiply_item, &b);
     tni_parallel(g->threads, tni_ceil_div(g->O, CHANNELS), output_item, &b);
 }
 
@@ -439,10 +478,9 @@ static void spread_item(void *arg, int64_t item, int worker)
         for (int64_t k = 0; k < lanes; k++)
             at[k] = tni_clamp(k, 0, tni_clamp(p.C - c0 - 1, 0, lanes)) * plane + from[i];
         if (x)
-            g->isa->winograd.input(padded, at, p.width,
-                                   b->v + (c0 / nr * g->block + i) * nr + c0 % nr,
-                                   g->cols * g->block);
-        else g->isa->winograd.spread(padded, at, p.width, b->m + i * ld + c0, ld * g->block);
+            g->tile.input(padded, at, p.width, b->v + (c0 / nr * g->block + i) * nr + c0 % nr,
+                          g->cols * g->block);
+        else g->tile.spread(padded, at, p.width, b->m + i * ld + c0, ld * g->block);
     }
 }
 
@@ -452,7 +490,7 @@ static void gradient_item(void *arg, int64_t item, int worker)
 {
     const tile_block *b     = arg;
     const winograd   *g     = b->g;
-    int64_t           point = item % POINTS, part = item / POINTS, parts = row_parts(g);
+    int64_t           point = item % g->points, part = item / g->points, parts = row_parts(g);
     int64_t           mr = g->isa->f32.mr, nr = g->isa->f32.nr, strips = g->rows / mr;
     int64_t           r0 = strips * part / parts * mr, r1 = strips * (part + 1) / parts * mr;
     int64_t           ld = gradient_ld(g);
@@ -474,12 +512,21 @@ static void gradient_item(void *arg, int64_t item, int worker)
 }
 
 // y = G^T u, of elements `step` apart in u.
-static void gather_weight(const float *u, int64_t step, float y[3])
+static void gather_weight(int out, const float *u, int64_t step, float y[3])
 {
-    float sum = 0.5f * (u[step] + u[2 * step]);
-    y[0]      = u[0] + sum;
-    y[1]      = 0.5f * (u[step] - u[2 * step]);
-    y[2]      = sum + u[3 * step];
+    float b = u[step], c = u[2 * step];
+    y[0] = u[0];
+    y[2] = u[(out + 1) * step];
+    if (out == 2) {
+        y[0] += 0.5f * (b + c);
+        y[1] = 0.5f * (b - c);
+        y[2] += 0.5f * (b + c);
+    } else {
+        float d = u[3 * step], e = u[4 * step], outer = (b - c) * (1.0f / 3);
+        y[0] += outer + (e - 16 * d) * (1.0f / 15);
+        y[1] = (b + c) * (1.0f / 3) - (8 * d + 2 * e) * (1.0f / 15);
+        y[2] += outer + (e - d) * (4.0f / 15);
+    }
 }
 
 // Adds the sums of all splits for one channel of y to those of the first, in order.
@@ -487,7 +534,7 @@ static void add_splits(const winograd *g, int64_t o)
 {
     int64_t apart = (int64_t)(weight_bytes(g) / sizeof(float));
     for (int64_t split = 1; split < g->splits; split++)
-        for (int p = 0; p < POINTS; p++) {
+        for (int p = 0; p < g->points; p++) {
             float       *to   = g->u + (p * g->rows + o) * g->C;
             const float *from = to + split * apart;
             for (int64_t c = 0; c < g->C; c++) to[c] += from[c];
@@ -502,11 +549,12 @@ static void gather_item(void *arg, int64_t o, int worker)
     (void)worker;
     add_splits(g, o);
     for (int64_t c = 0; c < g->C; c++) {
-        const float *u = g->u + o * g->C + c;
-        float        half[SIDE][3], y[3], *to = (float *)g->w + o * g->w_out + c * g->w_in;
-        for (int i = 0; i < SIDE; i++) gather_weight(u + i * SIDE * step, step, half[i]);
+        const float *u           = g->u + o * g->C + c;
+        float half[MOST_SIDE][3] = { 0 }, y[3], *to = (float *)g->w + o * g->w_out + c * g->w_in;
+        for (int i = 0; i < g->side; i++)
+            gather_weight(g->out, u + i * g->side * step, step, half[i]);
         for (int j = 0; j < 3; j++) {
-            gather_weight(&half[0][j], 3, y);
+            gather_weight(g->out, &half[0][j], 3, y);
             for (int i = 0; i < 3; i++) to[i * 3 + j] = y[i];
         }
     }
@@ -523,7 +571,7 @@ static void split_task(void *arg, int64_t split, int worker)
         b.sums       = (float *)((char *)g->u + (size_t)split * weight_bytes(g));
         b.begins     = i == first;
         tni_parallel(g->threads, vectors, spread_item, &b);
-        tni_parallel(g->threads, POINTS * row_parts(g), gradient_item, &b);
+        tni_parallel(g->threads, g->points * row_parts(g), gradient_item, &b);
     }
 }
 
