@@ -619,8 +619,8 @@ static void put_rows_in_flight(tni_simt_emitter *c)
     tni_set columns = c->fetched;
     tni_out_line(c->o, "const %s chunk = from < %s ? %s : 0;", c->index, vectors.s, chunk.s);
     tni_out_line(c->o, "for (%s it = 0; it < chunk; it += %d) {", c->index, c->unroll);
-    tni_out_line(c->o, "const %s first = (%s * %s + it) * %d + tid / %d;", c->index, c->d->group_id,
-                 chunk.s, c->m->rows, c->m->team);
+    tni_out_line(c->o, "const %s first = (%s * %s + it) * %d + tid / %d;", c->index,
+                 tni_simt_group_name(c).s, chunk.s, c->m->rows, c->m->team);
     tni_out_line(c->o, "if (it + %d < chunk && first + %d < %s) {", c->unroll - 1,
                  (c->unroll - 1) * c->m->rows, lines.s);
     c->all_present = true;
@@ -643,7 +643,10 @@ static void put_row_form(tni_simt_emitter *c)
     tni_out_line(c->o, "const m_int t = tid %% %d;", c->m->team);
     declare_stash(c);
     tni_text slice = { "" };
-    if (c->m->split_columns) snprintf(slice.s, sizeof slice.s, c->d->second_axis, c->m->team);
+    if (c->m->split_columns == TNI_SLICES_SECOND)
+        snprintf(slice.s, sizeof slice.s, c->d->second_axis, c->m->team);
+    if (c->m->split_columns == TNI_SLICES_FIRST)
+        slice = tni_text_of(" + (%s)%s * %d", c->index, c->d->group_id, c->m->team);
     if (c->m->hold == TNI_HOLD_REGISTERS)
         tni_out_line(c->o, "const %s from = t%s;", c->index, slice.s);
     if (c->m->bulk) tni_simt_open_bulk(c);

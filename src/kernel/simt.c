@@ -670,7 +670,9 @@ static void split_row_columns(const launch_facts *f, tni_simt *m)
     int64_t groups = (int64_t)f->limits->units * RESIDENT / most;
     while (m->vectors % (2 * slices * TNI_WARP) == 0 && 2 * slices * PARTS <= groups) slices *= 2;
     c->team          = (uint16_t)tni_min_i64(team_for(f, tni_ceil_div(m->vectors, slices)), most);
-    c->split_columns = m->vectors > c->team;
+    int64_t second   = f->limits->slices ? f->limits->slices : TNI_SLICES;
+    slices           = tni_ceil_div(m->vectors, c->team);
+    c->split_columns = slices > second ? TNI_SLICES_FIRST : slices > 1 ? TNI_SLICES_SECOND : 0;
 }
 
 // Chooses the shape of ROW. A row is held where it is cheapest, tried in order: registers with
@@ -768,6 +770,7 @@ static void split_chunks(const launch_facts *f, tni_simt *m, int64_t units, int6
     const tni_simt_class *c        = &m->class;
     int64_t               resident = (int64_t)f->limits->units * tni_simt_resident(c, m->block);
     int64_t               full     = tni_max_i64(1, resident / tiles);
+    if (c->split_columns == TNI_SLICES_FIRST) full = 1;
     int64_t per = c->form == TNI_SIMT_ROW ? c->rows : (int64_t)m->block / c->team * c->unroll;
     if (c->form == TNI_SIMT_LANE) per = c->rows;
     if (c->tile) per = 1;
@@ -786,7 +789,8 @@ static void split_chunks(const launch_facts *f, tni_simt *m, int64_t units, int6
     // With one row a cluster, the copy of another cluster's row overlaps with the stores of this one.
     if (c->cluster > 1 && !f->k->tails) m->chunk = 1;
     m->parts   = tni_ceil_div(units, m->chunk * per);
-    m->grid[0] = m->parts * groups;
+    m->grid[0] = c->split_columns == TNI_SLICES_FIRST ? tiles : m->parts * groups;
+    m->grid[1] = c->split_columns == TNI_SLICES_SECOND ? tiles : 1;
 }
 
 // Bytes of scratch for the partial results of a tail, of all parts; each tail begins at a cache line.
@@ -807,7 +811,8 @@ static void choose_finish(const launch_facts *f, tni_simt *m)
     // One group joins up to FEW partial results: that saves a launch, but uses one multiprocessor only,
     // so that more results are worth a kernel.
     enum { FEW = 1 << 14 };
-    bool few  = !f->col_finish || (m->parts * f->cols <= FEW && m->block % TNI_WARP == 0);
+    bool few  = !f->col_finish || (m->parts * f->cols <= FEW && m->block % TNI_WARP == 0 &&
+                                  c->split_columns != TNI_SLICES_FIRST);
     c->finish = tni_gpu_has(c, TNI_GPU_LAST) && few ? TNI_FINISH_LAST : TNI_FINISH_KERNEL;
     // As many columns at once as there are threads for: each turn of the loop waits for memory.
     c->finish_cols = FINISH_COLS;
@@ -862,7 +867,6 @@ tni_simt tni_simt_choose(const tni_launch *l, const tni_simt_limits *limits)
     tni_simt_class *c = &m.class;
     c->features       = (uint8_t)limits->features;
     choose_vector(&f, c);
-    m.grid[1] = 1;
     if (f.k->lane_in_r) {
         choose_row(&f, &m);
     } else {
@@ -875,8 +879,7 @@ tni_simt tni_simt_choose(const tni_launch *l, const tni_simt_limits *limits)
     if (c->form == TNI_SIMT_ROW) c->prefetch_row = can_prefetch_row(&f, c);
     m.block       = c->team * c->rows;
     int64_t units = c->form == TNI_SIMT_ROW ? m.lines : m.lines * m.vectors;
-    if (c->split_columns) m.grid[1] = tni_ceil_div(m.vectors, c->team);
-    split_chunks(&f, &m, units, m.grid[1]);
+    split_chunks(&f, &m, units, c->split_columns ? tni_ceil_div(m.vectors, c->team) : 1);
     c->wide = f.k->wide || units * c->vector > INT32_MAX / 2 || f.rows > INT32_MAX / 2;
     choose_finish(&f, &m);
     return m;

@@ -45,7 +45,15 @@ typedef struct {
     int cluster;  // most groups that can read each other's shared memory; above 0: the chip also
                   // has bulk copies into shared memory
     bool few_registers;  // each thread is to take few registers: the kernel spilled without this
+    int  slices;         // most groups along the second axis of a grid; 0: TNI_SLICES
 } tni_simt_limits;
+
+// What CUDA allows along the second axis of a grid; along the first it is 2^31 - 1.
+enum { TNI_SLICES = 65535 };
+
+// How a grid goes over slices of the columns: not, by its second axis, or, if they are too many for that, by its first,
+// where a slice has one group, which has all rows.
+enum { TNI_SLICES_NONE, TNI_SLICES_SECOND, TNI_SLICES_FIRST };
 
 // The part of a shape that the text depends on: two launches of equal class run the same compiled
 // kernel. Invariant: zeroed as bytes before it is filled, since it is compared and hashed as bytes.
@@ -60,7 +68,7 @@ typedef struct {
         rows_in_flight;     // ROW with column tails only: the vectors in flight are of several rows
     uint8_t  prefetch_row;  // ROW with tails: the next row is loaded while one is computed
     uint8_t  low_occupancy;  // half as many threads on a multiprocessor, each with more registers
-    uint8_t  split_columns;  // the second axis of the grid goes over slices of the columns
+    uint8_t  split_columns;  // TNI_SLICES_: whether the grid goes over slices of the columns
     uint8_t  features;       // TNI_GPU_ bits
     uint8_t  bulk;     // groups of a multiprocessor whose rows bulk copies bring; 0: no bulk copies
     uint8_t  cluster;  // groups that share a row; 0: each has its own
@@ -82,7 +90,7 @@ typedef struct {
 
 // A shape: the class of the text and the numbers of one launch. Invariant: parts * chunk * (units
 // of a group's turn) covers all units; grid[0] is parts times the groups of a cluster, grid[1] the
-// slices of the columns.
+// slices of the columns; with TNI_SLICES_FIRST parts is 1 and grid[0] the slices.
 typedef struct {
     tni_simt_class class;
     int64_t

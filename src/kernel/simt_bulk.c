@@ -38,6 +38,7 @@
 tni_text tni_simt_group_name(const tni_simt_emitter *c)
 {
     if (c->m->cluster > 1) return tni_text_of("((m_int)blockIdx.x / %d)", c->m->cluster);
+    if (c->m->split_columns == TNI_SLICES_FIRST) return tni_text_of("0");
     return tni_text_of("%s", c->d->group_id);
 }
 

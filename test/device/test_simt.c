@@ -512,6 +512,10 @@ static const tni_simt_limits devices[] = {
     { .threads = 32, .shared_bytes = 65536, .units = 3 },
     { .threads = 64, .shared_bytes = 6000, .units = 1 },
 };
+// One that allows fewer slices of columns than are wanted.
+static const tni_simt_limits narrow = {
+    .threads = 64, .shared_bytes = 32768, .units = 2, .slices = 3
+};
 enum { DEVICES = sizeof devices / sizeof *devices };
 
 static void known_work_runs_and_agrees(void)
@@ -528,6 +532,13 @@ static void known_work_runs_and_agrees(void)
                 right(works[i].name, c, &devices[d]);
             kit_free(c);
         }
+    for (int i = 0; c && i < 3; i++) {
+        (i < 2 ? column_sum : scaled_sums)(c, 37, 1000 + 1501 * i);
+        if (CHECK(tni_kernel_seal(&c->k)) && CHECK(kit_end(c)) && ready(c) &&
+            CHECK_INT(tni_simt_choose(&c->l, &narrow).class.split_columns, TNI_SLICES_FIRST))
+            right("many slices", c, &narrow);
+        kit_free(c);
+    }
     free(c);
 }
 
@@ -685,6 +696,25 @@ static void an_h200_gets_the_measured_shapes(void)
     free(c);
 }
 
+// No grid is larger than CUDA launches, however many columns a row has, and every column is in a slice.
+static void grids_are_within_what_cuda_launches(void)
+{
+    kit_case *c = calloc(1, sizeof *c);
+    for (int i = 0; c && i < WORKS; i++)
+        for (int64_t cols = 1 << 10; cols <= (int64_t)1 << 33; cols *= 8) {
+            works[i].make(c, 2, works[i].make == mirrored ? 2 : cols);
+            if (!CHECK(tni_kernel_seal(&c->k))) break;
+            tni_simt m     = tni_simt_choose(&c->l, &h200);
+            int64_t  slice = m.class.split_columns == TNI_SLICES_FIRST ? m.grid[0] : m.grid[1];
+            test_case_result(m.grid[0] <= INT32_MAX && m.grid[1] <= TNI_SLICES &&
+                                 m.finish_grid <= INT32_MAX &&
+                                 (!m.class.split_columns || slice * m.class.team >= m.vectors),
+                             "%s of %lld columns: %lld x %lld groups", works[i].name,
+                             (long long)cols, (long long)m.grid[0], (long long)m.grid[1]);
+        }
+    free(c);
+}
+
 // What is transposed goes through tiles where there is enough of it, and nothing else does.
 static void transposed_operands_get_tiles(void)
 {
@@ -776,16 +806,12 @@ static void only_maps_read_what_they_write(void)
     free(c);
 }
 
-const test_case tests_simt[] = { TEST(transposed_operands_get_tiles),
-                                 TEST(transposed_operands_compile_without_spills),
-                                 TEST(transposed_operands_run_and_agree),
-                                 TEST(an_h200_gets_the_measured_shapes),
-                                 TEST(few_classes_serve_many_sizes),
-                                 TEST(other_alignment_is_another_class),
-                                 TEST(only_maps_read_what_they_write),
-                                 TEST(known_work_compiles_without_spills),
-                                 TEST(known_work_runs_and_agrees),
-                                 TEST(random_kernels_run_and_agree),
-                                 TEST(all_shared_memory_that_is_declared_is_used),
-                                 TEST(memory_that_is_not_used_is_found),
-                                 TEST_END };
+const test_case tests_simt[] = {
+    TEST(transposed_operands_get_tiles),       TEST(transposed_operands_compile_without_spills),
+    TEST(transposed_operands_run_and_agree),   TEST(an_h200_gets_the_measured_shapes),
+    TEST(grids_are_within_what_cuda_launches), TEST(few_classes_serve_many_sizes),
+    TEST(other_alignment_is_another_class),    TEST(only_maps_read_what_they_write),
+    TEST(known_work_compiles_without_spills),  TEST(known_work_runs_and_agrees),
+    TEST(random_kernels_run_and_agree),        TEST(all_shared_memory_that_is_declared_is_used),
+    TEST(memory_that_is_not_used_is_found),    TEST_END
+};

@@ -157,6 +157,12 @@ tni_registers tni_cuda_registers(void *session, void *entry, const tni_launch *l
 
 // ---- launching ---------------------------------------------------------------------------------
 
+// Whether a grid is one that the driver launches; shapes are chosen so that it is, for all that fits in memory.
+static bool is_grid(const tni_simt *m)
+{
+    return m->grid[0] <= INT32_MAX && m->grid[1] <= TNI_SLICES && m->finish_grid <= INT32_MAX;
+}
+
 // Launches a compiled kernel, and the second one that combines partial results where the class has one.
 // Both take the same packed arguments.
 static int launch_variant(tni_cuda *c, const tni_variant *v, const tni_simt *m, const tni_launch *l)
@@ -220,6 +226,11 @@ static tn_status launch_compiled(tni_cuda *c, const tni_variant *v, const tni_si
     if (m->scratch_bytes && !l->scratch) {
         tni_text_add(why, "cuda: out of memory for scratch");
         return TN_EMEM;
+    }
+    if (!is_grid(m)) {
+        tni_text_add(why, "cuda: a kernel of %lld x %lld groups: too many elements",
+                     (long long)m->grid[0], (long long)m->grid[1]);
+        return TN_EDEVICE;
     }
     return tni_cuda_status(c, launch_variant(c, v, m, l), "running a kernel", why);
 }
