@@ -1,5 +1,4 @@
-// layers.c: networks of C, generation, checkpoints and files: what takes lists, callbacks or structs that the generator does
-// not know.
+// layers.c: networks of C, generation and checkpoints: what takes lists, callbacks or structs that the generator does not know.
 #include "core.h"
 
 #include <stdlib.h>
@@ -337,69 +336,6 @@ static PyObject *checkpoint_load(PyObject *self, PyObject *args)
     return r;
 }
 
-// ---- files -------------------------------------------------------------------------------------
-
-// file_write(path, names, tensors, meta, context): meta is a list of keys and values by turns.
-static PyObject *file_write(PyObject *self, PyObject *args)
-{
-    PyObject          *path, *names, *tensors, *meta, *context, *r = NULL;
-    call               k;
-    const char        *file;
-    const char *const *name, *const *pair;
-    tn_tensor *const  *t;
-    int                n, n_names, n_meta;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOOOO", &path, &names, &tensors, &meta, &context)) return NULL;
-    if (!call_begin(&k, "file_write", &tensors, 1, context)) return NULL;
-    if (to_text(&k, path, "file_write: path", false, &file) && to_texts(&k, names, "file_write: names", &n_names, &name) &&
-        to_tensors(&k, tensors, "file_write: tensors", &n, &t) && to_texts(&k, meta, "file_write: meta", &n_meta, &pair)) {
-        if (n != n_names || n_meta % 2) {
-            PyErr_SetString(PyExc_ValueError, "file_write(): names and tensors must be of one length, and meta of pairs");
-        } else {
-            PyThreadState *state  = context_let_go(k.c);
-            tn_status      status = tn_file_write_at(k.at.file, k.at.line, k.c->cx, file, n, name, t, n_meta / 2, pair);
-            context_take_back(k.c, state);
-            r = context_status(k.c, status);
-        }
-    }
-    call_end(&k);
-    return r;
-}
-
-// file_info(file, i): name, dtype as the file spells it, shape and bytes of tensor i; None after the last.
-static PyObject *file_info(PyObject *self, PyObject *args)
-{
-    PyObject *file, *r = NULL;
-    int       i;
-    call      k;
-    void     *f;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "Oi", &file, &i)) return NULL;
-    if (!call_begin(&k, "file_info", &file, 1, NULL)) return NULL;
-    if (to_handle(&k, file, SAVED_FILE, "file_info: file", false, &f)) {
-        tn_file_desc d = tn_file_info(f, i);
-        r = d.name ? Py_BuildValue("(NsNL)", from_text(d.name), d.dtype, from_shape(d.rank, d.size), (long long)d.bytes)
-                   : Py_NewRef(Py_None);
-    }
-    call_end(&k);
-    return r;
-}
-
-// file_meta_key(file, i): key i of the metadata; None after the last.
-static PyObject *file_meta_key(PyObject *self, PyObject *args)
-{
-    PyObject *file, *r = NULL;
-    int       i;
-    call      k;
-    void     *f;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "Oi", &file, &i)) return NULL;
-    if (!call_begin(&k, "file_meta_key", &file, 1, NULL)) return NULL;
-    if (to_handle(&k, file, SAVED_FILE, "file_meta_key: file", false, &f)) r = from_text(tn_file_meta_key(f, i));
-    call_end(&k);
-    return r;
-}
-
 int layers_ready(PyObject *module)
 {
     static PyMethodDef methods[] = {
@@ -412,9 +348,6 @@ int layers_ready(PyObject *module)
         { "generate", generate, METH_VARARGS, NULL },
         { "checkpoint_save", checkpoint_save, METH_VARARGS, NULL },
         { "checkpoint_load", checkpoint_load, METH_VARARGS, NULL },
-        { "file_write", file_write, METH_VARARGS, NULL },
-        { "file_info", file_info, METH_VARARGS, NULL },
-        { "file_meta_key", file_meta_key, METH_VARARGS, NULL },
         { 0 },
     };
     return PyModule_AddFunctions(module, methods);

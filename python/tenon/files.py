@@ -98,10 +98,17 @@ def save(obj: Any, path: Path, metadata: Mapping[str, str] | None = None) -> Non
             raise ValueError("save: one tensor has no name; save {name: tensor}, or to a path that ends in .npy")
         save_npy(path, obj)
         return
-    tensors = obj.state_dict() if hasattr(obj, "state_dict") else obj
+    tensors = _state(obj) if hasattr(obj, "named_modules") else obj
     if not isinstance(tensors, Mapping):
         raise TypeError(f"save: a module, a tensor or a dict of tensors is needed, not a {type(obj).__name__}")
     save_file(tensors, path, metadata)
+
+
+def _state(module: Any) -> dict[str, Any]:
+    """The state of a module, in which a tied tensor comes once, under its first name, as in files of C."""
+    seen: set[int] = set()
+    state = module.state_dict(keep_vars=True)
+    return {n: t for n, t in state.items() if id(t) not in seen and not seen.add(id(t))}
 
 
 def load(path: Path, *, context: _c.Context | None = None) -> Any:

@@ -1,0 +1,284 @@
+"""Optimizers, with the names and arguments of torch.optim."""
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any, Callable
+
+from .. import _c
+from .._tensor import Tensor
+from ..autograd import enable_grad
+from ..nn.module import Module
+from . import lr_scheduler
+
+_SCHEDULES = {"constant": 0, "step": 1, "cosine": 2, "linear": 3}
+
+
+def _named(params: Any) -> list[tuple[str, Tensor]]:
+    """The names and parameters of a module, of a list of tensors, or of pairs as named_parameters() gives them."""
+    if isinstance(params, Module):
+        return list(params.named_parameters())
+    named = []
+    for i, p in enumerate(params):
+        name, p = p if isinstance(p, tuple) else (str(i), p)
+        if not isinstance(p, _c.Tensor):
+            raise TypeError(f"an optimizer takes tensors, not {type(p).__name__}")
+        named.append((name, p))
+    return named
+
+
+def _groups(params: Any) -> list[dict[str, Any]]:
+    """Groups of parameters, each a dict with its options; "names" has the names of its "params"."""
+    if isinstance(params, _c.Tensor):
+        raise TypeError("an optimizer takes a Module or a list of tensors, not one tensor")
+    if isinstance(params, Module):
+        groups: list[dict[str, Any]] = [{"params": params}]
+    else:
+        params = list(params)
+        groups = params if params and isinstance(params[0], dict) else [{"params": params}]
+    seen: set[int] = set()
+    made = []
+    for g in groups:
+        given = g["params"]
+        named = _named([given] if isinstance(given, _c.Tensor) else given)
+        fresh = [(n, p) for n, p in named if p.requires_grad and id(p) not in seen]
+        seen.update(id(p) for _, p in fresh)
+        made.append({**g, "params": [p for _, p in fresh], "names": [n for n, _ in fresh]})
+    if not any(g["params"] for g in made):
+        raise ValueError("the optimizer got no parameter that requires a gradient")
+    return made
+
+
+class Optimizer:
+    """What the optimizers share: an optimizer of C over the parameters, whose updates are part of the step's plan.
+
+    params is a Module, a list of tensors, or a list of dicts {"params": ..., "lr": ..., "weight_decay": ...}. Those that
+    require a gradient now are trained. Beside PyTorch's arguments there are clip_norm and clip_value, which clip the gradients
+    of every update; accumulate=k, which updates at every k-th step(loss), by the averaged gradient; loss_scale for float16
+    (autocast), with scale_growth, scale_backoff and scale_interval; no_master, which keeps no float32 copies of 16-bit
+    parameters; and schedule="step", "cosine" or "linear" with warmup, total, floor, every and factor, a schedule of the
+    learning rate by updates that needs no calls.
+    """
+
+    def __init__(self, params: Any, make: Callable[..., Any], defaults: dict[str, Any], options: dict[str, Any]) -> None:
+        self.defaults = defaults
+        groups = _groups(params)
+        several = len(groups) > 1
+        context = next(p for g in groups for p in g["params"]).context
+        tree = _c.layer_container(context)
+        for i, g in enumerate(groups):
+            for name, p in zip(g["names"], g["params"]):
+                _c.layer_param(tree, f"{i}.{name}" if several else name, p)
+            _refuse_other_options(g, defaults)
+        schedule = options.pop("schedule", None)
+        if schedule is not None:
+            if schedule not in _SCHEDULES:
+                raise ValueError(f"schedule must be one of {', '.join(_SCHEDULES)}, not {schedule!r}")
+            options["kind"] = _SCHEDULES[schedule]
+        of_c = {k: v for k, v in defaults.items() if k != "betas"}
+        if "betas" in defaults:
+            of_c["beta1"], of_c["beta2"] = defaults["betas"]
+        self._handle = make(tree, **of_c, **options)
+        self._context = context
+        self.param_groups: list[dict[str, Any]] = [{**defaults, **g} for g in groups]
+        self._applied: list[tuple[float, float]] = [(1.0, defaults["weight_decay"])] * len(groups)  # lr_scale, decay
+        self._base = defaults["lr"]
+        self._apply_groups()
+
+    # ---- settings
+
+    def _apply_groups(self) -> None:
+        """Brings learning rates and weight decays that were set in param_groups to the optimizer of C."""
+        groups = self.param_groups
+        if len(groups) == 1:
+            g = groups[0]
+            if g["lr"] != self._base:
+                self._base = g["lr"]
+                _c.optim_set_lr(self._handle, self._base)
+            if g["weight_decay"] != self._applied[0][1]:
+                _c.optim_add_group(self._handle, "*", 1.0, g["weight_decay"])
+                self._applied[0] = (1.0, g["weight_decay"])
+            return
+        # The largest rate is the base, and the others are shares of it. A schedule changes all by one factor, so that the
+        # shares, to twelve digits, stay, and with them the plan.
+        base = max(g["lr"] for g in groups)
+        if base != self._base:
+            self._base = base
+            _c.optim_set_lr(self._handle, base)
+        for i, g in enumerate(groups):
+            share = float(f"{g['lr'] / base:.12g}") if base else self._applied[i][0]
+            wanted = (share, g["weight_decay"])
+            if wanted != self._applied[i] and g["params"]:
+                _c.optim_add_group(self._handle, f"{i}.*", *wanted)
+            self._applied[i] = wanted
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the next update, including the schedule; of several groups the largest."""
+        self._apply_groups()
+        return _c.optim_lr(self._handle)
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        for g in self.param_groups:
+            g["lr"] = value
+
+    @property
+    def updates(self) -> int:
+        """The number of updates done."""
+        return _c.optim_updates(self._handle)
+
+    @property
+    def skipped(self) -> int:
+        """How many updates loss scaling has skipped; waits for the device."""
+        return _c.optim_skipped(self._handle)
+
+    @property
+    def loss_scale(self) -> Tensor:
+        """The loss scale of the next update, for loss.backward(opt.loss_scale)."""
+        return _c.optim_loss_scale(self._handle)
+
+    def set_schedule(self, schedule: str = "constant", **options: Any) -> None:
+        """Replaces the schedule of the learning rate and keeps the number of updates done."""
+        if schedule not in _SCHEDULES:
+            raise ValueError(f"schedule must be one of {', '.join(_SCHEDULES)}, not {schedule!r}")
+        _c.optim_set_schedule(self._handle, kind=_SCHEDULES[schedule], **options)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        raise NotImplementedError("the parameters of an optimizer are those that it was made with")
+
+    # ---- steps
+
+    def step(self, loss: Any = None) -> Any:
+        """Updates the parameters.
+
+        step(loss) is a whole step as one plan: gradients, clipping, update and clearing of the gradients. step() updates by
+        the gradients that loss.backward() has stored, and step(closure) calls a function that does that and returns the loss.
+        """
+        self._apply_groups()
+        if isinstance(loss, _c.Tensor):
+            _c.step(self._handle, loss)
+            return None
+        if loss is not None:
+            with enable_grad():
+                loss = loss()
+        _c.optim_step(self._handle)
+        _c.eval(context=self._context)
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clears the gradients of its parameters."""
+        _c.optim_zero_grad(self._handle)
+
+    def clip_norm(self, max_norm: float) -> Tensor:
+        """Scales the gradients so that their common norm is at most max_norm; returns the norm before, which is not read."""
+        return _c.optim_clip_norm(self._handle, max_norm)
+
+    # ---- state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Its settings by group, and its state as the bytes of a checkpoint; pickle keeps it."""
+        self._apply_groups()
+        with _Scratch() as path:
+            _c.checkpoint_save(path, [], [self._handle], [], 0, b"", self._context)
+            with open(path, "rb") as f:
+                state = f.read()
+        groups = []
+        for g in self.param_groups:
+            groups.append({k: v for k, v in g.items() if k != "params"} | {"params": list(range(len(g["params"])))})
+        return {"kind": type(self).__name__, "state": state, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes what state_dict() of an optimizer of the same kind and parameters has returned."""
+        if state_dict.get("kind") != type(self).__name__:
+            raise ValueError(f"this is the state of {state_dict.get('kind')}, and the optimizer is {type(self).__name__}")
+        groups = state_dict["param_groups"]
+        if [len(g["params"]) for g in groups] != [len(g["params"]) for g in self.param_groups]:
+            raise ValueError("the groups of the state have other numbers of parameters")
+        with _Scratch() as path:
+            with open(path, "wb") as f:
+                f.write(state_dict["state"])
+            _c.checkpoint_load(path, [], [self._handle], [], 0, self._context)
+        for mine, g in zip(self.param_groups, groups):
+            mine.update({k: v for k, v in g.items() if k not in ("params", "names")})
+        self._base = max(g["lr"] for g in self.param_groups)
+        self._applied = [(float("nan"), 0.0)] * len(groups) if len(groups) > 1 else [(1.0, groups[0]["weight_decay"])]
+        self._apply_groups()
+
+    def __repr__(self) -> str:
+        lines = [type(self).__name__ + " ("]
+        for i, g in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {i}")
+            lines += [f"    {k}: {g[k]}" for k in sorted(g) if k not in ("params", "names")]
+        return "\n".join(lines + [")"])
+
+
+class _Scratch:
+    """The path of a file that is removed at the end of a `with` block."""
+
+    def __enter__(self) -> str:
+        handle, self._path = tempfile.mkstemp(suffix=".safetensors")
+        os.close(handle)
+        return self._path
+
+    def __exit__(self, *unused: Any) -> None:
+        os.unlink(self._path)
+
+
+def _refuse_other_options(group: dict[str, Any], defaults: dict[str, Any]) -> None:
+    for k, v in group.items():
+        if k in ("params", "names", "lr", "weight_decay", "name"):
+            continue
+        if k not in defaults:
+            raise ValueError(f"a group of parameters has no option {k!r}")
+        if v != defaults[k]:
+            raise NotImplementedError(f"groups of parameters may differ in lr and weight_decay, not in {k}")
+
+
+def _refuse(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of C, without those of PyTorch that say how to compute, which has no meaning here."""
+    for k in ("foreach", "capturable", "differentiable", "fused"):
+        options.pop(k, None)
+    for k in ("maximize", "amsgrad", "decoupled_weight_decay"):
+        if options.pop(k, False):
+            raise NotImplementedError(f"{name}: {k}")
+    return options
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum."""
+
+    def __init__(self, params: Any, lr: float = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: float = 0,
+                 nesterov: bool = False, **options: Any) -> None:
+        super().__init__(params, _c.sgd, dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
+                                              nesterov=nesterov), _refuse("SGD", options))
+
+
+class Adam(Optimizer):
+    """Adam; weight_decay is added to the gradient."""
+
+    def __init__(self, params: Any, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+                 weight_decay: float = 0, **options: Any) -> None:
+        super().__init__(params, _c.adam, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay),
+                         _refuse("Adam", options))
+
+
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay."""
+
+    def __init__(self, params: Any, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+                 weight_decay: float = 1e-2, **options: Any) -> None:
+        super().__init__(params, _c.adamw, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay),
+                         _refuse("AdamW", options))
+
+
+class RMSprop(Optimizer):
+    """Divides the gradient by the root of its running mean square."""
+
+    def __init__(self, params: Any, lr: float = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0,
+                 momentum: float = 0, centered: bool = False, **options: Any) -> None:
+        super().__init__(params, _c.rmsprop, dict(lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum,
+                                                  centered=centered), _refuse("RMSprop", options))
+
+
+__all__ = ["Optimizer", "SGD", "Adam", "AdamW", "RMSprop", "lr_scheduler"]

@@ -1,0 +1,214 @@
+"""Optimizers and schedules, judged against PyTorch where it is there and against numbers otherwise."""
+import pickle
+import unittest
+
+import tenon as tn
+from tenon import nn, optim
+from tenon.optim import lr_scheduler
+
+try:
+    import numpy as np
+    import torch
+except ImportError:
+    torch = None
+
+needs_torch = unittest.skipUnless(torch, "PyTorch is not installed")
+
+
+def loss_of(w):
+    return ((w - tn.tensor([1.0, 2.0])) ** 2).sum()
+
+
+class Optimizers(unittest.TestCase):
+    def test_sgd_by_hand_in_both_forms(self):
+        for fused in (True, False):
+            w = nn.Parameter(tn.zeros(2))
+            opt = optim.SGD([w], lr=0.25)
+            for _ in range(2):
+                if fused:
+                    opt.step(loss_of(w))
+                else:
+                    opt.zero_grad()
+                    loss_of(w).backward()
+                    opt.step()
+            self.assertEqual(w.tolist(), [0.75, 1.5])
+            self.assertEqual(opt.updates, 2)
+
+    def test_a_closure_returns_the_loss(self):
+        w = nn.Parameter(tn.zeros(2))
+        opt = optim.SGD([w], lr=0.5)
+
+        def closure():
+            opt.zero_grad()
+            loss = loss_of(w)
+            loss.backward()
+            return loss
+
+        self.assertEqual(opt.step(closure).item(), 5)
+        self.assertEqual(w.tolist(), [1, 2])
+
+    def test_what_is_frozen_or_tied_counts_as_it_should(self):
+        net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
+        net[1].weight = net[0].weight
+        self.assertEqual(len(optim.SGD(net).param_groups[0]["params"]), 1)
+        net[0].requires_grad_(False)
+        with self.assertRaisesRegex(ValueError, "no parameter"):
+            optim.SGD(net.parameters())
+
+    def test_wrong_arguments(self):
+        w = nn.Parameter(tn.zeros(2))
+        with self.assertRaisesRegex(TypeError, "not one tensor"):
+            optim.SGD(w)
+        with self.assertRaisesRegex(tn.ArgumentError, "lr -1 is not a number >= 0"):
+            optim.SGD([w], lr=-1.0)
+        with self.assertRaises(NotImplementedError):
+            optim.Adam([w], amsgrad=True)
+        with self.assertRaisesRegex(NotImplementedError, "not in momentum"):
+            optim.SGD([{"params": [w], "momentum": 0.5}])
+        with self.assertRaisesRegex(ValueError, "no option 'rate'"):
+            optim.SGD([{"params": [w], "rate": 0.5}])
+        with self.assertRaisesRegex(tn.ShapeError, "not one element"):
+            optim.SGD([w]).step(tn.ones(3))
+
+    def test_groups_and_their_rates(self):
+        a, b = nn.Parameter(tn.zeros(2)), nn.Parameter(tn.zeros(2))
+        opt = optim.SGD([{"params": [a]}, {"params": [b], "lr": 0.05}], lr=0.25)
+        opt.step(loss_of(a) + loss_of(b))
+        self.assertEqual(a.tolist(), [0.5, 1])
+        np_close(self, b.tolist(), [0.1, 0.2])
+        for g in opt.param_groups:
+            g["lr"] = 0.0
+        opt.step(loss_of(a) + loss_of(b))
+        self.assertEqual(a.tolist(), [0.5, 1])
+        opt.param_groups[1]["lr"] = 0.5  # now the largest
+        opt.step(loss_of(a) + loss_of(b))
+        self.assertEqual(a.tolist(), [0.5, 1])
+        np_close(self, b.tolist(), [1, 2])
+
+    def test_clipping_accumulation_and_schedule_of_c(self):
+        w = nn.Parameter(tn.zeros(2))
+        opt = optim.SGD([w], lr=1.0, clip_norm=1.0)
+        opt.step(loss_of(w) * 100)
+        np_close(self, w.tolist(), [1 / 5 ** 0.5, 2 / 5 ** 0.5])
+        w = nn.Parameter(tn.zeros(2))
+        opt = optim.SGD([w], lr=0.25, accumulate=2, schedule="linear", warmup=2, total=4)
+        self.assertEqual(opt.lr, 0.125)
+        opt.step(loss_of(w))
+        self.assertEqual(w.tolist(), [0, 0])
+        opt.step(loss_of(w))
+        self.assertEqual(w.tolist(), [0.25, 0.5])
+        self.assertEqual(opt.lr, 0.25)
+
+    def test_state_goes_through_pickle(self):
+        def train(w, opt, steps):
+            for _ in range(steps):
+                opt.step(loss_of(w))
+
+        w, v = nn.Parameter(tn.zeros(2)), nn.Parameter(tn.zeros(2))
+        a = optim.AdamW([w], lr=0.1)
+        train(w, a, 3)
+        v.data = w.detach().clone()
+        b = optim.AdamW([v], lr=0.7)
+        b.load_state_dict(pickle.loads(pickle.dumps(a.state_dict())))
+        self.assertEqual(b.param_groups[0]["lr"], 0.1)
+        self.assertEqual(b.updates, 3)
+        train(w, a, 2)
+        train(v, b, 2)
+        self.assertEqual(w.tolist(), v.tolist())
+        with self.assertRaisesRegex(ValueError, "state of AdamW"):
+            optim.SGD([w]).load_state_dict(a.state_dict())
+
+    def test_a_schedule_does_not_plan_anew(self):
+        net = nn.Linear(4, 4)
+        opt = optim.AdamW([{"params": [net.weight]}, {"params": [net.bias], "lr": 3e-4}], lr=1e-3)
+        schedule = lr_scheduler.CosineAnnealingLR(opt, 50)
+        x = tn.randn(8, 4)
+        plans = []
+        for _ in range(12):
+            opt.step((net(x) ** 2).mean())
+            schedule.step()
+            plans.append(tn._c.ctx_stats()["plans"])
+        self.assertEqual(plans[5], plans[-1])
+
+
+def np_close(test, got, want):
+    for a, b in zip(got, want):
+        test.assertAlmostEqual(a, b, places=5)
+
+
+OPTIMIZERS = ["SGD({}, lr=0.1)", "SGD({}, lr=0.1, momentum=0.9, dampening=0.1, weight_decay=0.01)",
+              "SGD({}, lr=0.1, momentum=0.9, nesterov=True)", "Adam({}, lr=0.02, weight_decay=0.1)",
+              "AdamW({}, lr=0.02, betas=(0.8, 0.95), eps=1e-6)", "AdamW({}, lr=0.02, weight_decay=0)",
+              "RMSprop({}, lr=0.01)", "RMSprop({}, lr=0.01, alpha=0.9, momentum=0.5, centered=True, weight_decay=0.01)"]
+
+SCHEDULES = ["StepLR(opt, 3, 0.5)", "MultiStepLR(opt, [2, 5, 5, 9])", "ConstantLR(opt, 0.5, 4)", "LinearLR(opt, 0.1, 0.8, 6)",
+             "ExponentialLR(opt, 0.9)", "PolynomialLR(opt, 8, 2.0)", "CosineAnnealingLR(opt, 7, 1e-3)",
+             "CosineAnnealingWarmRestarts(opt, 3, 2)", "LambdaLR(opt, lambda t: 1 / (1 + t))",
+             "OneCycleLR(opt, 0.3, total_steps=20, cycle_momentum=False)",
+             "OneCycleLR(opt, 0.3, total_steps=20, cycle_momentum=False, three_phase=True, anneal_strategy='linear')",
+             "SequentialLR(opt, [LinearLR(opt, 0.1, 1.0, 4), CosineAnnealingLR(opt, 10)], [4])"]
+
+
+@needs_torch
+class BesideTorch(unittest.TestCase):
+    def networks(self):
+        torch.manual_seed(0)
+        theirs = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+        ours = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3))
+        ours.load_state_dict(theirs.state_dict())
+        return ours, theirs
+
+    def test_ten_steps_of_each_optimizer(self):
+        rng = np.random.default_rng(0)
+        x, y = rng.normal(size=(16, 5)).astype("f4"), rng.integers(0, 3, 16)
+        for text in OPTIMIZERS:
+            for fused in (True, False):
+                for groups in (False, True):
+                    with self.subTest(text, fused=fused, groups=groups):
+                        ours, theirs = self.networks()
+                        lists = [list(n.parameters()) for n in (ours, theirs)]
+                        if groups:
+                            lists = [[{"params": p[:2]}, {"params": p[2:], "lr": 0.005, "weight_decay": 0.2}] for p in lists]
+                        a = eval("optim." + text.format("p"), {"optim": optim, "p": lists[0]})
+                        b = eval("torch.optim." + text.format("p"), {"torch": torch, "p": lists[1]})
+                        for _ in range(10):
+                            loss = nn.functional.cross_entropy(ours(tn.tensor(x)), tn.tensor(y))
+                            if fused:
+                                a.step(loss)
+                            else:
+                                a.zero_grad()
+                                loss.backward()
+                                a.step()
+                            b.zero_grad()
+                            torch.nn.functional.cross_entropy(theirs(torch.tensor(x)), torch.tensor(y)).backward()
+                            b.step()
+                        for (name, p), q in zip(ours.named_parameters(), theirs.parameters()):
+                            np.testing.assert_allclose(np.array(p.tolist()), q.detach().numpy(), rtol=1e-3, atol=2e-5,
+                                                       err_msg=name)
+
+    def test_schedules(self):
+        for text in SCHEDULES:
+            with self.subTest(text):
+                a = optim.SGD([{"params": [nn.Parameter(tn.zeros(1))]}, {"params": [nn.Parameter(tn.zeros(1))], "lr": 0.02}], lr=0.1)
+                b = torch.optim.SGD([{"params": [torch.zeros(1, requires_grad=True)]},
+                                     {"params": [torch.zeros(1, requires_grad=True)], "lr": 0.02}], lr=0.1)
+                s = eval("m." + text.replace("[Lin", "[m.Lin").replace(" CosineA", " m.CosineA"), {"m": lr_scheduler, "opt": a})
+                t = eval("m." + text.replace("[Lin", "[m.Lin").replace(" CosineA", " m.CosineA"),
+                         {"m": torch.optim.lr_scheduler, "opt": b})
+                for _ in range(15):
+                    np.testing.assert_allclose(s.get_last_lr(), t.get_last_lr(), rtol=1e-9, atol=1e-15)
+                    b.step()
+                    s.step()
+                    t.step()
+
+    def test_plateau(self):
+        a, b = optim.SGD([nn.Parameter(tn.zeros(1))], lr=0.1), torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+        s = lr_scheduler.ReduceLROnPlateau(a, patience=1, cooldown=1)
+        t = torch.optim.lr_scheduler.ReduceLROnPlateau(b, patience=1, cooldown=1)
+        for v in [3, 2, 2, 2, 2, 2, 2, 1, 1.1, 1.2, 1.3, 1.4]:
+            s.step(v), t.step(v)
+            self.assertEqual(a.param_groups[0]["lr"], b.param_groups[0]["lr"])
+
+
+if __name__ == "__main__":
+    unittest.main()
