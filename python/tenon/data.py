@@ -298,7 +298,8 @@ def random_split(dataset: Any, lengths: Sequence[float], seed: int = 0) -> list[
         raise ValueError(f"random_split: the lengths {list(lengths)} do not add up to {n}")
     order = list(range(n))
     random.Random(seed).shuffle(order)
-    parts, start = [], 0
+    parts: list[Subset] = []
+    start = 0
     for size in sizes:
         parts.append(Subset(dataset, order[start:start + size]))
         start += size

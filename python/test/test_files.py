@@ -75,6 +75,43 @@ class Files(unittest.TestCase):
         with self.assertRaises(OSError):
             tn.files.save_file({"x": tn.zeros(2)}, self.folder / "no" / "folder.safetensors")
 
+    def test_a_checkpoint_resumes_a_run(self):
+        def start():
+            tn.manual_seed(3)
+            net = tn.nn.Sequential(tn.nn.Linear(4, 8), tn.nn.BatchNorm1d(8), tn.nn.Dropout(0.5), tn.nn.Linear(8, 1))
+            net[0].bias.requires_grad = False
+            opt = tn.optim.Adam([p for p in net.parameters() if p.requires_grad], lr=0.1)
+            x = tn.arange(80).reshape(20, 4) / 80
+            return net, opt, tn.data.DataLoader(tn.data.TensorDataset(x, x.sum(1, keepdims=True)), 5, shuffle=True, seed=1)
+
+        def train(net, opt, loader, steps):
+            losses = []
+            while len(losses) < steps:
+                for x, y in loader:
+                    loss = ((net(x) - y) ** 2).mean()
+                    opt.step(loss)
+                    losses.append(loss.item())
+                    if len(losses) == steps:
+                        break
+            return losses
+
+        whole, first, second = start(), start(), start()
+        path = self.folder / "a.checkpoint"
+        tn.manual_seed(4)
+        want = train(*whole, 7)
+        tn.manual_seed(4)
+        self.assertEqual(train(*first, 3), want[:3])
+        net, opt, loader = first
+        tn.files.save_checkpoint(path, net=net, opt=opt, data=loader, step=3, extra={"best": [0.5, None]})
+        tn.rand(5).tolist()  # the random counter is in the checkpoint
+        net, opt, loader = second
+        self.assertEqual(tn.files.load_checkpoint(path, net=net, opt=opt, data=loader), (3, {"best": [0.5, None]}))
+        self.assertEqual(train(net, opt, loader, 4), want[3:])
+        with self.assertRaises(tn.Error):
+            tn.files.load_checkpoint(path, net=tn.nn.Linear(2, 2))
+        tn.files.save_checkpoint(path, net=[net], step=1)
+        self.assertEqual(tn.files.load_checkpoint(path, net=[net]), (1, None))
+
 
 class Tokenizers(unittest.TestCase):
     def test_recorded_texts(self):

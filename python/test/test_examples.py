@@ -1,0 +1,52 @@
+"""The examples run, and so does what docs/python.md shows; in a folder of their own."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import tenon as tn
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def run(arguments, folder):
+    environment = os.environ | {"PYTHONPATH": os.path.dirname(os.path.dirname(tn.__file__))}
+    done = subprocess.run([sys.executable, "-W", "error", *arguments], cwd=folder, env=environment, capture_output=True, text=True,
+                          timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+class Examples(unittest.TestCase):
+    # A line that each must print, and the words after its name.
+    CASES = {
+        "01_tensor.py": ([], r"ShapeError matmul: \(2, 3\) @ \(2, 3\): inner sizes differ"),
+        "02_autograd.py": ([], r"w = (2.9|3.0)\d, b = -(0.9|1.0)\d\n"),
+        "03_mlp.py": (["1"], r"test accuracy [5-9]\d"),
+        "04_conv.py": (["30"], r"step  30  lr 0.000  loss [01]\."),
+        "05_gpt.py": (["10"], r"\nThis is the "),
+        "07_save_and_resume.py": ([], r"weights after 60 steps: equal"),
+    }
+
+    def test_each_runs(self):
+        found = sorted(p.name for p in (ROOT / "examples" / "python").glob("*.py"))
+        self.assertEqual(found, sorted(self.CASES))
+        for name, (words, want) in self.CASES.items():
+            with self.subTest(name=name), tempfile.TemporaryDirectory() as folder:
+                self.assertRegex(run([ROOT / "examples" / "python" / name, *words], folder), want)
+
+    def test_the_programs_of_the_guide_run(self):
+        text = (ROOT / "docs" / "python.md").read_text()
+        programs = re.findall(r"```python\n(.*?)```", text, re.S)
+        self.assertGreater(len(programs), 3)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "guide.py"
+            path.write_text("\n".join(programs))  # each goes on where the one before it ended
+            run([path], folder)
+
+
+if __name__ == "__main__":
+    unittest.main()
