@@ -65,7 +65,10 @@ WAITS = set("""
 RETURNS_FIRST = re.compile(r"(.*_$|assign$|requires_grad$|set_name$|init_.*|layer_param$|layer_buffer$)")
 # The argument that a function returns, if it is not the first.
 RETURNED = {"layer_param": 2, "layer_buffer": 2}
-# Functions after which one object of C belongs to another: (which argument, to which).
+# Functions after which layers that were arguments belong to another: (which argument, to which; None: to the result).
+GIVES = {"layer_child": (2, 0), "nn_seq_n": (0, None), "nn_standardize": (1, None), "nn_standardize_nd": (1, None)}
+# Functions that return a layer which belongs to an argument.
+LENDS = {"layer_child": 0, "layer_find_child": 0}
 HANDLES = {"tn_layer": "LAYER", "tn_optim": "OPTIM", "tn_data": "DATA", "tn_tokenizer": "TOKENIZER",
            "tn_file": "SAVED_FILE", "tn_cache": "CACHE"}
 ENUMS = {"tn_reduction", "tn_rope_scaling", "tn_lr_kind", "tn_missing"}
@@ -208,6 +211,7 @@ class Arguments:
         self.declare, self.convert, self.after, self.call = [], [], [], []
         self.context = False
         self.options = []  # (names, types) of keyword-only arguments
+        self.prefix = "options"  # of options whose name is taken: the member that is a struct of them
         none = MAY_BE_NONE.get(f.name, "").split()
         i, params = 0, f.params
         while i < len(params):
@@ -281,9 +285,9 @@ class Arguments:
     def struct(self, kind, name):
         self.declare.append(f"{kind} p_{name} = {{ 0 }};")
         self.call.append("p_" + name)
-        self.members(self.structs[kind], "p_" + name, "")
+        self.members(self.structs[kind], "p_" + name)
 
-    def members(self, members, path, prefix):
+    def members(self, members, path):
         skip = {"user"}
         for place, (kind, member, size) in enumerate(members):
             where, what = f"{path}.{member}", f"{self.f.name}: {member}"
@@ -310,15 +314,19 @@ class Arguments:
             elif kind == "char":
                 continue
             elif kind in self.structs:
-                self.members(self.structs[kind], where, member)
+                outer, self.prefix = self.prefix, member
+                self.members(self.structs[kind], where)
+                self.prefix = outer
             elif kind == "const char **":
                 continue
             else:
                 continue
 
     def option(self, name, python, convert):
-        if any(n == name for n, _, _ in self.options) or name in self.names:
-            name = "schedule_" + name
+        if name == "context":
+            name = "context_length"  # context is where the object is made
+        elif any(n == name for n, _, _ in self.options) or name in self.names:
+            name = f"{self.prefix}_{name}"
         self.options.append((name, python, convert))
 
 
@@ -416,14 +424,15 @@ def write_function(f, structs):
         body += ["r = k.c->failed.code ? context_raise(k.c) : %s;" % (wrap % "v")]
     else:
         body += ["r = %s;" % (wrap % "v")]
-    for i, (_, name) in enumerate([]):
-        pass
+    if f.name in LENDS:
+        body += [f"if (r && !handle_give(r, a[{LENDS[f.name]}])) Py_CLEAR(r);"]
+    if f.name in GIVES:
+        given, to = GIVES[f.name]
+        body += [f"if (r && !handle_give(a[{given}], {'r' if to is None else f'a[{to}]'})) Py_CLEAR(r);"]
     # What an object of C was made of lives as long as it does.
-    if ctype.startswith("tn_") and ctype.endswith("*") and ctype != "tn_tensor *":
+    elif ctype.startswith("tn_") and ctype.endswith("*") and ctype != "tn_tensor *":
         for i, t in enumerate(a.types):
-            if t in CLASS.values():
-                body += [f"if (r && !handle_use(r, a[{i}])) Py_CLEAR(r);"]
-            elif t == "Sequence[Layer]":
+            if t in CLASS.values() or t == "Sequence[Layer]":
                 body += [f"if (r && !handle_use(r, a[{i}])) Py_CLEAR(r);"]
     tests = " &&\n        ".join(tests) or "true"
     out += [f"    if ({tests}) {{"] + ["        " + b for b in body] + ["    }", "    call_end(&k);", "    return r;", "}", ""]

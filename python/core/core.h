@@ -122,6 +122,7 @@ typedef struct {
     Context  *owner;
     PyObject *uses;
     PyObject *weak;
+    bool      given;  // to another object of C, which frees it
 } Handle;
 
 typedef enum { LAYER, OPTIM, DATA, TOKENIZER, SAVED_FILE, CACHE, HANDLE_KINDS } handle_kind;
@@ -130,8 +131,9 @@ extern PyTypeObject *handle_types[HANDLE_KINDS];
 int       handles_ready(PyObject *module);
 PyObject *handle_wrap(Context *c, handle_kind kind, void *p);
 void     *handle_get(PyObject *o, handle_kind kind, const char *what, Context **c);
-// From now on the object belongs to another of C, which frees it.
-void      handle_give(PyObject *o, PyObject *to);
+// From now on the object, or each of a list, belongs to another of C, which frees it and which it keeps alive. False with an
+// exception.
+bool      handle_give(PyObject *o, PyObject *to);
 // `o` must live as long as `h` does.
 bool      handle_use(PyObject *h, PyObject *o);
 

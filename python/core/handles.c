@@ -29,7 +29,7 @@ static void handle_dealloc(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     int           kind = kind_of(self);
     if (h->weak) PyObject_ClearWeakRefs(self);
-    if (h->p && h->owner) context_end(h->owner, h->p, kinds[kind].end, true);
+    if (h->p && h->owner && !h->given) context_end(h->owner, h->p, kinds[kind].end, true);
     if (h->uses) context_end(h->owner, h->uses, context_release, true);  // behind it, if it has to wait
     Py_XDECREF((PyObject *)h->owner);
     PyObject_Free(self);
@@ -45,6 +45,7 @@ PyObject *handle_wrap(Context *c, handle_kind kind, void *p)
     h->owner = (Context *)Py_NewRef((PyObject *)c);
     h->uses  = NULL;
     h->weak  = NULL;
+    h->given = false;
     return (PyObject *)h;
 }
 
@@ -59,6 +60,8 @@ void *handle_get(PyObject *o, handle_kind kind, const char *what, Context **c)
             *c      = ((Handle *)inner)->owner;
             Py_DECREF(inner);  // o still holds it
             if (p && (*c)->cx) return p;
+            PyErr_Format(PyExc_ValueError, "%s is a %s of a context that was closed", what, kinds[kind].name + 9);
+            return NULL;
         } else {
             Py_XDECREF(inner);
             PyErr_Format(PyExc_TypeError, "%s must be a %s", what, kinds[kind].name + 9);
@@ -79,10 +82,24 @@ bool handle_use(PyObject *o, PyObject *used)
     return PyList_Append(h->uses, used) == 0;
 }
 
-// The owner of its memory is then `to`, which it must not outlive.
-void handle_give(PyObject *o, PyObject *to)
+bool handle_give(PyObject *o, PyObject *to)
 {
-    (void)o, (void)to;
+    if (!PyObject_TypeCheck(o, handle_types[LAYER]) && PySequence_Check(o)) {
+        Py_ssize_t n = PySequence_Size(o);
+        bool       ok = n >= 0;
+        for (Py_ssize_t i = 0; i < n && ok; i++) {
+            PyObject *one = PySequence_GetItem(o, i);
+            ok            = one && handle_give(one, to);
+            Py_XDECREF(one);
+        }
+        return ok;
+    }
+    PyObject *inner = PyObject_TypeCheck(o, handle_types[LAYER]) ? Py_NewRef(o) : PyObject_GetAttrString(o, "_handle");
+    if (!inner) return false;
+    ((Handle *)inner)->given = true;
+    bool ok                  = handle_use(inner, to);
+    Py_DECREF(inner);
+    return ok;
 }
 
 int handles_ready(PyObject *module)

@@ -26,6 +26,7 @@ from ._functions import *  # noqa: E402,F403
 from ._tensor import Tensor  # noqa: E402
 from .autograd import autocast, enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled  # noqa: E402
 from . import nn, optim  # noqa: E402
+from . import checkpoint, models  # noqa: E402
 from . import data, files  # noqa: E402
 from .files import load, save  # noqa: E402
 from .inspect import devices, doctor, explain, plan_memory, profile, stats  # noqa: E402

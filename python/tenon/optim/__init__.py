@@ -189,7 +189,10 @@ class Optimizer:
         return {"kind": type(self).__name__, "state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes what state_dict() of an optimizer of the same kind and parameters has returned."""
+        """Takes what state_dict() of an optimizer of the same kind and parameters has returned.
+
+        The context's random numbers go on as they did after state_dict().
+        """
         if state_dict.get("kind") != type(self).__name__:
             raise ValueError(f"this is the state of {state_dict.get('kind')}, and the optimizer is {type(self).__name__}")
         groups = state_dict["param_groups"]
@@ -204,6 +207,15 @@ class Optimizer:
         self._base = max(g["lr"] for g in self.param_groups)
         self._applied = [(float("nan"), 0.0)] * len(groups) if len(groups) > 1 else [(1.0, groups[0]["weight_decay"])]
         self._apply_groups()
+
+    def _read_groups(self, settings: list[float], groups: list[float]) -> None:
+        """Takes over the learning rates and weight decays of a checkpoint, as it has them: the rate first, and pairs by place."""
+        self._base, at = settings[0], 0
+        for i, g in enumerate(self.param_groups):
+            if g["params"]:
+                self._applied[i] = (groups[2 * at], groups[2 * at + 1])
+                g["lr"], g["weight_decay"] = self._base * self._applied[i][0], self._applied[i][1]
+            at += len(g["params"])
 
     def __repr__(self) -> str:
         lines = [type(self).__name__ + " ("]
