@@ -344,7 +344,7 @@ class DataLoader(Generic[T]):
         self.num_workers, self.pin_memory = num_workers, pin_memory
         self._collate = collate_fn
         self._bare = False  # whether batches are one tensor instead of a tuple
-        self._resumed = True  # whether the next iteration begins at the position
+        self._left: dict[str, int] | None = None  # the position behind the last batch
         self._data: Data | None = None
         if isinstance(dataset, IterableDataset):
             if shuffle:
@@ -376,6 +376,13 @@ class DataLoader(Generic[T]):
         host = context_on("cpu")
         return arrays(_c.arange_i64("int64", 0, len(d), 1, context=host), context=host)
 
+    @property
+    def _handle(self) -> _c.Data:
+        """The dataset of C, whose position a checkpoint saves."""
+        if self._data is None:
+            raise TypeError("an IterableDataset has no position")
+        return self._data._handle
+
     def __len__(self) -> int:
         """The number of batches of an epoch."""
         if self._data is None:
@@ -389,10 +396,10 @@ class DataLoader(Generic[T]):
 
     def _iterate(self, data: Data) -> Iterator[Any]:
         at = data.cursor
-        if at["index"] and not self._resumed:  # the last iteration was left before its end
+        if at["index"] and at == self._left:  # the last iteration was left before its end, and no position was set since
             data.seek({"seed": at["seed"], "epoch": at["epoch"] + 1, "index": 0})
-        self._resumed = False
         for batch in data.batches(self.batch_size):
+            self._left = data.cursor
             if self._collate is not None:
                 yield self._collate([self.dataset[i] for i in batch.x.tolist()])
             else:
@@ -411,16 +418,12 @@ class DataLoader(Generic[T]):
 
     def state_dict(self) -> dict[str, int]:
         """The position, to be saved: the next batch is the one that follows the last one returned."""
-        if self._data is None:
-            raise TypeError("an IterableDataset has no position")
-        return self._data.cursor
+        return _c.data_cursor(self._handle)
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Sets the position to a saved one, at which the next iteration begins."""
-        if self._data is None:
-            raise TypeError("an IterableDataset has no position")
-        self._data.seek(state)
-        self._resumed = True
+        _c.data_seek(self._handle, **state)
+        self._left = None
 
 
 # ---- progress

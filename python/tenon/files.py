@@ -148,9 +148,6 @@ def load_checkpoint(path: Path, *, net: Any = (), opt: Any = (), data: Any = ())
     file = File(path, context=context)
     size = file.info("user").nbytes if "user" in file else 0
     step, extra = _c.checkpoint_load(os.fspath(path), nets, opts, sets, size, context)
-    for d in data if isinstance(data, (list, tuple)) else [data]:
-        if hasattr(d, "_resumed"):
-            d._resumed = True
     return step, json.loads(extra) if extra else None
 
 
@@ -159,8 +156,7 @@ def _parts(net: Any, opt: Any, data: Any) -> tuple[list[Any], list[Any], list[An
     def listed(x: Any) -> list[Any]:
         return list(x) if isinstance(x, (list, tuple)) else [x]
 
-    sets = [getattr(d, "_data", d) for d in listed(data)]
-    return [_tree(n) for n in listed(net)], [o._handle for o in listed(opt)], [d._handle for d in sets]
+    return [_tree(n) for n in listed(net)], [o._handle for o in listed(opt)], [d._handle for d in listed(data)]
 
 
 def _tree(net: Any) -> Any:
