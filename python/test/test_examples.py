@@ -47,6 +47,33 @@ class Examples(unittest.TestCase):
             path.write_text("\n".join(programs))  # each goes on where the one before it ended
             run([path], folder)
 
+    # Names of a table's cells that stand for something that is not here: files, networks, options of a call.
+    NOT_RUN = re.compile(r"folder|net\.generate|\.bfloat16$|strict=|^\w+=|encoder|state\.items|^fc$|path|recompute|tn\.models|checkpoint|^axis$|^keepdims$|__")
+
+    def test_the_python_of_from_pytorch_runs(self):
+        rows = re.findall(r"(?m)^\| (.*?) \| (.*?) \| .*tn_.* \|$", (ROOT / "docs" / "from-pytorch.md").read_text())
+        spans = [code for pytorch, python in rows
+                 for code in re.findall("`(.*?)`", (pytorch + python) if python.startswith("the same") else python)]
+        self.assertGreater(len(spans), 60)
+        x, y, b = tn.ones(2, 4), tn.ones(2, 4), tn.ones(4)
+        layers = {"first": tn.nn.Linear(4, 4), "second": tn.nn.Linear(4, 2), "net": tn.nn.Linear(4, 4)}
+        names = vars(tn.data) | vars(tn.optim.lr_scheduler) | layers | {
+            "tn": tn, "nn": tn.nn, "x": x, "y": y, "b": b, "w": tn.ones(4, 4), "a": x, "m": x > 0, "v": 2.0, "seed": 1,
+            "values": [1, 2], "opt": tn.optim.SGD(layers["net"], loss_scale=2.0), "data": tn.data.digits(100)}
+        with tempfile.TemporaryDirectory() as folder:
+            before = os.getcwd()
+            os.chdir(folder)
+            try:
+                for code in spans:
+                    if self.NOT_RUN.search(code):
+                        continue
+                    program = code + " pass" if code.startswith("with") else code
+                    with self.subTest(code=code):
+                        shape = (1, 1, 2, 2) if "channels_last" in code else (1,) if "item" in code else x.shape
+                        exec(program, dict(names, x=tn.ones(shape), net=tn.nn.Linear(4, 4)))
+            finally:
+                os.chdir(before)
+
 
 if __name__ == "__main__":
     unittest.main()
