@@ -24,7 +24,7 @@ empty    :=
 variant  := $(subst $(empty) $(empty),-,$(strip $(compiler) $(sanitize) $(debug)))
 B        := $(patsubst %/,%,build/$(variant))
 
-folders := $(wildcard src include models cli examples test bench tools)
+folders := $(wildcard src include models cli examples test bench tools python)
 sources  = $(shell find $(folders) -name '*.[ch]')
 # Each tool is asked for with the sentence that says how to get it.
 need     = command -v $(1) >/dev/null || { echo "tenon: $(1) is missing; on Debian or Ubuntu: apt-get install $(2)"; exit 1; }
@@ -44,6 +44,13 @@ test: setup-test
 	@$(MAKE) --no-print-directory configure
 	@$(build) --target all examples tenon-tests tenon-bench
 	@$(B)/tenon-tests $(T)
+	@$(if $(T),,$(MAKE) --no-print-directory test-python)
+
+# The Python package, where Python 3.11 and its headers are; otherwise it says so.
+python: configure
+	@$(build) --target tenon_python
+test-python: configure
+	@python/test/run.sh $(B) '$(JOBS)'
 
 # The tests worth running after each edit: those of test/check.list, which says why each is there.
 checked = $(shell sed -n 's/^\([a-z][a-z0-9_\/]*\).*/\1/p' test/check.list)
@@ -147,6 +154,8 @@ help:
 	@echo 'make test-oclgrind       kernels on oclgrind: no bad access, no race; 20 minutes'
 	@echo 'make test-gpu            the tests of the cuda device, on an NVIDIA GPU; 9 minutes'
 	@echo 'make sanitize-gpu        kernels on a GPU under compute-sanitizer, WATCH=memcheck or racecheck alone; 9 minutes each'
+	@echo 'make python              the Python package in build/python; pip install . builds a wheel'
+	@echo 'make test-python         its tests'
 	@echo 'make test-peer           random programs here and in PyTorch: PROGRAMS=1000 SEED=... DEVICE=cpu | opencl | cuda WITHOUT="op op" PEER_JOBS=1'
 	@echo 'make test-transformers   language models here and in Hugging Face transformers: MODELS="tinyllama smollm" DEVICE=cpu | opencl | cuda'
 	@echo 'make fuzz                feed damaged files to every reader, FUZZ_SECONDS=60 each, with sanitizers'
@@ -165,4 +174,4 @@ help:
 	@echo 'test and demo say what is missing and install that alone, with apt-get, as root or by a sudo that asks'
 	@echo 'for no password. Otherwise, or with TN_NO_INSTALL=1, they go on without what is optional.'
 
-.PHONY: all configure check test test-long test-oclgrind test-gpu sanitize-gpu test-peer test-transformers fuzz fuzz-all demo bench bench-gpu bench-lm bench-conv setup-test setup-demo install docs golden sites format format-check clean help
+.PHONY: all configure check test test-long test-oclgrind test-gpu sanitize-gpu test-peer test-transformers python test-python fuzz fuzz-all demo bench bench-gpu bench-lm bench-conv setup-test setup-demo install docs golden sites format format-check clean help

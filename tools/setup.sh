@@ -45,6 +45,10 @@ has_command() {
     command -v "$1" >/dev/null 2>&1
 }
 
+has_numpy() {
+    has_file "$root"/usr/lib/python3/dist-packages/numpy || { [ -z "$root" ] && python3 -c 'import numpy' 2>/dev/null; }
+}
+
 # A compiler without the headers of libc compiles nothing.
 compiles() {
     # shellcheck disable=SC2086 # the words of CC are words here too
@@ -78,6 +82,8 @@ look_for_all() {
         look optional clang-format clang-format has_command clang-format
         look optional pkg-config pkg-config has_command pkg-config
         look optional python3 python3 has_command python3
+        look optional "Python's headers" python3-dev has_file "$root"/usr/include/python3*/Python.h "$root"/usr/local/include/python3*/Python.h
+        look optional NumPy python3-numpy has_numpy
         look optional valgrind valgrind has_command valgrind
     fi
     all_names=${all_names#, } all_packages=${all_packages# }

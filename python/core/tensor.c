@@ -234,6 +234,11 @@ static PyObject *op_idiv(PyObject *a, PyObject *b)
 
 // ---- one number --------------------------------------------------------------------------------
 
+static bool is_float(tn_dtype dt)
+{
+    return dt == TN_F16 || dt == TN_BF16 || dt == TN_F32 || dt == TN_F64 || dt == TN_F8_E4M3 || dt == TN_F8_E5M2;
+}
+
 static PyObject *read_one(PyObject *self)
 {
     Tensor  *o = (Tensor *)self;
@@ -241,7 +246,7 @@ static PyObject *read_one(PyObject *self)
     PyObject *r = NULL;
     if (!call_begin(&k, "item", &self, 1, NULL)) return NULL;
     tn_dtype dt    = tn_dtype_of(o->t);
-    bool     whole = dt != TN_F16 && dt != TN_BF16 && dt != TN_F32 && dt != TN_F64 && dt != TN_F8_E4M3 && dt != TN_F8_E5M2;
+    bool     whole = !is_float(dt);
     double   d     = 0;
     int64_t  i     = 0;
     PyThreadState *s = context_let_go(k.c);
@@ -292,11 +297,9 @@ static PyObject *tensor_int(PyObject *self)
 
 static PyObject *tensor_as_index(PyObject *self)
 {
-    PyObject *v = read_one(self);
-    if (v && PyLong_Check(v)) return v;
-    if (v) PyErr_SetString(PyExc_TypeError, "only a tensor of one integer is an index");
-    Py_XDECREF(v);
-    return NULL;
+    tn_tensor *t = ((Tensor *)self)->t;
+    if (t && tn_count(t) == 1 && !is_float(tn_dtype_of(t))) return read_one(self);
+    return PyErr_SetString(PyExc_TypeError, "only a tensor of one integer is an index"), NULL;
 }
 
 // ---- facts -------------------------------------------------------------------------------------

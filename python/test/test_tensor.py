@@ -1,0 +1,304 @@
+"""Tensors: operators, shapes, types, reads, printing, errors with lines."""
+import copy
+import gc
+import math
+import pickle
+import subprocess
+import sys
+import threading
+import unittest
+import weakref
+
+import tenon as tn
+from tenon import _c
+
+
+class Operators(unittest.TestCase):
+    def test_arithmetic_with_tensors_and_numbers(self):
+        x, y = tn.tensor([1.0, 2.0, 4.0]), tn.tensor([3.0, 5.0, 6.0])
+        cases = [(x + y, [4, 7, 10]), (x - 1, [0, 1, 3]), (1 - x, [0, -1, -3]), (2 * x, [2, 4, 8]), (8 / x, [8, 4, 2]),
+                 (x / 2, [0.5, 1, 2]), (x ** 2, [1, 4, 16]), (2 ** x, [2, 4, 16]), (y // x, [3, 2, 1]), (y % x, [0, 1, 2]),
+                 (-x, [-1, -2, -4]), (abs(-x), [1, 2, 4]), (+x, [1, 2, 4]), (7 // x, [7, 3, 1]), (7 % x, [0, 1, 3])]
+        for got, want in cases:
+            self.assertEqual(got.tolist(), want)
+            self.assertEqual(got.dtype, tn.float32)
+
+    def test_integers_stay_integers_and_keep_their_bits(self):
+        x = tn.tensor([1, 2])
+        self.assertEqual((x + 2 ** 60).tolist(), [2 ** 60 + 1, 2 ** 60 + 2])
+        self.assertEqual((x / 2).dtype, tn.float32)
+        self.assertEqual((x + 0.5).dtype, tn.float32)
+        self.assertEqual(((x << 3) | 1).tolist(), [9, 17])
+        self.assertEqual((~x & 0xff).tolist(), [254, 253])
+        self.assertEqual((x ^ 3).tolist(), [2, 1])
+        self.assertEqual((x >> 1).tolist(), [0, 1])
+
+    def test_comparisons_are_elementwise_and_tensors_hash_by_identity(self):
+        x = tn.tensor([1.0, 2.0, 3.0])
+        self.assertEqual((x > 1.5).tolist(), [False, True, True])
+        self.assertEqual((2 >= x).tolist(), [True, True, False])
+        self.assertEqual((x == x).tolist(), [True] * 3)
+        self.assertEqual((x != 2).tolist(), [True, False, True])
+        self.assertEqual(len({x: 1, x + 0: 2}), 2)
+
+    def test_writes_change_every_view(self):
+        x = tn.zeros(2, 3)
+        row = x[1]
+        before = x
+        x += 1
+        x *= 2
+        row -= 5
+        x[:, 0] = 7
+        x[0, 1:] /= 2
+        self.assertIs(before, x)
+        self.assertEqual(x.tolist(), [[7, 1, 1], [7, -3, -3]])
+
+    def test_products(self):
+        a, b = tn.tensor([[1.0, 2], [3, 4]]), tn.tensor([1.0, -1])
+        self.assertEqual((a @ b).tolist(), [-1, -1])
+        self.assertEqual((b @ a).tolist(), [-2, -2])
+
+    def test_what_is_no_operand(self):
+        x = tn.ones(2)
+        for bad in ("a", None, {}, object()):
+            with self.assertRaises(TypeError):
+                x + bad
+            with self.assertRaises(TypeError):
+                bad * x
+
+
+class Shapes(unittest.TestCase):
+    def test_facts(self):
+        x = tn.zeros(2, 3, dtype=tn.float64)
+        self.assertEqual((x.shape, x.ndim, x.size, x.dtype, x.nbytes, len(x)), ((2, 3), 2, 6, tn.float64, 48, 2))
+        self.assertEqual(x.T.shape, (3, 2))
+        self.assertEqual(x.T.strides, (1, 3))
+        self.assertEqual(tn.zeros(()).shape, ())
+        self.assertEqual(tn.zeros((4, 0)).tolist(), [[], [], [], []])
+
+    def test_reshapes(self):
+        x = tn.arange(12).reshape(3, 4)
+        self.assertEqual(x.reshape((2, -1)).shape, (2, 6))
+        self.assertEqual(x.view(4, 3)[1].tolist(), [3, 4, 5])
+        self.assertEqual(x.permute(1, 0)[0].tolist(), [0, 4, 8])
+        self.assertEqual(x.flatten().shape, (12,))
+        self.assertEqual(x[None].squeeze().shape, (3, 4))
+        self.assertEqual(x[0].expand(2, 4).tolist(), [[0, 1, 2, 3]] * 2)
+        self.assertEqual(x[0].repeat(2).tolist(), [0, 1, 2, 3] * 2)
+
+    def test_plain_indices(self):
+        x = tn.arange(24).reshape(2, 3, 4)
+        self.assertEqual(x[1, 2, 3].item(), 23)
+        self.assertEqual(x[-1, ..., -1].tolist(), [15, 19, 23])
+        self.assertEqual(x[:, ::2, 1:3].tolist(), [[[1, 2], [9, 10]], [[13, 14], [21, 22]]])
+        self.assertEqual(x[0, ::-1, 0].tolist(), [8, 4, 0])
+        self.assertEqual(x[..., None].shape, (2, 3, 4, 1))
+        self.assertEqual(x[:].shape, (2, 3, 4))
+        self.assertEqual([r.shape for r in x], [(3, 4)] * 2)
+        for bad in ((2,), (0, 0, 0, 0), (Ellipsis, Ellipsis)):
+            with self.assertRaises(IndexError):
+                x[bad]
+
+    def test_reductions_take_axes_by_both_names(self):
+        x = tn.tensor([[1.0, 2, 3], [4, 5, 6]])
+        self.assertEqual(x.sum().item(), 21)
+        self.assertEqual(x.sum(0).tolist(), [5, 7, 9])
+        self.assertEqual(x.sum(dim=1, keepdim=True).tolist(), [[6], [15]])
+        self.assertEqual(x.mean(axis=(0, 1), keepdims=True).tolist(), [[3.5]])
+        self.assertEqual(tn.max(x, 1).tolist(), [3, 6])
+        self.assertEqual(x.argmax(1).tolist(), [2, 2])
+        self.assertEqual(x.argmin().item(), 0)
+        self.assertEqual((x > 3).any(0).tolist(), [True, True, True])
+        self.assertEqual((x > 3).all().item(), False)
+        self.assertAlmostEqual(x.std().item(), math.sqrt(3.5), places=6)
+
+
+class Values(unittest.TestCase):
+    def test_one_number(self):
+        self.assertEqual(float(tn.tensor(2.5)), 2.5)
+        self.assertEqual(int(tn.tensor([3.9])), 3)
+        self.assertEqual([10, 20, 30][tn.tensor(1)], 20)
+        self.assertIs(tn.tensor(True).item(), True)
+        self.assertEqual(tn.tensor(2 ** 63 - 1).item(), 2 ** 63 - 1)
+        self.assertEqual(f"{tn.tensor(1.23456):.2f}", "1.23")
+        with self.assertRaisesRegex(ValueError, "ambiguous"):
+            bool(tn.ones(2))
+        with self.assertRaises(TypeError):
+            complex(tn.ones(1))
+
+    def test_lists_of_all_kinds(self):
+        self.assertEqual(tn.tensor([[True, False]]).dtype, tn.bool_)
+        self.assertEqual(tn.tensor([1, True]).dtype, tn.int64)
+        self.assertEqual(tn.tensor([1, 2.5]).dtype, tn.float32)
+        self.assertEqual(tn.tensor([]).shape, (0,))
+        self.assertEqual(tn.tensor([1, 2], dtype="f16").dtype, tn.float16)
+        self.assertEqual(tn.tensor(memoryview(b"\1\2")).dtype, tn.uint8)
+        with self.assertRaisesRegex(ValueError, "unequal"):
+            tn.tensor([[1, 2], [3]])
+        with self.assertRaises(TypeError):
+            tn.tensor(["a"])
+
+    def test_dtypes_have_many_names(self):
+        for name in ("float16", "f16", "half", tn.float16):
+            self.assertIs(tn.dtype(name), tn.float16)
+        self.assertEqual(tn.float32, "float32")
+        self.assertIs(tn.dtype(int), tn.int64)
+        self.assertEqual(tn.tensor([1.7, -1.7]).to(tn.int32).tolist(), [1, -1])
+        with self.assertRaises(TypeError):
+            tn.zeros(2, dtype="complex64")
+
+    def test_printing(self):
+        x = tn.tensor([[1.0, 2.5], [3, 4]])
+        self.assertEqual(repr(x), "tensor([[1.  2.5]\n        [3.  4. ]])")
+        self.assertEqual(str(x[0]), "[1.  2.5]")
+        self.assertIn("dtype=float64", repr(x.double()))
+        self.assertIn("requires_grad=True", repr(x.requires_grad_()))
+
+    def test_copies(self):
+        x = tn.tensor([1.0, 2.0], requires_grad=True)
+        for y in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x)):
+            self.assertEqual(y.tolist(), [1, 2])
+            self.assertTrue(y.requires_grad)
+        y = tn.tensor(x)
+        y += 1
+        self.assertEqual(x.tolist(), [1, 2])
+
+    def test_random_numbers_repeat_by_seed(self):
+        with tn.Context("cpu", seed=5):
+            a = tn.randn(4).tolist()
+        with tn.Context("cpu", seed=5):
+            self.assertEqual(tn.randn(4).tolist(), a)
+        self.assertTrue(0 <= min(tn.randint(0, 3, (50,)).tolist()) and max(tn.randint(3, (50,)).tolist()) <= 2)
+
+
+class Gradients(unittest.TestCase):
+    def test_backward_and_grad(self):
+        x = tn.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        self.assertIsNone(x.grad)
+        (x * x).sum().backward()
+        self.assertEqual(x.grad.tolist(), [2, 4, 6])
+        (x * x).sum().backward()
+        self.assertEqual(x.grad.tolist(), [4, 8, 12])
+        x.grad = None
+        self.assertIsNone(x.grad)
+
+    def test_a_value_that_a_name_holds_survives_a_step(self):
+        w = tn.tensor([1.0, 2.0], requires_grad=True)
+        y = w * 3
+        z = y.exp().sum()
+        z.backward()
+        _c.eval()
+        self.assertEqual(y.tolist(), [3, 6])
+        self.assertAlmostEqual(z.item(), math.exp(3) + math.exp(6), places=3)
+
+
+class Errors(unittest.TestCase):
+    def test_errors_have_pythons_kinds_and_the_users_line(self):
+        a, b = tn.zeros(2, 3), tn.zeros(4, 5)
+        with self.assertRaises(tn.ShapeError) as caught:
+            a @ b  # the line that is named
+        e = caught.exception
+        self.assertIsInstance(e, ValueError)
+        self.assertEqual(str(e), "matmul: (2, 3) @ (4, 5): inner sizes differ")
+        self.assertEqual(e.file, __file__)
+        self.assertIn("a @ b  # the line that is named", e.__notes__[0])
+        with self.assertRaises(tn.ShapeError):  # an error does not stay
+            a @ b
+        self.assertEqual((a + 1).sum().item(), 6)
+
+    def test_wrong_arguments_name_the_function(self):
+        x = tn.zeros(2)
+        for text, call in [("softmax\\(\\) misses its argument 'axis'", lambda: tn.softmax(x)),
+                           ("softmax\\(\\) has no argument 'axes'", lambda: tn.softmax(x, axes=1)),
+                           ("softmax: axis must be an integer, not str", lambda: tn.softmax(x, "a")),
+                           ("relu\\(\\) takes at most 1", lambda: tn.relu(x, 1)),
+                           ("two values for 'x'", lambda: tn.relu(x, x=x)),
+                           ("relu: x must be a tensor, not None", lambda: tn.relu(None))]:
+            with self.assertRaisesRegex(TypeError, text):
+                call()
+
+    def test_an_error_of_the_evaluation_names_the_line_that_recorded_it(self):
+        x = tn.arange(3)
+        y = tn.gather(x, 0, tn.tensor([5]))
+        with self.assertRaises(tn.Error) as caught:
+            y.tolist()
+        self.assertEqual(caught.exception.file, __file__)
+
+
+class Lives(unittest.TestCase):
+    def test_nothing_is_left_of_a_million_ops(self):
+        x = tn.ones(4)
+        x.tolist()
+        for _ in range(1000):
+            x + 1
+        nodes = _c.ctx_stats()["nodes"]
+        for _ in range(1_000_000):
+            x + 1
+        self.assertEqual(_c.ctx_stats()["nodes"], nodes)
+
+    def test_weak_references(self):
+        x = tn.ones(2)
+        w = weakref.ref(x)
+        del x
+        self.assertIsNone(w())
+
+    def test_threads_share_a_context(self):
+        total, errors = [0.0] * 4, []
+
+        def work(i):
+            try:
+                for k in range(50):
+                    x = tn.full((64,), i)
+                    total[i] += (x * k).sum().item()
+            except Exception as e:
+                errors.append(e)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        self.assertEqual(errors, [])
+        self.assertEqual(total, [64 * i * sum(range(50)) for i in range(4)])
+
+    def test_a_tensor_may_die_on_another_thread(self):
+        nodes = _c.ctx_stats()["nodes"]
+        held = [tn.ones(8) + i for i in range(100)]
+        t = threading.Thread(target=held.clear)
+        t.start()
+        t.join()
+        self.assertEqual(tn.ones(1).item(), 1)
+        gc.collect()
+        self.assertLessEqual(_c.ctx_stats()["nodes"], nodes + 2)
+
+    def test_a_closed_context_says_so(self):
+        c = tn.Context("cpu")
+        with c:
+            x = tn.ones(2)
+        c.close()
+        with self.assertRaisesRegex(ValueError, "closed"):
+            x + 1
+        self.assertIn("closed", repr(c))
+
+    def run_script(self, text):
+        r = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+        self.assertEqual((r.returncode, r.stderr), (0, ""))
+        return r.stdout
+
+    def test_the_interpreter_ends_with_live_tensors(self):
+        self.run_script("import tenon as tn\nx = tn.ones(3) + 1\nclass A: pass\na = A(); a.me = a; a.x = x * 2")
+
+    def test_a_fork_leaves_the_parents_contexts_alone(self):
+        text = ("import os, tenon as tn\nx = tn.ones(3)\nx.tolist()\npid = os.fork()\nif not pid:\n"
+                "    try: x + 1\n    except ValueError as e: pass\n    else: os._exit(1)\n"
+                "    os._exit(0 if tn.ones(2).sum().item() == 2 else 2)\n"
+                "print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), (x + 1).tolist())")
+        self.assertEqual(self.run_script(text), "0 [2.0, 2.0, 2.0]\n")
+
+    def test_importing_is_quick_and_needs_nothing(self):
+        out = self.run_script("import time, sys\nt = time.perf_counter()\nimport tenon\n"
+                              "print(time.perf_counter() - t, 'numpy' in sys.modules)")
+        self.assertLess(float(out.split()[0]), 0.5)  # 0.05 on a quiet machine
+        self.assertEqual(out.split()[1], "False")
+
+
+if __name__ == "__main__":
+    unittest.main()
