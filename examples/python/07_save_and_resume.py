@@ -26,11 +26,11 @@ class Training:
         self.step = until
 
     def save(self, path):
-        tn.files.save_checkpoint(path, net=self.net, opt=self.opt, data=self.data, step=self.step, extra={"best": self.best})
+        tn.checkpoint.save(path, self.net, self.opt, self.data, step=self.step, user={"best": self.best})
 
     def load(self, path):
-        self.step, extra = tn.files.load_checkpoint(path, net=self.net, opt=self.opt, data=self.data)
-        self.best = extra["best"]
+        self.step, user = tn.checkpoint.load(path, self.net, self.opt, self.data)
+        self.best = user["best"]
 
 
 path = "resume.checkpoint"

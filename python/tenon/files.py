@@ -1,7 +1,6 @@
 """Files of tensors: safetensors, by the names of its own package, and NumPy's npy."""
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Union
@@ -9,8 +8,7 @@ from typing import Any, NamedTuple, Union
 from . import _c
 from ._functions import asarray
 
-__all__ = ["File", "TensorInfo", "open", "safe_open", "save_file", "load_file", "save", "load", "save_npy", "load_npy",
-           "save_checkpoint", "load_checkpoint"]
+__all__ = ["File", "TensorInfo", "open", "safe_open", "save_file", "load_file", "save", "load", "save_npy", "load_npy"]
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -128,47 +126,3 @@ def save_npy(path: Path, x: Any) -> None:
 def load_npy(path: Path, *, context: _c.Context | None = None) -> Any:
     """Reads an npy file."""
     return _c.npy_read(os.fspath(path), context=context)
-
-
-# ---- checkpoints
-
-
-def save_checkpoint(path: Path, *, net: Any = (), opt: Any = (), data: Any = (), step: int = 0, extra: Any = None) -> None:
-    """Saves everything that resuming a run needs in one file: modules, optimizers, positions of datasets or loaders, the
-    random counter, the step, and `extra`, which JSON can hold. The file is replaced as a whole. Save between steps."""
-    nets, opts, sets = _parts(net, opt, data)
-    bytes_of = b"" if extra is None else json.dumps(extra).encode()
-    _c.checkpoint_save(os.fspath(path), nets, opts, sets, step, bytes_of, _context_of(nets, opts, sets))
-
-
-def load_checkpoint(path: Path, *, net: Any = (), opt: Any = (), data: Any = ()) -> tuple[int, Any]:
-    """Loads a checkpoint into the same modules, kinds of optimizers and datasets, all or none, and returns step and extra."""
-    nets, opts, sets = _parts(net, opt, data)
-    context = _context_of(nets, opts, sets)
-    file = File(path, context=context)
-    size = file.info("user").nbytes if "user" in file else 0
-    step, extra = _c.checkpoint_load(os.fspath(path), nets, opts, sets, size, context)
-    return step, json.loads(extra) if extra else None
-
-
-def _parts(net: Any, opt: Any, data: Any) -> tuple[list[Any], list[Any], list[Any]]:
-    """The objects of C of each kind, of one or of a list of them."""
-    def listed(x: Any) -> list[Any]:
-        return list(x) if isinstance(x, (list, tuple)) else [x]
-
-    return [_tree(n) for n in listed(net)], [o._handle for o in listed(opt)], [d._handle for d in listed(data)]
-
-
-def _tree(net: Any) -> Any:
-    """A layer of C with the parameters and buffers of a module, by their names."""
-    if isinstance(net, _c.Layer):
-        return net
-    tensors = net.state_dict(keep_vars=True)
-    tree = _c.layer_container(next((x.context for x in tensors.values()), _c.current_context()))
-    for name, x in tensors.items():
-        (_c.layer_param if x.requires_grad else _c.layer_buffer)(tree, name, x)
-    return tree
-
-
-def _context_of(*lists: list[Any]) -> Any:
-    return next((x for some in lists for x in some), None)
