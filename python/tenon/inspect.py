@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tempfile
 from html import escape
 from typing import Any, Iterable, NamedTuple, Sequence
@@ -42,7 +43,12 @@ def _note(text: str) -> str:
 
 
 def _short(line: str) -> str:
-    """A source line without its folder."""
+    """A source line without its folder; of a notebook with the number of its cell."""
+    m = re.match(r"(\S*/ipykernel_\d+/\d+\.py)(:\d+.*)", line)
+    shell = sys.modules["IPython"].get_ipython() if m and "IPython" in sys.modules else None
+    cell = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(m[1]) if m else None
+    if m and cell is not None:
+        return f"In [{cell}]{m[2]}"
     return re.sub(r"^\S*/(?=[^/\s]+:\d+)", "", line)
 
 

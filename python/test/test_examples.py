@@ -1,4 +1,5 @@
 """The examples run, and so does what docs/python.md shows; in a folder of their own."""
+import json
 import os
 import pathlib
 import re
@@ -37,6 +38,16 @@ class Examples(unittest.TestCase):
         for name, (words, want) in self.CASES.items():
             with self.subTest(name=name), tempfile.TemporaryDirectory() as folder:
                 self.assertRegex(run([ROOT / "examples" / "python" / name, *words], folder), want)
+
+    def test_the_notebook_runs(self):
+        """Its code in one program; its outputs are those of the last run in a notebook."""
+        with open(ROOT / "examples" / "python" / "first_steps.ipynb", encoding="utf-8") as f:
+            cells = [c for c in json.load(f)["cells"] if c["cell_type"] == "code"]
+        self.assertTrue(all(c["outputs"] and c["execution_count"] for c in cells))
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "notebook.py"
+            path.write_text("\n".join("".join(c["source"]) for c in cells))
+            self.assertRegex(run([path], folder), r"test accuracy [7-9]\d")
 
     def test_the_programs_of_the_guide_run(self):
         text = (ROOT / "docs" / "python.md").read_text()
