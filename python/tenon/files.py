@@ -106,9 +106,9 @@ def save(obj: Any, path: Path, metadata: Mapping[str, str] | None = None) -> Non
 
 def _state(module: Any) -> dict[str, Any]:
     """The state of a module, in which a tied tensor comes once, under its first name, as in files of C."""
-    seen: set[int] = set()
+    first: dict[int, str] = {}
     state = module.state_dict(keep_vars=True)
-    return {n: t for n, t in state.items() if id(t) not in seen and not seen.add(id(t))}
+    return {n: t for n, t in state.items() if first.setdefault(id(t), n) == n}
 
 
 def load(path: Path, *, context: _c.Context | None = None) -> Any:
