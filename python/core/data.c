@@ -34,14 +34,20 @@ static bool describe_numbers(PyObject *o, tn_array *a, int depth)
 {
     if (is_list(o)) {
         Py_ssize_t n = PySequence_Size(o);
-        if (depth == TN_MAX_RANK) return PyErr_SetString(PyExc_ValueError, "a dataset's item: lists nested too deeply"), false;
+        if (depth == TN_MAX_RANK)
+            return PyErr_SetString(PyExc_ValueError, "a dataset's item: lists nested too deeply"),
+                   false;
         if (depth == a->rank) a->size[a->rank++] = n;
         for (Py_ssize_t i = 0; i < n; i++)
             if (!describe_numbers(member(o, i), a, depth + 1)) return false;
         return true;
     }
-    tn_dtype dt = PyBool_Check(o) ? TN_BOOL : PyFloat_Check(o) ? TN_F32 : PyIndex_Check(o) ? TN_I64 : TN_F32;
-    if (dt == TN_F32 && !PyNumber_Check(o)) return complain("a field is a number, a list or an array", o);
+    tn_dtype dt = PyBool_Check(o)    ? TN_BOOL
+                  : PyFloat_Check(o) ? TN_F32
+                  : PyIndex_Check(o) ? TN_I64
+                                     : TN_F32;
+    if (dt == TN_F32 && !PyNumber_Check(o))
+        return complain("a field is a number, a list or an array", o);
     if (dt > a->dtype) a->dtype = dt;
     return true;
 }
@@ -52,7 +58,9 @@ static PyObject *buffer_of(PyObject *o)
 {
     if (PyFloat_Check(o) || PyLong_Check(o) || is_list(o)) return NULL;
     if (PyObject_CheckBuffer(o)) return Py_NewRef(o);
-    PyObject *array = PyObject_HasAttrString(o, "__array__") ? PyObject_CallMethod(o, "__array__", NULL) : NULL;
+    PyObject *array = PyObject_HasAttrString(o, "__array__")
+                          ? PyObject_CallMethod(o, "__array__", NULL)
+                          : NULL;
     if (array && PyObject_CheckBuffer(array)) return array;
     Py_XDECREF(array);
     return NULL;
@@ -64,8 +72,8 @@ static bool describe_buffer(PyObject *o, tn_array *a)
     if (PyObject_GetBuffer(o, &b, PyBUF_FULL_RO) < 0) return false;
     bool ok = b.ndim < TN_MAX_RANK && dtype_of_format(b.format, b.itemsize, &a->dtype);
     if (!ok)
-        PyErr_Format(PyExc_TypeError, "a dataset's item: an array of %d axes and the format '%s'", b.ndim,
-                     b.format ? b.format : "B");
+        PyErr_Format(PyExc_TypeError, "a dataset's item: an array of %d axes and the format '%s'",
+                     b.ndim, b.format ? b.format : "B");
     a->rank = ok ? b.ndim : 0;
     for (int i = 0; i < a->rank; i++) a->size[i] = b.shape[i];
     PyBuffer_Release(&b);
@@ -86,8 +94,8 @@ static bool describe(PyObject *o, tn_array *a)
 static bool differs(int field, const tn_array *a)
 {
     PyObject *shape = from_shape(a->rank, a->size);
-    PyErr_Format(PyExc_ValueError, "field %d of this item is not %s %S as that of the first item", field,
-                 tn_dtype_name(a->dtype), shape ? shape : Py_None);
+    PyErr_Format(PyExc_ValueError, "field %d of this item is not %s %S as that of the first item",
+                 field, tn_dtype_name(a->dtype), shape ? shape : Py_None);
     Py_XDECREF(shape);
     return false;
 }
@@ -184,7 +192,8 @@ static bool write_item(python_items *p, PyObject *item, void *const *dst)
 {
     if (p->fields == 1 && !PyTuple_Check(item)) return write_field(item, &p->field[0], 0, dst[0]);
     if (!is_list(item) || PySequence_Size(item) != p->fields) {
-        PyErr_Format(PyExc_ValueError, "this item does not have %d fields as the first one", p->fields);
+        PyErr_Format(PyExc_ValueError, "this item does not have %d fields as the first one",
+                     p->fields);
         return false;
     }
     for (int f = 0; f < p->fields; f++)
@@ -198,8 +207,8 @@ static int get_item(void *user, int64_t i, void *const *dst)
     python_items    *p     = user;
     PyGILState_STATE state = PyGILState_Ensure();
     context_loading        = p->c;
-    PyObject        *item  = PyObject_CallFunction(p->get, "L", (long long)i);
-    bool             ok    = item && write_item(p, item, dst);
+    PyObject *item         = PyObject_CallFunction(p->get, "L", (long long)i);
+    bool      ok           = item && write_item(p, item, dst);
     Py_XDECREF(item);
     if (!ok) keep_exception(p, i);
     context_loading = NULL;
@@ -226,7 +235,9 @@ static PyObject *new_items(Context *c, PyObject *get, PyObject *sample)
     bool       several = PyTuple_Check(sample);
     Py_ssize_t n       = several ? PyTuple_Size(sample) : 1;
     bool       ok      = n >= 1 && n <= TN_MAX_FIELDS;
-    if (!ok) PyErr_Format(PyExc_ValueError, "dataset: an item of %zd fields; 1 to %d are possible", n, (int)TN_MAX_FIELDS);
+    if (!ok)
+        PyErr_Format(PyExc_ValueError, "dataset: an item of %zd fields; 1 to %d are possible", n,
+                     (int)TN_MAX_FIELDS);
     for (p->fields = 0; ok && p->fields < n; p->fields++)
         ok = describe(several ? PyTuple_GetItem(sample, p->fields) : sample, &p->field[p->fields]);
     if (!ok) Py_CLEAR(capsule);
@@ -241,14 +252,21 @@ static PyObject *make_dataset(PyObject *self, PyObject *args, PyObject *kw)
     long long    count, classes = 0;
     call         k;
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kw, "OLO|LOO", params, &get, &count, &sample, &classes, &names, &context)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kw, "OLO|LOO", params, &get, &count, &sample, &classes,
+                                     &names, &context))
+        return NULL;
     if (!call_begin(&k, "dataset", NULL, 0, context)) return NULL;
     PyObject          *capsule = new_items(k.c, get, sample);
     int                n       = 0;
     const char *const *list    = NULL;
-    if (capsule && (!names || names == Py_None || to_texts(&k, names, "dataset: class_names", &n, &list))) {
+    if (capsule &&
+        (!names || names == Py_None || to_texts(&k, names, "dataset: class_names", &n, &list))) {
         python_items  *p   = PyCapsule_GetPointer(capsule, ITEMS);
-        tn_dataset_def def = { .count = count, .fields = p->fields, .user = p, .get = get_item, .classes = n ? n : classes,
+        tn_dataset_def def = { .count       = count,
+                               .fields      = p->fields,
+                               .user        = p,
+                               .get         = get_item,
+                               .classes     = n ? n : classes,
                                .class_names = n ? list : NULL };
         memcpy(def.field, p->field, sizeof def.field);
         r = handle_wrap(k.c, DATA, tn_dataset_at(k.at.file, k.at.line, k.c->cx, def));
@@ -312,8 +330,8 @@ static PyObject *from_batch(Context *c, const tn_batch *b)
         }
     }
     if (!fields) return NULL;
-    return Py_BuildValue("(NLLLO)", fields, (long long)b->count, (long long)b->epoch, (long long)b->index,
-                         b->last ? Py_True : Py_False);
+    return Py_BuildValue("(NLLLO)", fields, (long long)b->count, (long long)b->epoch,
+                         (long long)b->index, b->last ? Py_True : Py_False);
 }
 
 // next(data, n): ((x, y, ...), count, epoch, index, last)
@@ -347,12 +365,14 @@ static PyObject *data_info(PyObject *self, PyObject *data)
     tn_data_desc info   = tn_data_info(d);
     PyObject    *fields = PyTuple_New(info.fields);
     for (int i = 0; i < info.fields && fields; i++) {
-        PyObject *f = Py_BuildValue("(NN)", from_dtype(info.field[i].dtype), from_shape(info.field[i].rank, info.field[i].size));
+        PyObject *f = Py_BuildValue("(NN)", from_dtype(info.field[i].dtype),
+                                    from_shape(info.field[i].rank, info.field[i].size));
         if (f) PyTuple_SetItem(fields, i, f);
         else Py_CLEAR(fields);
     }
     if (!fields) return NULL;
-    return Py_BuildValue("(LNLL)", (long long)info.count, fields, (long long)info.classes, (long long)info.skipped);
+    return Py_BuildValue("(LNLL)", (long long)info.count, fields, (long long)info.classes,
+                         (long long)info.skipped);
 }
 
 // ---- tokens ------------------------------------------------------------------------------------
@@ -360,12 +380,12 @@ static PyObject *data_info(PyObject *self, PyObject *data)
 // tokenizer_encode(tokenizer, text, add_special=False, plain=False): a list of numbers. The text is a str or bytes.
 static PyObject *encode(PyObject *self, PyObject *args)
 {
-    PyObject       *o, *r = NULL;
-    const char     *text;
-    Py_ssize_t      bytes;
-    int             add_special = 0, plain = 0;
-    call            k;
-    void           *t;
+    PyObject   *o, *r = NULL;
+    const char *text;
+    Py_ssize_t  bytes;
+    int         add_special = 0, plain = 0;
+    call        k;
+    void       *t;
     (void)self;
     if (!PyArg_ParseTuple(args, "Os#|pp", &o, &text, &bytes, &add_special, &plain)) return NULL;
     if (!call_begin(&k, "tokenizer_encode", &o, 1, NULL)) return NULL;
@@ -381,8 +401,9 @@ static PyObject *encode(PyObject *self, PyObject *args)
             break;
         }
         PyThreadState *state = context_let_go(k.c);
-        n                    = tn_tokenizer_encode_with_at(k.at.file, k.at.line, t, text, bytes, ids, room,
-                                                           (tn_encode_opts){ .add_special = add_special, .plain = plain });
+        n = tn_tokenizer_encode_with_at(k.at.file, k.at.line, t, text, bytes, ids, room,
+                                        (tn_encode_opts){ .add_special = add_special,
+                                                          .plain       = plain });
         context_take_back(k.c, state);
         if (n < 0) context_raise(k.c);
         if (n >= 0 && n <= room) r = PyList_New(n);
@@ -429,7 +450,9 @@ static PyObject *stream(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "OOL", &o, &memory, &id)) return NULL;
     if (!PyByteArray_Check(memory) || PyByteArray_Size(memory) != (Py_ssize_t)sizeof s)
-        return PyErr_SetString(PyExc_TypeError, "tokenizer_stream: state must be a bytearray of stream_bytes"), NULL;
+        return PyErr_SetString(PyExc_TypeError,
+                               "tokenizer_stream: state must be a bytearray of stream_bytes"),
+               NULL;
     if (!call_begin(&k, "tokenizer_stream", &o, 1, NULL)) return NULL;
     if (to_handle(&k, o, TOKENIZER, "tokenizer_stream: tokenizer", false, &t)) {
         int64_t room = tn_tokenizer_longest(t);
@@ -479,7 +502,8 @@ static PyObject *file_info(PyObject *self, PyObject *args)
     if (!f) return NULL;
     tn_file_desc d = tn_file_info(f, i);
     if (!d.name) Py_RETURN_NONE;
-    return Py_BuildValue("(NNNL)", from_text(d.name), from_text(d.dtype), from_shape(d.rank, d.size), (long long)d.bytes);
+    return Py_BuildValue("(NNNL)", from_text(d.name), from_text(d.dtype),
+                         from_shape(d.rank, d.size), (long long)d.bytes);
 }
 
 static PyObject *file_meta_key(PyObject *self, PyObject *args)
@@ -496,22 +520,26 @@ static PyObject *file_meta_key(PyObject *self, PyObject *args)
 // file_write(path, names, tensors, meta, context=None): meta is a sequence of key, value, key, value, ...
 static PyObject *file_write(PyObject *self, PyObject *args)
 {
-    PyObject           *path, *names, *tensors, *meta, *context = NULL, *r = NULL;
-    call                k;
-    const char         *to;
-    int                 n, n_names, n_meta;
-    const char *const  *name, *const *pairs;
-    tn_tensor *const   *t;
+    PyObject          *path, *names, *tensors, *meta, *context = NULL, *r = NULL;
+    call               k;
+    const char        *to;
+    int                n, n_names, n_meta;
+    const char *const *name, *const *pairs;
+    tn_tensor *const *t;
     (void)self;
     if (!PyArg_ParseTuple(args, "OOOO|O", &path, &names, &tensors, &meta, &context)) return NULL;
     if (!call_begin(&k, "file_write", &tensors, 1, context)) return NULL;
-    if (to_text(&k, path, "file_write: path", false, &to) && to_texts(&k, names, "file_write: names", &n_names, &name) &&
-        to_tensors(&k, tensors, "file_write: tensors", &n, &t) && to_texts(&k, meta, "file_write: meta", &n_meta, &pairs)) {
+    if (to_text(&k, path, "file_write: path", false, &to) &&
+        to_texts(&k, names, "file_write: names", &n_names, &name) &&
+        to_tensors(&k, tensors, "file_write: tensors", &n, &t) &&
+        to_texts(&k, meta, "file_write: meta", &n_meta, &pairs)) {
         if (n != n_names || n_meta % 2) {
-            PyErr_SetString(PyExc_ValueError, "file_write: as many names as tensors, and metadata in pairs");
+            PyErr_SetString(PyExc_ValueError,
+                            "file_write: as many names as tensors, and metadata in pairs");
         } else {
             PyThreadState *state = context_let_go(k.c);
-            tn_status      s     = tn_file_write_at(k.at.file, k.at.line, k.c->cx, to, n, name, t, n_meta / 2, pairs);
+            tn_status      s     = tn_file_write_at(k.at.file, k.at.line, k.c->cx, to, n, name, t,
+                                                    n_meta / 2, pairs);
             context_take_back(k.c, state);
             r = context_status(k.c, s);
         }
@@ -523,7 +551,8 @@ static PyObject *file_write(PyObject *self, PyObject *args)
 int data_ready(PyObject *module)
 {
     static PyMethodDef methods[] = {
-        { "dataset", (PyCFunction)(void (*)(void))make_dataset, METH_VARARGS | METH_KEYWORDS, NULL },
+        { "dataset", (PyCFunction)(void (*)(void))make_dataset, METH_VARARGS | METH_KEYWORDS,
+          NULL },
         { "next", next_batch, METH_VARARGS, NULL },
         { "data_info", data_info, METH_O, NULL },
         { "tokenizer_encode", encode, METH_VARARGS, NULL },

@@ -25,7 +25,9 @@ static PyObject *print_end(printed *p, bool failed)
 {
     bool      whole = fclose(p->f) == 0 && p->text;
     PyObject *r     = NULL;
-    if (!failed) r = whole ? PyUnicode_DecodeUTF8(p->text, (Py_ssize_t)p->bytes, "replace") : PyErr_NoMemory();
+    if (!failed)
+        r = whole ? PyUnicode_DecodeUTF8(p->text, (Py_ssize_t)p->bytes, "replace")
+                  : PyErr_NoMemory();
     free(p->text);
     return r;
 }
@@ -39,7 +41,8 @@ static PyObject *explain(PyObject *self, PyObject *args, PyObject *kw)
     call         k;
     printed      p;
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kw, "|ppO", params, &source, &stored, &context)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kw, "|ppO", params, &source, &stored, &context))
+        return NULL;
     if (!call_begin(&k, "explain", NULL, 0, context)) return NULL;
     if (print_begin(&p)) {
         PyThreadState *state = context_let_go(k.c);
@@ -70,12 +73,13 @@ static PyObject *device_info(PyObject *self, PyObject *number)
     int i;
     (void)self;
     if (!to_int(number, "device_info: i", &i)) return NULL;
-    tn_device_desc d = { 0 };
+    tn_device_desc d     = { 0 };
     PyThreadState *state = PyEval_SaveThread();
     if (i >= 0) d = tn_device_info(i);
     PyEval_RestoreThread(state);
     if (!d.name) Py_RETURN_NONE;
-    return Py_BuildValue("(NON)", from_text(d.name), d.available ? Py_True : Py_False, from_text(d.detail));
+    return Py_BuildValue("(NON)", from_text(d.name), d.available ? Py_True : Py_False,
+                         from_text(d.detail));
 }
 
 // The main function of cli/main.c.
@@ -87,14 +91,15 @@ static PyObject *tool(PyObject *self, PyObject *words)
     PyObject *list = PySequence_Tuple(words);
     int       n    = list ? (int)PyTuple_Size(list) : 0;
     // The tool may put other words into its list; those of the second half are freed.
-    char    **argv = list ? calloc(2 * (size_t)n + 1, sizeof *argv) : NULL, **made = argv ? argv + n + 1 : NULL;
-    bool      ok   = argv != NULL;
-    PyObject *r    = NULL;
+    char **argv  = list ? calloc(2 * (size_t)n + 1, sizeof *argv) : NULL,
+         **made  = argv ? argv + n + 1 : NULL;
+    bool      ok = argv != NULL;
+    PyObject *r  = NULL;
     (void)self;
     if (list && !argv) PyErr_NoMemory();
     for (int i = 0; i < n && ok; i++) {
         PyObject *word = PyUnicode_EncodeFSDefault(PyTuple_GetItem(list, i));
-        made[i]  = word ? strdup(PyBytes_AsString(word)) : NULL;
+        made[i]        = word ? strdup(PyBytes_AsString(word)) : NULL;
         ok             = made[i] != NULL;
         argv[i]        = made[i];
         if (word && !ok) PyErr_NoMemory();
