@@ -242,6 +242,25 @@ static void forget(Context *c)
         }
 }
 
+Context *context_find(const tn_ctx *cx)
+{
+    for (int i = 0; i < n_contexts; i++)
+        if (contexts[i]->cx == cx) return contexts[i];
+    return NULL;
+}
+
+Context *context_running(void)
+{
+    unsigned long me    = PyThread_get_thread_ident();
+    Context      *owned = NULL;
+    for (int i = 0; i < n_contexts; i++) {
+        if (contexts[i]->owner != me) continue;
+        if (contexts[i]->is_running) return contexts[i];
+        owned = contexts[i];
+    }
+    return owned;
+}
+
 static void close_context(Context *c)
 {
     tn_ctx *cx = c->cx;

@@ -78,6 +78,9 @@ PyObject *raise_thread_error(void);
 // Keeps the current exception as the cause of the error that the running call will report.
 void      context_keep_exception(Context *c);
 void      context_close_all(void);
+// The object of a context of C, and that which is running a call on this thread. Borrowed; NULL if there is none.
+Context  *context_find(const tn_ctx *cx);
+Context  *context_running(void);
 
 // ---- the line of a call ------------------------------------------------------------------------
 
@@ -200,6 +203,7 @@ extern const char *const exported_names[];  // the module's __all__
 // Each file adds its functions and types to the module.
 int exchange_ready(PyObject *module);
 int layers_ready(PyObject *module);
+int custom_ready(PyObject *module);
 int data_ready(PyObject *module);
 int inspect_ready(PyObject *module);
 

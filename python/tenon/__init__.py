@@ -24,7 +24,9 @@ from ._dtypes import DType, as_dtype as dtype  # noqa: E402
 from ._errors import *  # noqa: E402,F403
 from ._functions import *  # noqa: E402,F403
 from ._tensor import Tensor  # noqa: E402
-from .autograd import autocast, enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled  # noqa: E402
+from .autograd import (autocast, enable_grad, grad, gradcheck, gradgradcheck, inference_mode, is_grad_enabled,  # noqa: E402
+                       no_grad, set_grad_enabled)
+from ._custom import Op, op  # noqa: E402
 from . import nn, optim  # noqa: E402
 from . import checkpoint, models  # noqa: E402
 from . import data, files  # noqa: E402

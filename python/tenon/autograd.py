@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Sequence
+from typing import Any, Callable
 
 from . import _c
 from ._dtypes import DTypeLike, as_dtype, bfloat16, float32
@@ -113,3 +113,38 @@ class autocast(_Mode):
 
     def _restore(self, context: _c.Context, before: Any) -> None:
         _c.autocast(before, context=context)
+
+
+# ---- gradients as values
+
+
+def _many(x: Any) -> tuple[list[Any], bool]:
+    return ([x], True) if x is None or isinstance(x, _c.Tensor) else (list(x), False)
+
+
+def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *, create_graph: bool = False, allow_unused: bool = True) -> Any:
+    """The gradients of outputs, each times its grad_outputs, with respect to inputs: of one input a tensor, else a tuple.
+
+    They are zeros for an input that the outputs do not depend on. With create_graph they can be differentiated again. Stored
+    gradients do not change.
+    """
+    ys, _ = _many(outputs)
+    xs, single = _many(inputs)
+    given = None if grad_outputs is None else _many(grad_outputs)[0]
+    with set_grad_enabled(create_graph):
+        gx = _c.grad(ys, xs, given)
+    return gx[0] if single else tuple(gx)
+
+
+def gradcheck(function: Callable[..., Tensor], inputs: Any, *, second: bool = False) -> bool:
+    """Compares the gradients of a function at float64 tensors with finite differences; raises GradError if they differ.
+
+    With second, those of its gradients.
+    """
+    _c.gradcheck(function, _many(inputs)[0], second)
+    return True
+
+
+def gradgradcheck(function: Callable[..., Tensor], inputs: Any) -> bool:
+    """gradcheck of the gradients of a function."""
+    return gradcheck(function, inputs, second=True)
