@@ -228,7 +228,7 @@ class Arguments:
                 self.sequence(following[0], following[1])
                 i += 1
             elif kind in ("tn_tensor *", "const tn_tensor *"):
-                self.add(name, "Tensor", f"tn_tensor *p_{name};", f"to_tensor(&k, %s, \"{f.name}: {name}\", "
+                self.add(name, "TensorLike", f"tn_tensor *p_{name};", f"to_tensor(&k, %s, \"{f.name}: {name}\", "
                          f"{'true' if name in none else 'false'}, &p_{name})", "p_" + name, name in none)
             elif self.handle(kind):
                 self.add_handle(kind, name)
@@ -272,11 +272,15 @@ class Arguments:
     def number(self, kind, name):
         how = NUMBERS[kind]
         base = {"float": "double", "size_t": "uint64_t"}.get(kind, kind)
+        if any("= None" in t for t in self.types):  # what follows an argument that may be left out may be left out: 0
+            self.add(name, PYTHON[how], f"{base} p_{name} = 0;", f"to_{how}(%s, \"{self.f.name}: {name}\", &p_{name})",
+                     "p_" + name, True)
+            return
         self.add(name, PYTHON[how], f"{base} p_{name};", f"to_{how}(%s, \"{self.f.name}: {name}\", &p_{name})", "p_" + name, False)
 
     def sequence(self, kind, name):
         how, python = {"const int64_t *": ("int64s", "Sequence[int] | int"), "const int *": ("ints", "Sequence[int] | int"),
-                       "tn_tensor *const *": ("tensors", "Sequence[Tensor]"),
+                       "tn_tensor *const *": ("tensors", "Sequence[TensorLike]"),
                        "tn_layer *const *": ("layers", "Sequence[Layer]"),
                        "const char *const *": ("texts", "Sequence[str]")}[kind]
         self.add(name, python, f"int n_{name}; {kind}{'' if kind.endswith('*') else ' '}p_{name};",
@@ -299,7 +303,7 @@ class Arguments:
                 zero = "TN_NO_PADDING" if member.endswith("padding") else "0"
                 self.option(member, "Sequence[int] | int", f"to_places(%s, \"{what}\", {size}, {zero}, {where})")
             elif kind in ("tn_tensor *",):
-                self.option(member, "Tensor", f"to_tensor(&k, %s, \"{what}\", true, &{where})")
+                self.option(member, "TensorLike", f"to_tensor(&k, %s, \"{what}\", true, &{where})")
             elif self.handle(kind):
                 self.option(member, CLASS[self.handle(kind)],
                             f"to_handle(&k, %s, {self.handle(kind)}, \"{what}\", true, (void **)&{where})")
@@ -344,14 +348,14 @@ RESULTS = {
 def result_of(f, structs):
     """(C type, expression, Python type) of a result."""
     if f.result == "tn_tensor *":
-        return "tn_tensor *", "tensor_wrap(k.c, %s)", "Tensor"
+        return "tn_tensor *", "tensor_wrap(k.c, %s)", "T"
     if f.result in RESULTS:
         return RESULTS[f.result]
     m = re.match(r"(tn_\w+) \*$", f.result)
     if m and m[1] in HANDLES:
         return f.result, f"handle_wrap(k.c, {HANDLES[m[1]]}, %s)", CLASS[HANDLES[m[1]]]
     if f.result in structs:
-        return f.result, f"from_{f.result}(k.c, %s)", "Any"
+        return f.result, f"from_{f.result}(k.c, %s)", "tuple[T, T]" if f.result == "tn_pair" else "dict[str, Any]"
     raise Unknown(f.result)
 
 
@@ -401,8 +405,10 @@ def write_function(f, structs):
     context = f"a[{len(names) - 1}]" if a.context else "NULL"
     out += [f"    if (!take_arguments(&s, self, args, n, names, a) || !call_begin(&k, \"{f.name}\", a, {len(a.names)}, {context}))"
             " return NULL;"]
-    tests = [("(!a[%d] && %s) || " % (i, "true") if optional and "to_tensor" not in c and "to_text" not in c else "") +
-             c.replace("%s", f"a[{i}]", 1) for i, c, optional in a.convert]
+    tests = []
+    for i, convert, optional in a.convert:
+        test = convert.replace("%s", f"a[{i}]", 1)
+        tests.append(f"(!a[{i}] || {test})" if optional and "true" not in convert else test)
     for place, (name, _, convert) in enumerate(a.options):
         i = len(a.names) + place
         tests.append(f"(!a[{i}] || a[{i}] == Py_None || " + convert.replace("%s", f"a[{i}]", 1) + ")")
@@ -457,6 +463,9 @@ def main(include, output):
     functions, structs = read_headers(include)
     left_out = {name: why for why, names in LEFT_OUT.items() for name in names.split()}
     exported = []
+    # Methods that the class of the package has in a form of its own.
+    package = Path(__file__).parent / "tenon"
+    overridden = set(re.findall(r"^    (?:def )?(\w+)(?:\(| = F)", (package / "_tensor.py").read_text(), re.M))
     texts, table, methods, stubs, method_stubs, problems, seen = [], [], [], [], [], [], set()
     wanted = set()
     for f in functions:
@@ -476,11 +485,13 @@ def main(include, output):
         table.append(row)
         if not NOT_EXPORTED.fullmatch(f.name):
             exported.append(f.name)
-        stubs.append(f'def {f.name}({", ".join(arguments)}) -> {python}: ...\n')
-        if arguments and arguments[0].endswith(": Tensor") and f.name not in ATTRIBUTES:
+        if f.name != "version":  # the module has it as a text
+            stubs.append(f'def {f.name}({", ".join(arguments)}) -> {python}: ...\n')
+        if arguments and arguments[0].endswith(": TensorLike") and f.name not in ATTRIBUTES:
             methods.append(row)
             rest = ", ".join(["self"] + arguments[1:])
-            method_stubs.append(f"    def {f.name}({rest}) -> {python}: ...\n")
+            if f.name not in overridden:
+                method_stubs.append(f"    def {f.name}({rest}) -> {python}: ...\n")
     for name in left_out:
         if name not in seen:
             problems.append(f"{name} is in LEFT_OUT, and there is no such function")
@@ -494,7 +505,13 @@ def main(include, output):
         "\nPyMethodDef generated_methods[] = {\n" + "\n".join(table) + "\n    { 0 },\n};\n" +
         "\nconst char *const exported_names[] = { " + ", ".join(f'"{n}"' for n in exported) + ", NULL };\n" +
         "\nPyMethodDef generated_tensor_methods[] = {\n" + "\n".join(methods) + "\n    { 0 },\n};\n")
-    stub = (Path(__file__).parent / "tenon" / "_c.pyi.in").read_text()
+    stub = (package / "_c.pyi.in").read_text()
+    both = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+    names = [f"__{p}{n}__" for n in both for p in ("", "r")] + [f"__{n}__" for n in "lt le gt ge".split()]
+    names += [f"__i{n}__" for n in "add sub mul truediv".split()]
+    operators = "".join(f"    def {n}(self, other: Any) -> T: ...\n" for n in names)
+    operators += "".join(f"    def __{n}__(self) -> T: ...\n" for n in "neg pos abs invert".split())
+    stub = stub.replace("# OPERATORS\n", operators)
     stub += "\n__all__ = " + repr(exported) + "\n"
     (out / "_c.pyi").write_text(stub.replace("# METHODS\n", "".join(method_stubs)).replace("# FUNCTIONS\n", "".join(stubs)))
 

@@ -11,7 +11,9 @@
 A plain loop is recorded, fused and replayed: there is nothing to decorate.
 """
 import atexit as _atexit
+import importlib as _importlib
 import os as _os
+from typing import TYPE_CHECKING as _CHECKING, Any as _Any
 
 from . import _c
 
@@ -26,13 +28,37 @@ from ._functions import *  # noqa: E402,F403
 from ._tensor import Tensor  # noqa: E402
 from .autograd import (autocast, enable_grad, grad, gradcheck, gradgradcheck, inference_mode, is_grad_enabled,  # noqa: E402
                        no_grad, set_grad_enabled)
-from ._custom import Op, op  # noqa: E402
-from . import nn, optim  # noqa: E402
-from . import checkpoint, models  # noqa: E402
-from . import data, files  # noqa: E402
-from .files import load, save  # noqa: E402
-from .inspect import devices, doctor, explain, plan_memory, profile, stats  # noqa: E402
-from .tokenizers import Tokenizer  # noqa: E402
+
+if _CHECKING:
+    from ._custom import Op, op  # noqa: F401
+    from . import checkpoint, data, files, models, nn, optim  # noqa: F401
+    from .files import load, save  # noqa: F401
+    from .inspect import devices, doctor, explain, plan_memory, profile, stats  # noqa: F401
+    from .tokenizers import Tokenizer  # noqa: F401
+
+# Modules that are imported when they are first asked for, and what is taken out of them: `import tenon` is quick.
+_MODULES = {"nn", "optim", "models", "data", "files", "checkpoint", "inspect", "tokenizers", "torch"}
+_NAMES = {
+    "_custom": ["Op", "op"],
+    "files": ["load", "save"],
+    "inspect": ["devices", "doctor", "explain", "plan_memory", "profile", "stats"],
+    "tokenizers": ["Tokenizer"],
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _MODULES:
+        return _importlib.import_module("." + name, __name__)
+    if name in _HOMES:
+        value = globals()[name] = getattr(_importlib.import_module("." + _HOMES[name], __name__), name)
+        return value
+    raise AttributeError(f"module 'tenon' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES, *_HOMES})
+
 
 _atexit.register(_c.close_all)
 _os.register_at_fork(after_in_child=_c.abandon_all)

@@ -51,7 +51,7 @@ def tensor(data: Any, dtype: DTypeLike | None = None, *, requires_grad: bool = F
         x = _c.clone(data.detach()) if context is None or context is data.context else _c.copy_to(data, context=context)
     elif isinstance(data, (bool, int, float)):
         kind = as_dtype(dtype if dtype is not None else type(data))
-        make = _c.full_i64 if isinstance(data, int) and kind.kind != "f" else _c.full
+        make: Callable[..., Any] = _c.full_i64 if isinstance(data, int) and kind.kind != "f" else _c.full
         x = make(kind, (), data, context=context)
     else:
         x = _c.from_object(data, context)
@@ -88,7 +88,7 @@ def full(shape: Any, value: float, dtype: DTypeLike | None = None, *, device: An
     """Makes a tensor of one number."""
     shape = (shape,) if hasattr(shape, "__index__") else tuple(shape)
     kind = as_dtype(dtype if dtype is not None else type(value) if type(value) in (bool, int) else float32)
-    make = _c.full_i64 if isinstance(value, int) and kind.kind != "f" else _c.full
+    make: Callable[..., Any] = _c.full_i64 if isinstance(value, int) and kind.kind != "f" else _c.full
     return make(kind, shape, value, context=_on(device))
 
 
@@ -104,7 +104,7 @@ def arange(start: float, stop: float | None = None, step: float = 1, dtype: DTyp
         start, stop = 0, start
     whole = builtins.all(isinstance(v, int) for v in (start, stop, step))
     kind = as_dtype(dtype if dtype is not None else int64 if whole else float32)
-    make = _c.arange_i64 if whole else _c.arange
+    make: Callable[..., Any] = _c.arange_i64 if whole else _c.arange
     return make(kind, start, stop, step, context=_on(device))
 
 
@@ -159,8 +159,6 @@ def unpickle(data: bytes, dtype: str, shape: Sequence[int], requires_grad: bool)
 
 # ---- reductions
 
-REDUCTIONS = ["sum", "mean", "prod", "max", "min", "var", "std", "norm", "logsumexp", "any", "all"]
-
 
 def _reduction(name: str) -> Callable[..., Any]:
     one, keep = getattr(_c, name), getattr(_c, name + "_keep")
@@ -183,8 +181,17 @@ def _reduction(name: str) -> Callable[..., Any]:
     return reduce
 
 
-for _name in REDUCTIONS:
-    globals()[_name] = _reduction(_name)
+sum: Callable[..., Any] = _reduction("sum")
+mean: Callable[..., Any] = _reduction("mean")
+prod: Callable[..., Any] = _reduction("prod")
+max: Callable[..., Any] = _reduction("max")
+min: Callable[..., Any] = _reduction("min")
+var: Callable[..., Any] = _reduction("var")
+std: Callable[..., Any] = _reduction("std")
+norm: Callable[..., Any] = _reduction("norm")
+logsumexp: Callable[..., Any] = _reduction("logsumexp")
+any: Callable[..., Any] = _reduction("any")
+all: Callable[..., Any] = _reduction("all")
 
 
 def argmax(x: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -211,7 +218,7 @@ def tolist(x: Any) -> Any:
     if format is None:
         x = _c.cast(x, float32)
         format = "f"
-    data = list(memoryview(_c.read_bytes(x)).cast(format))
+    data: Any = list(memoryview(_c.read_bytes(x)).cast(format))  # type: ignore[call-overload]
     if not x.ndim:
         return data[0]
     for size in x.shape[:0:-1]:

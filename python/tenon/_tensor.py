@@ -1,6 +1,7 @@
 """The class of tensors: what Tensor of the extension module lacks, by the names of NumPy and PyTorch."""
 from __future__ import annotations
 
+from builtins import bool as _bool, int as _int  # names that methods have too
 from typing import Any, Iterator, Sequence
 
 from . import _c, _functions as F
@@ -31,22 +32,22 @@ class Tensor(_c.Tensor):
         return self.context.device
 
     @property
-    def itemsize(self) -> int:
+    def itemsize(self) -> _int:
         return self.dtype.itemsize
 
     @property
-    def nbytes(self) -> int:
+    def nbytes(self) -> _int:
         return self.size * self.dtype.itemsize
 
-    def numel(self) -> int:
+    def numel(self) -> _int:
         """The number of elements."""
         return self.size
 
-    def dim(self) -> int:
+    def dim(self) -> _int:
         """The number of axes."""
         return self.ndim
 
-    def is_floating_point(self) -> bool:
+    def is_floating_point(self) -> _bool:
         return self.dtype.kind == "f"
 
     # ---- shape
@@ -71,15 +72,15 @@ class Tensor(_c.Tensor):
         """Repeated along each axis, as torch.Tensor.repeat and numpy.tile."""
         return _c.repeat(self, F.sizes(times))
 
-    def flatten(self, start: int = 0, end: int = -1) -> Tensor:
+    def flatten(self, start: _int = 0, end: _int = -1) -> Tensor:
         """The axes start .. end joined into one."""
         return _c.flatten(self, start, end)
 
-    def squeeze(self, axis: int | None = None) -> Tensor:
+    def squeeze(self, axis: _int | None = None) -> Tensor:
         """Without an axis of size 1, or without all of them."""
         return _c.squeeze_all(self) if axis is None else _c.squeeze(self, axis)
 
-    def swapaxes(self, axis1: int, axis2: int) -> Tensor:
+    def swapaxes(self, axis1: _int, axis2: _int) -> Tensor:
         return _c.transpose(self, axis1, axis2)
 
     # ---- type and place
@@ -127,10 +128,19 @@ class Tensor(_c.Tensor):
 
     # ---- reductions: over all axes, one axis or several
 
-    def sum(self, axis: Any = None, keepdims: bool = False, *, dtype: DTypeLike | None = None, dim: Any = None,
-            keepdim: bool = False) -> Tensor:
-        """The sum over axes."""
-        return F.sum(self, axis, keepdims, dtype=dtype, dim=dim, keepdim=keepdim)
+    sum = F.sum
+    mean = F.mean
+    prod = F.prod
+    max = F.max
+    min = F.min
+    var = F.var
+    std = F.std
+    norm = F.norm
+    logsumexp = F.logsumexp
+    any = F.any
+    all = F.all
+    argmax = F.argmax
+    argmin = F.argmin
 
     # ---- gradients
 
@@ -138,7 +148,7 @@ class Tensor(_c.Tensor):
         """Adds its gradient to that of every leaf that it was computed from."""
         _c.backward(self, gradient)
 
-    def requires_grad_(self, on: bool = True) -> Tensor:
+    def requires_grad_(self, on: _bool = True) -> Tensor:
         """Makes it a leaf, whose gradient backward() accumulates."""
         self.requires_grad = on
         return self
@@ -154,8 +164,8 @@ class Tensor(_c.Tensor):
             raise TypeError("a tensor of no axes cannot be iterated")
         return (self[i] for i in range(self.shape[0]))
 
-    def __contains__(self, value: Any) -> bool:
-        return bool((self == value).any())
+    def __contains__(self, value: Any) -> _bool:
+        return _bool((self == value).any())
 
     def __complex__(self) -> complex:
         raise TypeError("tensors have no complex numbers")
@@ -197,9 +207,5 @@ class Tensor(_c.Tensor):
     def __reduce__(self) -> Any:
         return F.unpickle, (_c.read_bytes(self), self.dtype.name, self.shape, self.requires_grad)
 
-
-# The reductions have the same form, by the names of NumPy and PyTorch.
-for _name in F.REDUCTIONS + ["argmax", "argmin"]:
-    setattr(Tensor, _name, getattr(F, _name))
 
 _c.set_tensor_type(Tensor)

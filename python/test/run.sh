@@ -16,4 +16,4 @@ command -v "$python" >/dev/null || skip "there is no python3"
 cmake --build "$build" --target help >"$build/python.log"
 grep -q tenon_python "$build/python.log" || skip "Python.h is missing; on Debian or Ubuntu: apt-get install python3-dev"
 MAKEFLAGS='' cmake --build "$build" --parallel "$jobs" --target tenon_python >"$build/python.log" 2>&1 || { cat "$build/python.log"; exit 1; }
-PYTHONPATH="$build/python" TN_BUILD="$build" exec "$python" -B python/test/main.py
+PYTHONPATH="$build/python" TN_BUILD="$build" exec "$python" python/test/main.py

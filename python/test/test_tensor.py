@@ -294,9 +294,10 @@ class Lives(unittest.TestCase):
         self.assertEqual(self.run_script(text), "0 [2.0, 2.0, 2.0]\n")
 
     def test_importing_is_quick_and_needs_nothing(self):
-        out = self.run_script("import time, sys\nt = time.perf_counter()\nimport tenon\n"
-                              "print(time.perf_counter() - t, 'numpy' in sys.modules)")
-        self.assertLess(float(out.split()[0]), 0.5)  # 0.05 on a quiet machine
+        # The time of the processor, of a second run, which finds the compiled files; 0.02 on a quiet machine.
+        text = "import time, sys\nt = time.process_time()\nimport tenon\nprint(time.process_time() - t, 'numpy' in sys.modules)"
+        out = min((self.run_script(text) for _ in range(3)), key=lambda s: float(s.split()[0]))
+        self.assertLess(float(out.split()[0]), 0.1)
         self.assertEqual(out.split()[1], "False")
 
 
