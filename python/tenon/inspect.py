@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import tempfile
+import weakref
 from html import escape
 from typing import Any, Iterable, NamedTuple, Sequence
 
@@ -131,7 +132,7 @@ class profile:
     Kernels run one by one meanwhile, so the block takes longer.
     """
 
-    _latest: dict[int, profile] = {}  # the profile that a context has, by its id
+    _of: dict[int, weakref.ref[profile]] = {}  # the profile that a context has, by its id
 
     def __init__(self, context: _c.Context | None = None) -> None:
         self._context = context
@@ -140,13 +141,13 @@ class profile:
     def __enter__(self) -> profile:
         if self._context is None:
             self._context = _c.current_context()
-        before = self._latest.get(id(self._context))
+        before = self._of.get(id(self._context), lambda: None)()
         if before is not None and before is not self and not self._context.closed:
-            before._read()
+            before._read()  # C has one profile at a time
         _c.eval(context=self._context)  # what was recorded before the block is not of it
         _c.profile_begin(context=self._context)
         self._text = None
-        self._latest[id(self._context)] = self
+        self._of[id(self._context)] = weakref.ref(self)
         return self
 
     def __exit__(self, kind: Any, *unused: Any) -> None:
@@ -156,11 +157,14 @@ class profile:
             _c.eval(context=self._context)
         _c.profile_end(context=self._context)
 
+    def _is_latest(self) -> bool:
+        return self._context is not None and self._of.get(id(self._context), lambda: None)() is self
+
     def _read(self) -> str:
         if self._text is None:
             if self._context is None:
                 return "a profile that was not begun"
-            if self._latest.get(id(self._context)) is not self:
+            if not self._is_latest():
                 return "a profile that a later one has replaced"
             with tempfile.TemporaryDirectory() as folder:
                 path = os.path.join(folder, "profile")
@@ -171,7 +175,7 @@ class profile:
 
     def save(self, path: str) -> None:
         """Writes every run of a kernel as a trace for Perfetto or chrome://tracing, if the path ends in .json, else the table."""
-        if self._context is None or self._latest.get(id(self._context)) is not self:
+        if not self._is_latest():
             raise RuntimeError("profile.save: there is no profile, or a later one has replaced it")
         _c.profile_write(os.fspath(path), context=self._context)
 
