@@ -1,4 +1,6 @@
-"""02_autograd.py: gradients: of one expression, and in a loop that fits a line."""
+"""02_autograd.py: gradients: of one expression, in a loop that fits a line, and of a gradient."""
+import math
+
 import tenon as tn
 
 tn.manual_seed(1)
@@ -23,3 +25,10 @@ for step in range(60):
     if step % 20 == 0:
         print(f"step {step:2}  loss {loss:.4f}")
 print(f"w = {w:.2f}, b = {b:.2f}")
+
+# A gradient is a tensor that can be differentiated again.
+x = tn.tensor(0.5, dtype="float64", requires_grad=True)
+dy = tn.grad((x * x).sin(), x, create_graph=True)
+ddy = tn.grad(dy, x)
+v = 0.5
+print(f"second derivative of sin(x*x) at 0.5: {ddy:.6f}, by hand {2 * math.cos(v * v) - 4 * v * v * math.sin(v * v):.6f}")
