@@ -91,6 +91,10 @@ class Kernel(NamedTuple):
 class Explanation(Report):
     """The plan of the pending work: its kernels, and the bytes that they move."""
 
+    def __init__(self, text: str, more: bool = False) -> None:
+        super().__init__(text)
+        self._more = more  # whether it has texts that a table of kernels has no place for
+
     @property
     def kernels(self) -> list[Kernel]:
         """The kernels and calls in their order."""
@@ -104,7 +108,7 @@ class Explanation(Report):
 
     def _repr_html_(self) -> str:
         kernels = self.kernels
-        if not kernels or any("{" in line for line in self.text.split("\n")):  # empty, or with sources
+        if not kernels or self._more:
             return _pre(self.text)
         rows = [(i + 1, k.name, f"{k.bytes:,}", [_short(line) for line in k.lines]) for i, k in enumerate(kernels)]
         last = self.text.split("\n")[-1].strip()
@@ -115,7 +119,7 @@ class Explanation(Report):
 def explain(*, source: bool = False, stored: bool = False, context: _c.Context | None = None) -> Explanation:
     """Plans all pending work and shows the plan; nothing runs. source: with the kernels' texts; stored: with what is stored, and
     why."""
-    return Explanation(_c.explain(source=source, stored=stored, context=context))
+    return Explanation(_c.explain(source=source, stored=stored, context=context), source or stored)
 
 
 # ---- times
