@@ -46,9 +46,11 @@ static PyObject *from_tensors(Context *c, int n, tn_tensor *const *t)
 
 static int64_t array_bytes(const tn_array *a)
 {
-    static const int bytes[] = { [TN_BOOL] = 1, [TN_U8] = 1,  [TN_I8] = 1,  [TN_I32] = 4,      [TN_I64] = 8,
-                                 [TN_F16] = 2,  [TN_BF16] = 2, [TN_F32] = 4, [TN_F64] = 8,      [TN_I16] = 2,
-                                 [TN_U16] = 2,  [TN_U32] = 4,  [TN_U64] = 8, [TN_F8_E4M3] = 1, [TN_F8_E5M2] = 1 };
+    static const int bytes[] = {
+        [TN_BOOL] = 1, [TN_U8] = 1,   [TN_I8] = 1,  [TN_I32] = 4,     [TN_I64] = 8,
+        [TN_F16] = 2,  [TN_BF16] = 2, [TN_F32] = 4, [TN_F64] = 8,     [TN_I16] = 2,
+        [TN_U16] = 2,  [TN_U32] = 4,  [TN_U64] = 8, [TN_F8_E4M3] = 1, [TN_F8_E5M2] = 1
+    };
     int64_t count = bytes[a->dtype];
     for (int i = 0; i < a->rank; i++) count *= a->size[i];
     return count;
@@ -58,14 +60,17 @@ static int64_t array_bytes(const tn_array *a)
 static PyObject *from_arrays(int n, const tn_array *a, bool data, int flags)
 {
     static char empty[1];
-    PyObject *list = PyTuple_New(n);
+    PyObject   *list = PyTuple_New(n);
     for (int i = 0; i < n && list; i++) {
         PyObject *memory = Py_NewRef(Py_None);
         if (data) {
             Py_DECREF(memory);
-            memory = PyMemoryView_FromMemory(a[i].data ? a[i].data : empty, (Py_ssize_t)array_bytes(&a[i]), flags);
+            memory = PyMemoryView_FromMemory(a[i].data ? a[i].data : empty,
+                                             (Py_ssize_t)array_bytes(&a[i]), flags);
         }
-        PyObject *row = memory ? Py_BuildValue("(NNN)", from_dtype(a[i].dtype), from_shape(a[i].rank, a[i].size), memory) : NULL;
+        PyObject *row = memory ? Py_BuildValue("(NNN)", from_dtype(a[i].dtype),
+                                               from_shape(a[i].rank, a[i].size), memory)
+                               : NULL;
         if (row) PyTuple_SetItem(list, i, row);
         else Py_CLEAR(list);
     }
@@ -97,19 +102,23 @@ static tn_status finish(Context *c, bool ok, PyGILState_STATE state)
 
 static bool take_shapes(PyObject *rows, int n, tn_array *out)
 {
-    PyObject *t = rows ? PySequence_Tuple(rows) : NULL;
+    PyObject *t  = rows ? PySequence_Tuple(rows) : NULL;
     bool      ok = t && PyTuple_Size(t) == n;
-    if (t && !ok) PyErr_Format(PyExc_ValueError, "shape returned %zd outputs, and the op has %d", PyTuple_Size(t), n);
+    if (t && !ok)
+        PyErr_Format(PyExc_ValueError, "shape returned %zd outputs, and the op has %d",
+                     PyTuple_Size(t), n);
     for (int i = 0; i < n && ok; i++) {
         PyObject *dtype, *shape;
-        ok = PyArg_ParseTuple(PyTuple_GetItem(t, i), "OO", &dtype, &shape) && to_dtype(dtype, "shape: dtype", &out[i].dtype);
+        ok = PyArg_ParseTuple(PyTuple_GetItem(t, i), "OO", &dtype, &shape) &&
+             to_dtype(dtype, "shape: dtype", &out[i].dtype);
         Py_ssize_t rank = ok ? PyTuple_Size(shape) : -1;
         if (ok && (rank < 0 || rank > TN_MAX_RANK)) {
             PyErr_Format(PyExc_ValueError, "shape: an output of %zd axes", rank);
             ok = false;
         }
         out[i].rank = ok ? (int)rank : 0;
-        for (int k = 0; k < out[i].rank && ok; k++) ok = to_int64(PyTuple_GetItem(shape, k), "shape: a size", &out[i].size[k]);
+        for (int k = 0; k < out[i].rank && ok; k++)
+            ok = to_int64(PyTuple_GetItem(shape, k), "shape: a size", &out[i].size[k]);
     }
     Py_XDECREF(t);
     return ok;
@@ -120,9 +129,9 @@ static tn_status run_shape(int number, const void *attr, const tn_array *in, tn_
     const custom_op *o     = by_function[number];
     PyGILState_STATE state = PyGILState_Ensure();
     Context         *c     = recording ? recording : context_running();
-    PyObject        *ins = from_arrays(o->def.nin, in, false, 0), *bytes = ins ? from_attr(o, attr) : NULL;
-    PyObject        *rows = bytes ? PyObject_CallMethod(o->op, "_shape_rows", "OO", ins, bytes) : NULL;
-    bool             ok   = rows && take_shapes(rows, o->def.nout, out);
+    PyObject *ins = from_arrays(o->def.nin, in, false, 0), *bytes = ins ? from_attr(o, attr) : NULL;
+    PyObject *rows = bytes ? PyObject_CallMethod(o->op, "_shape_rows", "OO", ins, bytes) : NULL;
+    bool      ok   = rows && take_shapes(rows, o->def.nout, out);
     Py_XDECREF(ins);
     Py_XDECREF(bytes);
     Py_XDECREF(rows);
@@ -136,8 +145,9 @@ static tn_status run_compute(int number, const void *attr, const tn_array *in, t
     PyObject        *ins   = from_arrays(o->def.nin, in, true, PyBUF_READ);
     PyObject        *outs  = ins ? from_arrays(o->def.nout, out, true, PyBUF_WRITE) : NULL;
     PyObject        *bytes = outs ? from_attr(o, attr) : NULL;
-    PyObject        *done  = bytes ? PyObject_CallMethod(o->op, "_run_compute", "OOO", ins, outs, bytes) : NULL;
-    bool             ok    = done != NULL;
+    PyObject *done = bytes ? PyObject_CallMethod(o->op, "_run_compute", "OOO", ins, outs, bytes)
+                           : NULL;
+    bool      ok   = done != NULL;
     Py_XDECREF(done);
     Py_XDECREF(bytes);
     Py_XDECREF(outs);
@@ -145,18 +155,20 @@ static tn_status run_compute(int number, const void *attr, const tn_array *in, t
     return finish(context_running(), ok, state);
 }
 
-static tn_status run_grad(int number, const void *attr, tn_tensor *const *x, tn_tensor *const *y, tn_tensor *const *gy,
-                          tn_tensor **gx)
+static tn_status run_grad(int number, const void *attr, tn_tensor *const *x, tn_tensor *const *y,
+                          tn_tensor *const *gy, tn_tensor **gx)
 {
     const custom_op *o     = by_function[number];
     int              nin   = o->def.nin;
     PyGILState_STATE state = PyGILState_Ensure();
     Context         *c     = context_find(tn_ctx_of(gy[0]));
-    PyObject *xs = c ? from_tensors(c, nin, x) : NULL, *ys = xs ? from_tensors(c, o->def.nout, y) : NULL;
-    PyObject *gys   = ys ? from_tensors(c, o->def.nout, gy) : NULL;
-    PyObject *bytes = gys ? from_attr(o, attr) : NULL;
-    PyObject *r     = bytes ? PyObject_CallMethod(o->op, "_run_grad", "OOOO", xs, ys, gys, bytes) : NULL;
-    bool      ok    = r != NULL;  // a tuple of nin tensors and Nones: _run_grad sees to that
+    PyObject        *xs    = c ? from_tensors(c, nin, x) : NULL,
+             *ys           = xs ? from_tensors(c, o->def.nout, y) : NULL;
+    PyObject *gys          = ys ? from_tensors(c, o->def.nout, gy) : NULL;
+    PyObject *bytes        = gys ? from_attr(o, attr) : NULL;
+    PyObject *r  = bytes ? PyObject_CallMethod(o->op, "_run_grad", "OOOO", xs, ys, gys, bytes)
+                         : NULL;
+    bool      ok = r != NULL;  // a tuple of nin tensors and Nones: _run_grad sees to that
     for (int i = 0; i < nin && ok; i++) {
         PyObject *g = PyTuple_GetItem(r, i);
         if (g && g != Py_None) ok = (gx[i] = alias(((Tensor *)g)->t)) != NULL;
@@ -170,16 +182,17 @@ static tn_status run_grad(int number, const void *attr, tn_tensor *const *x, tn_
     return finish(c, ok, state);
 }
 
-static tn_status run_launch(int number, const void *attr, const tn_array *in, const tn_array *out, tn_launch_dims *dims)
+static tn_status run_launch(int number, const void *attr, const tn_array *in, const tn_array *out,
+                            tn_launch_dims *dims)
 {
     const custom_op *o     = by_function[number];
     PyGILState_STATE state = PyGILState_Ensure();
     PyObject        *ins   = from_arrays(o->def.nin, in, false, 0);
     PyObject        *outs  = ins ? from_arrays(o->def.nout, out, false, 0) : NULL;
     PyObject        *bytes = outs ? from_attr(o, attr) : NULL;
-    PyObject        *r     = bytes ? PyObject_CallMethod(o->op, "_run_launch", "OOO", ins, outs, bytes) : NULL;
-    long long        v[7];
-    bool             ok = r && PyArg_ParseTuple(r, "LLLLLLL", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6]);
+    PyObject *r = bytes ? PyObject_CallMethod(o->op, "_run_launch", "OOO", ins, outs, bytes) : NULL;
+    long long v[7];
+    bool ok = r && PyArg_ParseTuple(r, "LLLLLLL", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6]);
     for (int i = 0; i < 3 && ok; i++) dims->grid[i] = v[i], dims->block[i] = v[3 + i];
     if (ok) dims->shared = v[6];
     Py_XDECREF(r);
@@ -193,8 +206,10 @@ static tn_status run_launch(int number, const void *attr, const tn_array *in, co
 typedef struct {
     tn_status (*shape)(const void *attr, const tn_array *in, tn_array *out);
     tn_status (*compute)(const void *attr, const tn_array *in, tn_array *out);
-    tn_status (*grad)(const void *attr, tn_tensor *const *x, tn_tensor *const *y, tn_tensor *const *gy, tn_tensor **gx);
-    tn_status (*launch)(const void *attr, const tn_array *in, const tn_array *out, tn_launch_dims *dims);
+    tn_status (*grad)(const void *attr, tn_tensor *const *x, tn_tensor *const *y,
+                      tn_tensor *const *gy, tn_tensor **gx);
+    tn_status (*launch)(const void *attr, const tn_array *in, const tn_array *out,
+                        tn_launch_dims *dims);
 } functions;
 
 // clang-format off
@@ -253,28 +268,34 @@ static PyObject *op_new(PyObject *self, PyObject *args)
     int         nin, nout, has;
     Py_ssize_t  attr_bytes;
     (void)self;
-    if (!PyArg_ParseTuple(args, "siizzzzOin", &name, &nin, &nout, &expr, &grad_expr, &cuda, &kernel, &op, &has, &attr_bytes))
+    if (!PyArg_ParseTuple(args, "siizzzzOin", &name, &nin, &nout, &expr, &grad_expr, &cuda, &kernel,
+                          &op, &has, &attr_bytes))
         return NULL;
     if (nin < 1 || nin > INPUTS || nout < 1 || nout > OUTPUTS)
-        return PyErr_Format(PyExc_ValueError, "%s: %d inputs and %d outputs; there can be up to %d and %d", name, nin, nout,
-                            (int)INPUTS, (int)OUTPUTS),
+        return PyErr_Format(PyExc_ValueError,
+                            "%s: %d inputs and %d outputs; there can be up to %d and %d", name, nin,
+                            nout, (int)INPUTS, (int)OUTPUTS),
                NULL;
     if (!expr && n_functions == FUNCTIONS)
-        return PyErr_Format(PyExc_RuntimeError, "%s: a process can have %d ops with functions of Python", name, (int)FUNCTIONS), NULL;
+        return PyErr_Format(PyExc_RuntimeError,
+                            "%s: a process can have %d ops with functions of Python", name,
+                            (int)FUNCTIONS),
+               NULL;
     custom_op *o = calloc(1, sizeof *o);
     if (!o) return PyErr_NoMemory();
     o->def.nin = nin, o->def.nout = nout, o->attr_bytes = attr_bytes;
-    if (!copy_text(name, &o->def.name) || !copy_text(expr, &o->def.expr) || !copy_text(grad_expr, &o->def.grad_expr) ||
-        !copy_text(cuda, &o->def.cuda) || !copy_text(kernel, &o->def.kernel) || !remember(o))
+    if (!copy_text(name, &o->def.name) || !copy_text(expr, &o->def.expr) ||
+        !copy_text(grad_expr, &o->def.grad_expr) || !copy_text(cuda, &o->def.cuda) ||
+        !copy_text(kernel, &o->def.kernel) || !remember(o))
         return free_op(o), NULL;
     if (!expr) {
-        const functions *f          = &table[n_functions];
-        by_function[n_functions++]  = o;
-        o->op                       = Py_NewRef(op);
-        o->def.shape                = f->shape;
+        const functions *f         = &table[n_functions];
+        by_function[n_functions++] = o;
+        o->op                      = Py_NewRef(op);
+        o->def.shape               = f->shape;
         if (has & 1) o->def.compute = f->compute;
-        if (has & 2) o->def.grad    = f->grad;
-        if (has & 4) o->def.launch  = f->launch;
+        if (has & 2) o->def.grad = f->grad;
+        if (has & 4) o->def.launch = f->launch;
     }
     return PyLong_FromLong(n_ops - 1);
 }
@@ -291,16 +312,19 @@ static PyObject *op_call(PyObject *self, PyObject *args)
     tn_tensor        *y[OUTPUTS];
     (void)self;
     if (!PyArg_ParseTuple(args, "iOy#", &number, &tensors, &attr, &bytes)) return NULL;
-    if (number < 0 || number >= n_ops) return PyErr_SetString(PyExc_ValueError, "op_call(): no such op"), NULL;
+    if (number < 0 || number >= n_ops)
+        return PyErr_SetString(PyExc_ValueError, "op_call(): no such op"), NULL;
     const tn_op_def *def = &ops[number]->def;
     if (!call_begin(&k, def->name, &tensors, 1, NULL)) return NULL;
     if (to_tensors(&k, tensors, def->name, &n, &x)) {
         if (n != def->nin) {
-            PyErr_Format(PyExc_TypeError, "%s() takes %d tensors, %d were given", def->name, def->nin, n);
+            PyErr_Format(PyExc_TypeError, "%s() takes %d tensors, %d were given", def->name,
+                         def->nin, n);
         } else {
             Context *outer = recording;
             recording      = k.c;
-            tn_status s    = tn_custom_n_at(k.at.file, k.at.line, def, x, bytes ? attr : NULL, (size_t)bytes, y);
+            tn_status s    = tn_custom_n_at(k.at.file, k.at.line, def, x, bytes ? attr : NULL,
+                                            (size_t)bytes, y);
             recording      = outer;
             r              = s ? context_raise(k.c) : PyTuple_New(def->nout);
             for (int i = 0; i < def->nout && r; i++) {
@@ -322,24 +346,28 @@ static PyObject *grad(PyObject *self, PyObject *args)
     PyObject         *outputs, *inputs, *given, *r = NULL;
     call              k;
     tn_tensor *const *y, *const *x;
-    int               ny, nx;
+    int ny, nx;
     (void)self;
     if (!PyArg_ParseTuple(args, "OOO", &outputs, &inputs, &given)) return NULL;
     if (!call_begin(&k, "grad", &outputs, 1, NULL)) return NULL;
-    if (to_tensors(&k, outputs, "grad: outputs", &ny, &y) && to_tensors(&k, inputs, "grad: inputs", &nx, &x)) {
-        tn_tensor **gy = call_memory(&k, sizeof *gy * (size_t)ny), **gx = gy ? call_memory(&k, sizeof *gx * (size_t)nx) : NULL;
-        bool        ok = gx != NULL;
-        PyObject   *t  = ok && given != Py_None ? PySequence_Tuple(given) : NULL;
+    if (to_tensors(&k, outputs, "grad: outputs", &ny, &y) &&
+        to_tensors(&k, inputs, "grad: inputs", &nx, &x)) {
+        tn_tensor **gy = call_memory(&k, sizeof *gy * (size_t)ny),
+                  **gx = gy ? call_memory(&k, sizeof *gx * (size_t)nx) : NULL;
+        bool      ok   = gx != NULL;
+        PyObject *t    = ok && given != Py_None ? PySequence_Tuple(given) : NULL;
         if (ok && given != Py_None) ok = t != NULL;
         if (t && PyTuple_Size(t) != ny) {
-            PyErr_Format(PyExc_ValueError, "grad(): %zd grad_outputs for %d outputs", PyTuple_Size(t), ny);
+            PyErr_Format(PyExc_ValueError, "grad(): %zd grad_outputs for %d outputs",
+                         PyTuple_Size(t), ny);
             ok = false;
         }
         for (int i = 0; i < ny && ok; i++) {
             gy[i] = NULL;
             if (t) ok = to_tensor(&k, PyTuple_GetItem(t, i), "grad: grad_outputs", true, &gy[i]);
         }
-        if (ok && tn_grad_at(k.at.file, k.at.line, ny, y, nx, x, t ? gy : NULL, gx) != TN_OK) ok = context_raise(k.c) != NULL;
+        if (ok && tn_grad_at(k.at.file, k.at.line, ny, y, nx, x, t ? gy : NULL, gx) != TN_OK)
+            ok = context_raise(k.c) != NULL;
         r = ok ? PyList_New(nx) : NULL;
         for (int i = 0; i < nx && r; i++) {
             PyObject *v = tensor_wrap(k.c, gx[i]);
@@ -363,8 +391,10 @@ static tn_tensor *run_checked(tn_tensor *const *x, void *user)
     checked         *u     = user;
     PyGILState_STATE state = PyGILState_Ensure();
     tn_tensor       *y     = NULL;
-    PyObject        *xs = from_tensors(u->c, u->n, x), *r = xs ? PyObject_CallObject(u->function, xs) : NULL;
-    if (r && !tensor_check(r)) PyErr_SetString(PyExc_TypeError, "gradcheck(): the function must return a tensor");
+    PyObject        *xs    = from_tensors(u->c, u->n, x),
+             *r            = xs ? PyObject_CallObject(u->function, xs) : NULL;
+    if (r && !tensor_check(r))
+        PyErr_SetString(PyExc_TypeError, "gradcheck(): the function must return a tensor");
     else if (r) y = alias(((Tensor *)r)->t);
     if (PyErr_Occurred()) context_keep_exception(u->c);
     Py_XDECREF(xs);

@@ -8,12 +8,12 @@ static const struct {
     const char *name;
     void (*end)(void *);
 } kinds[] = {
-    [LAYER]          = { "tenon._c.Layer", (void (*)(void *))tn_layer_free },
-    [OPTIM]          = { "tenon._c.Optim", (void (*)(void *))tn_optim_free },
-    [DATA]           = { "tenon._c.Data", (void (*)(void *))tn_data_free },
-    [TOKENIZER]      = { "tenon._c.Tokenizer", (void (*)(void *))tn_tokenizer_free },
+    [LAYER]      = { "tenon._c.Layer", (void (*)(void *))tn_layer_free },
+    [OPTIM]      = { "tenon._c.Optim", (void (*)(void *))tn_optim_free },
+    [DATA]       = { "tenon._c.Data", (void (*)(void *))tn_data_free },
+    [TOKENIZER]  = { "tenon._c.Tokenizer", (void (*)(void *))tn_tokenizer_free },
     [SAVED_FILE] = { "tenon._c.File", (void (*)(void *))tn_file_free },
-    [CACHE]          = { "tenon._c.Cache", (void (*)(void *))tn_cache_free },
+    [CACHE]      = { "tenon._c.Cache", (void (*)(void *))tn_cache_free },
 };
 
 static int kind_of(PyObject *o)
@@ -30,7 +30,8 @@ static void handle_dealloc(PyObject *self)
     int           kind = kind_of(self);
     if (h->weak) PyObject_ClearWeakRefs(self);
     if (h->p && h->owner && !h->given) context_end(h->owner, h->p, kinds[kind].end, true);
-    if (h->uses) context_end(h->owner, h->uses, context_release, true);  // behind it, if it has to wait
+    if (h->uses)
+        context_end(h->owner, h->uses, context_release, true);  // behind it, if it has to wait
     Py_XDECREF((PyObject *)h->owner);
     PyObject_Free(self);
     Py_DECREF((PyObject *)type);
@@ -60,7 +61,8 @@ void *handle_get(PyObject *o, handle_kind kind, const char *what, Context **c)
             *c      = ((Handle *)inner)->owner;
             Py_DECREF(inner);  // o still holds it
             if (p && (*c)->cx) return p;
-            PyErr_Format(PyExc_ValueError, "%s is a %s of a context that was closed", what, kinds[kind].name + 9);
+            PyErr_Format(PyExc_ValueError, "%s is a %s of a context that was closed", what,
+                         kinds[kind].name + 9);
             return NULL;
         } else {
             Py_XDECREF(inner);
@@ -71,7 +73,8 @@ void *handle_get(PyObject *o, handle_kind kind, const char *what, Context **c)
     Handle *h = (Handle *)o;
     *c        = h->owner;
     if (h->p && h->owner->cx) return h->p;
-    PyErr_Format(PyExc_ValueError, "%s is a %s of a context that was closed", what, kinds[kind].name + 9);
+    PyErr_Format(PyExc_ValueError, "%s is a %s of a context that was closed", what,
+                 kinds[kind].name + 9);
     return NULL;
 }
 
@@ -85,7 +88,7 @@ bool handle_use(PyObject *o, PyObject *used)
 bool handle_give(PyObject *o, PyObject *to)
 {
     if (!PyObject_TypeCheck(o, handle_types[LAYER]) && PySequence_Check(o)) {
-        Py_ssize_t n = PySequence_Size(o);
+        Py_ssize_t n  = PySequence_Size(o);
         bool       ok = n >= 0;
         for (Py_ssize_t i = 0; i < n && ok; i++) {
             PyObject *one = PySequence_GetItem(o, i);
@@ -94,7 +97,9 @@ bool handle_give(PyObject *o, PyObject *to)
         }
         return ok;
     }
-    PyObject *inner = PyObject_TypeCheck(o, handle_types[LAYER]) ? Py_NewRef(o) : PyObject_GetAttrString(o, "_handle");
+    PyObject *inner = PyObject_TypeCheck(o, handle_types[LAYER])
+                          ? Py_NewRef(o)
+                          : PyObject_GetAttrString(o, "_handle");
     if (!inner) return false;
     ((Handle *)inner)->given = true;
     bool ok                  = handle_use(inner, to);
@@ -104,12 +109,19 @@ bool handle_give(PyObject *o, PyObject *to)
 
 int handles_ready(PyObject *module)
 {
-    static PyMemberDef members[] = { { "__weaklistoffset__", T_PYSSIZET, offsetof(Handle, weak), READONLY, NULL }, { 0 } };
-    static PyType_Slot slots[]   = { { Py_tp_dealloc, handle_dealloc }, { Py_tp_members, members }, { 0 } };
+    static PyMemberDef members[] = {
+        { "__weaklistoffset__", T_PYSSIZET, offsetof(Handle, weak), READONLY, NULL }, { 0 }
+    };
+    static PyType_Slot slots[] = { { Py_tp_dealloc, handle_dealloc },
+                                   { Py_tp_members, members },
+                                   { 0 } };
     for (int i = 0; i < HANDLE_KINDS; i++) {
-        PyType_Spec spec = { kinds[i].name, sizeof(Handle), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots };
+        PyType_Spec spec = { kinds[i].name, sizeof(Handle), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots };
         handle_types[i]  = (PyTypeObject *)PyType_FromSpec(&spec);
-        if (!handle_types[i] || PyModule_AddObjectRef(module, kinds[i].name + 9, (PyObject *)handle_types[i]) < 0) return -1;
+        if (!handle_types[i] ||
+            PyModule_AddObjectRef(module, kinds[i].name + 9, (PyObject *)handle_types[i]) < 0)
+            return -1;
     }
     return 0;
 }

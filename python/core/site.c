@@ -8,12 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 4096, FILES = 1024 };
+enum {
+    SLOTS = 4096,
+    FILES = 1024,
+    WHOLE = -2
+};  // WHOLE: an entry is about every place of its code
 
 typedef struct {
     PyObject *code;  // counted, so that no other code object gets its address
     long      place;
-    site      at;      // file NULL: of the package itself
+    site      at;  // file NULL: of the package itself
 } known_site;
 
 static known_site table[SLOTS];
@@ -40,29 +44,32 @@ static site find(PyFrameObject *frame, PyCodeObject *code)
     site        at   = { "", 0 };
     PyObject   *name = PyObject_GetAttr((PyObject *)code, name_filename);
     const char *text = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
-    if (!text)
-        PyErr_Clear();
-    else if (package && !strncmp(text, package, package_length))
-        at.file = NULL;
-    else
-        at = (site){ keep_file(text), PyFrame_GetLineNumber(frame) };
+    if (!text) PyErr_Clear();
+    else if (package && !strncmp(text, package, package_length)) at.file = NULL;
+    else at = (site){ keep_file(text), PyFrame_GetLineNumber(frame) };
     Py_XDECREF(name);
     return at;
 }
 
-// The line of one frame; its file is NULL if it is of the package.
+// The line of one frame; its file is NULL if it is of the package, of which the code object alone tells.
 static site line_of(PyFrameObject *frame)
 {
-    PyCodeObject *code  = PyFrame_GetCode(frame);
-    PyObject     *lasti = PyObject_GetAttr((PyObject *)frame, name_lasti);
-    long          place = lasti ? PyLong_AsLong(lasti) : -1;
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    known_site   *own  = &table[((uintptr_t)code >> 4) * 31 % SLOTS];
+    if (own->code == (PyObject *)code && own->place == WHOLE) {
+        Py_DECREF(code);
+        return own->at;
+    }
+    PyObject *lasti = PyObject_GetAttr((PyObject *)frame, name_lasti);
+    long      place = lasti ? PyLong_AsLong(lasti) : -1;
     Py_XDECREF(lasti);
     known_site *s = &table[(((uintptr_t)code >> 4) * 31 + (uintptr_t)place) % SLOTS];
     if (s->code == (PyObject *)code && s->place == place) {
         Py_DECREF(code);
         return s->at;
     }
-    site      at  = find(frame, code);
+    site at = find(frame, code);
+    if (!at.file) s = own, place = WHOLE;
     PyObject *old = s->code;
     *s            = (known_site){ (PyObject *)code, place, at };
     Py_XDECREF(old);

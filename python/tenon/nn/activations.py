@@ -45,22 +45,27 @@ class _Activation(Module):
 _NEEDED = object()
 
 
-def _activation(name: str, function: Callable[..., Tensor], **arguments: Any) -> type[_Activation]:
-    body = {"ARGUMENTS": arguments, "function": staticmethod(function), "__doc__": function.__doc__, "__module__": __name__}
+def _activation(name: str, function: Callable[..., Tensor], direct: Callable[..., Tensor] | None = None,
+                **arguments: Any) -> type[_Activation]:
+    """A class; `direct` is the function of C that it is whatever its arguments say, and is called without a frame of Python."""
+    body: dict[str, Any] = {"ARGUMENTS": arguments, "function": staticmethod(function), "__doc__": function.__doc__,
+                            "__module__": __name__}
+    if direct is not None:
+        body["forward"] = staticmethod(direct)
     return type(name, (_Activation,), body)
 
 
-ReLU = _activation("ReLU", F.relu, inplace=False)
+ReLU = _activation("ReLU", F.relu, _c.relu, inplace=False)
 ReLU6 = _activation("ReLU6", F.relu6, inplace=False)
 LeakyReLU = _activation("LeakyReLU", F.leaky_relu, negative_slope=0.01, inplace=False)
 ELU = _activation("ELU", F.elu, alpha=1.0, inplace=False)
 SELU = _activation("SELU", F.selu, inplace=False)
 CELU = _activation("CELU", F.celu, alpha=1.0, inplace=False)
 GELU = _activation("GELU", F.gelu, approximate="none")
-SiLU = _activation("SiLU", F.silu, inplace=False)
+SiLU = _activation("SiLU", F.silu, _c.silu, inplace=False)
 Mish = _activation("Mish", F.mish, inplace=False)
-Sigmoid = _activation("Sigmoid", F.sigmoid)
-Tanh = _activation("Tanh", F.tanh)
+Sigmoid = _activation("Sigmoid", F.sigmoid, _c.sigmoid)
+Tanh = _activation("Tanh", F.tanh, _c.tanh)
 Softplus = _activation("Softplus", F.softplus, beta=1.0, threshold=20.0)
 LogSigmoid = _activation("LogSigmoid", F.logsigmoid)
 Softsign = _activation("Softsign", F.softsign)
@@ -69,7 +74,7 @@ Softshrink = _activation("Softshrink", F.softshrink, lambd=0.5)
 Hardshrink = _activation("Hardshrink", F.hardshrink, lambd=0.5)
 Hardtanh = _activation("Hardtanh", F.hardtanh, min_val=-1.0, max_val=1.0, inplace=False)
 Hardsigmoid = _activation("Hardsigmoid", F.hardsigmoid, inplace=False)
-Hardswish = _activation("Hardswish", F.hardswish, inplace=False)
+Hardswish = _activation("Hardswish", F.hardswish, _c.hardswish, inplace=False)
 Threshold = _activation("Threshold", F.threshold, threshold=_NEEDED, value=_NEEDED, inplace=False)
 GLU = _activation("GLU", F.glu, dim=-1)
 

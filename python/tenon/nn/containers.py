@@ -95,9 +95,7 @@ class Sequential(_List):
         return type(self)(*items)
 
     def forward(self, input: Any) -> Any:
-        for m in self._items():
-            input = m(input)
-        return input
+        return self._run_in_order(input)
 
 
 class ModuleList(_List):

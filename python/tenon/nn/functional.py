@@ -612,6 +612,8 @@ def _classes(f: Any, x: Tensor, target: Tensor, ignore_index: int, options: dict
 def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: int = -100,
                   reduction: str = "mean", label_smoothing: float = 0.0) -> Tensor:
     """Cross entropy of logits (N, C, ...) and class indices (N, ...), or probabilities of the logits' shape."""
+    if weight is None and ignore_index == -100 and reduction == "mean" and not label_smoothing and input.ndim > 1:
+        return _c.cross_entropy(input, target)
     return _classes(_c.cross_entropy_with, input, target, ignore_index,
                     dict(weight=weight, label_smoothing=label_smoothing, reduce=_reduction(reduction)))
 

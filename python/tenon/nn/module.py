@@ -49,7 +49,7 @@ class IncompatibleKeys(tuple):
         return f"IncompatibleKeys(missing_keys={self[0]}, unexpected_keys={self[1]})"
 
 
-class Module:
+class Module(_c.Module):
     """A part of a network. Attributes that are a Parameter or a Module belong to it, by the attribute's name.
 
         class Net(nn.Module):
@@ -65,6 +65,7 @@ class Module:
 
     training: bool = True
     _buffer_names: Mapping[str, bool] = {}  # and whether the state dict has it
+    _hooked: bool = False  # calls look at this alone
     _forward_hooks: dict[int, Callable[..., Any]] | None = None
     _forward_pre_hooks: dict[int, Callable[..., Any]] | None = None
 
@@ -74,15 +75,6 @@ class Module:
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes; a class that derives from Module defines it."""
         raise NotImplementedError(f'{type(self).__name__} has no method "forward"')
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            if self._forward_hooks is None and self._forward_pre_hooks is None:
-                return self.forward(*args, **kwargs)
-            return self._call_with_hooks(args, kwargs)
-        except Error as e:
-            _name_layer(self, e)
-            raise
 
     def _call_with_hooks(self, args: tuple, kwargs: dict) -> Any:
         for hook in list((self._forward_pre_hooks or {}).values()):
@@ -99,7 +91,7 @@ class Module:
     def register_forward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Calls hook(module, args, output) after each forward; what it returns, if not None, replaces the output."""
         if self._forward_hooks is None:
-            self._forward_hooks = {}
+            self._forward_hooks, self._hooked = {}, True
         handle = RemovableHandle(self._forward_hooks)
         self._forward_hooks[handle._id] = hook
         return handle
@@ -107,7 +99,7 @@ class Module:
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Calls hook(module, args) before each forward; what it returns, if not None, replaces the arguments."""
         if self._forward_pre_hooks is None:
-            self._forward_pre_hooks = {}
+            self._forward_pre_hooks, self._hooked = {}, True
         handle = RemovableHandle(self._forward_pre_hooks)
         self._forward_pre_hooks[handle._id] = hook
         return handle
