@@ -1,6 +1,7 @@
 """Datasets and batches: those of C, those of Python on the loader's thread, and PyTorch's names for them."""
 import array
 import gc
+import importlib.util
 import io
 import os
 import subprocess
@@ -133,6 +134,13 @@ class OfPython(unittest.TestCase):
             ((x, y),) = DataLoader(Made(make), 3)
             self.assertEqual((x.shape, x.dtype, y.dtype), ((3, 2, 3), tn.float32, tn.int32))
             self.assertEqual(x[2].tolist(), [[2] * 3] * 2)
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "PyTorch is not installed")
+    def test_a_dataset_of_pytorch(self):
+        import torch
+        data = torch.utils.data.TensorDataset(torch.arange(6.0).reshape(3, 2), torch.arange(3))
+        ((x, y),) = DataLoader(data, 3)
+        self.assertEqual((x.tolist(), y.tolist(), y.dtype), ([[0, 1], [2, 3], [4, 5]], [0, 1, 2], tn.int64))
 
     def test_tensors_texts_and_dicts_are_collated_here(self):
         base = tn.arange(6).reshape(3, 2)
