@@ -43,7 +43,10 @@ class Op:
                  kernel: str | None, shape: Callable[..., Any] | None, compute: Callable[..., Any] | None,
                  grad: Callable[..., Any] | None, launch: Callable[..., Any] | None, attrs: Mapping[str, str] | None) -> None:
         self.name, self.inputs, self.outputs = name, inputs, outputs
-        self.shape, self.compute, self.grad, self.launch = shape, compute, grad, launch
+        self.shape = shape
+        self.compute: Any = compute
+        self.grad: Any = grad
+        self.launch: Any = launch
         self.expr, self.grad_expr, self.cuda = expr, grad_expr, cuda
         self._attrs = None if attrs is None else dict(attrs)
         # A C compiler pads a struct at its end to the alignment of its largest member, as @ with a final count of 0 does.
@@ -147,10 +150,10 @@ class Op:
 
 def _array(dtype: DType, shape: tuple[int, ...], memory: memoryview) -> Any:
     """An array of NumPy over the memory, or a memoryview where NumPy is not there; bfloat16 as its bits."""
-    format = _FORMATS.get(dtype.name, "H" if dtype.itemsize == 2 else "B")
+    format: Any = _FORMATS.get(dtype.name, "H" if dtype.itemsize == 2 else "B")
     view = memory.cast(format, shape=shape) if shape and 0 not in shape else memory.cast(format)
     try:
-        import numpy
+        import numpy  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         return view
     array = numpy.asarray(view)

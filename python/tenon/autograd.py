@@ -12,6 +12,8 @@ from ._tensor import Tensor
 class _Mode:
     """A setting of the current context during a `with` block or the calls of a function."""
 
+    _stack: list[tuple[_c.Context, Any]]
+
     def _set(self, context: _c.Context) -> Any:
         raise NotImplementedError
 
@@ -43,7 +45,7 @@ class set_grad_enabled(_Mode):
     def __init__(self, mode: bool) -> None:
         self._mode = bool(mode)
         context = _c.current_context()
-        self._first = (context, _c.grad_mode(self._mode, context=context))
+        self._first: tuple[Any, Any] = (context, _c.grad_mode(self._mode, context=context))
 
     def _set(self, context: _c.Context) -> bool:
         before = _c.grad_mode(self._mode, context=context)

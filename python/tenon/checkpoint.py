@@ -62,7 +62,7 @@ def load(path: Any, nets: Any = None, optims: Any = None, data: Any = None) -> L
     context = _context(layers, optims)
     file = _c.file_open(os.fspath(path), context=context)
     rows = [_c.file_info(file, i) for i in range(_c.file_count(file))]
-    room = next((row[2][0] for row in rows if row[0] == "user"), 0)
+    room = next((row[2][0] for row in rows if row is not None and row[0] == "user"), 0)
     step, text = _c.checkpoint_load(os.fspath(path), layers, [o._handle for o in optims], _list(data), room, context)
     for k, o in enumerate(optims):
         o._read_groups(*[_c.file_tensor(file, f"opt.{k}.{name}").tolist() for name in ("settings", "groups")])

@@ -53,7 +53,8 @@ class Network(Layer):
         super().__init__(handle)
         self.__dict__["_recipe"] = recipe
         for name, t in _c.layer_entries(handle):
-            m, path = self, ""
+            m: Layer = self
+            path = ""
             *folders, leaf = name.split(".")
             for part in folders:
                 path += ("." if path else "") + part
@@ -121,9 +122,9 @@ class Network(Layer):
                 raise TypeError("generate: texts need a tokenizer")
             rows = [tokenizer.encode(text) for text in rows]
         rows = [r.tolist() if hasattr(r, "tolist") else r for r in rows]
-        stop = (stop,) if hasattr(stop, "__index__") else tuple(stop)
-        new = _c.generate(self._handle, rows, max_tokens, length, temperature, top_k, top_p, repetition_penalty, seed, stop,
-                          not use_cache, on_token)
+        ends: Any = (stop,) if hasattr(stop, "__index__") else stop
+        new = _c.generate(self._handle, rows, max_tokens, length, temperature, top_k, top_p, repetition_penalty, seed,
+                          tuple(ends), not use_cache, on_token)
         if texts:
             new = [tokenizer.decode(row) for row in new]
         return new[0] if single else new
@@ -182,7 +183,8 @@ def _rebuild(recipe: tuple[str, tuple, dict[str, Any]], state: dict[str, Tensor]
     name, args, kwargs = recipe
     net = _network(name, args, kwargs, None)
     net.load_state_dict(state)
-    return net.train(training)
+    net.train(training)
+    return net
 
 
 def _network(name: str, args: tuple, kwargs: dict[str, Any], device: Any) -> Network:

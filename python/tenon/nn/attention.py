@@ -12,7 +12,7 @@ from . import functional as F
 from . import init
 from .containers import ModuleList
 from .layers import Dropout, LayerNorm, Linear, _empty
-from .module import Module
+from .module import Module, Parameter
 
 
 def _visible(mask: Tensor | None) -> Tensor | None:
@@ -45,6 +45,10 @@ class MultiheadAttention(Module):
         self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
         self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
         self.head_dim = embed_dim // num_heads
+        self.in_proj_weight: Parameter | None
+        self.q_proj_weight: Parameter | None
+        self.k_proj_weight: Parameter | None
+        self.v_proj_weight: Parameter | None
         if self.kdim == self.vdim == embed_dim:
             self.in_proj_weight = _empty((3 * embed_dim, embed_dim), device, dtype)
             self.q_proj_weight = self.k_proj_weight = self.v_proj_weight = None
@@ -63,6 +67,7 @@ class MultiheadAttention(Module):
                 init.xavier_uniform_(w)
         if self.in_proj_bias is not None:
             init.zeros_(self.in_proj_bias)
+        if self.out_proj.bias is not None:
             init.zeros_(self.out_proj.bias)
 
     def _project(self, q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:

@@ -42,7 +42,8 @@ class _List(Module):
         return names[i]
 
     def _some(self, items: list[Any]) -> Any:
-        return type(self)(items)
+        make: Any = type(self)
+        return make(items)
 
     def __getitem__(self, i: Any) -> Any:
         return self._some(self._items()[i]) if isinstance(i, slice) else self.__dict__[self._at(i)]

@@ -533,6 +533,7 @@ def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode:
                 align_corners: bool | None = None) -> Tensor:
     """Changes the number of places of (N, C, ...): mode nearest, or linear, bilinear, trilinear."""
     n = input.ndim - 2
+    scales: Any
     if (size is None) == (scale_factor is None):
         raise ValueError("interpolate: one of size and scale_factor must be given")
     if size is not None:

@@ -177,8 +177,9 @@ class _ConvTranspose(_ConvNd):
 
     def _output_padding(self, x: Tensor, output_size: Any) -> tuple[int, ...]:
         size = tuple(output_size)[-self.n:]
+        padding: Any = self.padding
         least = [(i - 1) * s - 2 * p + d * (k - 1) + 1 for i, s, p, d, k in
-                 zip(x.shape[-self.n:], self.stride, self.padding, self.dilation, self.kernel_size)]
+                 zip(x.shape[-self.n:], self.stride, padding, self.dilation, self.kernel_size)]
         extra = tuple(want - have for want, have in zip(size, least))
         if any(e < 0 or e >= s for e, s in zip(extra, self.stride)):
             raise ValueError(f"{type(self).__name__}: output_size {size} is not among {tuple(least)} and the next "
@@ -421,7 +422,8 @@ class Embedding(Module):
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None) -> Embedding:
         """An embedding of these rows."""
-        return cls(*embeddings.shape, padding_idx=padding_idx, _weight=embeddings, _freeze=freeze)
+        rows, width = embeddings.shape
+        return cls(rows, width, padding_idx=padding_idx, _weight=embeddings, _freeze=freeze)
 
     def reset_parameters(self) -> None:
         init.normal_(self.weight)

@@ -1,7 +1,7 @@
 """Module: a part of a network, whose attributes are its parameters, buffers and parts."""
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping
 
 from .. import _c
 from .._dtypes import as_dtype
@@ -68,6 +68,9 @@ class Module(_c.Module):
     _hooked: bool = False  # calls look at this alone
     _forward_hooks: dict[int, Callable[..., Any]] | None = None
     _forward_pre_hooks: dict[int, Callable[..., Any]] | None = None
+
+    if TYPE_CHECKING:  # attributes of networks of C, and buffers
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self) -> None:
         pass

@@ -14,7 +14,7 @@ from . import lr_scheduler
 _SCHEDULES = {"constant": 0, "step": 1, "cosine": 2, "linear": 3}
 
 
-def _named(params: Any) -> list[tuple[str, Tensor]]:
+def _named(params: Any) -> list[tuple[str, Any]]:
     """The names and parameters of a module, of a list of tensors, or of pairs as named_parameters() gives them."""
     if isinstance(params, Module):
         return list(params.named_parameters())

@@ -59,7 +59,7 @@ class LambdaLR(LRScheduler):
     def __init__(self, optimizer: Any, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
                  last_epoch: int = -1) -> None:
         groups = len(optimizer.param_groups)
-        self.lr_lambdas = list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * groups
+        self.lr_lambdas: list[Any] = list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * groups
         if len(self.lr_lambdas) != groups:
             raise ValueError(f"{len(self.lr_lambdas)} functions for {groups} groups")
         super().__init__(optimizer, last_epoch)
@@ -183,7 +183,7 @@ class OneCycleLR(LRScheduler):
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"anneal_strategy must be cos or linear, not {anneal_strategy!r}")
         groups = len(optimizer.param_groups)
-        self.max_lrs = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * groups
+        self.max_lrs: list[Any] = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * groups
         self.total_steps, self.anneal_strategy = total_steps, anneal_strategy
         self.div_factor, self.final_div_factor = div_factor, final_div_factor
         up = float(pct_start * total_steps) - 1
