@@ -19,13 +19,15 @@ static int find_param(const signature *s, PyObject *name)
     return -1;
 }
 
-bool take_arguments(const signature *s, PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names, PyObject **a)
+bool take_arguments(const signature *s, PyObject *self, PyObject *const *args, Py_ssize_t n,
+                    PyObject *names, PyObject **a)
 {
     int first = self && self != core_module;
     memset(a, 0, sizeof *a * (size_t)s->count);
     if (first) a[0] = self;
     if (n + first > s->positional)
-        return PyErr_Format(PyExc_TypeError, "%s() takes at most %d positional arguments, %zd were given", s->name,
+        return PyErr_Format(PyExc_TypeError,
+                            "%s() takes at most %d positional arguments, %zd were given", s->name,
                             s->positional, n + first),
                false;
     for (Py_ssize_t i = 0; i < n; i++) a[i + first] = args[i];
@@ -33,12 +35,18 @@ bool take_arguments(const signature *s, PyObject *self, PyObject *const *args, P
     for (Py_ssize_t i = 0; i < named; i++) {
         PyObject *name = PyTuple_GetItem(names, i);
         int       k    = find_param(s, name);
-        if (k < 0) return PyErr_Format(PyExc_TypeError, "%s() has no argument '%U'", s->name, name), false;
-        if (a[k]) return PyErr_Format(PyExc_TypeError, "%s() got two values for '%U'", s->name, name), false;
+        if (k < 0)
+            return PyErr_Format(PyExc_TypeError, "%s() has no argument '%U'", s->name, name), false;
+        if (a[k])
+            return PyErr_Format(PyExc_TypeError, "%s() got two values for '%U'", s->name, name),
+                   false;
         a[k] = args[n + i];
     }
     for (int i = 0; i < s->needed; i++)
-        if (!a[i]) return PyErr_Format(PyExc_TypeError, "%s() misses its argument '%s'", s->name, s->params[i]), false;
+        if (!a[i])
+            return PyErr_Format(PyExc_TypeError, "%s() misses its argument '%s'", s->name,
+                                s->params[i]),
+                   false;
     return true;
 }
 
@@ -58,7 +66,7 @@ static Context *context_of(PyObject *o)
 
 bool call_begin(call *k, const char *name, PyObject *const *a, int n, PyObject *context)
 {
-    k->name = name;
+    k->name   = name;
     k->n_made = k->n_memory = 0;
     k->c                    = NULL;
     if (context && context != Py_None && !(k->c = context_of(context)))
@@ -101,14 +109,17 @@ bool to_tensor(call *k, PyObject *o, const char *what, bool may_be_none, tn_tens
     if (may_be_none && (!o || o == Py_None)) return true;
     if (!o || o == Py_None) return wrong(what, "a tensor", Py_None);
     if (!tensor_check(o)) {
-        if (k->n_made == MAX_MADE) return PyErr_Format(PyExc_TypeError, "%s: too many numbers and lists", k->name), false;
+        if (k->n_made == MAX_MADE)
+            return PyErr_Format(PyExc_TypeError, "%s: too many numbers and lists", k->name), false;
         PyObject *made = tensor_from_object(k->c, o, NULL);
         if (!made) return false;
         k->made[k->n_made++] = (Tensor *)made;
         o                    = made;
     }
     *t = ((Tensor *)o)->t;
-    if (!*t) return PyErr_Format(PyExc_ValueError, "%s is a tensor of a context that was closed", what), false;
+    if (!*t)
+        return PyErr_Format(PyExc_ValueError, "%s is a tensor of a context that was closed", what),
+               false;
     return true;
 }
 
@@ -133,7 +144,8 @@ bool to_int(PyObject *o, const char *what, int *v)
 {
     int64_t wide;
     if (!to_int64(o, what, &wide)) return false;
-    if (wide < INT32_MIN || wide > INT32_MAX) return PyErr_Format(PyExc_OverflowError, "%s is too large", what), false;
+    if (wide < INT32_MIN || wide > INT32_MAX)
+        return PyErr_Format(PyExc_OverflowError, "%s is too large", what), false;
     *v = (int)wide;
     return true;
 }
@@ -201,7 +213,8 @@ bool to_text(call *k, PyObject *o, const char *what, bool may_be_none, const cha
     if (!PyUnicode_Check(o)) {  // a path, perhaps
         PyObject *path = PyOS_FSPath(o);
         if (!path) return PyErr_Clear(), wrong(what, "a str", o);
-        PyObject *text = PyUnicode_Check(path) ? Py_NewRef(path) : PyUnicode_DecodeFSDefault(PyBytes_AsString(path));
+        PyObject *text = PyUnicode_Check(path) ? Py_NewRef(path)
+                                               : PyUnicode_DecodeFSDefault(PyBytes_AsString(path));
         Py_DECREF(path);
         const char *s = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
         char       *m = s ? call_memory(k, strlen(s) + 1) : NULL;
@@ -211,7 +224,8 @@ bool to_text(call *k, PyObject *o, const char *what, bool may_be_none, const cha
     }
     Py_ssize_t n;
     *v = PyUnicode_AsUTF8AndSize(o, &n);
-    if (*v && (Py_ssize_t)strlen(*v) != n) return PyErr_Format(PyExc_ValueError, "%s has a null character", what), false;
+    if (*v && (Py_ssize_t)strlen(*v) != n)
+        return PyErr_Format(PyExc_ValueError, "%s has a null character", what), false;
     return *v != NULL;
 }
 
@@ -273,7 +287,8 @@ bool to_tensors(call *k, PyObject *o, const char *what, int *n, tn_tensor *const
     tn_tensor **list = t ? call_memory(k, sizeof *list * (size_t)PyTuple_Size(t)) : NULL;
     bool        ok   = list != NULL;
     *n               = ok ? (int)PyTuple_Size(t) : 0;
-    for (int i = 0; i < *n && ok; i++) ok = to_tensor(k, PyTuple_GetItem(t, i), what, false, &list[i]);
+    for (int i = 0; i < *n && ok; i++)
+        ok = to_tensor(k, PyTuple_GetItem(t, i), what, false, &list[i]);
     Py_XDECREF(t);
     *v = list;
     return ok;
@@ -285,7 +300,8 @@ bool to_texts(call *k, PyObject *o, const char *what, int *n, const char *const 
     const char **list = t ? call_memory(k, sizeof *list * (size_t)PyTuple_Size(t)) : NULL;
     bool         ok   = list != NULL;
     *n                = ok ? (int)PyTuple_Size(t) : 0;
-    for (int i = 0; i < *n && ok; i++) ok = to_text(k, PyTuple_GetItem(t, i), what, false, &list[i]);
+    for (int i = 0; i < *n && ok; i++)
+        ok = to_text(k, PyTuple_GetItem(t, i), what, false, &list[i]);
     Py_XDECREF(t);
     *v = list;
     return ok;

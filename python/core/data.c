@@ -1,7 +1,7 @@
 // data.c: datasets whose items a Python object makes, batches, tokens and files of tensors.
 //
 // The items of a Python dataset are made on the loader's thread of C, which takes the interpreter's lock for each of them.
-// So nothing may wait for that thread and hold the lock: the calls that do are in gen.py's WAITS, and context.c lets go
+// So nothing may wait for that thread and hold the lock: the calls that do are in gen.py's WAITS, and py_context.c lets go
 // of it where a dataset ends.
 #include "core.h"
 

@@ -35,9 +35,11 @@ static PyObject *from_buffer(Context *c, PyObject *o)
     site      at = site_here();
     if (PyObject_GetBuffer(o, &b, PyBUF_FULL_RO) < 0) return NULL;
     if (!dtype_of_format(b.format, b.itemsize, &dt)) {
-        PyErr_Format(PyExc_TypeError, "a tensor cannot be made of elements of format '%s'", b.format ? b.format : "B");
+        PyErr_Format(PyExc_TypeError, "a tensor cannot be made of elements of format '%s'",
+                     b.format ? b.format : "B");
     } else if (b.ndim > TN_MAX_RANK) {
-        PyErr_Format(PyExc_ValueError, "a tensor has at most %d axes, not %d", (int)TN_MAX_RANK, b.ndim);
+        PyErr_Format(PyExc_ValueError, "a tensor has at most %d axes, not %d", (int)TN_MAX_RANK,
+                     b.ndim);
     } else {
         for (int i = 0; i < b.ndim; i++) size[i] = b.shape[i];
         void *copy = malloc(b.len ? (size_t)b.len : 1);
@@ -81,7 +83,9 @@ static bool measure(listing *l, PyObject *o)
     l->rank  = 0;
     l->count = 1;
     for (; is_list(o); o = member(o, 0)) {
-        if (l->rank == TN_MAX_RANK) return PyErr_Format(PyExc_ValueError, "a tensor has at most %d axes", (int)TN_MAX_RANK), false;
+        if (l->rank == TN_MAX_RANK)
+            return PyErr_Format(PyExc_ValueError, "a tensor has at most %d axes", (int)TN_MAX_RANK),
+                   false;
         l->size[l->rank++] = length(o);
         l->count *= length(o);
         if (!length(o)) break;
@@ -94,24 +98,26 @@ static bool fill(listing *l, PyObject *o, int depth)
 {
     if (depth < l->rank) {
         if (!is_list(o) || length(o) != l->size[depth])
-            return PyErr_Format(PyExc_ValueError, "lists of unequal lengths at depth %d: %lld elements are expected", depth,
-                                (long long)l->size[depth]),
+            return PyErr_Format(PyExc_ValueError,
+                                "lists of unequal lengths at depth %d: %lld elements are expected",
+                                depth, (long long)l->size[depth]),
                    false;
         for (Py_ssize_t i = 0; i < length(o); i++)
             if (!fill(l, member(o, i), depth + 1)) return false;
         return true;
     }
-    if (is_list(o)) return PyErr_Format(PyExc_ValueError, "a list among numbers, at depth %d", depth), false;
+    if (is_list(o))
+        return PyErr_Format(PyExc_ValueError, "a list among numbers, at depth %d", depth), false;
     PyObject *v = tensor_check(o) ? PyObject_CallMethod(o, "item", NULL) : Py_NewRef(o);
     if (!v) return false;
     bool ok = true;
     if (PyBool_Check(v) || PyIndex_Check(v)) {
-        l->any_int = l->any_int || !PyBool_Check(v);
-        ok         = to_int64(v, "an element", &l->i[l->filled]);
+        l->any_int      = l->any_int || !PyBool_Check(v);
+        ok              = to_int64(v, "an element", &l->i[l->filled]);
         l->d[l->filled] = (double)l->i[l->filled];
     } else {
-        l->any_float = true;
-        ok           = to_double(v, "an element", &l->d[l->filled]);
+        l->any_float    = true;
+        ok              = to_double(v, "an element", &l->d[l->filled]);
         l->i[l->filled] = 0;
     }
     l->filled++;
@@ -121,8 +127,8 @@ static bool fill(listing *l, PyObject *o, int depth)
 
 static PyObject *from_list(Context *c, PyObject *o)
 {
-    listing   l = { 0 };
-    PyObject *r = NULL;
+    listing   l  = { 0 };
+    PyObject *r  = NULL;
     site      at = site_here();
     if (!measure(&l, o)) return NULL;
     l.d = malloc(sizeof *l.d * (size_t)(l.count + 1));
@@ -133,7 +139,9 @@ static PyObject *from_list(Context *c, PyObject *o)
         bool       is_float = l.any_float || !l.count, is_bool = !l.any_int && !is_float;
         tn_tensor *x = is_float ? tn_from_at(at.file, at.line, c->cx, TN_F64, l.rank, l.size, l.d)
                                 : tn_from_at(at.file, at.line, c->cx, TN_I64, l.rank, l.size, l.i);
-        tn_tensor *y = is_float || is_bool ? tn_cast_at(at.file, at.line, x, is_float ? TN_F32 : TN_BOOL) : x;
+        tn_tensor *y = is_float || is_bool
+                           ? tn_cast_at(at.file, at.line, x, is_float ? TN_F32 : TN_BOOL)
+                           : x;
         if (y != x && x) tn_drop(x);
         r = tensor_wrap(c, y);
     }
@@ -146,14 +154,16 @@ static PyObject *from_list(Context *c, PyObject *o)
 static PyObject *from_number(Context *c, PyObject *o)
 {
     site at = site_here();
-    if (PyBool_Check(o)) return tensor_wrap(c, tn_full_at(at.file, at.line, c->cx, TN_BOOL, 0, NULL, o == Py_True));
+    if (PyBool_Check(o))
+        return tensor_wrap(c, tn_full_at(at.file, at.line, c->cx, TN_BOOL, 0, NULL, o == Py_True));
     if (PyLong_Check(o)) {
         int64_t v;
         if (!to_int64(o, "a number", &v)) return NULL;
         return tensor_wrap(c, tn_scalar_i64_at(at.file, at.line, c->cx, v));
     }
     double d;
-    return to_double(o, "a number", &d) ? tensor_wrap(c, tn_scalar_at(at.file, at.line, c->cx, d)) : NULL;
+    return to_double(o, "a number", &d) ? tensor_wrap(c, tn_scalar_at(at.file, at.line, c->cx, d))
+                                        : NULL;
 }
 
 PyObject *tensor_from_object(Context *c, PyObject *o, PyObject *dtype)
@@ -163,7 +173,9 @@ PyObject *tensor_from_object(Context *c, PyObject *o, PyObject *dtype)
     if (PyFloat_Check(o) || PyLong_Check(o)) return from_number(c, o);
     if (is_list(o)) return from_list(c, o);
     if (PyObject_CheckBuffer(o)) return from_buffer(c, o);
-    PyObject *array = PyObject_HasAttrString(o, "__array__") ? PyObject_CallMethod(o, "__array__", NULL) : NULL;
+    PyObject *array = PyObject_HasAttrString(o, "__array__")
+                          ? PyObject_CallMethod(o, "__array__", NULL)
+                          : NULL;
     if (array) {
         PyObject *r = PyObject_CheckBuffer(array) ? from_buffer(c, array) : NULL;
         Py_DECREF(array);
@@ -183,17 +195,19 @@ PyObject *tensor_from_object(Context *c, PyObject *o, PyObject *dtype)
 static bool integers_of_buffer(listing *l, PyObject *o)
 {
     Py_buffer b;
-    tn_dtype  dt   = TN_F32;
-    bool      ok   = false;
+    tn_dtype  dt = TN_F32;
+    bool      ok = false;
     if (PyObject_GetBuffer(o, &b, PyBUF_FULL_RO) < 0) return false;
-    char *copy = malloc(b.len ? (size_t)b.len : 1);
-    l->count   = b.itemsize ? b.len / b.itemsize : 0;
-    l->i       = malloc(sizeof *l->i * (size_t)(l->count + 1));
-    l->rank    = b.ndim;
-    bool is_whole = dtype_of_format(b.format, b.itemsize, &dt) && dt != TN_F32 && dt != TN_F64 && dt != TN_F16 && dt != TN_BOOL;
+    char *copy    = malloc(b.len ? (size_t)b.len : 1);
+    l->count      = b.itemsize ? b.len / b.itemsize : 0;
+    l->i          = malloc(sizeof *l->i * (size_t)(l->count + 1));
+    l->rank       = b.ndim;
+    bool is_whole = dtype_of_format(b.format, b.itemsize, &dt) && dt != TN_F32 && dt != TN_F64 &&
+                    dt != TN_F16 && dt != TN_BOOL;
     if (b.ndim > TN_MAX_RANK || !is_whole)
-        PyErr_Format(PyExc_IndexError, "an index array of %d axes with elements of format '%s': integers are needed", b.ndim,
-                     b.format ? b.format : "B");
+        PyErr_Format(PyExc_IndexError,
+                     "an index array of %d axes with elements of format '%s': integers are needed",
+                     b.ndim, b.format ? b.format : "B");
     else if (!copy || !l->i) PyErr_NoMemory();
     else ok = PyBuffer_ToContiguous(copy, &b, b.len, 'C') == 0;
     for (int a = 0; a < b.ndim && ok; a++) l->size[a] = b.shape[a];
@@ -221,7 +235,8 @@ static bool integers_of_list(listing *l, PyObject *o)
     l->i = malloc(sizeof *l->i * (size_t)(l->count + 1));
     if (!l->d || !l->i) return PyErr_NoMemory(), false;
     if (!fill(l, o, 0)) return false;
-    if (l->any_float) return PyErr_SetString(PyExc_IndexError, "an index array must have integers"), false;
+    if (l->any_float)
+        return PyErr_SetString(PyExc_IndexError, "an index array must have integers"), false;
     return true;
 }
 
@@ -238,12 +253,13 @@ static PyObject *index_array(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OLiO!", &o, &size, &axis, context_type, &context)) return NULL;
     Context *c = (Context *)context;
     if (!context_claim(c)) return NULL;
-    if (!is_list(o) && !PyObject_CheckBuffer(o)) o = array = PyObject_CallMethod(o, "__array__", NULL);
+    if (!is_list(o) && !PyObject_CheckBuffer(o))
+        o = array = PyObject_CallMethod(o, "__array__", NULL);
     bool ok = o && (is_list(o) ? integers_of_list(&l, o) : integers_of_buffer(&l, o));
     for (int64_t k = 0; k < l.count && ok; k++) {
         if (l.i[k] < -size || l.i[k] >= size) {
-            PyErr_Format(PyExc_IndexError, "index %lld is out of range for axis %d of size %lld", (long long)l.i[k], axis,
-                         size);
+            PyErr_Format(PyExc_IndexError, "index %lld is out of range for axis %d of size %lld",
+                         (long long)l.i[k], axis, size);
             ok = false;
         } else if (l.i[k] < 0) {
             l.i[k] += size;
@@ -269,12 +285,13 @@ static PyObject *true_places(PyObject *self, PyObject *mask)
         bool          *is    = call_memory(&k, (size_t)count);
         int64_t       *place = is ? call_memory(&k, sizeof *place * (size_t)count) : NULL;
         PyThreadState *s     = place ? context_let_go(k.c) : NULL;
-        tn_status      bad   = place ? tn_read_at(k.at.file, k.at.line, t, TN_BOOL, is, count) : TN_OK;
+        tn_status bad = place ? tn_read_at(k.at.file, k.at.line, t, TN_BOOL, is, count) : TN_OK;
         for (int64_t i = 0; i < count && place && !bad; i++)
             if (is[i]) place[n++] = i;
         context_take_back(k.c, s);
         if (bad) context_raise(k.c);
-        else if (place) r = tensor_wrap(k.c, tn_from_at(k.at.file, k.at.line, k.c->cx, TN_I64, 1, &n, place));
+        else if (place)
+            r = tensor_wrap(k.c, tn_from_at(k.at.file, k.at.line, k.c->cx, TN_I64, 1, &n, place));
     }
     call_end(&k);
     return r;
@@ -288,7 +305,8 @@ static PyObject *from_object(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "O|O", &o, &context)) return NULL;
     if (tensor_check(o)) return Py_NewRef(o);
     Context *c = context == Py_None ? context_current() : (Context *)context;
-    if (c && !PyObject_TypeCheck((PyObject *)c, context_type)) return PyErr_SetString(PyExc_TypeError, "context must be a Context"), NULL;
+    if (c && !PyObject_TypeCheck((PyObject *)c, context_type))
+        return PyErr_SetString(PyExc_TypeError, "context must be a Context"), NULL;
     return c ? tensor_from_object(c, o, NULL) : NULL;
 }
 
@@ -296,24 +314,26 @@ static PyObject *from_object(PyObject *self, PyObject *args)
 
 static int element_bytes(tn_dtype dt)
 {
-    static const int bytes[] = { [TN_BOOL] = 1, [TN_U8] = 1,  [TN_I8] = 1,  [TN_I32] = 4, [TN_I64] = 8,
-                                 [TN_F16] = 2,  [TN_BF16] = 2, [TN_F32] = 4, [TN_F64] = 8, [TN_I16] = 2,
-                                 [TN_U16] = 2,  [TN_U32] = 4,  [TN_U64] = 8, [TN_F8_E4M3] = 1, [TN_F8_E5M2] = 1 };
+    static const int bytes[] = {
+        [TN_BOOL] = 1, [TN_U8] = 1,   [TN_I8] = 1,  [TN_I32] = 4,     [TN_I64] = 8,
+        [TN_F16] = 2,  [TN_BF16] = 2, [TN_F32] = 4, [TN_F64] = 8,     [TN_I16] = 2,
+        [TN_U16] = 2,  [TN_U32] = 4,  [TN_U64] = 8, [TN_F8_E4M3] = 1, [TN_F8_E5M2] = 1
+    };
     return bytes[dt];
 }
 
 // read_bytes(x): its elements, row-major, as a bytes object.
 static PyObject *read_bytes(PyObject *self, PyObject *x)
 {
-    call             k;
-    tn_tensor       *t;
-    PyObject        *r = NULL;
+    call       k;
+    tn_tensor *t;
+    PyObject  *r = NULL;
     (void)self;
     if (!call_begin(&k, "read", &x, 1, NULL)) return NULL;
     if (to_tensor(&k, x, "x", false, &t)) {
         tn_dtype dt = tn_dtype_of(t);
-        r           = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(tn_count(t) * element_bytes(dt)));
-        char *to    = r ? PyBytes_AsString(r) : NULL;
+        r        = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(tn_count(t) * element_bytes(dt)));
+        char *to = r ? PyBytes_AsString(r) : NULL;
         if (to) {
             PyThreadState *s      = context_let_go(k.c);
             tn_status      status = tn_read_at(k.at.file, k.at.line, t, dt, to, tn_count(t));
@@ -339,12 +359,16 @@ static PyObject *from_bytes(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "SOO|O", &data, &dtype, &shape, &context)) return NULL;
     if (!call_begin(&k, "from_bytes", NULL, 0, context)) return NULL;
-    if (to_dtype(dtype, "from_bytes: dtype", &dt) && to_int64s(&k, shape, "from_bytes: shape", &rank, &size)) {
+    if (to_dtype(dtype, "from_bytes: dtype", &dt) &&
+        to_int64s(&k, shape, "from_bytes: shape", &rank, &size)) {
         int64_t count = element_bytes(dt);
         for (int i = 0; i < rank; i++) count *= size[i];
         if (rank > TN_MAX_RANK || count != PyBytes_Size(data))
-            PyErr_SetString(PyExc_ValueError, "from_bytes: the shape does not fit the number of bytes");
-        else r = tensor_wrap(k.c, tn_from_at(k.at.file, k.at.line, k.c->cx, dt, rank, size, PyBytes_AsString(data)));
+            PyErr_SetString(PyExc_ValueError,
+                            "from_bytes: the shape does not fit the number of bytes");
+        else
+            r = tensor_wrap(k.c, tn_from_at(k.at.file, k.at.line, k.c->cx, dt, rank, size,
+                                            PyBytes_AsString(data)));
     }
     call_end(&k);
     return r;

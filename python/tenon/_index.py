@@ -1,6 +1,6 @@
 """NumPy's indexing by tensors, arrays, lists and masks, and writes to a part of a tensor.
 
-Integers, slices, None and ... make views, in core/tensor.c. What is here records one index_select or one scatter: the
+Integers, slices, None and ... make views, in core/py_tensor.c. What is here records one index_select or one scatter: the
 axes that integer arrays index are joined into one, and the arrays into one index of it,
 
     x[:, i, j]   of (A, B, C)  ->  index_select(x.reshape(A, B * C), 1, i * C + j)

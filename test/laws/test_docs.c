@@ -191,8 +191,9 @@ typedef struct {
 
 static whole_tree read_tree(void)
 {
-    static const char *const folders[] = { "src",      "include", "models", "cli",  "test",
-                                           "examples", "bench",   "tools",  "docs", "" };
+    static const char *const folders[] = { "src",  "include",  "models", "cli",
+                                           "test", "examples", "bench",  "tools",
+                                           "docs", "python",   "" };
 
     whole_tree w = { 0 };
     tree_list  l = { 0 };

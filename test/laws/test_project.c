@@ -9,8 +9,8 @@
 
 // The folders that hold code, and the folders of src/ in the order a computation flows: a file
 // includes from its own folder and from those before it.
-static const char *const code[] = { "src",  "include",  "models", "cli",
-                                    "test", "examples", "bench",  "tools" };
+static const char *const code[] = { "src",      "include", "models", "cli",   "test",
+                                    "examples", "bench",   "tools",  "python" };
 static const char *const flow[] = {
     "base",   "tensor",  "ops", "grad", "kernel", "plan",  "device",
     "engine", "inspect", "io",  "data", "nn",     "optim", "train"
@@ -201,7 +201,7 @@ static void no_function_is_past_100_lines(void)
 static void the_code_is_formatted(void)
 {
     static const char command[] =
-        "find src include models cli test examples bench -name '*.[ch]' 2>/dev/null | sort |"
+        "find src include models cli test examples bench python -name '*.[ch]' 2>/dev/null | sort |"
         " xargs clang-format --dry-run -Werror";
     if (!tree_has("clang-format")) SKIP("clang-format is not installed");
 

@@ -1,4 +1,4 @@
-// tensor.c: the tensor type: its life, operators, facts, reads, and plain indexing. The package derives its class from it, which
+// py_tensor.c: the tensor type: its life, operators, facts, reads, and plain indexing. The package derives its class from it, which
 // adds what can be said in Python.
 #include "core.h"
 
@@ -55,7 +55,10 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kw)
     PyObject *x;
     (void)kw;
     if (!PyArg_ParseTuple(args, "O", &x)) return NULL;
-    if (!tensor_check(x)) return PyErr_SetString(PyExc_TypeError, "Tensor() takes a tensor; tenon.tensor() makes one"), NULL;
+    if (!tensor_check(x))
+        return PyErr_SetString(PyExc_TypeError,
+                               "Tensor() takes a tensor; tenon.tensor() makes one"),
+               NULL;
     Tensor *from = (Tensor *)x;
     if (!context_claim(from->owner)) return NULL;
     return wrap_as(type, from->owner, from->t);
@@ -85,15 +88,17 @@ static bool is_number(PyObject *o)
 // Whether an operator takes o: a number, or an array of another library.
 static bool is_operand(PyObject *o)
 {
-    return tensor_check(o) || is_number(o) || PyIndex_Check(o) || PyObject_CheckBuffer(o) || PyObject_HasAttrString(o, "__dlpack__");
+    return tensor_check(o) || is_number(o) || PyIndex_Check(o) || PyObject_CheckBuffer(o) ||
+           PyObject_HasAttrString(o, "__dlpack__");
 }
 
-static tn_tensor *with_number(call *k, const operation *op, tn_tensor *x, PyObject *number, bool left, bool *done)
+static tn_tensor *with_number(call *k, const operation *op, tn_tensor *x, PyObject *number,
+                              bool left, bool *done)
 {
     *done = true;
     if (PyLong_Check(number)) {
-        int       overflow;
-        long long v = PyLong_AsLongLongAndOverflow(number, &overflow);
+        int         overflow;
+        long long   v = PyLong_AsLongLongAndOverflow(number, &overflow);
         integer_fn *f = left ? op->left_i64 : op->right_i64;
         if (f && !overflow) return f(k->at.file, k->at.line, x, v);
     } else {
@@ -114,7 +119,8 @@ static PyObject *operate(const operation *op, PyObject *a, PyObject *b)
     if (!call_begin(&k, op->name, both, 2, NULL)) return NULL;
     tn_tensor *x, *y = NULL;
     if (is_number(other)) {
-        if (to_tensor(&k, left ? b : a, op->name, false, &x)) y = with_number(&k, op, x, other, left, &done);
+        if (to_tensor(&k, left ? b : a, op->name, false, &x))
+            y = with_number(&k, op, x, other, left, &done);
         else done = true;
         if (done) r = PyErr_Occurred() ? NULL : tensor_wrap(k.c, y);
     }
@@ -125,11 +131,11 @@ static PyObject *operate(const operation *op, PyObject *a, PyObject *b)
     return r;
 }
 
-#define OPERATOR(name, right, left, right_i64, left_i64)                                               \
-    static PyObject *op_##name(PyObject *a, PyObject *b)                                               \
-    {                                                                                                  \
-        static const operation op = { #name, tn_##name##_at, right, left, right_i64, left_i64 };       \
-        return operate(&op, a, b);                                                                     \
+#define OPERATOR(name, right, left, right_i64, left_i64)                                         \
+    static PyObject *op_##name(PyObject *a, PyObject *b)                                         \
+    {                                                                                            \
+        static const operation op = { #name, tn_##name##_at, right, left, right_i64, left_i64 }; \
+        return operate(&op, a, b);                                                               \
     }
 
 OPERATOR(add, tn_add_s_at, tn_add_s_at, tn_add_i64_at, tn_add_i64_at)
@@ -236,20 +242,21 @@ static PyObject *op_idiv(PyObject *a, PyObject *b)
 
 static bool is_float(tn_dtype dt)
 {
-    return dt == TN_F16 || dt == TN_BF16 || dt == TN_F32 || dt == TN_F64 || dt == TN_F8_E4M3 || dt == TN_F8_E5M2;
+    return dt == TN_F16 || dt == TN_BF16 || dt == TN_F32 || dt == TN_F64 || dt == TN_F8_E4M3 ||
+           dt == TN_F8_E5M2;
 }
 
 static PyObject *read_one(PyObject *self)
 {
-    Tensor  *o = (Tensor *)self;
-    call     k;
+    Tensor   *o = (Tensor *)self;
+    call      k;
     PyObject *r = NULL;
     if (!call_begin(&k, "item", &self, 1, NULL)) return NULL;
-    tn_dtype dt    = tn_dtype_of(o->t);
-    bool     whole = !is_float(dt);
-    double   d     = 0;
-    int64_t  i     = 0;
-    PyThreadState *s = context_let_go(k.c);
+    tn_dtype       dt    = tn_dtype_of(o->t);
+    bool           whole = !is_float(dt);
+    double         d     = 0;
+    int64_t        i     = 0;
+    PyThreadState *s     = context_let_go(k.c);
     if (whole) i = tn_item_i64_at(k.at.file, k.at.line, o->t);
     else d = tn_item_at(k.at.file, k.at.line, o->t);
     context_take_back(k.c, s);
@@ -271,7 +278,8 @@ static int tensor_bool(PyObject *self)
 {
     Tensor *o = (Tensor *)self;
     if (tn_count(o->t) != 1) {
-        PyErr_Format(PyExc_ValueError, "the truth of a tensor of %lld elements is ambiguous; use any() or all()",
+        PyErr_Format(PyExc_ValueError,
+                     "the truth of a tensor of %lld elements is ambiguous; use any() or all()",
                      (long long)tn_count(o->t));
         return -1;
     }
@@ -392,19 +400,22 @@ static int set_grad(PyObject *self, PyObject *v, void *unused)
     Tensor *o = (Tensor *)self;
     (void)unused;
     if (!is_open(o)) return -1;
-    if (v && v != Py_None) return PyErr_SetString(PyExc_AttributeError, "grad can be set to None only"), -1;
+    if (v && v != Py_None)
+        return PyErr_SetString(PyExc_AttributeError, "grad can be set to None only"), -1;
     if (tn_has_grad(o->t)) tn_zero_grad(o->t);
     return 0;
 }
 
 static PyGetSetDef members[] = {
     { "shape", get_shape, NULL, "The sizes of its axes.", NULL },
-    { "strides", get_strides, NULL, "How many elements apart neighbours along each axis are.", NULL },
+    { "strides", get_strides, NULL, "How many elements apart neighbours along each axis are.",
+      NULL },
     { "dtype", get_dtype, NULL, "The type of its elements.", NULL },
     { "ndim", get_ndim, NULL, "The number of axes.", NULL },
     { "size", get_size, NULL, "The number of elements.", NULL },
     { "context", get_context, NULL, "The context it was made on.", NULL },
-    { "requires_grad", get_requires_grad, set_requires_grad, "Whether it is a leaf or was computed from one.", NULL },
+    { "requires_grad", get_requires_grad, set_requires_grad,
+      "Whether it is a leaf or was computed from one.", NULL },
     { "grad", get_grad, set_grad, "The gradient of a leaf, or None.", NULL },
     { 0 },
 };
@@ -415,17 +426,18 @@ static Py_ssize_t tensor_length(PyObject *self)
 {
     Tensor *o = (Tensor *)self;
     if (!is_open(o)) return -1;
-    if (!tn_rank(o->t)) return PyErr_SetString(PyExc_TypeError, "a tensor of no axes has no length"), -1;
+    if (!tn_rank(o->t))
+        return PyErr_SetString(PyExc_TypeError, "a tensor of no axes has no length"), -1;
     return (Py_ssize_t)tn_size(o->t, 0);
 }
 
 // The text that tn_print writes, without its last line end.
 static PyObject *tensor_text(PyObject *self, PyObject *unused)
 {
-    call     k;
-    char    *text  = NULL;
-    size_t   bytes = 0;
-    PyObject *r    = NULL;
+    call      k;
+    char     *text  = NULL;
+    size_t    bytes = 0;
+    PyObject *r     = NULL;
     (void)unused;
     if (!call_begin(&k, "print", &self, 1, NULL)) return NULL;
     FILE *f = open_memstream(&text, &bytes);
@@ -437,14 +449,17 @@ static PyObject *tensor_text(PyObject *self, PyObject *unused)
     }
     if (!f || !text) r = PyErr_NoMemory();
     else if (k.c->failed.code) r = context_raise(k.c);
-    else r = PyUnicode_DecodeUTF8(text, (Py_ssize_t)(bytes && text[bytes - 1] == '\n' ? bytes - 1 : bytes), "replace");
+    else
+        r = PyUnicode_DecodeUTF8(
+            text, (Py_ssize_t)(bytes && text[bytes - 1] == '\n' ? bytes - 1 : bytes), "replace");
     free(text);
     call_end(&k);
     return r;
 }
 
 static PyMethodDef written[] = {
-    { "item", tensor_item, METH_NOARGS, "item()\n--\n\nThe value of a tensor of one element, after waiting for it." },
+    { "item", tensor_item, METH_NOARGS,
+      "item()\n--\n\nThe value of a tensor of one element, after waiting for it." },
     { "_text", tensor_text, METH_NOARGS, NULL },
     { 0 },
 };
@@ -454,7 +469,8 @@ static PyMethodDef written[] = {
 static bool is_plain(PyObject *key)
 {
     return key == Py_None || key == Py_Ellipsis || PySlice_Check(key) ||
-           (PyIndex_Check(key) && !PyBool_Check(key) && !tensor_check(key) && !PyObject_CheckBuffer(key));
+           (PyIndex_Check(key) && !PyBool_Check(key) && !tensor_check(key) &&
+            !PyObject_CheckBuffer(key));
 }
 
 static bool slice_bounds(PyObject *s, int64_t *start, int64_t *stop, int64_t *step)
@@ -488,8 +504,8 @@ static tn_tensor *take_key(call *k, tn_tensor *x, PyObject *key, int *axis, int 
     }
     if (!to_int64(key, "an index", &start)) return NULL;
     if (*axis < tn_rank(x) && (start >= tn_size(x, *axis) || start < -tn_size(x, *axis))) {
-        PyErr_Format(PyExc_IndexError, "index %lld is out of range for axis %d of size %lld", (long long)start, *axis,
-                     (long long)tn_size(x, *axis));
+        PyErr_Format(PyExc_IndexError, "index %lld is out of range for axis %d of size %lld",
+                     (long long)start, *axis, (long long)tn_size(x, *axis));
         return NULL;
     }
     return tn_select_at(k->at.file, k->at.line, x, *axis, start);
@@ -509,7 +525,9 @@ static PyObject *index_plainly(PyObject *self, PyObject *const *keys, int n)
         }
         int rank = tn_rank(x);
         if (used > rank || dots > 1) {
-            PyErr_Format(PyExc_IndexError, dots > 1 ? "an index has one ellipsis at most" : "%d indices for a tensor of %d axes",
+            PyErr_Format(PyExc_IndexError,
+                         dots > 1 ? "an index has one ellipsis at most"
+                                  : "%d indices for a tensor of %d axes",
                          used, rank);
         } else {
             y = n ? x : tn_slice_at(k.at.file, k.at.line, x, 0, 0, TN_TO_END, 1);
@@ -518,7 +536,9 @@ static PyObject *index_plainly(PyObject *self, PyObject *const *keys, int n)
                 if (y != x && y != next) tn_drop(y);
                 y = next;
             }
-            if (y == x && y) y = rank ? tn_slice_at(k.at.file, k.at.line, x, 0, 0, TN_TO_END, 1) : tn_view_at(k.at.file, k.at.line, x, 0, NULL);
+            if (y == x && y)
+                y = rank ? tn_slice_at(k.at.file, k.at.line, x, 0, 0, TN_TO_END, 1)
+                         : tn_view_at(k.at.file, k.at.line, x, 0, NULL);
             if (y || !PyErr_Occurred()) r = tensor_wrap(k.c, y);
         }
     }
@@ -531,7 +551,8 @@ static PyObject *index_module_call(const char *name, PyObject *self, PyObject *k
     static PyObject *m;
     if (!m) m = PyImport_ImportModule("tenon._index");
     if (!m) return NULL;
-    return value ? PyObject_CallMethod(m, name, "OOO", self, key, value) : PyObject_CallMethod(m, name, "OO", self, key);
+    return value ? PyObject_CallMethod(m, name, "OOO", self, key, value)
+                 : PyObject_CallMethod(m, name, "OO", self, key);
 }
 
 PyObject *tensor_index(PyObject *self, PyObject *key)
@@ -548,7 +569,8 @@ PyObject *tensor_index(PyObject *self, PyObject *key)
 
 int tensor_assign_index(PyObject *self, PyObject *key, PyObject *value)
 {
-    if (!value) return PyErr_SetString(PyExc_TypeError, "elements of a tensor cannot be deleted"), -1;
+    if (!value)
+        return PyErr_SetString(PyExc_TypeError, "elements of a tensor cannot be deleted"), -1;
     PyObject *r = index_module_call("set", self, key, value);
     Py_XDECREF(r);
     return r ? 0 : -1;
@@ -561,7 +583,9 @@ static Py_hash_t tensor_hash(PyObject *self)
     return (Py_hash_t)((uintptr_t)self >> 4);
 }
 
-static PyMemberDef weak_member[] = { { "__weaklistoffset__", T_PYSSIZET, offsetof(Tensor, weak), READONLY, NULL }, { 0 } };
+static PyMemberDef weak_member[] = {
+    { "__weaklistoffset__", T_PYSSIZET, offsetof(Tensor, weak), READONLY, NULL }, { 0 }
+};
 
 static PyType_Slot slots[] = {
     { Py_tp_new, tensor_new },
@@ -626,11 +650,13 @@ static PyMethodDef *all_methods(void)
 
 int tensor_ready(PyObject *module)
 {
-    static PyType_Spec spec = { "tenon._c.Tensor", sizeof(Tensor), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots };
+    static PyType_Spec spec = { "tenon._c.Tensor", sizeof(Tensor), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots };
     for (PyType_Slot *s = slots; s->slot; s++)
         if (s->slot == Py_tp_methods && !(s->pfunc = all_methods())) return -1;
     tensor_base = (PyTypeObject *)PyType_FromSpec(&spec);
-    if (!tensor_base || PyModule_AddObjectRef(module, "Tensor", (PyObject *)tensor_base) < 0) return -1;
+    if (!tensor_base || PyModule_AddObjectRef(module, "Tensor", (PyObject *)tensor_base) < 0)
+        return -1;
     tensor_type = (PyTypeObject *)Py_NewRef((PyObject *)tensor_base);
     return PyModule_AddFunctions(module, methods);
 }

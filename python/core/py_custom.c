@@ -1,4 +1,4 @@
-// custom.c: ops of the program's own, gradients as values, and the check of gradients: calls whose functions are Python's.
+// py_custom.c: ops of the program's own, gradients as values, and the check of gradients: calls whose functions are Python's.
 //
 // The functions of an op of C get no pointer of the program's, so that each op with functions of Python has C functions of its
 // own, which know its number. There are 256 of each; ops that are expressions need none.
@@ -88,8 +88,9 @@ static PyObject *from_attr(const custom_op *o, const void *attr)
 }
 
 // Ends a callback: an exception is the cause of the error that the call will report.
-static tn_status finish(Context *c, bool ok, PyGILState_STATE state)
+static tn_status finish(Context *c, bool ok, bool held, PyGILState_STATE state)
 {
+    context_unhold(c, held);
     if (!ok) {
         if (c) context_keep_exception(c);
         else PyErr_WriteUnraisable(NULL);
@@ -129,13 +130,14 @@ static tn_status run_shape(int number, const void *attr, const tn_array *in, tn_
     const custom_op *o     = by_function[number];
     PyGILState_STATE state = PyGILState_Ensure();
     Context         *c     = recording ? recording : context_running();
+    bool             held  = context_hold(c);
     PyObject *ins = from_arrays(o->def.nin, in, false, 0), *bytes = ins ? from_attr(o, attr) : NULL;
     PyObject *rows = bytes ? PyObject_CallMethod(o->op, "_shape_rows", "OO", ins, bytes) : NULL;
     bool      ok   = rows && take_shapes(rows, o->def.nout, out);
     Py_XDECREF(ins);
     Py_XDECREF(bytes);
     Py_XDECREF(rows);
-    return finish(c, ok, state);
+    return finish(c, ok, held, state);
 }
 
 static tn_status run_compute(int number, const void *attr, const tn_array *in, tn_array *out)
@@ -152,7 +154,7 @@ static tn_status run_compute(int number, const void *attr, const tn_array *in, t
     Py_XDECREF(bytes);
     Py_XDECREF(outs);
     Py_XDECREF(ins);
-    return finish(context_running(), ok, state);
+    return finish(context_running(), ok, false, state);
 }
 
 static tn_status run_grad(int number, const void *attr, tn_tensor *const *x, tn_tensor *const *y,
@@ -162,6 +164,7 @@ static tn_status run_grad(int number, const void *attr, tn_tensor *const *x, tn_
     int              nin   = o->def.nin;
     PyGILState_STATE state = PyGILState_Ensure();
     Context         *c     = context_find(tn_ctx_of(gy[0]));
+    bool             held  = context_hold(c);
     PyObject        *xs    = c ? from_tensors(c, nin, x) : NULL,
              *ys           = xs ? from_tensors(c, o->def.nout, y) : NULL;
     PyObject *gys          = ys ? from_tensors(c, o->def.nout, gy) : NULL;
@@ -179,7 +182,7 @@ static tn_status run_grad(int number, const void *attr, tn_tensor *const *x, tn_
     Py_XDECREF(gys);
     Py_XDECREF(bytes);
     Py_XDECREF(r);
-    return finish(c, ok, state);
+    return finish(c, ok, held, state);
 }
 
 static tn_status run_launch(int number, const void *attr, const tn_array *in, const tn_array *out,
@@ -199,7 +202,7 @@ static tn_status run_launch(int number, const void *attr, const tn_array *in, co
     Py_XDECREF(bytes);
     Py_XDECREF(outs);
     Py_XDECREF(ins);
-    return finish(context_running(), ok, state);
+    return finish(context_running(), ok, false, state);
 }
 
 // shape_00 .. shape_ff, and so on.
@@ -390,6 +393,7 @@ static tn_tensor *run_checked(tn_tensor *const *x, void *user)
 {
     checked         *u     = user;
     PyGILState_STATE state = PyGILState_Ensure();
+    bool             held  = context_hold(u->c);
     tn_tensor       *y     = NULL;
     PyObject        *xs    = from_tensors(u->c, u->n, x),
              *r            = xs ? PyObject_CallObject(u->function, xs) : NULL;
@@ -399,6 +403,7 @@ static tn_tensor *run_checked(tn_tensor *const *x, void *user)
     if (PyErr_Occurred()) context_keep_exception(u->c);
     Py_XDECREF(xs);
     Py_XDECREF(r);
+    context_unhold(u->c, held);
     PyGILState_Release(state);
     return y;
 }

@@ -1,4 +1,4 @@
-// context.c: the context type, the thread that owns a context, and errors as exceptions.
+// py_context.c: the context type, the thread that owns a context, and errors as exceptions.
 #include "core.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 PyTypeObject *context_type;
 
-static Context **contexts; // every context that is open
+static Context **contexts;  // every context that is open
 static int       n_contexts;
 static Context  *entered[64];  // by `with`, the innermost last
 static int       n_entered;
@@ -24,12 +24,14 @@ static PyObject *errors_module(void)
 }
 
 // Raises what tenon._errors.make makes of a fault.
-static PyObject *raise(tn_status code, const char *text, const char *file, int line, const char *layer, PyObject *cause)
+static PyObject *raise(tn_status code, const char *text, const char *file, int line,
+                       const char *layer, PyObject *cause)
 {
     PyObject *m = errors_module();
     if (!m) return NULL;
-    PyObject *e = PyObject_CallMethod(m, "make", "sssisO", tn_status_name(code), text ? text : "", file ? file : "",
-                                      line, layer ? layer : "", cause ? cause : Py_None);
+    PyObject *e = PyObject_CallMethod(m, "make", "sssisO", tn_status_name(code), text ? text : "",
+                                      file ? file : "", line, layer ? layer : "",
+                                      cause ? cause : Py_None);
     if (e) PyErr_SetObject((PyObject *)Py_TYPE(e), e);
     Py_XDECREF(e);
     return NULL;
@@ -55,8 +57,10 @@ static void on_warning(tn_ctx *cx, const tn_fault *f, void *user)
     (void)cx, (void)user;
     PyGILState_STATE state = PyGILState_Ensure();
     PyObject        *m     = errors_module();
-    PyObject        *r     = m ? PyObject_CallMethod(m, "warn", "ssi", f->text, f->file, f->line) : NULL;
-    if (!r) PyErr_WriteUnraisable(NULL);  // also a warning that was made an error: the call has succeeded
+    PyObject *r = m ? PyObject_CallMethod(m, "warn", "ssi", f->text, f->file, f->line) : NULL;
+    if (!r)
+        PyErr_WriteUnraisable(
+            NULL);  // also a warning that was made an error: the call has succeeded
     Py_XDECREF(r);
     PyGILState_Release(state);
 }
@@ -68,7 +72,7 @@ PyObject *context_raise(Context *c)
     fault f         = c->failed;
     c->failed       = (fault){ 0 };
     if (!f.code) {  // no handler ran: an error that belongs to no context
-        tn_status code = c->cx ? tn_error(c->cx) : TN_OK;
+        tn_status     code = c->cx ? tn_error(c->cx) : TN_OK;
         const tn_ctx *from = code ? c->cx : NULL;
         raise(tn_error(from), tn_error_text(from), NULL, 0, NULL, cause);
     } else {
@@ -103,10 +107,8 @@ void context_keep_exception(Context *c)
     if (value && trace) PyException_SetTraceback(value, trace);
     Py_XDECREF(type);
     Py_XDECREF(trace);
-    if (c->raised)
-        Py_XDECREF(value);  // the first one is the cause of the others
-    else
-        c->raised = value;
+    if (c->raised) Py_XDECREF(value);  // the first one is the cause of the others
+    else c->raised = value;
 }
 
 // ---- owners ------------------------------------------------------------------------------------
@@ -159,8 +161,11 @@ bool context_claim(Context *c)
         return false;
     }
     if (context_loading == c) {
-        raise(TN_ETHREAD, "the thread that makes the items of a dataset cannot use tensors; return them as a part of the "
-                          "item, or pass collate_fn: then items are made where the batch is asked for", NULL, 0, NULL, NULL);
+        raise(
+            TN_ETHREAD,
+            "the thread that makes the items of a dataset cannot use tensors; return them as a part of the "
+            "item, or pass collate_fn: then items are made where the batch is asked for",
+            NULL, 0, NULL, NULL);
         return false;
     }
     while (c->is_running && c->owner != me) {
@@ -180,7 +185,8 @@ bool context_claim(Context *c)
 
 PyThreadState *context_let_go(Context *c)
 {
-    if (c->is_running) return NULL;  // a call inside a callback of another: the lock stays with this thread
+    if (c->is_running)
+        return NULL;  // a call inside a callback of another: the lock stays with this thread
     PyThread_acquire_lock(c->running, WAIT_LOCK);
     c->is_running = true;
     return PyEval_SaveThread();
@@ -190,6 +196,20 @@ void context_take_back(Context *c, PyThreadState *state)
 {
     if (!state) return;
     PyEval_RestoreThread(state);
+    c->is_running = false;
+    PyThread_release_lock(c->running);
+}
+
+bool context_hold(Context *c)
+{
+    if (!c || c->is_running) return false;
+    PyThread_acquire_lock(c->running, WAIT_LOCK);
+    return c->is_running = true;
+}
+
+void context_unhold(Context *c, bool held)
+{
+    if (!held) return;
     c->is_running = false;
     PyThread_release_lock(c->running);
 }
@@ -274,7 +294,8 @@ static void close_context(Context *c)
     end_dead(c);
 }
 
-static Context *open_context(const char *device, uint64_t seed, int threads, int64_t mem_limit, void *stream)
+static Context *open_context(const char *device, uint64_t seed, int threads, int64_t mem_limit,
+                             void *stream)
 {
     Context *c = PyObject_New(Context, context_type);
     if (!c) return NULL;
@@ -283,13 +304,13 @@ static Context *open_context(const char *device, uint64_t seed, int threads, int
     pthread_mutex_init(&c->mutex, NULL);
     c->running = PyThread_allocate_lock();
     if (!c->running) return PyErr_NoMemory(), Py_DECREF(self), NULL;
-    tn_open_opts o = { .device    = device,
-                       .handler   = on_error,
-                       .user      = c,
-                       .seed      = seed,
-                       .threads   = threads,
-                       .mem_limit = mem_limit,
-                       .stream    = stream };
+    tn_open_opts   o     = { .device    = device,
+                             .handler   = on_error,
+                             .user      = c,
+                             .seed      = seed,
+                             .threads   = threads,
+                             .mem_limit = mem_limit,
+                             .stream    = stream };
     PyThreadState *state = PyEval_SaveThread();
     c->cx                = tn_open_with(o);
     PyEval_RestoreThread(state);
@@ -302,13 +323,15 @@ static Context *open_context(const char *device, uint64_t seed, int threads, int
 
 static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kw)
 {
-    static char *names[] = { "device", "seed", "threads", "mem_limit", "stream", NULL };
-    const char  *device  = NULL;
-    int          threads = 0;
+    static char       *names[] = { "device", "seed", "threads", "mem_limit", "stream", NULL };
+    const char        *device  = NULL;
+    int                threads = 0;
     unsigned long long seed = 0, stream = 0;
-    long long    limit = 0;
+    long long          limit = 0;
     (void)type;
-    if (!PyArg_ParseTupleAndKeywords(args, kw, "|z$KiLK", names, &device, &seed, &threads, &limit, &stream)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kw, "|z$KiLK", names, &device, &seed, &threads, &limit,
+                                     &stream))
+        return NULL;
     return (PyObject *)open_context(device, seed, threads, limit, (void *)(uintptr_t)stream);
 }
 
@@ -338,7 +361,8 @@ Context *context_current(void)
 static PyObject *context_enter(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    if (n_entered == 64) return PyErr_SetString(PyExc_RuntimeError, "too many contexts are entered"), NULL;
+    if (n_entered == 64)
+        return PyErr_SetString(PyExc_RuntimeError, "too many contexts are entered"), NULL;
     entered[n_entered++] = (Context *)Py_NewRef(self);
     return Py_NewRef(self);
 }
@@ -357,7 +381,9 @@ static PyObject *context_close(PyObject *self, PyObject *unused)
 {
     (void)unused;
     Context *c = (Context *)self;
-    if (c->is_running) return PyErr_SetString(PyExc_RuntimeError, "the context is running on another thread"), NULL;
+    if (c->is_running)
+        return PyErr_SetString(PyExc_RuntimeError, "the context is running on another thread"),
+               NULL;
     close_context(c);
     Py_RETURN_NONE;
 }
@@ -404,11 +430,13 @@ static PyType_Slot context_slots[] = {
     { Py_tp_repr, context_repr },
     { Py_tp_methods, context_methods },
     { Py_tp_getset, context_members },
-    { Py_tp_doc, "Context(device=None, *, seed=0, threads=0, mem_limit=0, stream=0)\n--\n\n"
-                 "A device and everything that is made on it. In a `with` block, new tensors are made on it." },
+    { Py_tp_doc,
+      "Context(device=None, *, seed=0, threads=0, mem_limit=0, stream=0)\n--\n\n"
+      "A device and everything that is made on it. In a `with` block, new tensors are made on it." },
     { 0 },
 };
-static PyType_Spec context_spec = { "tenon.Context", sizeof(Context), 0, Py_TPFLAGS_DEFAULT, context_slots };
+static PyType_Spec context_spec = { "tenon.Context", sizeof(Context), 0, Py_TPFLAGS_DEFAULT,
+                                    context_slots };
 
 static PyObject *get_current(PyObject *self, PyObject *unused)
 {
@@ -419,7 +447,8 @@ static PyObject *get_current(PyObject *self, PyObject *unused)
 static PyObject *set_default(PyObject *self, PyObject *c)
 {
     (void)self;
-    if (!PyObject_TypeCheck(c, context_type)) return PyErr_SetString(PyExc_TypeError, "set_default_context: not a Context"), NULL;
+    if (!PyObject_TypeCheck(c, context_type))
+        return PyErr_SetString(PyExc_TypeError, "set_default_context: not a Context"), NULL;
     Context *old    = default_context;
     default_context = (Context *)Py_NewRef((PyObject *)c);
     Py_XDECREF((PyObject *)old);
@@ -456,7 +485,8 @@ static PyObject *abandon_all(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef methods[] = {
-    { "current_context", get_current, METH_NOARGS, "current_context()\n--\n\nThe context that new tensors are made on." },
+    { "current_context", get_current, METH_NOARGS,
+      "current_context()\n--\n\nThe context that new tensors are made on." },
     { "set_default_context", set_default, METH_O, NULL },
     { "close_all", close_all, METH_NOARGS, NULL },
     { "abandon_all", abandon_all, METH_NOARGS, NULL },
@@ -466,6 +496,7 @@ static PyMethodDef methods[] = {
 int context_ready(PyObject *module)
 {
     context_type = (PyTypeObject *)PyType_FromSpec(&context_spec);
-    if (!context_type || PyModule_AddObjectRef(module, "Context", (PyObject *)context_type) < 0) return -1;
+    if (!context_type || PyModule_AddObjectRef(module, "Context", (PyObject *)context_type) < 0)
+        return -1;
     return PyModule_AddFunctions(module, methods);
 }
