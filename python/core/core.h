@@ -36,6 +36,7 @@ typedef struct {
     unsigned long         owner;  // the thread that has claimed it
     PyThread_type_lock    running;
     bool                  is_running;
+    int                   inner;  // calls that run inside the Python code of the running one
     fault                 failed;
     PyObject          *raised;  // the exception of a callback, which is the cause of the next error
     pthread_mutex_t    mutex;   // of dead

@@ -185,8 +185,10 @@ bool context_claim(Context *c)
 
 PyThreadState *context_let_go(Context *c)
 {
-    if (c->is_running)
-        return NULL;  // a call inside a callback of another: the lock stays with this thread
+    if (c->is_running) {  // a call inside a callback of another one, which holds `running` for it
+        c->inner++;
+        return PyEval_SaveThread();
+    }
     PyThread_acquire_lock(c->running, WAIT_LOCK);
     c->is_running = true;
     return PyEval_SaveThread();
@@ -196,6 +198,10 @@ void context_take_back(Context *c, PyThreadState *state)
 {
     if (!state) return;
     PyEval_RestoreThread(state);
+    if (c->inner) {
+        c->inner--;
+        return;
+    }
     c->is_running = false;
     PyThread_release_lock(c->running);
 }

@@ -201,6 +201,11 @@ class OfPython(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "closed"):
             loader._data.next(1)
 
+    def test_batches_are_taken_inside_a_callback(self):
+        data = DataLoader(Squares(50), 5)._data
+        x = tn.ones(2, dtype="float64", requires_grad=True)
+        self.assertTrue(tn.gradcheck(lambda x: (data.rewind().next(5).y.double() * x).sum(), [x]))
+
     def test_python_ends_while_it_loads(self):
         program = ("import tenon as tn\n"
                    "class D:\n"
