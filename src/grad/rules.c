@@ -28,6 +28,14 @@ static tn_tensor *rule_input(tni_grad_args *r, int i)
     return tni_wrap_node(r->cx, r->n->src[i]);
 }
 
+// A square sends the same gradient twice: it is recorded once.
+void tni_grad_mul(tni_grad_args *r)
+{
+    bool square = r->n->src[0] == r->n->src[1] && r->need[0];
+    if (r->need[0]) r->gx[0] = tn_mul(r->g, rule_input(r, 1));
+    if (r->need[1]) r->gx[1] = square ? r->gx[0] : tn_mul(r->g, rule_input(r, 0));
+}
+
 // For maximum and minimum: nothing where the other was chosen, half of g at a tie, else g. As in PyTorch, if
 // either input is NaN, so is the result, and both inputs get g.
 static tn_tensor *unless_less(tn_tensor *g, tn_tensor *lost, tn_tensor *tie)

@@ -42,7 +42,11 @@ tni_moments tni_moments_about(tn_tensor *x, tn_tensor *mid, const char *op, uint
     m.sum         = tni_sum_over(m.d, op, mask, keep);
     tn_tensor *s  = tni_sum_over(tn_square(m.d), op, mask, keep);
     s             = tn_sub(s, tn_mul_s(tn_square(m.sum), 1 / n));
-    m.squares     = s ? tn_sub(s, tn_detach(tn_minimum(s, tni_number_like(s, 0)))) : NULL;
+    if (!s) return (tni_moments){ 0 };
+    bool       mode = tn_grad_mode(x->cx, false);
+    tn_tensor *low  = tn_minimum(s, tni_number_like(s, 0));  // below 0 by rounding alone
+    tn_grad_mode(x->cx, mode);
+    m.squares = tn_sub(s, low);
     return m.squares ? m : (tni_moments){ 0 };
 }
 

@@ -163,18 +163,15 @@ tn_tensor *tn_group_norm(tn_tensor *x, int64_t groups, tn_tensor *w, tn_tensor *
 
 // ---- batch norm --------------------------------------------------------------------------------
 
-// running = (1 - momentum) running + momentum now, without history. It is an in-place write that
-// the next evaluation computes with the rest of the step.
-static bool update_running(tn_tensor *running, tn_tensor *now, double momentum)
+// running = (1 - momentum) running + momentum scale now. It is an in-place write that the next evaluation computes
+// with the rest of the step. Called without gradient mode, so that it has no history.
+static bool update_running(tn_tensor *running, tn_tensor *now, double scale, double momentum)
 {
     if (!running) return true;
     if (!now) return false;
-    bool       mode = tn_grad_mode(running->cx, false);
     tn_tensor *flat = tn_reshape(now, TN_SHAPE(-1));
-    tn_tensor *mix  = tn_add(tn_mul_s(running, 1 - momentum), tn_mul_s(flat, momentum));
-    bool       ok   = tn_assign(running, mix) != NULL;
-    tn_grad_mode(running->cx, mode);
-    return ok;
+    tn_tensor *mix  = tn_add(tn_mul_s(running, 1 - momentum), tn_mul_s(flat, momentum * scale));
+    return tn_assign(running, mix) != NULL;
 }
 
 // d: x minus its rounded mean; rest: the rounding error of that mean, per channel (NULL: none); scale: 1 /
@@ -228,9 +225,11 @@ static bool center_by_batch(centered *c, tn_tensor *x, tn_tensor *mean, tn_tenso
     tn_tensor  *v = tn_div_s(m.squares, (double)n);
     *c            = (centered){ m.d, tn_div_s(m.sum, (double)n), inverse_std(op, v, o.eps) };
     if (!c->rest || !c->scale) return false;
-    if (mean && !update_running(mean, exact_mean(m.mid, tn_detach(c->rest)), rate)) return false;
-    tn_tensor *sample = var ? tn_mul_s(tn_detach(v), (double)n / (double)(n - 1)) : NULL;
-    return update_running(var, sample, rate);
+    bool mode = tn_grad_mode(x->cx, false);
+    bool ok   = (!mean || update_running(mean, exact_mean(m.mid, c->rest), 1, rate)) &&
+              update_running(var, v, (double)n / (double)(n - 1), rate);
+    tn_grad_mode(x->cx, mode);
+    return ok;
 }
 
 // By the remembered statistics, outside training.
