@@ -205,6 +205,26 @@ static bool joins_kernel(const tni_decision *x)
     return x->kind == TNI_AS_INLINED || x->kind == TNI_AS_SEED;
 }
 
+// Whether a pad has rows so short that a device without lanes is slow at them: what reads it goes over each row by
+// itself, where the rows of a value in memory that lie behind each other are one.
+static bool pads_short_rows(const tni_fusion *f, const tni_node *n)
+{
+    return !f->limits->lanes && fuse_kind(n) == TNI_FUSE_PAD && adds_points(n) && n->rank > 1 &&
+           n->size[n->rank - 1] < TNI_SHORT_ROW;
+}
+
+// Stores a pad of short rows that a fold of many of them reads, by a kernel of its own; a map hands it on to its own
+// readers.
+static void find_short_pad(tni_fusion *f, const tni_node *n, tni_decision *x, const tni_decision *y)
+{
+    enum { MANY = TNI_SHORT_ROW * TNI_SHORT_ROW };
+    if (!y->short_pad) return;
+    if (tni_is_map(n->op)) x->short_pad = y->short_pad;
+    if (!can_reduce(n) || tni_node_count(n->src[0]) / tni_node_count(n) < MANY) return;
+    tni_decision *pad = &f->decision[y->short_pad - 1];
+    pad->never_inline = pad->own_unit = true;
+}
+
 // Counts a reader of y. Readers of one level may share a kernel, which computes y once; those of another
 // level cannot.
 static void count_reader(tni_decision *y, const tni_decision *reader, int op)
@@ -223,6 +243,7 @@ static void find_readers_of_sources(tni_fusion *f, size_t i)
     tni_decision *x  = &f->decision[i];
     tni_node     *n  = g->item[i].n;
     x->never_guarded = x->kind == TNI_AS_INLINED && (tni_op_table[n->op].fails || is_random(n));
+    if (x->kind == TNI_AS_INLINED && pads_short_rows(f, n)) x->short_pad = (int32_t)i + 1;
     for (uint32_t s = 0; s < n->nsrc; s++) {
         source_facts q = facts_of(f, n, s);
         if (q.y && q.y->level > x->level) x->level = q.y->level;
@@ -244,6 +265,7 @@ static void find_readers_of_sources(tni_fusion *f, size_t i)
         if (!is_inlined_so_far(q.y)) continue;
         x->never_guarded |= q.y->never_guarded;
         x->piecewise |= q.y->piecewise || is_piecewise(n);
+        find_short_pad(f, n, x, q.y);
     }
 }
 

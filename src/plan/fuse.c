@@ -530,6 +530,7 @@ static bool same_axes(const tni_unit *u, const tni_unit *v)
 static bool same_partition(const tni_fusion *f, const tni_unit *u, int32_t i)
 {
     const tni_item *a = &f->g->item[u->seed[0]], *b = &f->g->item[i];
+    if (f->decision[u->seed[0]].own_unit || f->decision[i].own_unit) return false;
     return a->partition == b->partition && tni_same_pass(a->n, b->n) && a->n->apart == b->n->apart;
 }
 

@@ -81,6 +81,7 @@ typedef struct {
     bool    in_memory;   // its value is stored in the arena or a buffer
     bool    never_inline;   // it must not be inlined
     bool    never_guarded;  // it checks an index or draws a number: never under a guard
+    bool    own_unit;       // no other item joins its kernel
     bool    piecewise;  // a pad or concat is inlined in it: each piece is defined at its own points
     uint16_t ops;       // instructions
     uint16_t cost;      // of these, in additions
@@ -88,8 +89,9 @@ typedef struct {
     bool from_kept;  // all it is made from, but for small values, is one value that is kept as long
     int32_t  level;  // as of a unit
     int32_t  last_level;  // of the reader that was counted last
-    int32_t  until;  // the highest level at which it is read, by way of what may be inlined too
-    int32_t  unit;   // -1 while it has none: a view, or inlined
+    int32_t  until;      // the highest level at which it is read, by way of what may be inlined too
+    int32_t  unit;       // -1 while it has none: a view, or inlined
+    int32_t  short_pad;  // 1 + the pad of short rows that is inlined in it; 0: none
     int32_t  closed_form;  // of a sum without a loop: 1 + the scatter_add it follows from
     uint32_t uses;         // readers, looked at through views
     uint32_t levels;  // levels of these: what is read at one of them may be computed once for all

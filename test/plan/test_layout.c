@@ -734,6 +734,32 @@ static void what_a_relu_let_through_is_computed_again(void)
         if (!CHECK_NEAR(few[i], many[i], 1e-3)) break;
 }
 
+// Sums over the places of each channel of what is padded, which the cpu reads as rows of 121 if it is stored.
+static void a_pad_of_short_rows_is_stored_for_sums_of_many(void)
+{
+    tn_ctx *cx = rules_open("cpu"), *ref = rules_open("ref");
+    char   *text = NULL;
+    size_t  size = 0;
+    float   have[3], want[3];
+    for (int k = 0; k < 2; k++) {
+        tn_ctx    *at  = k ? ref : cx;
+        tn_tensor *x   = tn_exp(draw(at, TN_SHAPE(6, 3, 10, 10)));
+        x              = tn_pad(x, (int64_t[]){ 0, 0, 0, 0 }, (int64_t[]){ 0, 0, 1, 1 }, 0);
+        tn_tensor *sum = tn_sum_axes(tn_square(x), TN_AXES(0, 2, 3), false);
+        if (!k) {
+            FILE *f = open_memstream(&text, &size);
+            CHECK_STATUS(tn_explain(cx, f), TN_OK);
+            fclose(f);
+        }
+        CHECK_STATUS(tn_read(sum, TN_F32, k ? want : have, 3), TN_OK);
+    }
+    CHECK(strstr(text, "(3 | 6, 121)") && !strstr(text, "COL "));
+    for (int i = 0; i < 3; i++) CHECK_NEAR(have[i], want[i], 1e-4 * want[i]);
+    free(text);
+    tn_close(cx);
+    tn_close(ref);
+}
+
 const test_case tests_layout[] = {
     TEST(channels_last_lays_the_same_values_with_channels_side_by_side),
     TEST(what_lies_so_already_is_not_copied),
@@ -756,5 +782,6 @@ const test_case tests_layout[] = {
     TEST(convolutions_of_squares_agree),
     TEST(long_rows_side_by_side_are_summed_by_columns),
     TEST(what_a_relu_let_through_is_computed_again),
+    TEST(a_pad_of_short_rows_is_stored_for_sums_of_many),
     TEST_END,
 };
