@@ -218,12 +218,96 @@ static void put_row_lane(tni_c_emitter *w, const tni_ins *x, bool two)
     put_stride(w, x->access, w->lane - 1);
 }
 
+// Whether instruction i loads or stores one of several windows at strides along the lanes.
+static bool is_strided(const tni_c_emitter *w, int i)
+{
+    const tni_ins *x = ins_at(w, i);
+    return (x->code == TNI_I_LOAD || x->code == TNI_I_STORE) && in_lanes(w, i) &&
+           lane_class(w, x) == TNI_STRIDE_N;
+}
+
+// Whether load or store k is of the same buffer as i and could be beside it.
+static bool is_like(const tni_c_emitter *w, int i, int k)
+{
+    const tni_ins    *x = ins_at(w, i), *y = ins_at(w, k);
+    const tni_access *a = &w->k->access[x->access], *b = &w->k->access[y->access];
+    return x->code == y->code && is_strided(w, k) && a->buffer == b->buffer &&
+           a->stride[w->lane - 1] == b->stride[w->lane - 1];
+}
+
+// Returns the access that is printed with access i, or -1: windows of one buffer are taken two by two, since most are
+// 2 wide, and lie side by side. *first: whether i is the first of the two.
+static int partner_of(const tni_c_emitter *w, int i, bool *first)
+{
+    int open = -1;
+    if (!w->windows || !is_strided(w, i)) return -1;
+    for (int k = 0; k < w->k->nins; k++) {
+        if (!is_like(w, i, k)) continue;
+        *first = i == open;
+        if (*first || (i == k && open >= 0)) return *first ? k : open;
+        open = open < 0 ? k : -1;
+    }
+    return -1;
+}
+
+// Begins the branch in which windows i and k, first and second, lie side by side, and its loops:
+//
+//     if (p1 == p0 + 1 && s0_3 == 2 && s1_3 == 2 && s0_2 == s1_2) {
+//         for (m_long i = 0; i < rows; i++)
+//             M_LANES for (m_long j = 0; j < line; j++) {
+//
+// Compilers make vectors of pairs, which they cannot of every second element alone where these are stored.
+static void begin_pairs(tni_c_emitter *w, int i, int k)
+{
+    int a = ins_at(w, i)->access, b = ins_at(w, k)->access, row = w->lane - 1;
+    tni_out_print(w->o, "%*sif (p%d == p%d + 1 && s%d_%d == 2 && s%d_%d == 2", 4 * w->o->depth, "",
+                  k, i, a, w->lane, b, w->lane);
+    if (w->k->access[a].stride[row] == TNI_STRIDE_N)
+        tni_out_print(w->o, " && s%d_%d == s%d_%d", a, row, b, row);
+    tni_out_print(w->o, ") {\n");
+    w->o->depth++;
+    tni_out_line(w->o, "for (m_long i = 0; i < rows; i++)");
+    w->o->depth++;
+    tni_out_line(w->o, "M_LANES for (m_long j = 0; j < line; j++) {");
+}
+
+// Ends the loops, and begins the branch of other windows.
+static void end_pairs(tni_c_emitter *w)
+{
+    tni_out_line(w->o, "}");
+    w->o->depth--;
+    tni_out_line(w->o, "} else {");
+}
+
+// Prints element `at` of pair j of a row, beginning at the pointer of window i: p0[j * 2 + i * s0_2 + 1].
+static void put_of_pair(tni_c_emitter *w, int i, int at)
+{
+    tni_out_print(w->o, "p%d[", i);
+    put_row_lane(w, ins_at(w, i), true);
+    tni_out_print(w->o, at ? " + 1]" : "]");
+}
+
 static void put_row_load(tni_c_emitter *w, int i, bool two)
 {
     tni_out_print(w->o, "%*sM_LANES for (m_long j = 0; j < line; j++) y%d[i * line + j] = p%d[",
                   4 * w->o->depth, "", i, i);
     put_row_lane(w, ins_at(w, i), two);
     tni_out_print(w->o, "];\n");
+}
+
+// Prints the loops of load i alone.
+static void put_row_copies(tni_c_emitter *w, int i)
+{
+    bool side = lane_class(w, ins_at(w, i)) == TNI_STRIDE_1;
+    tni_out_line(w->o, "for (m_long i = 0; i < rows && z%d == y%d; i++) {", i, i);
+    if (!side) {
+        tni_out_line(w->o, "if (s%d_%d == 2) {", ins_at(w, i)->access, w->lane);
+        put_row_load(w, i, true);
+        tni_out_line(w->o, "} else {");
+    }
+    put_row_load(w, i, false);
+    if (!side) tni_out_line(w->o, "}");
+    tni_out_line(w->o, "}");
 }
 
 // Prints how load i of several rows becomes a tile, unless its rows follow each other in memory:
@@ -235,41 +319,65 @@ static void put_row_load(tni_c_emitter *w, int i, bool two)
 //         M_LANES for (m_long j = 0; j < line; j++) y0[i * line + j] = p0[j + i * s0_2];
 //     }
 //
-// Lanes at a stride have a second loop for a stride of 2, that of most windows, which compilers make vectors of.
+// Lanes at a stride have a second loop for a stride of 2, that of most windows, which compilers make vectors of. Two
+// windows are loaded at the second of them.
 static void put_row_loads(tni_c_emitter *w, int i)
 {
-    const tni_ins *x    = ins_at(w, i);
-    const char    *type = tni_storage_type(stored_as(w, x));
-    bool           side = lane_class(w, x) == TNI_STRIDE_1;
-    int            row  = w->lane - 1;
+    const tni_ins *x     = ins_at(w, i);
+    const char    *type  = tni_storage_type(stored_as(w, x));
+    bool           first = false;
+    int            row = w->lane - 1, other = partner_of(w, i, &first);
     tni_out_line(w->o, "%s y%d[%d];", type, i, TNI_STRIP);
     tni_out_line(w->o, "const %s *z%d = y%d;", type, i, i);
-    if (side && w->k->access[x->access].stride[row] == TNI_STRIDE_N)
+    if (lane_class(w, x) == TNI_STRIDE_1 && w->k->access[x->access].stride[row] == TNI_STRIDE_N)
         tni_out_line(w->o, "if (s%d_%d == line) z%d = p%d;", x->access, row, i, i);
-    tni_out_line(w->o, "for (m_long i = 0; i < rows && z%d == y%d; i++) {", i, i);
-    if (!side) {
-        tni_out_line(w->o, "if (s%d_%d == 2) {", x->access, w->lane);
-        put_row_load(w, i, true);
-        tni_out_line(w->o, "} else {");
+    if (other >= 0 && first) return;
+    if (other >= 0) {
+        begin_pairs(w, other, i);
+        for (int k = 0; k < 2; k++) {
+            tni_out_print(w->o, "%*sy%d[i * line + j] = ", 4 * w->o->depth, "", k ? i : other);
+            put_of_pair(w, other, k);
+            tni_out_print(w->o, ";\n");
+        }
+        end_pairs(w);
+        put_row_copies(w, other);
     }
-    put_row_load(w, i, false);
-    if (!side) tni_out_line(w->o, "}");
-    tni_out_line(w->o, "}");
+    put_row_copies(w, i);
+    if (other >= 0) tni_out_line(w->o, "}");
 }
 
-// Prints how STORE i copies its tile.
-static void put_staged_store(tni_c_emitter *w, int i)
+static void put_row_store(tni_c_emitter *w, int i)
 {
-    if (!w->windows) {
-        tni_out_line(w->o, "M_LANES for (m_long j = 0; j < n; j++) p%d[j * s%d_%d] = z%d[j];", i,
-                     ins_at(w, i)->access, w->lane, i);
-        return;
-    }
     tni_out_line(w->o, "for (m_long i = 0; i < rows; i++)");
     tni_out_print(w->o, "%*sM_LANES for (m_long j = 0; j < line; j++) p%d[", 4 * w->o->depth + 4,
                   "", i);
     put_row_lane(w, ins_at(w, i), false);
     tni_out_print(w->o, "] = z%d[i * line + j];\n", i);
+}
+
+// Prints how STORE i copies its tile; two windows are stored at the second of them.
+static void put_staged_store(tni_c_emitter *w, int i)
+{
+    bool first = false;
+    int  other = partner_of(w, i, &first);
+    if (!w->windows) {
+        tni_out_line(w->o, "M_LANES for (m_long j = 0; j < n; j++) p%d[j * s%d_%d] = z%d[j];", i,
+                     ins_at(w, i)->access, w->lane, i);
+        return;
+    }
+    if (other >= 0 && first) return;
+    if (other >= 0) {
+        begin_pairs(w, other, i);
+        for (int k = 0; k < 2; k++) {
+            tni_out_print(w->o, "%*s", 4 * w->o->depth, "");
+            put_of_pair(w, other, k);
+            tni_out_print(w->o, " = z%d[i * line + j];\n", k ? i : other);
+        }
+        end_pairs(w);
+        put_row_store(w, other);
+    }
+    put_row_store(w, i);
+    if (other >= 0) tni_out_line(w->o, "}");
 }
 
 // Prints the random words (or normal numbers) of all lanes before the loop. A Philox block makes
