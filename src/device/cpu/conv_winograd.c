@@ -511,51 +511,55 @@ static void gradient_item(void *arg, int64_t item, int worker)
     }
 }
 
-// y = G^T u, of elements `step` apart in u.
-static void gather_weight(int out, const float *u, int64_t step, float y[3])
+// y = G^T u for n channels side by side, of elements `step` apart in u.
+static void gather_weights(int out, int64_t n, const float *u, int64_t step, float y[3][CHANNELS])
 {
-    float b = u[step], c = u[2 * step];
-    y[0] = u[0];
-    y[2] = u[(out + 1) * step];
-    if (out == 2) {
-        y[0] += 0.5f * (b + c);
-        y[1] = 0.5f * (b - c);
-        y[2] += 0.5f * (b + c);
-    } else {
-        float d = u[3 * step], e = u[4 * step], outer = (b - c) * (1.0f / 3);
-        y[0] += outer + (e - 16 * d) * (1.0f / 15);
-        y[1] = (b + c) * (1.0f / 3) - (8 * d + 2 * e) * (1.0f / 15);
-        y[2] += outer + (e - d) * (4.0f / 15);
+    const float *last = u + (out + 1) * step;
+    for (int64_t l = 0; l < n; l++) {
+        float b = u[step + l], c = u[2 * step + l];
+        if (out == 2) {
+            y[0][l] = u[l] + 0.5f * (b + c);
+            y[1][l] = 0.5f * (b - c);
+            y[2][l] = last[l] + 0.5f * (b + c);
+        } else {
+            float d = u[3 * step + l], e = u[4 * step + l], outer = (b - c) * (1.0f / 3);
+            y[0][l] = u[l] + (outer + (e - 16 * d) * (1.0f / 15));
+            y[1][l] = (b + c) * (1.0f / 3) - (8 * d + 2 * e) * (1.0f / 15);
+            y[2][l] = last[l] + (outer + (e - d) * (4.0f / 15));
+        }
     }
 }
 
-// Adds the sums of all splits for one channel of y to those of the first, in order.
-static void add_splits(const winograd *g, int64_t o)
+// A task: adds the sums of all splits for one of the products to those of the first, in order.
+static void add_splits(void *arg, int64_t point, int worker)
 {
-    int64_t apart = (int64_t)(weight_bytes(g) / sizeof(float));
-    for (int64_t split = 1; split < g->splits; split++)
-        for (int p = 0; p < g->points; p++) {
-            float       *to   = g->u + (p * g->rows + o) * g->C;
-            const float *from = to + split * apart;
-            for (int64_t c = 0; c < g->C; c++) to[c] += from[c];
-        }
+    const winograd *g     = arg;
+    int64_t         apart = (int64_t)(weight_bytes(g) / sizeof(float)), n = g->rows * g->C;
+    float          *to = g->u + point * n;
+    (void)worker;
+    for (int64_t split = 1; split < g->splits; split++) {
+        const float *from = to + split * apart;
+        for (int64_t i = 0; i < n; i++) to[i] += from[i];
+    }
 }
 
-// A task: gw of one channel of y.
+// A task: gw of one channel of y, CHANNELS of x at a time.
 static void gather_item(void *arg, int64_t o, int worker)
 {
-    const winograd *g    = arg;
-    int64_t         step = g->rows * g->C;
+    const winograd *g                            = arg;
+    int64_t         step                         = g->rows * g->C, n;
+    float           half[MOST_SIDE][3][CHANNELS] = { 0 }, y[3][CHANNELS];
     (void)worker;
-    add_splits(g, o);
-    for (int64_t c = 0; c < g->C; c++) {
-        const float *u           = g->u + o * g->C + c;
-        float half[MOST_SIDE][3] = { 0 }, y[3], *to = (float *)g->w + o * g->w_out + c * g->w_in;
+    for (int64_t c = 0; c < g->C; c += n) {
+        const float *u  = g->u + o * g->C + c;
+        float       *to = (float *)g->w + o * g->w_out + c * g->w_in;
+        n               = tni_min_i64(CHANNELS, g->C - c);
         for (int i = 0; i < g->side; i++)
-            gather_weight(g->out, u + i * g->side * step, step, half[i]);
+            gather_weights(g->out, n, u + i * g->side * step, step, half[i]);
         for (int j = 0; j < 3; j++) {
-            gather_weight(g->out, &half[0][j], 3, y);
-            for (int i = 0; i < 3; i++) to[i * 3 + j] = y[i];
+            gather_weights(g->out, n, half[0][j], 3 * CHANNELS, y);
+            for (int i = 0; i < 3; i++)
+                for (int64_t l = 0; l < n; l++) to[l * g->w_in + i * 3 + j] = y[i][l];
         }
     }
 }
@@ -579,6 +583,7 @@ static void run_gradient(winograd *g)
 {
     if (g->shared) split_task(g, 0, 0);
     else tni_parallel(g->threads, g->splits, split_task, g);
+    if (g->splits > 1) tni_parallel(g->threads, g->points, add_splits, g);
     tni_parallel(g->threads, g->O, gather_item, g);
 }
 
