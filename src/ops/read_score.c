@@ -172,18 +172,23 @@ static bool step_through(const tni_score_reader *r, tni_score_place *p)
     return true;
 }
 
-static void pass_node(tni_score_reader *r, tni_node *n)
+void tni_score_reader_passes(tni_score_reader *r, tni_node *n)
 {
     for (int i = 0; i < r->passes; i++)
         if (r->passed[i] == n) return;
-    if (n->state == TNI_PENDING && r->passes < TNI_READ_PASSED) r->passed[r->passes++] = n;
+    if (r->passes < TNI_READ_PASSED) r->passed[r->passes++] = n;
+}
+
+static void pass_pending(tni_score_reader *r, tni_node *n)
+{
+    if (n->state == TNI_PENDING) tni_score_reader_passes(r, n);
 }
 
 void tni_look_through(tni_score_reader *r, tni_score_place *p)
 {
     tni_score_place at = *p;
     while (step_through(r, &at)) {
-        pass_node(r, p->n);
+        pass_pending(r, p->n);
         *p = at;
     }
 }
@@ -239,7 +244,7 @@ static int read_view(tni_score_reader *r, tni_node *n, const int64_t step[4], in
     if (depth >= DEEPEST || !step_through(r, &p)) return -1;
     int at = find_known(r, p.n, p.step);
     if (at < 0) at = read_kind(r, p.n, p.step, depth + 1);
-    if (at >= 0) pass_node(r, p.n);
+    if (at >= 0) pass_pending(r, p.n);
     return at;
 }
 
@@ -260,7 +265,7 @@ static int read_at(tni_score_reader *r, tni_node *n, const int64_t step[4], int 
     if (at >= 0) return at;
     at = depth < DEEPEST ? read_kind(r, n, step, depth) : -1;
     if (at >= 0) {
-        pass_node(r, n);
+        pass_pending(r, n);
     } else {
         r->count = count, r->sources = sources, r->knowns = knowns, r->passes = passes;
         at = emit_source(r, n, step);

@@ -30,13 +30,6 @@ static bool is_pending(const tni_node *n, int op)
     return n->op == op && n->state == TNI_PENDING;
 }
 
-static void pass(finding *f, tni_node *n)
-{
-    for (int i = 0; i < f->r.passes; i++)
-        if (f->r.passed[i] == n) return;
-    if (f->r.passes < TNI_READ_PASSED) f->r.passed[f->r.passes++] = n;
-}
-
 // Whether a node is a view that shows all of another as it is, as a cast to the same dtype gives.
 static bool is_same(const tni_node *n)
 {
@@ -52,7 +45,7 @@ static tni_node *under_casts(finding *f, tni_node *n)
 {
     while (is_same(n) || (is_pending(n, TNI_cast) && tni_is_float((tn_dtype)n->dtype) &&
                           tni_is_float((tn_dtype)n->src[0]->dtype))) {
-        pass(f, n);
+        tni_score_reader_passes(&f->r, n);
         n = n->src[0];
     }
     return n;
@@ -82,7 +75,7 @@ static tni_node *under_dropout(finding *f, tni_node *n)
     f->t.key        = u->attr.random.key;
     f->t.counter    = u->attr.random.counter;
     tni_node *all[] = { n, n->src[0], u, x };
-    for (int i = 0; i < 4; i++) pass(f, all[i]);
+    for (int i = 0; i < 4; i++) tni_score_reader_passes(&f->r, all[i]);
     return under_casts(f, x->src[0]);
 }
 
@@ -94,7 +87,7 @@ static bool is_fold_of(finding *f, tni_node *n, int op, const tni_node *x)
     tni_score_steps(&f->r, (int)n->rank, p.step);
     tni_look_through(&f->r, &p);
     if (op == TNI_sum && is_pending(p.n, TNI_reciprocal)) {
-        pass(f, p.n);
+        tni_score_reader_passes(&f->r, p.n);
         p.n = p.n->src[0];
         tni_look_through(&f->r, &p);
     }
@@ -104,7 +97,7 @@ static bool is_fold_of(finding *f, tni_node *n, int op, const tni_node *x)
         if (f->r.size[a] > 1 && p.step[a] != rows) return false;
         rows *= f->r.size[a];
     }
-    pass(f, p.n);
+    tni_score_reader_passes(&f->r, p.n);
     return p.step[3] == 0;
 }
 
@@ -117,11 +110,11 @@ static tni_node *under_softmax(finding *f, tni_node *n)
     if (!is_pending(e, TNI_exp) || !is_fold_of(f, n->src[1], TNI_sum, e)) return NULL;
     tni_node *d = e->src[0], *x = d;
     if (is_pending(d, TNI_sub) && is_fold_of(f, d->src[1], TNI_max, d->src[0])) {
-        pass(f, d);
+        tni_score_reader_passes(&f->r, d);
         x = d->src[0];
     }
-    pass(f, n);
-    pass(f, e);
+    tni_score_reader_passes(&f->r, n);
+    tni_score_reader_passes(&f->r, e);
     return x;
 }
 
@@ -157,7 +150,7 @@ static tn_tensor *find_operand(finding *f, tni_node *n, const int64_t size[4])
         bool product = is_pending(at.n, TNI_mul), part = is_pending(at.n, TNI_div);
         if ((!product && !part) || !is_number(at.n->src[1], &by) || by == 0) break;
         f->t.scale *= product ? by : 1 / by;
-        pass(f, at.n);
+        tni_score_reader_passes(&f->r, at.n);
         at.n = at.n->src[0];
         p    = at;
     }

@@ -35,6 +35,8 @@ tni_score_reader tni_score_reader_of(const int64_t size[4], const tni_score_op *
 void tni_score_steps(const tni_score_reader *r, int rank, int64_t step[4]);
 // x, of the scores' shape, is the value of instruction `at`.
 void tni_score_reader_knows(tni_score_reader *r, tn_tensor *x, int at);
+// Lists a node as passed, once.
+void tni_score_reader_passes(tni_score_reader *r, tni_node *n);
 // Appends an instruction, or finds an equal one; -1 if there are too many.
 int tni_score_append(tni_score_reader *r, const tni_score_op *x);
 // Appends the instructions of a node; returns the last, or -1 if it cannot be one of a program.
