@@ -292,6 +292,12 @@ LAYERS = [
     ("Threshold(0.1, 2.0)", [(40,)]), ("GLU()", [(4, 6)]), ("PReLU(4)", [(3, 4, 2)]), ("Softmax(dim=1)", [(3, 4, 2)]),
     ("Softmax()", [(3, 4)]), ("LogSoftmax(dim=-1)", [(3, 4)]), ("Softmin(dim=0)", [(3, 4)]), ("Softmax2d()", [(2, 3, 4, 2)]),
     ("Sequential(nn.Linear(4, 3), nn.Tanh())", [(2, 4)]),
+    ("RNN(3, 4, num_layers=2)", [(5, 2, 3)]),
+    ("RNN(3, 4, nonlinearity='relu', bias=False)", [(5, 2, 3), (1, 2, 4)]),
+    ("LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True)", [(2, 5, 3)]),
+    ("LSTM(3, 4)", [(5, 3)]),
+    ("GRU(3, 4, num_layers=2, bidirectional=True)", [(5, 2, 3), (4, 2, 4)]),
+    ("RNNCell(3, 4)", [(2, 3), (2, 4)]), ("GRUCell(3, 4, bias=False)", [(2, 3), (2, 4)]), ("LSTMCell(3, 4)", [(2, 3)]),
     ("MultiheadAttention(8, 2, batch_first=True)", [(2, 5, 8), (2, 3, 8), (2, 3, 8)]),
     ("MultiheadAttention(8, 2, kdim=4, vdim=6, bias=False)", [(5, 2, 8), (3, 2, 4), (3, 2, 6)]),
     ("TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)", [(2, 5, 8)]),
@@ -363,7 +369,7 @@ class BesideTorch(unittest.TestCase):
         xs = [tn.tensor(a, requires_grad=a.dtype.kind == "f") for a in arrays]
         zs = [torch.tensor(a, requires_grad=a.dtype.kind == "f") for a in arrays]
         y, z = ours(*xs), theirs(*zs)
-        y, z = (v if isinstance(v, tuple) else (v,) for v in (y, z))
+        y, z = flatten(y), flatten(z)  # an LSTM returns y, (h, c)
         total, other = 0, 0
         for a, b in zip(y, z):
             self.close(a, b, text)
@@ -448,6 +454,10 @@ class BesideTorch(unittest.TestCase):
         self.assertEqual(set(np.unique(y)), {0, 2})
         self.assertTrue((y == y[:, :, :1, :1]).all())
         self.assertLess(abs(y.mean() - 1), 0.2)
+
+
+def flatten(y):
+    return [t for v in y for t in flatten(v)] if isinstance(y, tuple) else [y]
 
 
 def first(y):

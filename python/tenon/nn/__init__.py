@@ -16,5 +16,6 @@ from .losses import (BCELoss, BCEWithLogitsLoss, CosineEmbeddingLoss, CrossEntro
                      SoftMarginLoss, TripletMarginLoss)
 from .module import Module
 from .parameter import Parameter
+from .recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
 __all__ = [name for name in dir() if name[0].isupper()] + ["functional", "init", "utils"]
