@@ -63,12 +63,6 @@ typedef struct {
     size_t       block_bytes, padded_bytes;
 } winograd;
 
-// Where a tile is in y: its first element in channel 0, and how much of it is inside.
-typedef struct {
-    int64_t at;
-    int     rows, cols;
-} tile_place;
-
 // A block of tiles, first .. first + count - 1, and its scratch. Threads copy a channel of the rows of x that
 // it depends on with their padding, where tile i has its patch at patch[i].
 // conv_wgrad: m holds Z instead of sums.
@@ -76,11 +70,10 @@ typedef struct {
     const winograd *g;
     int64_t         first, count, strips;
     float          *v, *m;
-    int64_t        *patch, *tile;  // tile: likewise in the rows of gy
-    tile_place     *place;
-    char           *padded;  // of worker 0 of the block's items
-    float          *sums;    // conv_wgrad: those of its split
-    bool            begins;  // them
+    int64_t        *patch, *tile;  // tile: likewise in rows of whole tiles of y or gy
+    char           *padded;        // of worker 0 of the block's items
+    float          *sums;          // conv_wgrad: those of its split
+    bool            begins;        // them
 } tile_block;
 
 // ---- sizes ----
@@ -98,7 +91,7 @@ static size_t product_bytes(const winograd *g, int64_t channels)
 // Returns the bytes of the places of a block's tiles.
 static size_t table_bytes(const winograd *g)
 {
-    return (size_t)tni_align64(g->block * (int64_t)(2 * sizeof(int64_t) + sizeof(tile_place)));
+    return (size_t)tni_align64(g->block * (int64_t)(2 * sizeof(int64_t)));
 }
 
 // Returns the bytes of a channel of what a block reads, with its padding.
@@ -293,15 +286,11 @@ static void find_tiles(tile_block *b)
     const winograd *g    = b->g;
     int64_t         down = tni_ceil_div(g->OH, g->out), first = b->first / g->across;
     for (int64_t i = 0; i < tni_min_i64(g->block, b->strips * g->isa->f32.nr); i++) {
-        int64_t t = b->first + i, row = t / g->across, h = row % down * g->out,
-                w    = t % g->across * g->out;
-        bool    is   = i < b->count;
+        int64_t t = b->first + i, row = t / g->across, w = t % g->across * g->out;
         int64_t line = (row - first) * g->out, images = row / down - first / down;
+        bool    is  = i < b->count;
         b->patch[i] = is ? (line + images * 2) * g->width + w : 0;
         b->tile[i]  = is ? line * g->out * g->across + w : 0;
-        b->place[i] = (tile_place){ .at   = (row / down * g->O * g->OH + h) * g->OW + w,
-                                    .rows = is ? (int)tni_min_i64(g->out, g->OH - h) : 0,
-                                    .cols = is ? (int)tni_min_i64(g->out, g->OW - w) : 0 };
     }
 }
 
@@ -371,23 +360,39 @@ static void input_item(void *arg, int64_t item, int worker)
     }
 }
 
-// Stores a group of tiles of channel o. Tiles that y cuts are stored apart, and copied.
-static void store_tiles(const tile_block *b, int64_t group, int64_t o)
+// Copies channel o of the block's tiles from rows of whole tiles into y, which may cut the last tile of a row and the
+// last row.
+static void cut_rows(const tile_block *b, int64_t o, const float *from)
 {
-    const winograd   *g     = b->g;
-    int64_t           lanes = g->isa->winograd.lanes, width = b->strips * g->isa->f32.nr;
-    const tile_place *p = b->place + group * lanes;
-    float  *y = g->y + o * g->OH * g->OW, *to[LANES] = { NULL }, cut[LANES][MOST_OUT * MOST_OUT];
-    int64_t ld[LANES] = { 0 };
-    for (int k = 0; k < lanes; k++) {
-        bool whole = p[k].rows == g->out && p[k].cols == g->out;
-        to[k]      = whole ? y + p[k].at : cut[k];
-        ld[k]      = whole ? g->OW : g->out;
+    const winograd *g    = b->g;
+    int64_t         down = tni_ceil_div(g->OH, g->out), line = g->out * g->across;
+    int64_t         end = b->first + b->count - 1, first = b->first / g->across;
+    for (int64_t row = first; row <= end / g->across; row++, from += g->out * line) {
+        int64_t c0 = row == first ? b->first % g->across * g->out : 0;
+        int64_t c1 = row == end / g->across ? (end % g->across + 1) * g->out : line;
+        int64_t h = row % down * g->out, n = tni_min_i64(g->out, g->OH - h);
+        float  *to    = g->y + ((row / down * g->O + o) * g->OH + h) * g->OW;
+        size_t  bytes = (size_t)(tni_min_i64(c1, g->OW) - c0) * sizeof *to;
+        for (int64_t r = 0; r < n; r++) memcpy(to + r * g->OW + c0, from + r * line + c0, bytes);
     }
-    g->tile.output(b->m + o * width + group * lanes, g->rows * width, to, ld);
-    for (int k = 0; k < lanes; k++)
-        for (int r = 0; r < p[k].rows && to[k] == cut[k]; r++)
-            for (int j = 0; j < p[k].cols; j++) y[p[k].at + r * g->OW + j] = cut[k][r * g->out + j];
+}
+
+// Stores the tiles of channel o, by way of `plane`; lanes past the last tile are stored apart.
+static void store_tiles(const tile_block *b, int64_t o, float *plane)
+{
+    const winograd *g     = b->g;
+    int64_t         lanes = g->isa->winograd.lanes, width = b->strips * g->isa->f32.nr;
+    int64_t         ld[LANES];
+    float          *to[LANES], apart[MOST_OUT * MOST_OUT];
+    for (int64_t i = 0; i < b->count; i += lanes) {
+        for (int64_t k = 0; k < lanes; k++) {
+            bool is = i + k < b->count;
+            to[k]   = is ? plane + b->tile[i + k] : apart;
+            ld[k]   = is ? g->out * g->across : g->out;
+        }
+        g->tile.output(b->m + o * width + i, g->rows * width, to, ld);
+    }
+    cut_rows(b, o, plane);
 }
 
 // A task: y of some channels, all tiles of the block.
@@ -395,9 +400,8 @@ static void output_item(void *arg, int64_t item, int worker)
 {
     const tile_block *b  = arg;
     int64_t           o0 = item * CHANNELS, o1 = tni_min_i64(b->g->O, o0 + CHANNELS);
-    (void)worker;
-    for (int64_t o = o0; o < o1; o++)
-        for (int64_t i = 0; i * b->g->isa->winograd.lanes < b->count; i++) store_tiles(b, i, o);
+    float            *plane = (float *)(b->padded + (size_t)worker * b->g->padded_bytes);
+    for (int64_t o = o0; o < o1; o++) store_tiles(b, o, plane);
 }
 
 // ---- products ----
@@ -441,7 +445,6 @@ static tile_block block_of(const winograd *g, int64_t item, int worker)
     b.m          = (float *)((char *)b.v + product_bytes(g, g->gradient ? g->cols : g->C));
     b.patch  = (int64_t *)((char *)b.m + product_bytes(g, g->gradient ? gradient_ld(g) : g->rows));
     b.tile   = b.patch + g->block;
-    b.place  = (tile_place *)(b.tile + g->block);
     b.padded = g->padded + (size_t)worker * g->padded_bytes;
     find_tiles(&b);
     return b;
