@@ -82,6 +82,15 @@ static tn_status multiply_rows(tni_cuda *c, const tni_product *p, tni_text *why)
     return TN_EARG;
 }
 
+// Lets what the epilogue reads be finished, which the library may read before the kernels ahead of it have ended, as cuDNN
+// does (cudnn_conv.c). Without a workspace there is no word to set; then there is no memory for much else either.
+static int finish_read(tni_cuda *c, const tni_product *p)
+{
+    const tni_product_epilogue *e = &p->epilogue;
+    if (!c->workspace || !(e->residual || e->bias || e->input)) return TNI_CU_OK;
+    return tni_replay_finish(c, p->newest, (void *)(uintptr_t)c->workspace);
+}
+
 // Launches by the library, unless a recorded run replaces it. The mark is everything that may differ
 // between two runs of the same call, compared as bytes: the addresses, the scale and the epilogue.
 static tn_status multiply_library(tni_cuda *c, tni_product *p, const tni_product_env *at,
@@ -94,6 +103,8 @@ static tn_status multiply_library(tni_cuda *c, tni_product *p, const tni_product
     } mark = { { p->at[0], p->at[1], p->at[2], p->bias, p->residual, p->input },
                p->scale,
                p->epilogue };
+    int e  = finish_read(c, p);
+    if (e) return tni_cuda_status(c, e, "multiplying", why);
     if (!tni_replay_library_call(c, &mark, sizeof mark)) return TN_OK;
     return tni_product_run(p, at, why);
 }
@@ -269,6 +280,7 @@ static tn_status run_epilogue(const tni_call *call, const tni_launch *l, tni_tex
     p->residual = tni_access_address(l, e->residual);
     p->input    = tni_access_address(l, e->z);
     p->scale    = number_value(l, e->scale);
+    p->newest   = call->newest;
     set_lasting(p, call);
     if (p->scale == 0 || !tni_product_is_unaliased(p)) return TN_EARG;
     return multiply_best(call->session, p, why);

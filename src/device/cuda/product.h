@@ -49,6 +49,7 @@ typedef struct {
     const char          *bias;
     const char          *residual;  // may be D itself
     char                *input;
+    int64_t              newest;  // of what the epilogue reads, as in tni_call
     // The plan found last, with the alignment bits of the addresses and the generation of plans then.
     struct tni_ltplan *plan;
     uint32_t           aligned, generation;
