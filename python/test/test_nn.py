@@ -284,6 +284,12 @@ LAYERS = [
     ("PixelShuffle(2)", [(2, 8, 3, 4)]),
     ("ZeroPad2d((1, 0, 2, 1))", [(2, 3, 4, 4)]),
     ("CosineSimilarity()", [(3, 4), (3, 4)]),
+    ("PairwiseDistance()", [(3, 4), (3, 4)]),
+    ("PixelUnshuffle(2)", [(2, 3, 4, 6)]), ("ChannelShuffle(2)", [(2, 6, 3)]), ("LocalResponseNorm(3, alpha=0.5)", [(2, 5, 3, 3)]),
+    ("Unfold((2, 3), dilation=(2, 1), padding=1, stride=2)", [(2, 3, 7, 6)]),
+    ("UpsamplingBilinear2d(scale_factor=2)", [(2, 3, 4, 5)]),
+    ("ConstantPad1d(2, 1.5)", [(2, 3, 4)]), ("ReflectionPad2d((1, 2, 3, 0))", [(2, 3, 4, 5)]),
+    ("ReplicationPad3d(1)", [(2, 2, 2, 3, 3)]), ("CircularPad1d((1, 3))", [(2, 3, 4)]),
     ("ReLU()", [(40,)]), ("ReLU6()", [(40,)]), ("LeakyReLU(0.2)", [(40,)]), ("ELU(0.5)", [(40,)]), ("SELU()", [(40,)]),
     ("CELU(0.7)", [(40,)]), ("GELU()", [(40,)]), ("GELU(approximate='tanh')", [(40,)]), ("SiLU()", [(40,)]),
     ("Mish()", [(40,)]), ("Sigmoid()", [(40,)]), ("Tanh()", [(40,)]), ("Softplus(beta=2)", [(40,)]),
@@ -302,6 +308,7 @@ LAYERS = [
     ("MultiheadAttention(8, 2, kdim=4, vdim=6, bias=False)", [(5, 2, 8), (3, 2, 4), (3, 2, 6)]),
     ("TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)", [(2, 5, 8)]),
     ("TransformerEncoderLayer(8, 2, 16, dropout=0.0, norm_first=True, activation='gelu')", [(5, 2, 8)]),
+    ("Transformer(8, 2, 1, 1, 16, dropout=0.0)", [(4, 2, 8), (5, 2, 8)]),
     ("TransformerDecoderLayer(8, 2, 16, dropout=0.0)", [(5, 2, 8), (3, 2, 8)]),
     ("TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), 2, nn.LayerNorm(8))", [(2, 5, 8)]),
 ]
@@ -325,6 +332,7 @@ LOSSES = [
     ("MarginRankingLoss(margin=0.2)", lambda r: (r.normal(size=5), r.normal(size=5), np.array([1., -1, 1, 1, -1]))),
     ("HingeEmbeddingLoss()", lambda r: (r.normal(size=5), np.array([1., -1, 1, 1, -1]))),
     ("SoftMarginLoss()", lambda r: (r.normal(size=5), np.array([1., -1, 1, 1, -1]))),
+    ("MultiLabelSoftMarginLoss()", lambda r: (r.normal(size=(3, 4)), r.integers(0, 2, (3, 4)).astype("f8"))),
     ("CosineEmbeddingLoss(margin=0.1)", lambda r: (r.normal(size=(3, 4)), r.normal(size=(3, 4)), np.array([1., -1, 1]))),
     ("TripletMarginLoss()", lambda r: tuple(r.normal(size=(3, 4)) for _ in range(3))),
     ("PoissonNLLLoss()", lambda r: (r.normal(size=5), r.integers(0, 5, 5).astype("f8"))),
@@ -448,6 +456,15 @@ class BesideTorch(unittest.TestCase):
                 y = eval(text, {"F": nn.functional, "a": tn.tensor(a), "b": tn.tensor(b)})
                 z = eval(text, {"F": torch.nn.functional, "a": torch.tensor(a), "b": torch.tensor(b)})
                 self.close(y, z, text)
+
+    def test_gumbel_softmax(self):
+        x = tn.tensor([[2.0, 0.0, 0.0]] * 400, requires_grad=True)
+        y = nn.functional.gumbel_softmax(x, hard=True)
+        rows = np.array(y.tolist())
+        self.assertTrue(np.allclose(rows.sum(1), 1) and np.allclose(rows.max(1), 1))
+        self.assertLess(abs(rows[:, 0].mean() - math.exp(2) / (math.exp(2) + 2)), 0.08)
+        (y * tn.tensor([1.0, 2.0, 3.0])).sum().backward()
+        self.assertGreater(x.grad.abs().sum().item(), 0)
 
     def test_dropout_of_channels(self):
         y = np.array(nn.Dropout2d(0.5)(tn.ones(50, 8, 2, 2)).tolist())

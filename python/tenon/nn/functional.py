@@ -378,6 +378,16 @@ def log_softmax(input: Tensor, dim: int = -1, dtype: DTypeLike | None = None) ->
     return _c.log_softmax(input if dtype is None else _c.cast(input, dtype), dim)
 
 
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    """A random sample of a category as softmax((logits + noise) / tau); hard: 1 at its largest, with the gradient of that."""
+    u = _c.clamp(_c.rand_like(logits.detach()), 1e-7, 1 - 1e-7)
+    y = _c.softmax((logits - _c.log(-_c.log(u))) / tau, dim)
+    if not hard:
+        return y
+    first = _c.scatter(_c.zeros_like(y.detach()), dim, _c.argmax_keep(y, dim), _c.ones_like(_c.max_keep(y.detach(), dim)))
+    return first - y.detach() + y
+
+
 # ---- dropout
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -459,6 +469,13 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var
     return _c.group_norm(input, input.shape[1], weight, bias, _eps(eps))
 
 
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """Divides by a power of the mean square of `size` neighbouring channels (axis 1)."""
+    around = [0] * (2 * (input.ndim - 2)) + [size // 2, (size - 1) // 2]
+    mean = _c.sum(_c.window(pad(_c.square(input), around), 1, size, 1), -1) / size
+    return input / (mean * alpha + k) ** beta
+
+
 def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Tensor:
     """Divides by the p-norm along an axis, which counts as at least eps."""
     if p == 2:
@@ -527,6 +544,22 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     x = _c.reshape(input, lead + (c, h // r, r, w // r, r))
     x = _c.permute(x, tuple(range(n)) + tuple(n + i for i in (0, 2, 4, 1, 3)))
     return _c.reshape(x, lead + (c * r * r, h // r, w // r))
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """Takes the channels (axis 1) of the groups by turns."""
+    x = _c.reshape(input, (input.shape[0], groups, input.shape[1] // groups) + input.shape[2:])
+    return _c.reshape(_c.transpose(x, 1, 2), input.shape)
+
+
+def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+    """The windows of (N, C, H, W) as columns: (N, C KH KW, windows)."""
+    kernel, dilation, (ph, pw), stride = (places(v, 2) for v in (kernel_size, dilation, padding, stride))
+    x = pad(input, (pw, pw, ph, ph)) if ph or pw else input
+    for i in range(2):
+        x = _c.window_dilated(x, 2 + i, kernel[i], stride[i], dilation[i])
+    n, c, h, w = x.shape[:4]
+    return _c.reshape(_c.permute(x, (0, 1, 4, 5, 2, 3)), (n, c * kernel[0] * kernel[1], h * w))
 
 
 def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
@@ -694,6 +727,13 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, 
 def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """log(1 + exp(-target * input))."""
     return _reduce(_c.softplus(-target * input), reduction)
+
+
+def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, *,
+                                reduction: str = "mean") -> Tensor:
+    """The mean over classes of the binary cross entropy of logits."""
+    y = _c.bce_logits_with(input, target, weight=weight, reduce=2)
+    return _reduce(_c.mean(y, -1), reduction)
 
 
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *,
