@@ -122,7 +122,7 @@ class Machines(unittest.TestCase):
         after = tn.stats()
         self.assertGreater(after.launches + after.hits, before.launches + before.hits - 1)
         self.assertEqual(after["nodes"], after.nodes)
-        self.assertRegex(repr(after), r"(?m)^plans +\d+$")
+        self.assertRegex(repr(after), r"(?m)^plans +[\d,]+$")
         self.assertEqual({row[0] for row in Cells(after._repr_html_()).rows}, set(after))
         with self.assertRaises(AttributeError):
             after.nothing
