@@ -32,8 +32,8 @@ class ArrayInfo(NamedTuple):
         return n
 
 
-_FORMATS = {"bool": "?", "uint8": "B", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
-            "uint64": "Q", "float16": "e", "float32": "f", "float64": "d"}
+_FORMATS = {"bool": "?", "uint8": "B", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
+            "int64": "q", "uint64": "Q", "float16": "e", "float32": "f", "float64": "d"}
 
 
 class Op:
@@ -41,7 +41,8 @@ class Op:
 
     def __init__(self, name: str, inputs: int, outputs: int, expr: str | None, grad_expr: str | None, cuda: str | None,
                  kernel: str | None, shape: Callable[..., Any] | None, compute: Callable[..., Any] | None,
-                 grad: Callable[..., Any] | None, launch: Callable[..., Any] | None, attrs: Mapping[str, str] | None) -> None:
+                 grad: Callable[..., Any] | None, launch: Callable[..., Any] | None,
+                 attrs: Mapping[str, str] | None) -> None:
         self.name, self.inputs, self.outputs = name, inputs, outputs
         self.shape = shape
         self.compute: Any = compute
@@ -49,7 +50,8 @@ class Op:
         self.launch: Any = launch
         self.expr, self.grad_expr, self.cuda = expr, grad_expr, cuda
         self._attrs = None if attrs is None else dict(attrs)
-        # A C compiler pads a struct at its end to the alignment of its largest member, as @ with a final count of 0 does.
+        # A C compiler pads a struct at its end to the alignment of its largest member, as @ with a final count of 0
+        # does.
         formats = "".join(self._attrs.values()) if self._attrs else ""
         widest = max(formats, key=struct.calcsize) if formats else ""
         self._struct = struct.Struct("@" + formats + ("0" + widest if widest else ""))
@@ -178,19 +180,20 @@ def op(expr: str | None = None, grad_expr: str | None = None, *, name: str | Non
        launch: Callable[..., Any] | None = None, attrs: Mapping[str, str] | None = None) -> Op:
     """Makes an op of the program's own, to be called with tensors.
 
-    Of an expression, which is fused as built-in ops are, in the inputs a, b, c or x0 .. x7; grad_expr, if given, has a gradient
-    for each input, separated by semicolons, and may use g, the gradient of the result, and y, the result:
+    Of an expression, which is fused as built-in ops are, in the inputs a, b, c or x0 .. x7; grad_expr, if given, has a
+    gradient for each input, separated by semicolons, and may use g, the gradient of the result, and y, the result:
 
         leaky = tn.op("a > 0 ? a : b * a")
 
-    Of Python functions. shape(*inputs, **attributes) returns the shape, or (shape, dtype), of the output, or a list of them;
-    without it the output is as the first input. compute(*inputs, out, **attributes) gets arrays of NumPy, or memoryviews where
-    that is not there, and writes into out, or returns the values. grad(gy, y, *inputs, **attributes) records ops and returns a
-    gradient for each input, or None for none of it. Attributes are keywords of the call.
+    Of Python functions. shape(*inputs, **attributes) returns the shape, or (shape, dtype), of the output, or a list of
+    them; without it the output is as the first input. compute(*inputs, out, **attributes) gets arrays of NumPy, or
+    memoryviews where that is not there, and writes into out, or returns the values. grad(gy, y, *inputs, **attributes)
+    records ops and returns a gradient for each input, or None for none of it. Attributes are keywords of the call.
 
-    Of CUDA text, the text of a .cu file whose `kernel` (the op's name, without it) runs on a GPU instead of compute; attrs are
-    the members of the kernel's last parameter, a struct, by their formats in the module struct: {"eps": "f"}.
-    launch(*inputs, out, **attributes) returns (grid, block) or (grid, block, shared): numbers of blocks and threads, and bytes.
+    Of CUDA text, the text of a .cu file whose `kernel` (the op's name, without it) runs on a GPU instead of compute;
+    attrs are the members of the kernel's last parameter, a struct, by their formats in the module struct: {"eps": "f"}.
+    launch(*inputs, out, **attributes) returns (grid, block) or (grid, block, shared): numbers of blocks and threads,
+    and bytes.
     """
     if expr is not None:
         if shape or compute or grad or cuda or kernel or launch or attrs is not None or outputs != 1:

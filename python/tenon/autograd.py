@@ -23,7 +23,8 @@ class _Mode:
     def __enter__(self) -> Any:
         context = _c.current_context()
         before = self._set(context)
-        self.__dict__.setdefault("_stack", []).append((context, before))  # one object may be entered again inside itself
+        self.__dict__.setdefault("_stack", []).append((context,
+                                                       before))  # one object may be entered again inside itself
         return self
 
     def __exit__(self, *unused: Any) -> None:
@@ -124,11 +125,12 @@ def _many(x: Any) -> tuple[list[Any], bool]:
     return ([x], True) if x is None or isinstance(x, _c.Tensor) else (list(x), False)
 
 
-def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *, create_graph: bool = False, allow_unused: bool = True) -> Any:
-    """The gradients of outputs, each times its grad_outputs, with respect to inputs: of one input a tensor, else a tuple.
+def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *, create_graph: bool = False,
+         allow_unused: bool = True) -> Any:
+    """The gradients of outputs, each times its grad_outputs, by inputs: of one input a tensor, else a tuple.
 
-    They are zeros for an input that the outputs do not depend on. With create_graph they can be differentiated again. Stored
-    gradients do not change.
+    They are zeros for an input that the outputs do not depend on. With create_graph they can be differentiated again.
+    Stored gradients do not change.
     """
     ys, _ = _many(outputs)
     xs, single = _many(inputs)

@@ -44,7 +44,7 @@ def _context(layers: list[Any], optims: list[Any]) -> Any:
 
 
 def save(path: Any, nets: Any = None, optims: Any = None, data: Any = None, *, step: int = 0, user: Any = None) -> None:
-    """Saves networks, optimizers and positions of datasets (one or a list of each), random numbers, the step, and `user`.
+    """Saves networks, optimizers, positions of datasets (one or a list of each), random numbers, step, and `user`.
 
     user is what json can write. Save between steps.
     """

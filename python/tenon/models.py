@@ -1,4 +1,4 @@
-"""Networks of Tenon itself, whose parameters have the names of torchvision and Hugging Face, and generation of tokens."""
+"""Networks of Tenon itself, with the names of torchvision's and Hugging Face's parameters, and generation."""
 from __future__ import annotations
 
 import os
@@ -32,7 +32,7 @@ class Layer(Module):
         _c.layer_train(self._handle, mode)
 
     def recompute(self, on: bool = True) -> Layer:
-        """Sets whether its inner values are computed again in the backward pass instead of kept: less memory, more work."""
+        """Sets whether its inner values are computed again in the backward pass: less memory, more work."""
         _c.layer_recompute(self._handle, on)
         return self
 
@@ -78,13 +78,14 @@ class Network(Layer):
         for a in args:
             if isinstance(a, _c.Tensor):
                 device, dtype = a.context, a.dtype
-            elif isinstance(a, _c.Context) or (isinstance(a, str) and a.partition(":")[0] in ("cpu", "cuda", "opencl", "ref")):
+            elif isinstance(a, _c.Context) or (isinstance(a, str) and a.partition(":")[0] in ("cpu", "cuda", "opencl",
+                                                                                              "ref")):
                 device = a
             elif a is not None:
                 dtype = a
         here = next(self.parameters()).context
         if device is not None and device is not here and device != here.device:
-            raise NotImplementedError(f"a network of tenon.models is made on its device: tn.models.{self._recipe[0]}(..., device=)")
+            raise NotImplementedError(f"a network is made on its device: tn.models.{self._recipe[0]}(..., device=)")
         if dtype is not None:
             _c.layer_cast(self._handle, as_dtype(dtype))
             own = self.state_dict(keep_vars=True)
@@ -93,7 +94,7 @@ class Network(Layer):
         return self
 
     def load(self, path: Any, **options: Any) -> Network:
-        """Loads safetensors by name; the options are those of C: prefix, add_prefix, ignore, partial, allow_missing, ..."""
+        """Loads safetensors by name; options are those of C: prefix, add_prefix, ignore, partial, allow_missing, ..."""
         _c.load_with(self._handle, os.fspath(path), **options)
         return self
 
@@ -104,17 +105,19 @@ class Network(Layer):
         """An empty cache for `batch` rows of up to `length` tokens."""
         return Cache(batch, length, padding, context=next(self.parameters()).context)
 
-    def generate(self, prompts: Any, max_tokens: int = 128, *, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0,
-                 repetition_penalty: float = 1.0, seed: int = 0, stop: int | Sequence[int] = (), length: int = 0,
-                 use_cache: bool = True, tokenizer: Any = None,
+    def generate(self, prompts: Any, max_tokens: int = 128, *, temperature: float = 0.0, top_k: int = 0,
+                 top_p: float = 1.0, repetition_penalty: float = 1.0, seed: int = 0, stop: int | Sequence[int] = (),
+                 length: int = 0, use_cache: bool = True, tokenizer: Any = None,
                  on_token: Callable[[int, int], Any] | None = None) -> Any:
-        """Continues prompts: lists of tokens of any lengths, or one list, or a tensor (B, T) or (T), or texts with a tokenizer.
+        """Continues prompts: lists of tokens of any lengths, one list, a tensor (B, T) or (T), or texts.
 
-        Returns the new tokens of each row as lists, or of one prompt as one, or texts for texts. Temperature 0 takes the most
-        likely token. A row ends before a token of `stop`. on_token(row, token) is called with each token, and ends the
-        generation by returning False.
+        Returns the new tokens of each row as lists, or of one prompt as one; texts, which need a tokenizer, for texts.
+        Temperature 0 takes the most likely token. A row ends before a token of `stop`. on_token(row, token) is called
+        with each token, and ends the generation by returning False.
         """
-        texts = isinstance(prompts, str) or (isinstance(prompts, (list, tuple)) and bool(prompts) and isinstance(prompts[0], str))
+        texts = isinstance(prompts, str) or (isinstance(prompts, (list,
+                                                                  tuple)) and bool(prompts) and isinstance(prompts[0],
+                                                                                                           str))
         single = isinstance(prompts, str) or not _is_batch(prompts)
         rows = [prompts] if single else list(prompts)
         if texts:
@@ -159,7 +162,7 @@ class CSummary:
 
 
 class Cache:
-    """Keys and values of the tokens that a network has seen. padding: how many of the first tokens of each row are none."""
+    """Keys and values of the tokens that a network has seen. padding: how many first tokens of each row are none."""
 
     def __init__(self, batch: int, length: int, padding: Sequence[int] | None = None, *, context: Any = None) -> None:
         self._handle = _c.cache_new(batch, length, padding, context)
@@ -211,22 +214,22 @@ def resnet(depth: int = 18, *, classes: int | None = None, channels: int | None 
 def gpt2(*, layers: int | None = None, heads: int | None = None, width: int | None = None, vocab: int | None = None,
          context_length: int | None = None, dropout: float | None = None, device: Any = None) -> Network:
     """GPT-2, from tokens (B, T) to logits (B, T, vocab), with the names of Hugging Face's GPT2LMHeadModel."""
-    return _network("gpt2", (), _given(layers=layers, heads=heads, width=width, vocab=vocab, context_length=context_length,
-                                       dropout=dropout), device)
+    return _network("gpt2", (), _given(layers=layers, heads=heads, width=width, vocab=vocab,
+                                       context_length=context_length, dropout=dropout), device)
 
 
 def llama(*, layers: int | None = None, heads: int | None = None, width: int | None = None, device: Any = None,
           **options: Any) -> Network:
     """A Llama, from tokens (B, T) to logits (B, T, vocab), with the names of Hugging Face's LlamaForCausalLM.
 
-    The options are those of C: kv_heads, hidden, head_width, vocab, context_length, window, eps, tied, qkv_bias, out_bias,
-    mlp_bias, theta and the others of the rotary embedding.
+    The options are those of C: kv_heads, hidden, head_width, vocab, context_length, window, eps, tied, qkv_bias,
+    out_bias, mlp_bias, theta and the others of the rotary embedding.
     """
     return _network("llama", (), _given(layers=layers, heads=heads, width=width, **options), device)
 
 
 def pretrained(folder: Any, *, dtype: Any = None, context_length: int | None = None, device: Any = None) -> Network:
-    """The network that a folder of Hugging Face's describes (gpt2, llama, mistral, qwen2), loaded, in evaluation mode."""
+    """The network of a folder of Hugging Face's (gpt2, llama, mistral, qwen2), loaded, in evaluation mode."""
     options = _given(dtype=None if dtype is None else as_dtype(dtype), context_length=context_length)
     return _network("pretrained_with", (os.fspath(folder),), options, device)
 

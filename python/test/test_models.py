@@ -120,7 +120,8 @@ class Net(nn.Module):
 class Checkpoints(unittest.TestCase):
     def make(self):
         net = Net()
-        return net, optim.AdamW([{"params": [net.a.weight, net.a.bias]}, {"params": net.bn.parameters(), "lr": 0.003}], lr=0.01)
+        return net, optim.AdamW([{"params": [net.a.weight, net.a.bias]}, {"params": net.bn.parameters(), "lr": 0.003}],
+                                lr=0.01)
 
     def train(self, net, opt, data, steps):
         losses = []

@@ -40,7 +40,8 @@ class Modules(unittest.TestCase):
     def test_names_come_in_the_order_of_attributes(self):
         net = Net()
         self.assertEqual([n for n, _ in net.named_parameters()],
-                         ["scale", "body.0.weight", "body.0.bias", "body.1.weight", "body.1.bias", "head.weight", "head.bias"])
+                         ["scale", "body.0.weight", "body.0.bias", "body.1.weight", "body.1.bias", "head.weight",
+                          "head.bias"])
         self.assertEqual([n for n, _ in net.named_modules()], ["", "body", "body.0", "body.1", "body.2", "head"])
         self.assertEqual([n for n, _ in net.named_children()], ["body", "head"])
         self.assertIn("body.1.running_mean", dict(net.named_buffers()))
@@ -215,10 +216,10 @@ class Modules(unittest.TestCase):
                                  (lambda: nn.init.normal_(w, 0, 2), 2, 99),
                                  (lambda: nn.init.xavier_uniform_(w), math.sqrt(2 / 500), math.sqrt(6 / 500)),
                                  (lambda: nn.init.xavier_normal_(w, 2), 2 * math.sqrt(2 / 500), 99),
-                                 (lambda: nn.init.kaiming_uniform_(w, a=math.sqrt(5)), math.sqrt(1 / 900), 1 / math.sqrt(300)),
-                                 (lambda: nn.init.kaiming_normal_(w, mode="fan_out", nonlinearity="relu"), math.sqrt(2 / 200), 99),
-                                 (lambda: nn.init.trunc_normal_(w, 0, 1, -2, 2), 0.8796, 2),
-                                 (lambda: nn.init.trunc_normal_(w, 0, 1, -1, 1), 0.5396, 1)]:
+                                 (lambda: nn.init.kaiming_uniform_(w, a=math.sqrt(5)), math.sqrt(1 / 900),
+                                 1 / math.sqrt(300)), (lambda: nn.init.kaiming_normal_(w, mode="fan_out",
+                                 nonlinearity="relu"), math.sqrt(2 / 200), 99), (lambda: nn.init.trunc_normal_(w, 0, 1,
+                                 -2, 2), 0.8796, 2), (lambda: nn.init.trunc_normal_(w, 0, 1, -1, 1), 0.5396, 1)]:
             self.assertIs(make(), w)
             self.assertTrue(w.requires_grad)
             self.assertAlmostEqual(w.std().item() / std, 1, delta=0.02)
@@ -236,7 +237,8 @@ class Modules(unittest.TestCase):
         self.assertEqual(p.grad.tolist(), [1, 1])
 
 
-# ---- beside PyTorch: a layer's constructor, the shapes of its inputs, and options: ints (inputs are integers below it).
+# ---- beside PyTorch: a layer's constructor, the shapes of its inputs, and options: ints (inputs are integers below
+# it).
 
 LAYERS = [
     ("Linear(5, 3)", [(2, 4, 5)]),
@@ -285,8 +287,8 @@ LAYERS = [
     ("ZeroPad2d((1, 0, 2, 1))", [(2, 3, 4, 4)]),
     ("CosineSimilarity()", [(3, 4), (3, 4)]),
     ("PairwiseDistance()", [(3, 4), (3, 4)]),
-    ("PixelUnshuffle(2)", [(2, 3, 4, 6)]), ("ChannelShuffle(2)", [(2, 6, 3)]), ("LocalResponseNorm(3, alpha=0.5)", [(2, 5, 3, 3)]),
-    ("Unfold((2, 3), dilation=(2, 1), padding=1, stride=2)", [(2, 3, 7, 6)]),
+    ("PixelUnshuffle(2)", [(2, 3, 4, 6)]), ("ChannelShuffle(2)", [(2, 6, 3)]), ("LocalResponseNorm(3, alpha=0.5)", [(2,
+    5, 3, 3)]), ("Unfold((2, 3), dilation=(2, 1), padding=1, stride=2)", [(2, 3, 7, 6)]),
     ("UpsamplingBilinear2d(scale_factor=2)", [(2, 3, 4, 5)]),
     ("ConstantPad1d(2, 1.5)", [(2, 3, 4)]), ("ReflectionPad2d((1, 2, 3, 0))", [(2, 3, 4, 5)]),
     ("ReplicationPad3d(1)", [(2, 2, 2, 3, 3)]), ("CircularPad1d((1, 3))", [(2, 3, 4)]),
@@ -296,8 +298,8 @@ LAYERS = [
     ("LogSigmoid()", [(40,)]), ("Softsign()", [(40,)]), ("Tanhshrink()", [(40,)]), ("Softshrink()", [(40,)]),
     ("Hardshrink()", [(40,)]), ("Hardtanh(-0.5, 0.7)", [(40,)]), ("Hardsigmoid()", [(40,)]), ("Hardswish()", [(40,)]),
     ("Threshold(0.1, 2.0)", [(40,)]), ("GLU()", [(4, 6)]), ("PReLU(4)", [(3, 4, 2)]), ("Softmax(dim=1)", [(3, 4, 2)]),
-    ("Softmax()", [(3, 4)]), ("LogSoftmax(dim=-1)", [(3, 4)]), ("Softmin(dim=0)", [(3, 4)]), ("Softmax2d()", [(2, 3, 4, 2)]),
-    ("Sequential(nn.Linear(4, 3), nn.Tanh())", [(2, 4)]),
+    ("Softmax()", [(3, 4)]), ("LogSoftmax(dim=-1)", [(3, 4)]), ("Softmin(dim=0)", [(3, 4)]), ("Softmax2d()", [(2, 3, 4,
+    2)]), ("Sequential(nn.Linear(4, 3), nn.Tanh())", [(2, 4)]),
     ("RNN(3, 4, num_layers=2)", [(5, 2, 3)]),
     ("RNN(3, 4, nonlinearity='relu', bias=False)", [(5, 2, 3), (1, 2, 4)]),
     ("LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True)", [(2, 5, 3)]),
@@ -310,31 +312,32 @@ LAYERS = [
     ("TransformerEncoderLayer(8, 2, 16, dropout=0.0, norm_first=True, activation='gelu')", [(5, 2, 8)]),
     ("Transformer(8, 2, 1, 1, 16, dropout=0.0)", [(4, 2, 8), (5, 2, 8)]),
     ("TransformerDecoderLayer(8, 2, 16, dropout=0.0)", [(5, 2, 8), (3, 2, 8)]),
-    ("TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), 2, nn.LayerNorm(8))", [(2, 5, 8)]),
+    ("TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), 2, nn.LayerNorm(8))",
+     [(2, 5, 8)]),
 ]
 
 # A loss's constructor, how its two or three tensors are made, from a generator of NumPy.
 LOSSES = [
     ("CrossEntropyLoss()", lambda r: (r.normal(size=(6, 5)), r.integers(0, 5, 6))),
     ("CrossEntropyLoss()", lambda r: (r.normal(size=5), r.integers(0, 5))),
-    ("CrossEntropyLoss(label_smoothing=0.2, reduction='sum')", lambda r: (r.normal(size=(6, 5, 2)), r.integers(0, 5, (6, 2)))),
-    ("CrossEntropyLoss(ignore_index=2, reduction='mean')", lambda r: (r.normal(size=(6, 5)), np.array([0, 2, 2, 1, 4, 3]))),
-    ("CrossEntropyLoss(torch.tensor([1., 2., 3., 4., 5.]))", lambda r: (r.normal(size=(6, 5)), r.integers(0, 5, 6))),
-    ("CrossEntropyLoss()", lambda r: (r.normal(size=(6, 5)), r.dirichlet(np.ones(5), 6))),
+    ("CrossEntropyLoss(label_smoothing=0.2, reduction='sum')", lambda r: (r.normal(size=(6, 5, 2)), r.integers(0, 5,
+    (6, 2)))), ("CrossEntropyLoss(ignore_index=2, reduction='mean')", lambda r: (r.normal(size=(6, 5)), np.array([0, 2,
+    2, 1, 4, 3]))), ("CrossEntropyLoss(torch.tensor([1., 2., 3., 4., 5.]))", lambda r: (r.normal(size=(6, 5)),
+    r.integers(0, 5, 6))), ("CrossEntropyLoss()", lambda r: (r.normal(size=(6, 5)), r.dirichlet(np.ones(5), 6))),
     ("NLLLoss(reduction='none')", lambda r: (r.normal(size=(6, 5)), r.integers(0, 5, 6))),
     ("MSELoss()", lambda r: (r.normal(size=(3, 4)), r.normal(size=(3, 4)))),
     ("L1Loss(reduction='sum')", lambda r: (r.normal(size=(3, 4)), r.normal(size=(3, 4)))),
     ("HuberLoss(delta=0.5)", lambda r: (r.normal(size=(3, 4)), r.normal(size=(3, 4)))),
     ("SmoothL1Loss(beta=0.3)", lambda r: (r.normal(size=(3, 4)), r.normal(size=(3, 4)))),
     ("BCELoss()", lambda r: (r.uniform(0.1, 0.9, (3, 4)), r.uniform(size=(3, 4)))),
-    ("BCEWithLogitsLoss(pos_weight=torch.tensor([1., 2., 3., 4.]))", lambda r: (r.normal(size=(3, 4)), r.uniform(size=(3, 4)))),
-    ("KLDivLoss(reduction='batchmean')", lambda r: (np.log(r.dirichlet(np.ones(4), 3)), r.dirichlet(np.ones(4), 3))),
-    ("MarginRankingLoss(margin=0.2)", lambda r: (r.normal(size=5), r.normal(size=5), np.array([1., -1, 1, 1, -1]))),
-    ("HingeEmbeddingLoss()", lambda r: (r.normal(size=5), np.array([1., -1, 1, 1, -1]))),
-    ("SoftMarginLoss()", lambda r: (r.normal(size=5), np.array([1., -1, 1, 1, -1]))),
+    ("BCEWithLogitsLoss(pos_weight=torch.tensor([1., 2., 3., 4.]))", lambda r: (r.normal(size=(3, 4)),
+    r.uniform(size=(3, 4)))), ("KLDivLoss(reduction='batchmean')", lambda r: (np.log(r.dirichlet(np.ones(4), 3)),
+    r.dirichlet(np.ones(4), 3))), ("MarginRankingLoss(margin=0.2)", lambda r: (r.normal(size=5), r.normal(size=5),
+    np.array([1., -1, 1, 1, -1]))), ("HingeEmbeddingLoss()", lambda r: (r.normal(size=5), np.array([1., -1, 1, 1,
+    -1]))), ("SoftMarginLoss()", lambda r: (r.normal(size=5), np.array([1., -1, 1, 1, -1]))),
     ("MultiLabelSoftMarginLoss()", lambda r: (r.normal(size=(3, 4)), r.integers(0, 2, (3, 4)).astype("f8"))),
-    ("CosineEmbeddingLoss(margin=0.1)", lambda r: (r.normal(size=(3, 4)), r.normal(size=(3, 4)), np.array([1., -1, 1]))),
-    ("TripletMarginLoss()", lambda r: tuple(r.normal(size=(3, 4)) for _ in range(3))),
+    ("CosineEmbeddingLoss(margin=0.1)", lambda r: (r.normal(size=(3, 4)), r.normal(size=(3, 4)), np.array([1., -1,
+    1]))), ("TripletMarginLoss()", lambda r: tuple(r.normal(size=(3, 4)) for _ in range(3))),
     ("PoissonNLLLoss()", lambda r: (r.normal(size=5), r.integers(0, 5, 5).astype("f8"))),
     ("GaussianNLLLoss(full=True)", lambda r: (r.normal(size=5), r.normal(size=5), r.uniform(0.1, 1, 5))),
 ]
@@ -345,7 +348,8 @@ class BesideTorch(unittest.TestCase):
     def close(self, ours, theirs, what):
         theirs = theirs.detach().numpy()
         self.assertEqual(tuple(ours.shape), tuple(theirs.shape), what)
-        np.testing.assert_allclose(np.array(ours.tolist()).reshape(theirs.shape), theirs, rtol=2e-4, atol=2e-5, err_msg=what)
+        np.testing.assert_allclose(np.array(ours.tolist()).reshape(theirs.shape), theirs, rtol=2e-4, atol=2e-5,
+                                   err_msg=what)
 
     def pair(self, text):
         """The module of both libraries, with PyTorch's values, which have the same names."""
@@ -403,14 +407,17 @@ class BesideTorch(unittest.TestCase):
                 ours, theirs = self.pair(text)
                 arrays = [rng.integers(0, options["ints"], s) if "ints" in options else rng.normal(size=s).astype("f4")
                           for s in shapes]
-                if text.startswith(("Linear", "Conv", "MaxPool", "Embedding", "Flatten", "Dropout", "ReLU", "Leaky", "GELU")):
+                if text.startswith(("Linear", "Conv", "MaxPool", "Embedding", "Flatten", "Dropout", "ReLU", "Leaky",
+                                    "GELU")):
                     self.assertEqual(repr(ours), repr(theirs))
                 self.run_both(text, ours, theirs, arrays, rng)
                 for name, b in theirs.named_buffers():
                     self.close(ours.get_buffer(name), b, f"{text}: {name}")
                 ours.eval(), theirs.eval()
-                self.run_both(text + " in evaluation mode", ours, theirs, arrays, rng) if not list(ours.parameters()) else \
-                    self.close(first(ours(*[tn.tensor(a) for a in arrays])), first(theirs(*[torch.tensor(a) for a in arrays])), text)
+                self.run_both(text + " in evaluation mode", ours, theirs, arrays,
+                              rng) if not list(ours.parameters()) else \
+                    self.close(first(ours(*[tn.tensor(a) for a in arrays])),
+                               first(theirs(*[torch.tensor(a) for a in arrays])), text)
 
     def test_losses(self):
         rng = np.random.default_rng(0)
@@ -435,7 +442,8 @@ class BesideTorch(unittest.TestCase):
         hidden = np.triu(np.ones((5, 5), bool), 1)
         padding = np.array([[0, 0, 0, 0, 1], [0, 0, 0, 1, 1]], bool)
         floats = rng.normal(size=(4, 5, 5)).astype("f4")
-        for masks in [dict(attn_mask=hidden), dict(key_padding_mask=padding), dict(attn_mask=hidden, key_padding_mask=padding),
+        for masks in [dict(attn_mask=hidden), dict(key_padding_mask=padding), dict(attn_mask=hidden,
+                                                                                   key_padding_mask=padding),
                       dict(attn_mask=floats), dict(attn_mask=hidden, average_attn_weights=False)]:
             tensors = {n: m for n, m in masks.items() if isinstance(m, np.ndarray)}
             y, w = ours(*[tn.tensor(x)] * 3, **masks | {n: tn.tensor(m) for n, m in tensors.items()})

@@ -141,10 +141,10 @@ OPTIMIZERS = ["SGD({}, lr=0.1)", "SGD({}, lr=0.1, momentum=0.9, dampening=0.1, w
               "AdamW({}, lr=0.02, betas=(0.8, 0.95), eps=1e-6)", "AdamW({}, lr=0.02, weight_decay=0)",
               "RMSprop({}, lr=0.01)", "RMSprop({}, lr=0.01, alpha=0.9, momentum=0.5, centered=True, weight_decay=0.01)"]
 
-SCHEDULES = ["StepLR(opt, 3, 0.5)", "MultiStepLR(opt, [2, 5, 5, 9])", "ConstantLR(opt, 0.5, 4)", "LinearLR(opt, 0.1, 0.8, 6)",
-             "ExponentialLR(opt, 0.9)", "PolynomialLR(opt, 8, 2.0)", "CosineAnnealingLR(opt, 7, 1e-3)",
-             "CosineAnnealingWarmRestarts(opt, 3, 2)", "LambdaLR(opt, lambda t: 1 / (1 + t))",
-             "OneCycleLR(opt, 0.3, total_steps=20, cycle_momentum=False)",
+SCHEDULES = ["StepLR(opt, 3, 0.5)", "MultiStepLR(opt, [2, 5, 5, 9])", "ConstantLR(opt, 0.5, 4)",
+             "LinearLR(opt, 0.1, 0.8, 6)", "ExponentialLR(opt, 0.9)", "PolynomialLR(opt, 8, 2.0)",
+             "CosineAnnealingLR(opt, 7, 1e-3)", "CosineAnnealingWarmRestarts(opt, 3, 2)",
+             "LambdaLR(opt, lambda t: 1 / (1 + t))", "OneCycleLR(opt, 0.3, total_steps=20, cycle_momentum=False)",
              "OneCycleLR(opt, 0.3, total_steps=20, cycle_momentum=False, three_phase=True, anneal_strategy='linear')",
              "SequentialLR(opt, [LinearLR(opt, 0.1, 1.0, 4), CosineAnnealingLR(opt, 10)], [4])"]
 
@@ -168,7 +168,8 @@ class BesideTorch(unittest.TestCase):
                         ours, theirs = self.networks()
                         lists = [list(n.parameters()) for n in (ours, theirs)]
                         if groups:
-                            lists = [[{"params": p[:2]}, {"params": p[2:], "lr": 0.005, "weight_decay": 0.2}] for p in lists]
+                            lists = [[{"params": p[:2]}, {"params": p[2:], "lr": 0.005,
+                                                          "weight_decay": 0.2}] for p in lists]
                         a = eval("optim." + text.format("p"), {"optim": optim, "p": lists[0]})
                         b = eval("torch.optim." + text.format("p"), {"torch": torch, "p": lists[1]})
                         for _ in range(10):
@@ -189,10 +190,12 @@ class BesideTorch(unittest.TestCase):
     def test_schedules(self):
         for text in SCHEDULES:
             with self.subTest(text):
-                a = optim.SGD([{"params": [nn.Parameter(tn.zeros(1))]}, {"params": [nn.Parameter(tn.zeros(1))], "lr": 0.02}], lr=0.1)
+                a = optim.SGD([{"params": [nn.Parameter(tn.zeros(1))]}, {"params": [nn.Parameter(tn.zeros(1))],
+                                                                         "lr": 0.02}], lr=0.1)
                 b = torch.optim.SGD([{"params": [torch.zeros(1, requires_grad=True)]},
                                      {"params": [torch.zeros(1, requires_grad=True)], "lr": 0.02}], lr=0.1)
-                s = eval("m." + text.replace("[Lin", "[m.Lin").replace(" CosineA", " m.CosineA"), {"m": lr_scheduler, "opt": a})
+                s = eval("m." + text.replace("[Lin", "[m.Lin").replace(" CosineA", " m.CosineA"), {"m": lr_scheduler,
+                                                                                                   "opt": a})
                 t = eval("m." + text.replace("[Lin", "[m.Lin").replace(" CosineA", " m.CosineA"),
                          {"m": torch.optim.lr_scheduler, "opt": b})
                 for _ in range(15):
@@ -202,7 +205,8 @@ class BesideTorch(unittest.TestCase):
                     t.step()
 
     def test_plateau(self):
-        a, b = optim.SGD([nn.Parameter(tn.zeros(1))], lr=0.1), torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+        a, b = optim.SGD([nn.Parameter(tn.zeros(1))], lr=0.1), torch.optim.SGD([torch.zeros(1, requires_grad=True)],
+                                                                               lr=0.1)
         s = lr_scheduler.ReduceLROnPlateau(a, patience=1, cooldown=1)
         t = torch.optim.lr_scheduler.ReduceLROnPlateau(b, patience=1, cooldown=1)
         for v in [3, 2, 2, 2, 2, 2, 2, 1, 1.1, 1.2, 1.3, 1.4]:

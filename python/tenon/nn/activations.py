@@ -47,7 +47,7 @@ _NEEDED = object()
 
 def _activation(name: str, function: Callable[..., Tensor], direct: Callable[..., Tensor] | None = None,
                 **arguments: Any) -> type[_Activation]:
-    """A class; `direct` is the function of C that it is whatever its arguments say, and is called without a frame of Python."""
+    """A class; `direct` is the function of C that it is whatever its arguments say, which is called without a frame."""
     body: dict[str, Any] = {"ARGUMENTS": arguments, "function": staticmethod(function), "__doc__": function.__doc__,
                             "__module__": __name__}
     if direct is not None:

@@ -16,7 +16,7 @@ from .module import Module, Parameter
 
 
 def _visible(mask: Tensor | None) -> Tensor | None:
-    """A mask of torch.nn, whose True hides a key, as one of attention, whose True shows it; floats are added to scores."""
+    """A mask of torch.nn, whose True hides a key, as one of attention, whose True shows it; floats are added."""
     return _c.logical_not(mask) if mask is not None and mask.dtype is bool_ else mask
 
 
@@ -26,7 +26,7 @@ def _both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
         return b if a is None else a
     if a.dtype is bool_ and b.dtype is bool_:
         return a & b
-    a, b = (_c.where(m, _c.full("float32", (), 0, context=m.context), _c.full("float32", (), -math.inf, context=m.context))
+    a, b = (_c.masked_fill(_c.zeros("float32", m.shape, context=m.context), _c.logical_not(m), -math.inf)
             if m.dtype is bool_ else m for m in (a, b))
     return a + b
 
@@ -34,9 +34,9 @@ def _both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
 class MultiheadAttention(Module):
     """Attention of several heads, each over a part of the width."""
 
-    def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, add_bias_kv: bool = False,
-                 add_zero_attn: bool = False, kdim: int | None = None, vdim: int | None = None, batch_first: bool = False,
-                 device: Any = None, dtype: Any = None) -> None:
+    def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True,
+                 add_bias_kv: bool = False, add_zero_attn: bool = False, kdim: int | None = None,
+                 vdim: int | None = None, batch_first: bool = False, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
         if add_bias_kv or add_zero_attn:
             raise NotImplementedError("MultiheadAttention: add_bias_kv, add_zero_attn")
@@ -137,9 +137,9 @@ def _activation(f: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tenso
 class TransformerEncoderLayer(Module):
     """Self-attention and a feed-forward part, each with norm and residual."""
 
-    def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation: Any = "relu",
-                 layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True,
-                 device: Any = None, dtype: Any = None) -> None:
+    def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
+                 activation: Any = "relu", layer_norm_eps: float = 1e-5, batch_first: bool = False,
+                 norm_first: bool = False, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
         to = {"device": device, "dtype": dtype}
         self.self_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **to)
@@ -155,7 +155,8 @@ class TransformerEncoderLayer(Module):
     def forward(self, src: Tensor, src_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
                 is_causal: bool = False) -> Tensor:
         attend = lambda x: self.dropout1(self.self_attn(  # noqa: E731
-            x, x, x, attn_mask=src_mask, key_padding_mask=src_key_padding_mask, need_weights=False, is_causal=is_causal)[0])
+            x, x, x, attn_mask=src_mask, key_padding_mask=src_key_padding_mask, need_weights=False,
+            is_causal=is_causal)[0])
         if self.norm_first:
             x = src + attend(self.norm1(src))
             return x + self._feed(self.norm2(x))
@@ -169,13 +170,14 @@ class TransformerEncoderLayer(Module):
 class TransformerDecoderLayer(Module):
     """Self-attention, attention to the encoder's output, and a feed-forward part, each with norm and residual."""
 
-    def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation: Any = "relu",
-                 layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True,
-                 device: Any = None, dtype: Any = None) -> None:
+    def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
+                 activation: Any = "relu", layer_norm_eps: float = 1e-5, batch_first: bool = False,
+                 norm_first: bool = False, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
         to = {"device": device, "dtype": dtype}
         self.self_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **to)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **to)
+        self.multihead_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first,
+                                                 **to)
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **to)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **to)
@@ -206,8 +208,8 @@ class TransformerDecoderLayer(Module):
 class TransformerEncoder(Module):
     """num_layers copies of an encoder layer, one after the other, and a norm."""
 
-    def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None, enable_nested_tensor: bool = True,
-                 mask_check: bool = True) -> None:
+    def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None,
+                 enable_nested_tensor: bool = True, mask_check: bool = True) -> None:
         super().__init__()
         self.layers = ModuleList([copy.deepcopy(encoder_layer) for _ in range(num_layers)])
         self.num_layers, self.norm = num_layers, norm
@@ -241,15 +243,17 @@ class Transformer(Module):
 
     def __init__(self, d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6,
                  dim_feedforward: int = 2048, dropout: float = 0.1, activation: Any = "relu",
-                 custom_encoder: Module | None = None, custom_decoder: Module | None = None, layer_norm_eps: float = 1e-5,
-                 batch_first: bool = False, norm_first: bool = False, bias: bool = True, device: Any = None,
-                 dtype: Any = None) -> None:
+                 custom_encoder: Module | None = None, custom_decoder: Module | None = None,
+                 layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True,
+                 device: Any = None, dtype: Any = None) -> None:
         super().__init__()
-        same: Any = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device,
-                     dtype)
+        same: Any = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first,
+                     bias, device, dtype)
         norms = [LayerNorm(d_model, eps=layer_norm_eps, bias=bias, device=device, dtype=dtype) for _ in range(2)]
-        self.encoder = custom_encoder or TransformerEncoder(TransformerEncoderLayer(*same), num_encoder_layers, norms[0])
-        self.decoder = custom_decoder or TransformerDecoder(TransformerDecoderLayer(*same), num_decoder_layers, norms[1])
+        self.encoder = custom_encoder or TransformerEncoder(TransformerEncoderLayer(*same), num_encoder_layers,
+                                                            norms[0])
+        self.decoder = custom_decoder or TransformerDecoder(TransformerDecoderLayer(*same), num_decoder_layers,
+                                                            norms[1])
         for p in self.parameters():
             if p.ndim > 1:
                 init.xavier_uniform_(p)
@@ -264,7 +268,8 @@ class Transformer(Module):
     def forward(self, src: Tensor, tgt: Tensor, src_mask: Tensor | None = None, tgt_mask: Tensor | None = None,
                 memory_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
                 tgt_key_padding_mask: Tensor | None = None, memory_key_padding_mask: Tensor | None = None,
-                src_is_causal: bool | None = None, tgt_is_causal: bool | None = None, memory_is_causal: bool = False) -> Tensor:
+                src_is_causal: bool | None = None, tgt_is_causal: bool | None = None,
+                memory_is_causal: bool = False) -> Tensor:
         memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
-        return self.decoder(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal,
-                            memory_is_causal)
+        return self.decoder(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
+                            tgt_is_causal, memory_is_causal)

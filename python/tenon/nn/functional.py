@@ -49,7 +49,8 @@ def _same(weight: Tensor, dilation: tuple[int, ...]) -> list[tuple[int, int]]:
     return [(t // 2, t - t // 2) for t in total]
 
 
-def _conv(n: int, x: Tensor, w: Tensor, b: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
+def _conv(n: int, x: Tensor, w: Tensor, b: Tensor | None, stride: Any, padding: Any, dilation: Any,
+          groups: int) -> Tensor:
     stride, dilation = places(stride, n), places(dilation, n)
     if padding == "valid":
         padding = 0
@@ -66,26 +67,26 @@ def _conv(n: int, x: Tensor, w: Tensor, b: Tensor | None, stride: Any, padding: 
     return _batched(x, n + 2, lambda v: f(v, w, b, stride=stride, padding=padding, dilation=dilation, groups=groups))
 
 
-def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
-           groups: int = 1) -> Tensor:
+def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+           dilation: Any = 1, groups: int = 1) -> Tensor:
     """Convolution of (N, C, L) or (C, L)."""
     return _conv(1, input, weight, bias, stride, padding, dilation, groups)
 
 
-def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
-           groups: int = 1) -> Tensor:
+def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+           dilation: Any = 1, groups: int = 1) -> Tensor:
     """Convolution of (N, C, H, W) or (C, H, W)."""
     return _conv(2, input, weight, bias, stride, padding, dilation, groups)
 
 
-def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
-           groups: int = 1) -> Tensor:
+def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+           dilation: Any = 1, groups: int = 1) -> Tensor:
     """Convolution of (N, C, D, H, W) or (C, D, H, W)."""
     return _conv(3, input, weight, bias, stride, padding, dilation, groups)
 
 
-def _conv_transpose(n: int, x: Tensor, w: Tensor, b: Tensor | None, stride: Any, padding: Any, output_padding: Any, groups: int,
-                    dilation: Any) -> Tensor:
+def _conv_transpose(n: int, x: Tensor, w: Tensor, b: Tensor | None, stride: Any, padding: Any, output_padding: Any,
+                    groups: int, dilation: Any) -> Tensor:
     f = (_c.conv_transpose1d, _c.conv_transpose2d, _c.conv_transpose3d)[n - 1]
     stride, padding, output_padding, dilation = (places(v, n) for v in (stride, padding, output_padding, dilation))
     return _batched(x, n + 2, lambda v: f(v, w, b, stride=stride, padding=padding, dilation=dilation, groups=groups,
@@ -206,7 +207,8 @@ def avg_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
 
 
 def _adaptive(f: Any, x: Tensor, output_size: Any) -> Tensor:
-    size = (output_size, output_size) if output_size is None or hasattr(output_size, "__index__") else tuple(output_size)
+    single = output_size is None or hasattr(output_size, "__index__")
+    size = (output_size, output_size) if single else tuple(output_size)
     h, w = (have if want is None else want for have, want in zip(x.shape[-2:], size))
     return _batched(x, 4, lambda v: f(v, h, w))
 
@@ -379,13 +381,14 @@ def log_softmax(input: Tensor, dim: int = -1, dtype: DTypeLike | None = None) ->
 
 
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
-    """A random sample of a category as softmax((logits + noise) / tau); hard: 1 at its largest, with the gradient of that."""
+    """A random category as softmax((logits + noise) / tau); hard: 1 at its largest, with the gradient of that."""
     u = _c.clamp(_c.rand_like(logits.detach()), 1e-7, 1 - 1e-7)
     y = _c.softmax((logits - _c.log(-_c.log(u))) / tau, dim)
     if not hard:
         return y
-    first = _c.scatter(_c.zeros_like(y.detach()), dim, _c.argmax_keep(y, dim), _c.ones_like(_c.max_keep(y.detach(), dim)))
-    return first - y.detach() + y
+    soft = y.detach()
+    first = _c.scatter(_c.zeros_like(soft), dim, _c.argmax_keep(soft, dim), _c.ones_like(_c.max_keep(soft, dim)))
+    return first - soft + y
 
 
 # ---- dropout
@@ -451,7 +454,7 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
 
 def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None,
                bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5) -> Tensor:
-    """Normalizes each channel of (N, C, ...), in training by the batch, whose statistics are added to the running ones."""
+    """Normalizes each channel of (N, C, ...), in training by the batch, which changes the running statistics."""
     if running_mean is None or running_var is None:
         if not training:
             raise ValueError("batch_norm: without training there must be running_mean and running_var")
@@ -681,13 +684,14 @@ def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", be
     return huber_loss(input, target, reduction=reduction, delta=beta) / beta
 
 
-def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean") -> Tensor:
+def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *,
+                         reduction: str = "mean") -> Tensor:
     """Binary cross entropy of probabilities."""
     return _c.bce_with(input, target, weight=weight, reduce=_reduction(reduction))
 
 
-def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean",
-                                     pos_weight: Tensor | None = None) -> Tensor:
+def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, *,
+                                     reduction: str = "mean", pos_weight: Tensor | None = None) -> Tensor:
     """Binary cross entropy of logits."""
     return _c.bce_logits_with(input, target, weight=weight, pos_weight=pos_weight, reduce=_reduction(reduction))
 

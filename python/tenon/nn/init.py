@@ -1,4 +1,4 @@
-"""Initializers, with the names and arguments of torch.nn.init. Each writes into a tensor, without gradient, and returns it."""
+"""Initializers, with the names and arguments of torch.nn.init: each writes into a tensor, without gradient."""
 from __future__ import annotations
 
 import math
@@ -45,8 +45,8 @@ def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float 
         return constant_(tensor, mean)
     if math.isclose(a - mean, -2 * std) and math.isclose(b - mean, 2 * std):
         return _c.init_trunc_normal(tensor, mean, std)
-    # By rejection: draws that are outside are replaced by the next ones, for so many rounds that one of 1e12 is left, which
-    # is clamped.
+    # By rejection: draws that are outside are replaced by the next ones, for so many rounds that one of 1e12 is left,
+    # which is clamped.
     low, high = (a - mean) / std, (b - mean) / std
     inside = 0.5 * (math.erf(high / math.sqrt(2)) - math.erf(low / math.sqrt(2)))
     if inside < 0.3:

@@ -31,7 +31,8 @@ class Identity(Module):
 class Linear(Module):
     """x @ weight.T + bias: weight (out_features, in_features), bias (out_features)."""
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, device: Any = None,
+                 dtype: Any = None) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         self.weight = _empty((out_features, in_features), device, dtype)
@@ -72,8 +73,8 @@ class Bilinear(Module):
         return F.bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        return (f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
-                f"bias={self.bias is not None}")
+        return (f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
+                f"out_features={self.out_features}, bias={self.bias is not None}")
 
 
 # ---- convolutions
@@ -93,8 +94,10 @@ class _ConvNd(Module):
         if self.transposed and padding_mode != "zeros":
             raise ValueError(f"{type(self).__name__}: padding_mode is 'zeros'")
         n = self.n
-        self.in_channels, self.out_channels, self.groups, self.padding_mode = in_channels, out_channels, groups, padding_mode
-        self.kernel_size, self.stride, self.dilation = F.places(kernel_size, n), F.places(stride, n), F.places(dilation, n)
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.groups, self.padding_mode = groups, padding_mode
+        self.kernel_size, self.stride = F.places(kernel_size, n), F.places(stride, n)
+        self.dilation = F.places(dilation, n)
         self.padding = padding if isinstance(padding, str) else F.places(padding, n)
         if isinstance(padding, str) and padding not in ("same", "valid"):
             raise ValueError(f"{type(self).__name__}: padding {padding!r}; there are 'same' and 'valid'")
@@ -139,8 +142,8 @@ class _Conv(_ConvNd):
     def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
                  dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros", device: Any = None,
                  dtype: Any = None) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias, padding_mode,
-                         device, dtype)
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias,
+                         padding_mode, device, dtype)
 
 
 class Conv1d(_Conv):
@@ -165,15 +168,15 @@ class _ConvTranspose(_ConvNd):
     transposed = True
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
-                 output_padding: Any = 0, groups: int = 1, bias: bool = True, dilation: Any = 1, padding_mode: str = "zeros",
-                 device: Any = None, dtype: Any = None) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, output_padding, groups, bias,
-                         padding_mode, device, dtype)
+                 output_padding: Any = 0, groups: int = 1, bias: bool = True, dilation: Any = 1,
+                 padding_mode: str = "zeros", device: Any = None, dtype: Any = None) -> None:
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, output_padding, groups,
+                         bias, padding_mode, device, dtype)
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
         output_padding = self.output_padding if output_size is None else self._output_padding(input, output_size)
-        return F._conv_transpose(self.n, input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups,
-                                 self.dilation)
+        return F._conv_transpose(self.n, input, self.weight, self.bias, self.stride, self.padding, output_padding,
+                                 self.groups, self.dilation)
 
     def _output_padding(self, x: Tensor, output_size: Any) -> tuple[int, ...]:
         size = tuple(output_size)[-self.n:]
@@ -277,7 +280,8 @@ class _InstanceNorm(Module):
     rank = 0
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = False,
-                 track_running_stats: bool = False, device: Any = None, dtype: Any = None, *, bias: bool = True) -> None:
+                 track_running_stats: bool = False, device: Any = None, dtype: Any = None, *,
+                 bias: bool = True) -> None:
         super().__init__()
         if track_running_stats:
             raise NotImplementedError(f"{type(self).__name__}: track_running_stats")
@@ -320,7 +324,8 @@ class InstanceNorm3d(_InstanceNorm):
 
 
 def _shape(normalized_shape: Any) -> tuple[int, ...]:
-    return (int(normalized_shape),) if hasattr(normalized_shape, "__index__") else tuple(int(v) for v in normalized_shape)
+    return (int(normalized_shape),) if hasattr(normalized_shape,
+                                               "__index__") else tuple(int(v) for v in normalized_shape)
 
 
 class LayerNorm(Module):
@@ -344,14 +349,15 @@ class LayerNorm(Module):
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
+        return (f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
+                f"bias={self.bias is not None}")
 
 
 class RMSNorm(Module):
     """Divides by the root of the mean square over the last axes, of that shape."""
 
-    def __init__(self, normalized_shape: Any, eps: float | None = None, elementwise_affine: bool = True, device: Any = None,
-                 dtype: Any = None) -> None:
+    def __init__(self, normalized_shape: Any, eps: float | None = None, elementwise_affine: bool = True,
+                 device: Any = None, dtype: Any = None) -> None:
         super().__init__()
         self.normalized_shape, self.eps, self.elementwise_affine = _shape(normalized_shape), eps, elementwise_affine
         self.weight = _empty(self.normalized_shape, device, dtype) if elementwise_affine else None
@@ -400,9 +406,10 @@ class GroupNorm(Module):
 class Embedding(Module):
     """A table of num_embeddings rows of embedding_dim numbers, read by index."""
 
-    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, max_norm: float | None = None,
-                 norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False, _weight: Tensor | None = None,
-                 _freeze: bool = False, device: Any = None, dtype: Any = None) -> None:
+    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None,
+                 max_norm: float | None = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,
+                 sparse: bool = False, _weight: Tensor | None = None, _freeze: bool = False,
+                 device: Any = None, dtype: Any = None) -> None:
         super().__init__()
         if max_norm is not None or scale_grad_by_freq or sparse:
             raise NotImplementedError("Embedding: max_norm, scale_grad_by_freq, sparse")
@@ -482,8 +489,8 @@ class Dropout3d(_Dropout):
 class _MaxPool(Module):
     n = 0
 
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, return_indices: bool = False,
-                 ceil_mode: bool = False) -> None:
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+                 return_indices: bool = False, ceil_mode: bool = False) -> None:
         super().__init__()
         self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
         self.padding, self.dilation, self.return_indices, self.ceil_mode = padding, dilation, return_indices, ceil_mode
@@ -493,8 +500,8 @@ class _MaxPool(Module):
                            self.return_indices)
 
     def extra_repr(self) -> str:
-        return (f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, dilation={self.dilation}, "
-                f"ceil_mode={self.ceil_mode}")
+        return (f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
+                f"dilation={self.dilation}, ceil_mode={self.ceil_mode}")
 
 
 class MaxPool1d(_MaxPool):
@@ -526,8 +533,8 @@ class _AvgPool(Module):
         self.divisor_override = divisor_override
 
     def forward(self, input: Tensor) -> Tensor:
-        return F._avg_pool(self.n, input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad,
-                           self.divisor_override)
+        return F._avg_pool(self.n, input, self.kernel_size, self.stride, self.padding, self.ceil_mode,
+                           self.count_include_pad, self.divisor_override)
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
@@ -749,8 +756,11 @@ class _ConstantPad(_Pad):
 
 
 def _pads(name: str, base: type, mode: str) -> list[Any]:
-    doc = _Pad.__doc__
-    return [type(f"{name}{n}d", (base,), {"n": n, "mode": mode, "__doc__": doc, "__module__": __name__}) for n in (1, 2, 3)]
+    made = []
+    for n in (1, 2, 3):
+        body = {"n": n, "mode": mode, "__doc__": _Pad.__doc__, "__module__": __name__}
+        made.append(type(f"{name}{n}d", (base,), body))
+    return made
 
 
 ZeroPad1d, ZeroPad2d, ZeroPad3d = _pads("ZeroPad", _Pad, "constant")

@@ -16,7 +16,8 @@ class _Loss(Module):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
-        # PyTorch's obsolete size_average and reduce come between weight and the rest: only weight may be given by place.
+        # PyTorch's obsolete size_average and reduce come between weight and the rest: only weight may be given by
+        # place.
         places = [n for n in ("weight",) if n in self.ARGUMENTS]
         if len(args) > len(places):
             raise TypeError(f"{type(self).__name__}: arguments after {places or 'none'} must be named")
@@ -37,8 +38,8 @@ class _Loss(Module):
 
 
 def _loss(name: str, function: Callable[..., Tensor], **arguments: Any) -> type[_Loss]:
-    body = {"ARGUMENTS": {**arguments, "reduction": "mean"}, "function": staticmethod(function), "__doc__": function.__doc__,
-            "__module__": __name__}
+    body = {"ARGUMENTS": {**arguments, "reduction": "mean"}, "function": staticmethod(function),
+            "__doc__": function.__doc__, "__module__": __name__}
     return type(name, (_Loss,), body)
 
 

@@ -116,9 +116,11 @@ class Module(_c.Module):
                 raise TypeError(f"cannot assign a {type(value).__name__} as parameter '{name}' "
                                 "(a Parameter or None is expected)")
             if isinstance(old, Module):
-                raise TypeError(f"cannot assign a {type(value).__name__} as module '{name}' (a Module or None is expected)")
+                raise TypeError(f"cannot assign a {type(value).__name__} as module '{name}' "
+                                "(a Module or None is expected)")
             if name in self._buffer_names and not isinstance(value, _c.Tensor):
-                raise TypeError(f"cannot assign a {type(value).__name__} as buffer '{name}' (a Tensor or None is expected)")
+                raise TypeError(f"cannot assign a {type(value).__name__} as buffer '{name}' "
+                                "(a Tensor or None is expected)")
         self.__dict__[name] = value
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
@@ -137,7 +139,8 @@ class Module(_c.Module):
         """Adds a tensor that is state but is not trained."""
         _check_name(self, name)
         if tensor is not None and not isinstance(tensor, _c.Tensor):
-            raise TypeError(f"cannot register a {type(tensor).__name__} as buffer '{name}' (a Tensor or None is expected)")
+            raise TypeError(f"cannot register a {type(tensor).__name__} as buffer '{name}' "
+                            "(a Tensor or None is expected)")
         self.__dict__["_buffer_names"] = {**self._buffer_names, name: persistent}
         self.__dict__[name] = tensor
 
@@ -261,7 +264,8 @@ class Module(_c.Module):
                     state[path + name] = b if keep_vars else b.detach()
         return state
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> IncompatibleKeys:
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True,
+                        assign: bool = False) -> IncompatibleKeys:
         """Copies values into the parameters and buffers, by name, all or none of them.
 
         With strict, every name must be there and none more. The values may be tensors or arrays of another library.
@@ -347,7 +351,8 @@ class Module(_c.Module):
         for a in args:
             if isinstance(a, _c.Tensor):
                 device, dtype = a.context, a.dtype
-            elif isinstance(a, _c.Context) or (isinstance(a, str) and a.partition(":")[0] in ("cpu", "cuda", "opencl", "ref")):
+            elif isinstance(a, _c.Context) or (isinstance(a, str) and a.partition(":")[0] in ("cpu", "cuda", "opencl",
+                                                                                              "ref")):
                 device = a
             elif a is not None:
                 dtype = a
@@ -443,7 +448,8 @@ class Summary:
                          for name, kind, shape, count in self.rows]
 
     def _foot(self) -> str:
-        return f"{self.total:,} parameters" + (f", {self.trained:,} of them trained" if self.trained != self.total else "")
+        some = f", {self.trained:,} of them trained" if self.trained != self.total else ""
+        return f"{self.total:,} parameters" + some
 
     def __str__(self) -> str:
         table = self._table()
@@ -458,7 +464,8 @@ class Summary:
         from html import escape
         head, *rows = self._table()
         body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in rows)
-        return ("<table><thead><tr>" + "".join(f"<th>{c}</th>" for c in head) + f"</tr></thead><tbody>{body}</tbody></table>"
+        top = "".join(f"<th>{c}</th>" for c in head)
+        return (f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
                 f"<p>{self._foot()}</p>")
 
 

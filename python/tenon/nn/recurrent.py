@@ -1,4 +1,4 @@
-"""Recurrent layers, with the names and arguments of torch.nn. The steps of a sequence are recorded one after the other."""
+"""Recurrent layers, with the names and arguments of torch.nn. Steps are recorded one after the other."""
 from __future__ import annotations
 
 import math
@@ -10,7 +10,8 @@ from . import init
 from .layers import _empty
 from .module import Module
 
-# A step: from the gates of the input, W_ih x + b_ih, the state (h,) or (h, c) and the gates' weights of h, to the new state.
+# A step: from the gates of the input, W_ih x + b_ih, the state (h,) or (h, c) and the gates' weights of h, to the new
+# state.
 State = tuple[Tensor, ...]
 Step = Callable[[Tensor, State, Tensor, Any], State]
 
@@ -47,9 +48,9 @@ class _Recurrent(Module):
     gates, states = 1, 1
     step: Step = staticmethod(_tanh_step)  # type: ignore[assignment]
 
-    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
-                 dropout: float = 0.0, bidirectional: bool = False, proj_size: int = 0, device: Any = None,
-                 dtype: Any = None) -> None:
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
+                 batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, proj_size: int = 0,
+                 device: Any = None, dtype: Any = None) -> None:
         super().__init__()
         if proj_size:
             raise NotImplementedError(f"{type(self).__name__}: proj_size")
@@ -117,7 +118,8 @@ class _Recurrent(Module):
 
     def extra_repr(self) -> str:
         s = f"{self.input_size}, {self.hidden_size}"
-        for name, usual in [("num_layers", 1), ("bias", True), ("batch_first", False), ("dropout", 0.0), ("bidirectional", False)]:
+        for name, usual in [("num_layers", 1), ("bias", True), ("batch_first", False), ("dropout", 0.0),
+                            ("bidirectional", False)]:
             if getattr(self, name) != usual:
                 s += f", {name}={getattr(self, name)}"
         return s
@@ -126,13 +128,14 @@ class _Recurrent(Module):
 class RNN(_Recurrent):
     """h = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu of it."""
 
-    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh", bias: bool = True,
-                 batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, device: Any = None,
-                 dtype: Any = None) -> None:
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh",
+                 bias: bool = True, batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False,
+                 device: Any = None, dtype: Any = None) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"RNN: nonlinearity must be tanh or relu, not {nonlinearity!r}")
         self.nonlinearity = nonlinearity
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype)
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device,
+                         dtype)
 
     def _step(self) -> Step:
         return _relu_step if self.nonlinearity == "relu" else _tanh_step
@@ -156,7 +159,8 @@ class _Cell(Module):
     gates, states = 1, 1
     step: Step = staticmethod(_tanh_step)  # type: ignore[assignment]
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None,
+                 dtype: Any = None) -> None:
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         self.weight_ih = _empty((self.gates * hidden_size, input_size), device, dtype)
@@ -190,8 +194,8 @@ class _Cell(Module):
 class RNNCell(_Cell):
     """One step of an RNN."""
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", device: Any = None,
-                 dtype: Any = None) -> None:
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh",
+                 device: Any = None, dtype: Any = None) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"RNNCell: nonlinearity must be tanh or relu, not {nonlinearity!r}")
         self.nonlinearity = nonlinearity

@@ -18,8 +18,9 @@ def _gradients(parameters: Any) -> list[Tensor]:
     return [p.grad for p in parameters if p.grad is not None]
 
 
-def clip_grad_norm_(parameters: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Tensor:
-    """Scales the gradients so that their common norm is at most max_norm. Returns the norm before, which is not read."""
+def clip_grad_norm_(parameters: Any, max_norm: float, norm_type: float = 2.0,
+                    error_if_nonfinite: bool = False) -> Tensor:
+    """Scales the gradients so that their common norm is at most max_norm. Returns the norm before, not read yet."""
     grads = _gradients(parameters)
     if not grads:
         return _c.zeros("float32", ())

@@ -52,15 +52,16 @@ def _groups(params: Any) -> list[dict[str, Any]]:
 class Optimizer:
     """What the optimizers share: an optimizer of C over the parameters, whose updates are part of the step's plan.
 
-    params is a Module, a list of tensors, or a list of dicts {"params": ..., "lr": ..., "weight_decay": ...}. Those that
-    require a gradient now are trained. Beside PyTorch's arguments there are clip_norm and clip_value, which clip the gradients
-    of every update; accumulate=k, which updates at every k-th step(loss), by the averaged gradient; loss_scale for float16
-    (autocast), with scale_growth, scale_backoff and scale_interval; no_master, which keeps no float32 copies of 16-bit
-    parameters; and schedule="step", "cosine" or "linear" with warmup, total, floor, every and factor, a schedule of the
-    learning rate by updates that needs no calls.
+    params is a Module, a list of tensors, or a list of dicts {"params": ..., "lr": ..., "weight_decay": ...}. Those
+    that require a gradient now are trained. Beside PyTorch's arguments there are clip_norm and clip_value, which clip
+    the gradients of every update; accumulate=k, which updates at every k-th step(loss), by the averaged gradient;
+    loss_scale for float16 (autocast), with scale_growth, scale_backoff and scale_interval; no_master, which keeps no
+    float32 copies of 16-bit parameters; and schedule="step", "cosine" or "linear" with warmup, total, floor, every and
+    factor, a schedule of the learning rate by updates that needs no calls.
     """
 
-    def __init__(self, params: Any, make: Callable[..., Any], defaults: dict[str, Any], options: dict[str, Any]) -> None:
+    def __init__(self, params: Any, make: Callable[..., Any], defaults: dict[str, Any], options: dict[str,
+                                                                                                      Any]) -> None:
         self.defaults = defaults
         groups = _groups(params)
         several = len(groups) > 1
@@ -99,8 +100,8 @@ class Optimizer:
                 _c.optim_add_group(self._handle, "*", 1.0, g["weight_decay"])
                 self._applied[0] = (1.0, g["weight_decay"])
             return
-        # The largest rate is the base, and the others are shares of it. A schedule changes all by one factor, so that the
-        # shares, to twelve digits, stay, and with them the plan.
+        # The largest rate is the base, and the others are shares of it. A schedule changes all by one factor, so that
+        # the shares, to twelve digits, stay, and with them the plan.
         base = max(g["lr"] for g in groups)
         if base != self._base:
             self._base = base
@@ -152,8 +153,9 @@ class Optimizer:
     def step(self, loss: Any = None) -> Any:
         """Updates the parameters.
 
-        step(loss) is a whole step as one plan: gradients, clipping, update and clearing of the gradients. step() updates by
-        the gradients that loss.backward() has stored, and step(closure) calls a function that does that and returns the loss.
+        step(loss) is a whole step as one plan: gradients, clipping, update and clearing of the gradients. step()
+        updates by the gradients that loss.backward() has stored, and step(closure) calls a function that does that and
+        returns the loss.
         """
         self._apply_groups()
         if isinstance(loss, _c.Tensor):
@@ -171,7 +173,7 @@ class Optimizer:
         _c.optim_zero_grad(self._handle)
 
     def clip_norm(self, max_norm: float) -> Tensor:
-        """Scales the gradients so that their common norm is at most max_norm; returns the norm before, which is not read."""
+        """Scales the gradients so that their common norm is at most max_norm; returns the norm before, not read yet."""
         return _c.optim_clip_norm(self._handle, max_norm)
 
     # ---- state
@@ -194,7 +196,8 @@ class Optimizer:
         The context's random numbers go on as they did after state_dict().
         """
         if state_dict.get("kind") != type(self).__name__:
-            raise ValueError(f"this is the state of {state_dict.get('kind')}, and the optimizer is {type(self).__name__}")
+            raise ValueError(f"this is the state of {state_dict.get('kind')}, and the optimizer is "
+                             f"{type(self).__name__}")
         groups = state_dict["param_groups"]
         if [len(g["params"]) for g in groups] != [len(g["params"]) for g in self.param_groups]:
             raise ValueError("the groups of the state have other numbers of parameters")
@@ -209,7 +212,7 @@ class Optimizer:
         self._apply_groups()
 
     def _read_groups(self, settings: list[float], groups: list[float]) -> None:
-        """Takes over the learning rates and weight decays of a checkpoint, as it has them: the rate first, and pairs by place."""
+        """Takes over the learning rates and weight decays of a checkpoint: the rate first, and pairs by parameter."""
         self._base, at = settings[0], 0
         for i, g in enumerate(self.param_groups):
             if g["params"]:
@@ -260,8 +263,8 @@ def _refuse(name: str, options: dict[str, Any]) -> dict[str, Any]:
 class SGD(Optimizer):
     """Stochastic gradient descent, with momentum."""
 
-    def __init__(self, params: Any, lr: float = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: float = 0,
-                 nesterov: bool = False, **options: Any) -> None:
+    def __init__(self, params: Any, lr: float = 1e-3, momentum: float = 0, dampening: float = 0,
+                 weight_decay: float = 0, nesterov: bool = False, **options: Any) -> None:
         super().__init__(params, _c.sgd, dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
                                               nesterov=nesterov), _refuse("SGD", options))
 
@@ -289,8 +292,8 @@ class RMSprop(Optimizer):
 
     def __init__(self, params: Any, lr: float = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0,
                  momentum: float = 0, centered: bool = False, **options: Any) -> None:
-        super().__init__(params, _c.rmsprop, dict(lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum,
-                                                  centered=centered), _refuse("RMSprop", options))
+        super().__init__(params, _c.rmsprop, dict(lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay,
+                                                  momentum=momentum, centered=centered), _refuse("RMSprop", options))
 
 
 __all__ = ["Optimizer", "SGD", "Adam", "AdamW", "RMSprop", "lr_scheduler"]

@@ -1,7 +1,7 @@
 """Schedules of the learning rate, with the names and arguments of torch.optim.lr_scheduler.
 
-They set the learning rate of the optimizer's groups, which costs nothing: it is an input of the step's plan. A schedule by
-updates that needs no calls is the optimizer's own argument `schedule`.
+They set the learning rate of the optimizer's groups, which costs nothing: it is an input of the step's plan. A schedule
+by updates that needs no calls is the optimizer's own argument `schedule`.
 """
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class OneCycleLR(LRScheduler):
-    """From max_lr / div_factor up to max_lr and down to the start divided by final_div_factor. Momentum stays as it is."""
+    """From max_lr / div_factor up to max_lr and down to that over final_div_factor. Momentum stays as it is."""
 
     def __init__(self, optimizer: Any, max_lr: float | Sequence[float], total_steps: int | None = None,
                  epochs: int | None = None, steps_per_epoch: int | None = None, pct_start: float = 0.3,
@@ -213,9 +213,11 @@ class OneCycleLR(LRScheduler):
 class SequentialLR(LRScheduler):
     """Schedules one after the other, of which the next begins at each milestone."""
 
-    def __init__(self, optimizer: Any, schedulers: Sequence[LRScheduler], milestones: Sequence[int], last_epoch: int = -1) -> None:
+    def __init__(self, optimizer: Any, schedulers: Sequence[LRScheduler], milestones: Sequence[int],
+                 last_epoch: int = -1) -> None:
         if len(milestones) != len(schedulers) - 1:
-            raise ValueError(f"{len(schedulers)} schedules need {len(schedulers) - 1} milestones, not {len(milestones)}")
+            raise ValueError(f"{len(schedulers)} schedules need {len(schedulers) - 1} milestones, not "
+                             f"{len(milestones)}")
         self._schedulers, self._milestones = list(schedulers), list(milestones)
         for g in optimizer.param_groups:
             g["lr"] = g["initial_lr"]
@@ -232,14 +234,16 @@ class SequentialLR(LRScheduler):
 class ReduceLROnPlateau:
     """Multiplies the learning rate by factor after `patience` calls of step(metric) without improvement."""
 
-    def __init__(self, optimizer: Any, mode: str = "min", factor: float = 0.1, patience: int = 10, threshold: float = 1e-4,
-                 threshold_mode: str = "rel", cooldown: int = 0, min_lr: float = 0, eps: float = 1e-8) -> None:
+    def __init__(self, optimizer: Any, mode: str = "min", factor: float = 0.1, patience: int = 10,
+                 threshold: float = 1e-4, threshold_mode: str = "rel", cooldown: int = 0,
+                 min_lr: float = 0, eps: float = 1e-8) -> None:
         if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
             raise ValueError(f"mode {mode!r} or threshold_mode {threshold_mode!r} is unknown")
         if factor >= 1:
             raise ValueError("factor must be below 1")
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
-        self.threshold, self.threshold_mode, self.cooldown, self.min_lr, self.eps = threshold, threshold_mode, cooldown, min_lr, eps
+        self.threshold, self.threshold_mode = threshold, threshold_mode
+        self.cooldown, self.min_lr, self.eps = cooldown, min_lr, eps
         self.best = math.inf if mode == "min" else -math.inf
         self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
 
@@ -281,5 +285,6 @@ class ReduceLROnPlateau:
         self.__dict__.update(state_dict)
 
 
-__all__ = ["LRScheduler", "LambdaLR", "StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR", "PolynomialLR",
-           "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "OneCycleLR", "SequentialLR", "ReduceLROnPlateau"]
+__all__ = ["LRScheduler", "LambdaLR", "StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR",
+           "PolynomialLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "OneCycleLR", "SequentialLR",
+           "ReduceLROnPlateau"]
