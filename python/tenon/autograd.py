@@ -23,8 +23,8 @@ class _Mode:
     def __enter__(self) -> Any:
         context = _c.current_context()
         before = self._set(context)
-        self.__dict__.setdefault("_stack", []).append((context,
-                                                       before))  # one object may be entered again inside itself
+        # One object may be entered again inside itself.
+        self.__dict__.setdefault("_stack", []).append((context, before))
         return self
 
     def __exit__(self, *unused: Any) -> None:

@@ -8,7 +8,7 @@ from . import _c
 from ._dtypes import as_dtype
 from ._functions import _on as _context
 from ._tensor import Tensor
-from .nn.module import Module
+from .nn.module import Module, _target
 from .nn.parameter import Parameter
 
 __all__ = ["Network", "Cache", "mlp", "lenet", "resnet", "gpt2", "llama", "pretrained", "sample"]
@@ -75,14 +75,7 @@ class Network(Layer):
 
     def to(self, *args: Any, device: Any = None, dtype: Any = None) -> Network:
         """Converts its floating-point parameters and buffers to a dtype. A network stays on its device."""
-        for a in args:
-            if isinstance(a, _c.Tensor):
-                device, dtype = a.context, a.dtype
-            elif isinstance(a, _c.Context) or (isinstance(a, str) and a.partition(":")[0] in ("cpu", "cuda", "opencl",
-                                                                                              "ref")):
-                device = a
-            elif a is not None:
-                dtype = a
+        device, dtype = _target(args, device, dtype)
         here = next(self.parameters()).context
         if device is not None and device is not here and device != here.device:
             raise NotImplementedError(f"a network is made on its device: tn.models.{self._recipe[0]}(..., device=)")
@@ -115,11 +108,9 @@ class Network(Layer):
         Temperature 0 takes the most likely token. A row ends before a token of `stop`. on_token(row, token) is called
         with each token, and ends the generation by returning False.
         """
-        texts = isinstance(prompts, str) or (isinstance(prompts, (list,
-                                                                  tuple)) and bool(prompts) and isinstance(prompts[0],
-                                                                                                           str))
         single = isinstance(prompts, str) or not _is_batch(prompts)
         rows = [prompts] if single else list(prompts)
+        texts = bool(rows) and isinstance(rows[0], str)
         if texts:
             if tokenizer is None:
                 raise TypeError("generate: texts need a tokenizer")

@@ -144,7 +144,8 @@ class Modules(unittest.TestCase):
 
     def test_texts(self):
         self.assertEqual(repr(nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.ReLU())),
-                         "Sequential(\n  (0): Conv2d(1, 2, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))\n  (1): ReLU()\n)")
+                         "Sequential(\n  (0): Conv2d(1, 2, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))\n"
+                         "  (1): ReLU()\n)")
         net = Net()
         text = str(net.summary(tn.zeros(3, 4)))
         self.assertIn("body.0  Linear       (3, 8)          40", text)
@@ -442,9 +443,9 @@ class BesideTorch(unittest.TestCase):
         hidden = np.triu(np.ones((5, 5), bool), 1)
         padding = np.array([[0, 0, 0, 0, 1], [0, 0, 0, 1, 1]], bool)
         floats = rng.normal(size=(4, 5, 5)).astype("f4")
-        for masks in [dict(attn_mask=hidden), dict(key_padding_mask=padding), dict(attn_mask=hidden,
-                                                                                   key_padding_mask=padding),
-                      dict(attn_mask=floats), dict(attn_mask=hidden, average_attn_weights=False)]:
+        for masks in [dict(attn_mask=hidden), dict(key_padding_mask=padding), dict(attn_mask=floats),
+                      dict(attn_mask=hidden, key_padding_mask=padding),
+                      dict(attn_mask=hidden, average_attn_weights=False)]:
             tensors = {n: m for n, m in masks.items() if isinstance(m, np.ndarray)}
             y, w = ours(*[tn.tensor(x)] * 3, **masks | {n: tn.tensor(m) for n, m in tensors.items()})
             z, v = theirs(*[torch.tensor(x)] * 3, **masks | {n: torch.tensor(m) for n, m in tensors.items()})

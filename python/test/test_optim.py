@@ -168,8 +168,8 @@ class BesideTorch(unittest.TestCase):
                         ours, theirs = self.networks()
                         lists = [list(n.parameters()) for n in (ours, theirs)]
                         if groups:
-                            lists = [[{"params": p[:2]}, {"params": p[2:], "lr": 0.005,
-                                                          "weight_decay": 0.2}] for p in lists]
+                            other = {"lr": 0.005, "weight_decay": 0.2}
+                            lists = [[{"params": p[:2]}, {"params": p[2:], **other}] for p in lists]
                         a = eval("optim." + text.format("p"), {"optim": optim, "p": lists[0]})
                         b = eval("torch.optim." + text.format("p"), {"torch": torch, "p": lists[1]})
                         for _ in range(10):
@@ -190,14 +190,13 @@ class BesideTorch(unittest.TestCase):
     def test_schedules(self):
         for text in SCHEDULES:
             with self.subTest(text):
-                a = optim.SGD([{"params": [nn.Parameter(tn.zeros(1))]}, {"params": [nn.Parameter(tn.zeros(1))],
-                                                                         "lr": 0.02}], lr=0.1)
+                a = optim.SGD([{"params": [nn.Parameter(tn.zeros(1))]},
+                               {"params": [nn.Parameter(tn.zeros(1))], "lr": 0.02}], lr=0.1)
                 b = torch.optim.SGD([{"params": [torch.zeros(1, requires_grad=True)]},
                                      {"params": [torch.zeros(1, requires_grad=True)], "lr": 0.02}], lr=0.1)
-                s = eval("m." + text.replace("[Lin", "[m.Lin").replace(" CosineA", " m.CosineA"), {"m": lr_scheduler,
-                                                                                                   "opt": a})
-                t = eval("m." + text.replace("[Lin", "[m.Lin").replace(" CosineA", " m.CosineA"),
-                         {"m": torch.optim.lr_scheduler, "opt": b})
+                make = "m." + text.replace("[Lin", "[m.Lin").replace(" CosineA", " m.CosineA")
+                s = eval(make, {"m": lr_scheduler, "opt": a})
+                t = eval(make, {"m": torch.optim.lr_scheduler, "opt": b})
                 for _ in range(15):
                     np.testing.assert_allclose(s.get_last_lr(), t.get_last_lr(), rtol=1e-9, atol=1e-15)
                     b.step()
@@ -205,8 +204,8 @@ class BesideTorch(unittest.TestCase):
                     t.step()
 
     def test_plateau(self):
-        a, b = optim.SGD([nn.Parameter(tn.zeros(1))], lr=0.1), torch.optim.SGD([torch.zeros(1, requires_grad=True)],
-                                                                               lr=0.1)
+        a = optim.SGD([nn.Parameter(tn.zeros(1))], lr=0.1)
+        b = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
         s = lr_scheduler.ReduceLROnPlateau(a, patience=1, cooldown=1)
         t = torch.optim.lr_scheduler.ReduceLROnPlateau(b, patience=1, cooldown=1)
         for v in [3, 2, 2, 2, 2, 2, 2, 1, 1.1, 1.2, 1.3, 1.4]:

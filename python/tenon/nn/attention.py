@@ -250,10 +250,9 @@ class Transformer(Module):
         same: Any = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first,
                      bias, device, dtype)
         norms = [LayerNorm(d_model, eps=layer_norm_eps, bias=bias, device=device, dtype=dtype) for _ in range(2)]
-        self.encoder = custom_encoder or TransformerEncoder(TransformerEncoderLayer(*same), num_encoder_layers,
-                                                            norms[0])
-        self.decoder = custom_decoder or TransformerDecoder(TransformerDecoderLayer(*same), num_decoder_layers,
-                                                            norms[1])
+        encoder, decoder = TransformerEncoderLayer(*same), TransformerDecoderLayer(*same)
+        self.encoder = custom_encoder or TransformerEncoder(encoder, num_encoder_layers, norms[0])
+        self.decoder = custom_decoder or TransformerDecoder(decoder, num_decoder_layers, norms[1])
         for p in self.parameters():
             if p.ndim > 1:
                 init.xavier_uniform_(p)

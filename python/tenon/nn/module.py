@@ -348,14 +348,7 @@ class Module(_c.Module):
 
         The objects of the parameters stay. Optimizers that were made before keep the old values: make them afterwards.
         """
-        for a in args:
-            if isinstance(a, _c.Tensor):
-                device, dtype = a.context, a.dtype
-            elif isinstance(a, _c.Context) or (isinstance(a, str) and a.partition(":")[0] in ("cpu", "cuda", "opencl",
-                                                                                              "ref")):
-                device = a
-            elif a is not None:
-                dtype = a
+        device, dtype = _target(args, device, dtype)
         kind = None if dtype is None else as_dtype(dtype)
         if kind is not None and kind.kind != "f":
             raise TypeError(f"a module's parameters are floats, not {kind.name}")
@@ -490,6 +483,20 @@ def _output_shapes(module: Module, args: tuple) -> dict[int, str]:
         for m, mode in modes:
             m._set_training(mode)
     return shapes
+
+
+def _target(args: tuple, device: Any, dtype: Any) -> tuple[Any, Any]:
+    """The device and dtype that the arguments of to() name, in any order; a tensor stands for its own."""
+    for a in args:
+        if isinstance(a, _c.Tensor):
+            device, dtype = a.context, a.dtype
+        elif isinstance(a, _c.Context):
+            device = a
+        elif isinstance(a, str) and a.partition(":")[0] in ("cpu", "cuda", "opencl", "ref"):
+            device = a
+        elif a is not None:
+            dtype = a
+    return device, dtype
 
 
 def _check_name(m: Module, name: str) -> None:

@@ -60,8 +60,8 @@ class Optimizer:
     factor, a schedule of the learning rate by updates that needs no calls.
     """
 
-    def __init__(self, params: Any, make: Callable[..., Any], defaults: dict[str, Any], options: dict[str,
-                                                                                                      Any]) -> None:
+    def __init__(self, params: Any, make: Callable[..., Any], defaults: dict[str, Any],
+                 options: dict[str, Any]) -> None:
         self.defaults = defaults
         groups = _groups(params)
         several = len(groups) > 1
