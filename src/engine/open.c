@@ -316,6 +316,15 @@ static void bury(tn_ctx *cx)
 }
 #endif
 
+// Frees the tensors that the program retained and did not release. All gradients are among them, so
+// leaves give theirs up first.
+static void free_retained(tn_ctx *cx)
+{
+    for (tn_tensor *t = cx->owned.newest; t; t = t->next)
+        if (tni_is_leaf(t)) t->leaf->grad = NULL;
+    while (cx->owned.newest) tni_tensor_free(cx->owned.newest);
+}
+
 // Closes in an order in which everything that is freed may still use what it was made from: the
 // observer, scopes, objects such as layers and optimizers, tensors and nodes, plans, buffers, then the
 // device's session.
@@ -335,6 +344,7 @@ void tn_close(tn_ctx *cx)
     }
     tni_async_items_close(cx);
     while (cx->root.newest) tni_tensor_free(cx->root.newest);
+    free_retained(cx);
     for (size_t i = 0; i < cx->walked_count; i++) tni_node_unref(cx, cx->walked[i]);
     tni_free(&cx->heap, cx->walked);
     tni_plans_close(&cx->engine->plans, &cx->heap);

@@ -722,6 +722,13 @@ static void owners_are_counted(void)
         tn_tensor *z = rules_ramp(cx, N);
         tn_release(z);
         CHECK_FAILED(cx, TN_EARG, "release: t (4,) was not retained");
+        // What is still retained when the context is closed is freed with it: a leaf, its gradient, another value.
+        tn_tensor *w = tn_requires_grad(rules_ramp(cx, N), true), *l = tn_sum_all(tn_square(w));
+        tn_retain(w);
+        tn_retain(l);
+        CHECK_STATUS(tn_backward(l, NULL), TN_OK);
+        tn_retain(tn_grad_of(w));
+        CHECK_VALUES(tn_grad_of(w), 2, 4, 6, 8);
     }
 }
 
