@@ -1,5 +1,5 @@
 // tenon.h: the public interface of Tenon. It includes tenon/layers.h (networks) and
-// tenon/training.h (optimizers, data, files); tenon/models.h is separate.
+// tenon/training.h (optimizers, data, files) and tenon/dlpack.h; tenon/models.h is separate.
 //
 // A program opens a context on a device, records tensor operations in it, and reads results. An op
 // checks its arguments, records a node, and returns a tensor at once. The work is planned and run
@@ -186,7 +186,8 @@ typedef struct {
 TN_API_PLAIN tn_ctx *tn_open(const char *device);
 TN_API_PLAIN tn_ctx *tn_open_with(tn_open_opts o);
 // Frees the context and everything in it. tn_close(NULL) does nothing. Inside a function that a
-// call of this context runs, it is an error and frees nothing.
+// call of this context runs, and while values are exported (tn_to_dlpack), it is an error and frees
+// nothing.
 TN_API_PLAIN void tn_close(tn_ctx *cx);
 // Gives the context up, so that another thread can take it over with tn_ctx_enter.
 TN_API_PLAIN tn_status tn_ctx_leave(tn_ctx *cx);
@@ -320,6 +321,12 @@ TN_API tn_status tn_read(tn_tensor *t, tn_dtype dt, void *dst, int64_t count);
 // strides. On cuda it is an address of the GPU. Valid until t dies or is written. NULL, an error,
 // on devices whose memory has no addresses.
 TN_API const void *tn_ptr(tn_tensor *t);
+// Evaluates n tensors and puts the elements of t[i], row-major, at data[i]: host memory or, on a GPU,
+// memory of that GPU, which is not waited for. Results of kernels are computed there: the tensor then
+// reads that memory, which must stay unchanged until release(data[i], user) is called, as with
+// tn_borrow; where it was copied that is at once. release may be NULL.
+TN_API tn_status tn_eval_into(int n, tn_tensor *const *t, void *const *data,
+                              void (*release)(void *data, void *user), void *user);
 // Prints t as NumPy would.
 TN_API void tn_print(tn_tensor *t, FILE *f);
 // Ends a step: launches all pending work, without waiting. Stores every value that was assigned,
@@ -872,6 +879,7 @@ TN_API tn_status tn_custom_n(const tn_op_def *op, tn_tensor *const *x, const voi
 
 #include "tenon/layers.h"
 #include "tenon/training.h"
+#include "tenon/dlpack.h"
 
 // ---- devices, inspection -----------------------------------------------------------------------
 
@@ -900,6 +908,7 @@ typedef struct {
     int64_t kept;  // bytes of device memory that the context holds free for reuse; together with
                    // the memory in use, at most twice the recent use, plus 64 MiB
     int64_t returned;  // bytes of such memory given back to the device
+    int64_t exported;  // values that others read, whose deleters have not run (tn_to_dlpack)
 } tn_stats;
 // Returns the counters of a context.
 TN_API_PLAIN tn_stats tn_ctx_stats(const tn_ctx *cx);

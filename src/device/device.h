@@ -171,6 +171,12 @@ typedef struct {
     int64_t (*event_record)(void *session);
     double (*event_elapsed)(void *session, int64_t from, int64_t to);
     void (*hold_queue)(void *session, bool on);
+    // The stream that work is submitted to, and its order with another one, by events: after_stream: work
+    // submitted from now on starts after what is in the other stream; before_stream: work of the other
+    // stream submitted from now on starts after what was submitted here. NULL: there are no streams.
+    void *(*stream)(const void *session);
+    tn_status (*after_stream)(void *session, void *other, tni_text *why);
+    tn_status (*before_stream)(void *session, void *other, tni_text *why);
 } tni_device_events;
 
 // Replay of whole plans (CUDA graphs, for example). Between begin and end the engine submits all of a

@@ -5,6 +5,7 @@
 //   tni_value               evaluates one value for a read                               read.c
 //   tni_deferred_errors_*   indices out of range that a device reports late              deferred_errors.c
 //   tni_async_item          tn_item_late                                                 async_item.c
+//   tni_exports_*             values that other libraries read                             dlpack.c
 //   tni_repeat_*            a step again, at the next place, without recording it        repeat.c
 #ifndef TNI_ENGINE_ENGINE_H
 #define TNI_ENGINE_ENGINE_H
@@ -33,6 +34,20 @@ typedef struct tni_observer tni_observer;  // observer.h
 typedef struct tni_inspect  tni_inspect;   // inspect/inspect.h
 typedef struct tni_repeat   tni_repeat;    // repeat.c
 
+// A caller's memory for the value of a node.
+typedef struct {
+    const tni_node *n;
+    tni_buffer     *memory;
+} tni_into;
+
+// Values that other libraries read (dlpack.c). Deleters, on any thread, put theirs on `back`; the next
+// evaluation takes them from there. Invariant: count is the number of exports that exist, those in back among them.
+typedef struct tni_export tni_export;
+typedef struct {
+    _Atomic(tni_export *) back;
+    int64_t               count;
+} tni_exports;
+
 // What a context has besides its tensors. It belongs to the context, and so to one thread at a time.
 // Invariant: kernels, events, replay, borrowed and pinned are never NULL. A group that the device lacks is a struct
 // of NULL functions, so that a test of one function is enough.
@@ -55,6 +70,9 @@ struct tni_engine {
     int64_t             steps;        // step boundaries so far
     uint64_t            evaluations;  // so far
     tni_repeat         *repeat;       // looks at the evaluation in progress; NULL: none
+    const tni_into     *into;         // where values of the evaluation in progress go; NULL: none
+    size_t              intos;
+    tni_exports         exports;
     tni_async_item     *async_item;
     size_t              async_items, async_cap;
     const tni_observer *observer;
@@ -83,6 +101,18 @@ tn_tensor *tni_from_pinned(tn_ctx *cx, const char *op, tn_dtype dt, int rank, co
                            const void *data, uint64_t *copy);
 // Describes the elements of a computed node: address, shape and strides.
 tni_arg tni_value_arg(const tni_engine *e, tni_node *n);
+// Copies the elements of a computed node to memory of the device, row-major, as dt.
+tn_status tni_value_copy(tn_ctx *cx, tni_node *n, tn_dtype dt, void *to, tni_text *why);
+// Copies them to host memory, after waiting for them.
+tn_status tni_value_read(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, void *host);
+// Whether the device can use a caller's memory in place (*here). False, reported, if it belongs to another device
+// or is not aligned.
+bool tni_can_borrow(tn_ctx *cx, const char *op, tn_dtype dt, int64_t count, const void *data,
+                    bool *here);
+// Takes back what other libraries no longer read.
+void tni_exports_reclaim(tn_ctx *cx);
+// How many values others read now.
+int64_t tni_exports_count(const tn_ctx *cx);
 // Begins to copy element i of t, an i64 whose work is launched, to the host. Returns a ticket, or 0 if the device
 // reads only by waiting. At most TNI_MOST_FETCHES of them may be on their way.
 enum { TNI_MOST_FETCHES = 60 };

@@ -283,6 +283,23 @@ static tn_status run_kernel(const run *r, tni_planned_kernel *k, size_t *item)
 
 // ---- memory ------------------------------------------------------------------------------------
 
+// Returns a caller's memory, if the value of an item was asked for there, and the memory of the item holds
+// nothing else.
+static tni_buffer *take_into(const run *r, size_t item)
+{
+    const tni_node *n    = r->g->item[item].n;
+    int64_t         size = tni_node_count(n) *
+                   (int64_t)r->e->device->memory->element_size((tn_dtype)n->dtype);
+    if (r->plan->place[item].pitch || r->plan->place[item].bytes > (size + 63) / 64 * 64)
+        return NULL;
+    for (size_t i = 0; i < r->e->intos; i++) {
+        if (r->e->into[i].n != n) continue;
+        r->e->into[i].memory->refs++;
+        return r->e->into[i].memory;
+    }
+    return NULL;
+}
+
 // Returns memory for the value of a node or, with n NULL, for temporaries, which come from the
 // device's arena. NULL, reported by the observer, when there is none.
 static tni_buffer *take_run_buffer(run *r, int64_t bytes, const tni_node *n, const char *what)
@@ -398,8 +415,9 @@ static bool take_run_memory(run *r)
     for (size_t i = 0; i < r->g->count; i++) {
         const tni_place *p = &r->plan->place[i];
         if (p->where != TNI_OWN || p->root != i) continue;
-        r->own[i] = p->donated ? donor_buffer(r, p)
-                               : take_run_buffer(r, p->bytes, r->g->item[i].n, NULL);
+        r->own[i] = p->donated ? donor_buffer(r, p) : r->e->intos ? take_into(r, i) : NULL;
+        if (!r->own[i] && !p->donated)
+            r->own[i] = take_run_buffer(r, p->bytes, r->g->item[i].n, NULL);
         if (!r->own[i]) return false;
     }
     int64_t arena = r->plan->arena;
@@ -762,6 +780,7 @@ tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
 {
     if (root && root->state == TNI_DONE) return TN_OK;
     if (cx->busy) return tni_fail_status(cx, TN_EARG, "evaluating: a tn_ call is in progress");
+    tni_exports_reclaim(cx);
     tni_graph g;
     tn_status s = tni_deferred_errors_check(cx);
     if (!tni_graph_open(&g, cx, mode, root)) s = tni_failed();

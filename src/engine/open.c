@@ -335,6 +335,12 @@ void tn_close(tn_ctx *cx)
         tni_fail(cx, TN_EARG, "close: a call of this context is in progress");
         return;
     }
+    tni_exports_reclaim(cx);
+    if (cx->engine->exports.count) {
+        tni_fail(cx, TN_EARG, "close: %lld values are exported to other libraries (tn_to_dlpack)",
+                 (long long)cx->engine->exports.count);
+        return;
+    }
     cx->engine->observer->close(cx);
     while (cx->scope != &cx->root) tni_scope_close(cx->scope);
     while (cx->objects) {
@@ -463,6 +469,7 @@ tn_stats tn_ctx_stats(const tn_ctx *cx)
     s.kept     = cx->buffers.held - cx->buffers.bytes;
     s.returned = cx->buffers.returned;
     s.nodes    = (int64_t)cx->nodes.live;
+    s.exported = tni_exports_count(cx);
     if (cx->engine->kernels->counts) cx->engine->kernels->counts(&s.kernels, &s.disk_hits);
     return s;
 }

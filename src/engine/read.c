@@ -67,9 +67,8 @@ tn_tensor *tni_from_pinned(tn_ctx *cx, const char *op, tn_dtype dt, int rank, co
                                                      : NULL;
 }
 
-// Finds whether the device can use a caller's memory directly (*here); else it is copied. False,
-// reported, if the memory belongs to another device or is not aligned.
-static bool check_borrowed(tn_ctx *cx, tn_dtype dt, int64_t count, const void *data, bool *here)
+bool tni_can_borrow(tn_ctx *cx, const char *op, tn_dtype dt, int64_t count, const void *data,
+                    bool *here)
 {
     const tni_device *dev  = cx->engine->device;
     size_t            size = dev->memory->element_size(dt);
@@ -82,7 +81,7 @@ static bool check_borrowed(tn_ctx *cx, tn_dtype dt, int64_t count, const void *d
         s = TN_EARG;
         tni_text_add(&why, "data is not aligned to its element size of %zu bytes", size);
     }
-    return s == TN_OK || tni_refuse(cx, s, "borrow: %s", why.s);
+    return s == TN_OK || tni_refuse(cx, s, "%s: %s", op, why.s);
 }
 
 // The memory is released at once if it was copied, or if nothing came of it; that runs the caller's
@@ -95,7 +94,7 @@ tn_tensor *tn_borrow(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, voi
     bool        ok = can_copy_in(cx, "borrow", dt, rank, size, data);
     if (ok) {
         bool here;
-        if (!check_borrowed(cx, dt, tni_shape_count(rank, size), data, &here)) {
+        if (!tni_can_borrow(cx, "borrow", dt, tni_shape_count(rank, size), data, &here)) {
             t = NULL;
         } else if (here) {
             b = tni_buffer_borrow(&cx->buffers, data, release, user);
@@ -138,9 +137,29 @@ tni_arg tni_value_arg(const tni_engine *e, tni_node *n)
     return a;
 }
 
-// Copies a computed value to host memory, row-major, as dt. A value that is not row-major or has
-// another dtype is copied or cast on the device first.
-static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, void *dst)
+// One call of the device's copy or cast, which is in order with all other work.
+tn_status tni_value_copy(tn_ctx *cx, tni_node *n, tn_dtype dt, void *to, tni_text *why)
+{
+    tni_engine *e     = cx->engine;
+    tni_arg     from  = tni_value_arg(e, n);
+    tni_view    whole = tni_view_whole(from.rank, from.size);
+    tni_call    call  = { .device  = e->device,
+                          .session = e->session,
+                          .op      = dt == from.dtype ? TNI_copy : TNI_cast,
+                          .nin     = 1,
+                          .in      = &from,
+                          .out     = from,
+                          .attr    = &n->attr,
+                          .threads = e->threads,
+                          .why     = why };
+    call.out.dtype    = dt;
+    call.out.data     = to;
+    memcpy(call.out.stride, whole.stride, sizeof whole.stride);
+    return tni_call_run(&call);
+}
+
+// A value that is not row-major or has another dtype is copied or cast on the device first.
+tn_status tni_value_read(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, void *dst)
 {
     tni_engine *e     = cx->engine;
     tni_arg     from  = tni_value_arg(e, n);
@@ -161,20 +180,7 @@ static tn_status copy_out(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, 
                                    count * (int64_t)e->device->memory->element_size(dt));
         return tni_failed();
     }
-    tni_view to    = tni_view_whole(v.rank, v.size);
-    tni_call call  = { .device  = e->device,
-                       .session = e->session,
-                       .op      = dt == from.dtype ? TNI_copy : TNI_cast,
-                       .nin     = 1,
-                       .in      = &from,
-                       .out     = from,
-                       .attr    = &n->attr,
-                       .threads = e->threads,
-                       .why     = &why };
-    call.out.dtype = dt;
-    call.out.data  = b->data;
-    memcpy(call.out.stride, to.stride, sizeof to.stride);
-    tn_status s = tni_call_run(&call);
+    tn_status s = tni_value_copy(cx, n, dt, b->data, &why);
     if (s == TN_OK) s = e->device->memory->download(e->session, dst, dt, b->data, count, &why);
     tni_buffer_unref(&cx->buffers, b);
     return s == TN_OK ? tni_deferred_errors_check(cx) : tni_fail_status(cx, s, "%s: %s", op, why.s);
@@ -194,7 +200,7 @@ tn_status tn_read(tn_tensor *t, tn_dtype dt, void *dst, int64_t count)
                                (long long)tn_count(t));
     cx->stats.syncs++;
     tni_node *n = tni_value(t, "read");
-    return n ? copy_out(cx, "read", n, dt, dst) : tni_failed();
+    return n ? tni_value_read(cx, "read", n, dt, dst) : tni_failed();
 }
 
 // Reads the only element of t as dt; false, reported, if it has another number of elements.
@@ -208,7 +214,7 @@ static bool read_item(tn_tensor *t, const char *op, tn_dtype dt, void *dst)
     }
     cx->stats.syncs++;
     tni_node *n = tni_value(t, op);
-    return n && copy_out(cx, op, n, dt, dst) == TN_OK;
+    return n && tni_value_read(cx, op, n, dt, dst) == TN_OK;
 }
 
 double tn_item(tn_tensor *t)
@@ -236,6 +242,120 @@ const void *tn_ptr(tn_tensor *t)
     tni_node *n = tni_value(t, "ptr");
     if (!n || (!d->memory->host && tn_sync(cx) != TN_OK)) return NULL;
     return tni_value_arg(cx->engine, n).data;
+}
+
+// ---- into a caller's memory --------------------------------------------------------------------
+
+// Kernels store vectors, so their results begin at multiples of this, as in memory of our own.
+enum { INTO_ALIGNED = 64 };
+
+// Copies a computed value to where it was asked for, unless it is there.
+static tn_status put_value(tn_ctx *cx, tni_node *n, void *data, bool here)
+{
+    tni_text why = { "" };
+    tn_dtype dt  = (tn_dtype)n->dtype;
+    tni_arg  is  = tni_value_arg(cx->engine, n);
+    if (!tni_node_count(n) || is.data == data) return TN_OK;
+    if (!here) return tni_value_read(cx, "eval_into", n, dt, data);
+    cx->stats.copies++;
+    tn_status s = tni_value_copy(cx, n, dt, data, &why);
+    return s == TN_OK ? s : tni_fail_status(cx, s, "eval_into: %s", why.s);
+}
+
+// Values that go to a caller's memory: here[i]: the device can use data[i]; into: of which it is used in place.
+typedef struct {
+    int               n;
+    tn_tensor *const *t;
+    void *const      *data;
+    void (*release)(void *data, void *user);
+    void     *user;
+    bool     *here;
+    tni_into *into;
+    size_t    intos;
+} destination;
+
+// Makes buffers over the caller's memory for what is not computed yet. False, reported, on failure.
+static bool place_results(tn_ctx *cx, destination *d)
+{
+    for (int i = 0; i < d->n; i++) {
+        tni_node *v     = tni_resolve(d->t[i], "eval_into");
+        int64_t   count = v ? tni_node_count(v) : 0;
+        if (!v ||
+            !tni_can_borrow(cx, "eval_into", (tn_dtype)v->dtype, count, d->data[i], &d->here[i]))
+            return false;
+        if (!d->here[i] || v->state != TNI_PENDING || (uintptr_t)d->data[i] % INTO_ALIGNED)
+            continue;
+        tni_buffer *b = tni_buffer_borrow(&cx->buffers, d->data[i], d->release, d->user);
+        if (!b) return tni_no_memory(cx, "eval_into");
+        d->into[d->intos++] = (tni_into){ v, b };
+    }
+    return true;
+}
+
+// Evaluates t[0], or everything pending if there are several.
+static tn_status eval_there(tn_ctx *cx, const destination *d)
+{
+    tn_status s       = TN_OK;
+    cx->engine->into  = d->into;
+    cx->engine->intos = d->intos;
+    for (int i = 0; i < d->n; i++) d->t[i]->store->wanted = true;
+    if (d->n > 1) s = tn_eval(cx);
+    else if (!tni_value(d->t[0], "eval_into")) s = tni_failed();
+    cx->engine->into  = NULL;
+    cx->engine->intos = 0;
+    return s;
+}
+
+// Returns the caller's memory that no buffer is over.
+static void release_rest(tn_ctx *cx, const destination *d)
+{
+    cx->nested++;
+    for (int i = 0; i < d->n && d->release; i++) {
+        bool used = false;
+        for (size_t k = 0; k < d->intos; k++) used = used || d->into[k].memory->data == d->data[i];
+        if (!used) d->release(d->data[i], d->user);
+    }
+    cx->nested--;
+}
+
+static tn_status put_values(tn_ctx *cx, destination *d)
+{
+    tn_status s = place_results(cx, d) ? eval_there(cx, d) : tni_failed();
+    for (int i = 0; i < d->n && s == TN_OK; i++) {
+        tni_node *v = tni_value(d->t[i], "eval_into");
+        s           = v ? put_value(cx, v, d->data[i], d->here[i]) : tni_failed();
+    }
+    release_rest(cx, d);
+    for (size_t i = 0; i < d->intos; i++) tni_buffer_unref(&cx->buffers, d->into[i].memory);
+    return s;
+}
+
+// A value that was computed before, is a view, or is written over an input's memory is copied after all.
+tn_status tn_eval_into(int n, tn_tensor *const *t, void *const *data,
+                       void (*release)(void *data, void *user), void *user)
+{
+    destination d  = { n, t, data, release, user, NULL, NULL, 0 };
+    tn_ctx     *cx = n > 0 && t ? tni_arg1("eval_into", t[0], "t[0]") : NULL;
+    tn_status   s  = cx || n == 0 ? TN_OK : tni_failed();
+    for (int i = 0; i < n && s == TN_OK; i++)
+        if (tni_arg1("eval_into", t[i], "t") != cx || !data || (!data[i] && tn_count(t[i])))
+            s = tni_fail_status(cx, TN_EARG, "eval_into: t[%d] or data[%d] is missing", i, i);
+    if (s == TN_OK && n) {
+        d.into = tni_alloc(&cx->heap, (size_t)n * sizeof *d.into);
+        d.here = tni_zalloc(&cx->heap, (size_t)n);
+        if (d.into && d.here) {
+            s = put_values(cx, &d);
+            tni_free(&cx->heap, d.into);
+            tni_free(&cx->heap, d.here);
+            return s;
+        }
+        tni_free(&cx->heap, d.into);
+        tni_free(&cx->heap, d.here);
+        tni_fail_memory(cx, "eval_into");
+        s = TN_EMEM;
+    }
+    for (int i = 0; i < n && release && data; i++) release(data[i], user);
+    return s;
 }
 
 tn_status tn_eval_of(tn_tensor *t)

@@ -174,6 +174,52 @@ CALL(borrow)
 {
     return tn_borrow(k->cx, dtype_of(k), 2, calls_shape(k), (void *)zeros, NULL, NULL);
 }
+CALL(from_dlpack)
+{
+    tn_dl_managed m = { .major  = TN_DL_MAJOR,
+                        .tensor = { .data   = (void *)zeros,
+                                    .device = { TN_DL_CPU, 0 },
+                                    .ndim   = 2,
+                                    .dtype  = { 2, 32, 1 },
+                                    .shape  = (int64_t *)(uintptr_t)calls_shape(k) } };
+    return tn_from_dlpack(k->cx, &m);
+}
+CALL(from_dlpack_unversioned)
+{
+    tn_dl_unversioned m = { .tensor = { .data   = (void *)zeros,
+                                        .device = { TN_DL_CPU, 0 },
+                                        .ndim   = 2,
+                                        .dtype  = { 2, 32, 1 },
+                                        .shape  = (int64_t *)(uintptr_t)calls_shape(k) } };
+    return tn_from_dlpack_unversioned(k->cx, &m);
+}
+CALL(to_dlpack)
+{
+    tn_dl_managed *m = tn_to_dlpack(k->x, (tn_dlpack_opts){ .copy = k->i & 1, .host = k->i & 2 });
+    if (m) m->deleter(m);
+    return NULL;
+}
+CALL(to_dlpack_unversioned)
+{
+    tn_dl_unversioned *m = tn_to_dlpack_unversioned(k->x, (tn_dlpack_opts){ 0 });
+    if (m) m->deleter(m);
+    return NULL;
+}
+CALL(ctx_stream)
+{
+    tn_ctx_stream(k->cx);
+    return NULL;
+}
+CALL(ctx_wait_stream)
+{
+    tn_ctx_wait_stream(k->cx, tn_ctx_stream(k->cx));
+    return NULL;
+}
+CALL(ctx_signal_stream)
+{
+    tn_ctx_signal_stream(k->cx, tn_ctx_stream(k->cx));
+    return NULL;
+}
 CALL(zeros)
 {
     return tn_zeros(k->cx, dtype_of(k), (int)k->i, calls_shape(k));
@@ -369,6 +415,13 @@ CALL(ctx_plan_memory)
 CALL(eval_of)
 {
     tn_eval_of(k->x);
+    return NULL;
+}
+CALL(eval_into)
+{
+    // Between two lines of 64 bytes, so that it is copied there, and x does not keep the room.
+    static _Alignas(64) char room[1 << 16];
+    tn_eval_into(1, &k->x, (void *[]){ tn_count(k->x) <= 8000 ? room + 8 : NULL }, NULL, NULL);
     return NULL;
 }
 CALL(sync)
@@ -866,7 +919,8 @@ const call calls_of_tensors[] = {
     I(full_like_i64), O(scalar), O(scalar_i64), O(arange), O(arange_i64), O(linspace), O(eye), O(rand), O(randn), U(rand_like), U(randn_like),
     O(randint), O(randperm), U(bernoulli), O(copy_to), Q(ctx_of), Q(dtype_of), Q(dtype_name),
     Q(rank), Q(size), Q(stride), Q(offset), Q(count), Q(is_view), Q(is_contiguous), Q(name),
-    O(set_name), O(item), O(item_i64), O(item_late), O(read), O(ptr), O(print), O(eval), O(eval_of),
+    O(set_name), O(item), O(item_i64), O(item_late), O(read), O(ptr), O(print), O(eval), O(eval_of), O(eval_into),
+    O(to_dlpack), O(to_dlpack_unversioned), O(from_dlpack), O(from_dlpack_unversioned), Q(ctx_stream), O(ctx_wait_stream), O(ctx_signal_stream),
     O(explain), O(explain_with), O(ctx_plan_memory), O(ctx_peak),
     O(profile_begin), O(profile_end), O(profile_write),
     O(sync),

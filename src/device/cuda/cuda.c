@@ -47,6 +47,7 @@ static void close_gpu_session(void *session)
     if (c->workspace) cu->mem_free(c->workspace);
     tni_replay_close(c);
     tni_timing_close(c);
+    if (c->order) cu->event_destroy(c->order);
     if (c->stream && !c->borrowed) cu->stream_destroy(c->stream);
     tni_free(c->heap, c);
 }
@@ -112,6 +113,42 @@ static tn_status wait_stream(void *session, tni_text *why)
     return tni_cuda_status(c, c->gpu->cu->stream_wait(c->stream), "waiting for the GPU", why);
 }
 
+// ---- other streams -----------------------------------------------------------------------------
+
+static void *own_stream(const void *session)
+{
+    return ((const tni_cuda *)session)->stream;
+}
+
+// Makes stream `late` wait for what is in stream `early` now. One event serves all: waiting for it is
+// waiting for its last record before that call.
+static tn_status order_streams(tni_cuda *c, tni_custream early, tni_custream late, tni_text *why)
+{
+    const tni_driver *cu    = c->gpu->cu;
+    int               error = TNI_CU_OK;
+    if (early == late) return TN_OK;
+    tni_cuda_enter(c);
+    if (!c->order) error = cu->event_create(&c->order, TNI_CU_EVENT_NO_TIMING);
+    if (!error) error = cu->event_record(c->order, early);
+    if (!error) error = cu->stream_after(late, c->order, 0);
+    return tni_cuda_status(c, error, "ordering two streams", why);
+}
+
+static tn_status after_stream(void *session, void *other, tni_text *why)
+{
+    tni_cuda *c = session;
+    return order_streams(c, other, c->stream, why);
+}
+
+// What was submitted includes uploads, which are in a stream of their own.
+static tn_status before_stream(void *session, void *other, tni_text *why)
+{
+    tni_cuda *c = session;
+    tni_cuda_enter(c);
+    tni_cuda_await_uploads(c);
+    return order_streams(c, c->stream, other, why);
+}
+
 // ---- time --------------------------------------------------------------------------------------
 
 // The events are made for each measurement: measuring is rare, and an event without timing, as the
@@ -166,6 +203,9 @@ static const tni_device_events events = {
     .event_record  = tni_cuda_event_record,
     .event_elapsed = tni_cuda_event_elapsed,
     .hold_queue    = tni_cuda_hold_queue,
+    .stream        = own_stream,
+    .after_stream  = after_stream,
+    .before_stream = before_stream,
 };
 
 static const tni_device_replay replay = { tni_replay_begin, tni_replay_resume, tni_replay_step,

@@ -72,6 +72,7 @@ typedef struct tni_cuda {
     tni_heap        *heap;
     const tni_gpu   *gpu;
     tni_custream     stream;
+    tni_cuevent      order;           // between streams; NULL before the first use
     bool             borrowed;        // the stream is the caller's
     bool             lost;            // the driver reported that nothing works any more
     bool             no_graphs;       // TN_REPLAY=0
