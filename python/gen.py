@@ -17,7 +17,7 @@ import re
 import sys
 from pathlib import Path
 
-HEADERS = ["tenon.h", "tenon/layers.h", "tenon/training.h", "tenon/models.h"]
+HEADERS = ["tenon.h", "tenon/layers.h", "tenon/training.h", "tenon/dlpack.h", "tenon/models.h"]
 
 # Why a function of C is not here. Names may end in *.
 LEFT_OUT = {
@@ -26,7 +26,8 @@ LEFT_OUT = {
         retain release""",
     "errors are exceptions": "error error_text error_clear error_set on_error on_warning escape status_name",
     "written by hand in core/": """
-        from borrow read print ptr split chunk grad gradcheck gradgradcheck custom custom_n
+        to_dlpack to_dlpack_unversioned from_dlpack from_dlpack_unversioned ctx_stream ctx_wait_stream ctx_signal_stream
+        eval_into from borrow read print ptr split chunk grad gradcheck gradgradcheck custom custom_n
         layer_new layer_new_n layer_each layer_summary layer_self layer_ctx layer_of nn_act nn_residual nn_residual_with
         nn_transformer_block nn_transformer_block_with forward_n dataset next tokenizer_encode
         tokenizer_encode_with tokenizer_decode tokenizer_stream tokenizer_token generate file_info

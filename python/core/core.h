@@ -116,6 +116,9 @@ PyObject *tensor_wrap(Context *c, tn_tensor *t);
 // Its elements as nested lists or one number, and an array, list or number as a tensor.
 PyObject *tensor_list(Tensor *self);
 PyObject *tensor_from_object(Context *c, PyObject *o, PyObject *dtype);
+// The buffer protocol: its elements, read-only.
+int       tensor_get_buffer(PyObject *self, Py_buffer *view, int flags);
+void      tensor_release_buffer(PyObject *self, Py_buffer *view);
 PyObject *tensor_index(PyObject *self, PyObject *key);
 int       tensor_assign_index(PyObject *self, PyObject *key, PyObject *value);
 
@@ -206,10 +209,14 @@ extern const char *const exported_names[];  // the module's __all__
 
 // Each file adds its functions and types to the module.
 int exchange_ready(PyObject *module);
-int layers_ready(PyObject *module);
-int custom_ready(PyObject *module);
-int data_ready(PyObject *module);
-int inspect_ready(PyObject *module);
+int dlpack_ready(PyObject *module);
+
+// DLPack's name of a dtype.
+tn_dl_dtype dl_dtype_of(tn_dtype dt);
+int         layers_ready(PyObject *module);
+int         custom_ready(PyObject *module);
+int         data_ready(PyObject *module);
+int         inspect_ready(PyObject *module);
 
 // The module, which is the self of functions that are not methods.
 extern PyObject *core_module;

@@ -52,6 +52,62 @@ static PyObject *from_buffer(Context *c, PyObject *o)
     return r;
 }
 
+// The memory of a buffer as DLPack's struct, which is freed with it.
+typedef struct {
+    tn_dl_managed m;
+    Py_buffer     view;
+    int64_t       size[TN_MAX_RANK], stride[TN_MAX_RANK];
+} held_buffer;
+
+// Runs inside a call of Tenon, with or without the interpreter's lock.
+static void delete_buffer(tn_dl_managed *m)
+{
+    held_buffer     *h     = m->manager;
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyBuffer_Release(&h->view);
+    PyGILState_Release(state);
+    free(h);
+}
+
+// borrow(o, context): the memory of an object with a buffer, without a copy where the context can use it. It must not
+// change while the tensor is used.
+static PyObject *borrow_buffer(PyObject *self, PyObject *args)
+{
+    PyObject *o, *context;
+    tn_dtype  dt = TN_F32;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OO!", &o, context_type, &context)) return NULL;
+    Context *c = (Context *)context;
+    if (!context_claim(c)) return NULL;
+    held_buffer *h = calloc(1, sizeof *h);
+    if (!h) return PyErr_NoMemory();
+    if (PyObject_GetBuffer(o, &h->view, PyBUF_FULL_RO) < 0) return free(h), NULL;
+    Py_buffer *b    = &h->view;
+    bool       fits = b->ndim <= TN_MAX_RANK && !b->suboffsets &&
+                dtype_of_format(b->format, b->itemsize, &dt);
+    for (int a = 0; a < b->ndim && fits; a++) {
+        h->size[a]   = b->shape[a];
+        h->stride[a] = b->strides[a] / b->itemsize;
+        fits         = b->strides[a] % b->itemsize == 0;
+    }
+    if (!fits) {  // from_buffer copies it, or says why not
+        PyBuffer_Release(b);
+        free(h);
+        return from_buffer(c, o);
+    }
+    h->m    = (tn_dl_managed){ .major   = TN_DL_MAJOR,
+                               .manager = h,
+                               .deleter = delete_buffer,
+                               .tensor  = { .data    = b->buf,
+                                            .device  = { TN_DL_CPU, 0 },
+                                            .ndim    = b->ndim,
+                                            .dtype   = dl_dtype_of(dt),
+                                            .shape   = h->size,
+                                            .strides = h->stride } };
+    site at = site_here();
+    return tensor_wrap(c, tn_from_dlpack_at(at.file, at.line, c->cx, &h->m));
+}
+
 // ---- nested lists ------------------------------------------------------------------------------
 
 typedef struct {
@@ -374,12 +430,169 @@ static PyObject *from_bytes(PyObject *self, PyObject *args)
     return r;
 }
 
+// ---- memory that others read -------------------------------------------------------------------
+//
+// What others read is what tn_to_dlpack exports: a snapshot, in place on the cpu, which no later write changes.
+
+typedef struct {
+    tn_dl_managed *m;
+    Py_ssize_t     size[TN_MAX_RANK], stride[TN_MAX_RANK];  // in bytes
+} loan;
+
+static void end_loan(loan *l)
+{
+    if (!l) return;
+    if (l->m) l->m->deleter(l->m);
+    free(l);
+}
+
+// Waits for x and exports it to the host. NULL with an exception.
+static loan *lend(PyObject *x)
+{
+    call       k;
+    tn_tensor *t;
+    loan      *l = calloc(1, sizeof *l);
+    if (!l) return PyErr_NoMemory(), NULL;
+    if (!call_begin(&k, "numpy", &x, 1, NULL)) return free(l), NULL;
+    if (to_tensor(&k, x, "x", false, &t)) {
+        PyThreadState *s = context_let_go(k.c);
+        l->m = tn_to_dlpack_at(k.at.file, k.at.line, t, (tn_dlpack_opts){ .host = true });
+        context_take_back(k.c, s);
+        if (!l->m) context_raise(k.c);
+    }
+    for (int a = 0; l->m && a < l->m->tensor.ndim; a++) {
+        l->size[a]   = (Py_ssize_t)l->m->tensor.shape[a];
+        l->stride[a] = (Py_ssize_t)l->m->tensor.strides[a] * element_bytes(tn_dtype_of(t));
+    }
+    call_end(&k);
+    if (l->m) return l;
+    free(l);
+    return NULL;
+}
+
+static bool is_row_major(const loan *l)
+{
+    Py_ssize_t step = l->m->tensor.dtype.bits / 8;
+    for (int a = l->m->tensor.ndim - 1; a >= 0; step *= l->size[a--])
+        if (l->size[a] > 1 && l->stride[a] != step) return false;
+    return true;
+}
+
+// The format of a dtype in the struct module; NULL if it has none.
+static const char *format_of(tn_dtype dt)
+{
+    static const char *const format[] = {
+        [TN_BOOL] = "?", [TN_U8] = "B",  [TN_I8] = "b",      [TN_I16] = "h", [TN_U16] = "H",
+        [TN_I32] = "i",  [TN_U32] = "I", [TN_I64] = "l",     [TN_U64] = "L", [TN_F16] = "e",
+        [TN_F32] = "f",  [TN_F64] = "d", [TN_F8_E5M2] = NULL
+    };
+    return format[dt];
+}
+
+static int refuse_buffer(Py_buffer *view, const char *why, const char *name)
+{
+    view->obj = NULL;
+    PyErr_Format(PyExc_BufferError, why, name);
+    return -1;
+}
+
+// A consumer that takes no strides gets what is not row-major as a copy.
+static loan *lend_rows(PyObject *self, bool strided)
+{
+    loan *l = lend(self);
+    if (!l || strided || is_row_major(l)) return l;
+    end_loan(l);
+    PyObject *rows = PyObject_CallMethod(self, "contiguous", NULL);
+    l              = rows ? lend(rows) : NULL;
+    Py_XDECREF(rows);
+    return l;
+}
+
+int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags)
+{
+    if (!((Tensor *)self)->owner->cx)
+        return refuse_buffer(view, "the tensor's context was closed%s", "");
+    tn_tensor *t      = ((Tensor *)self)->t;
+    tn_dtype   dt     = tn_dtype_of(t);
+    bool       shaped = (flags & PyBUF_ND) == PyBUF_ND,
+         strided      = (flags & PyBUF_STRIDES) == PyBUF_STRIDES;
+    bool rows         = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS;
+    if (flags & PyBUF_WRITABLE)
+        return refuse_buffer(view, "the memory of a tensor is read-only%s", "");
+    if (!format_of(dt))
+        return refuse_buffer(view, "elements of %s have no format in the buffer protocol",
+                             tn_dtype_name(dt));
+    loan *l = lend_rows(self, strided && !rows);
+    if (!l) return view->obj = NULL, -1;
+    *view = (Py_buffer){ .buf = l->m->tensor.data ? l->m->tensor.data : l,  // no elements: anywhere
+                         .obj = Py_NewRef(self),
+                         .len = (Py_ssize_t)tn_count(t) * element_bytes(dt),
+                         .itemsize = element_bytes(dt),
+                         .readonly = 1,
+                         .ndim     = shaped ? tn_rank(t) : 1,
+                         .format   = flags & PyBUF_FORMAT ? (char *)(uintptr_t)format_of(dt) : NULL,
+                         .shape    = shaped ? l->size : NULL,
+                         .strides  = strided ? l->stride : NULL,
+                         .internal = l };
+    return 0;
+}
+
+void tensor_release_buffer(PyObject *self, Py_buffer *view)
+{
+    (void)self;
+    end_loan(view->internal);
+}
+
+// The bytes of a tensor, row-major, for dtypes that have no format.
+typedef struct {
+    PyObject_HEAD loan *l;
+    Py_ssize_t          bytes;
+} Memory;
+
+static PyTypeObject *memory_type;
+
+static PyObject *memory_of(PyObject *self, PyObject *x)
+{
+    (void)self;
+    if (!tensor_check(x)) return PyErr_SetString(PyExc_TypeError, "memory() takes a tensor"), NULL;
+    loan   *l = lend_rows(x, false);
+    Memory *m = l ? PyObject_New(Memory, memory_type) : NULL;
+    if (!m) return end_loan(l), NULL;
+    m->l     = l;
+    m->bytes = (Py_ssize_t)tn_count(((Tensor *)x)->t) *
+               element_bytes(tn_dtype_of(((Tensor *)x)->t));
+    return (PyObject *)m;
+}
+
+static void memory_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    end_loan(((Memory *)self)->l);
+    PyObject_Free(self);
+    Py_DECREF((PyObject *)type);
+}
+
+static int memory_get_buffer(PyObject *self, Py_buffer *view, int flags)
+{
+    Memory *m    = (Memory *)self;
+    void   *data = m->l->m->tensor.data;
+    return PyBuffer_FillInfo(view, self, data ? data : m->l, m->bytes, 1, flags);
+}
+
 int exchange_ready(PyObject *module)
 {
+    static PyType_Slot slots[] = { { Py_tp_dealloc, memory_dealloc },
+                                   { Py_bf_getbuffer, memory_get_buffer },
+                                   { 0 } };
+    static PyType_Spec spec    = { "tenon._c.Memory", sizeof(Memory), 0,
+                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots };
+    if (!(memory_type = (PyTypeObject *)PyType_FromSpec(&spec))) return -1;
     static PyMethodDef methods[] = {
         { "from_object", from_object, METH_VARARGS, NULL },
         { "from_bytes", from_bytes, METH_VARARGS, NULL },
         { "read_bytes", read_bytes, METH_O, NULL },
+        { "borrow", borrow_buffer, METH_VARARGS, NULL },
+        { "memory", memory_of, METH_O, NULL },
         { "index_array", index_array, METH_VARARGS, NULL },
         { "true_places", true_places, METH_O, NULL },
         { 0 },

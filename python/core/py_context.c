@@ -287,16 +287,47 @@ Context *context_running(void)
     return owned;
 }
 
+// Contexts that were closed while others still read their memory (tn_to_dlpack): they are freed when nobody does.
+static tn_ctx **read_by_others;
+static int      n_read_by_others;
+
+static void close_or_defer(tn_ctx *cx)
+{
+    if (tn_ctx_stats(cx).exported) {
+        tn_ctx **more = realloc(read_by_others, sizeof *more * (size_t)(n_read_by_others + 1));
+        if (!more) return;  // it stays open
+        read_by_others                     = more;
+        read_by_others[n_read_by_others++] = cx;
+        return;
+    }
+    PyThreadState *state = PyEval_SaveThread();  // for the loaders of its datasets
+    tn_close(cx);
+    PyEval_RestoreThread(state);
+}
+
+static void close_deferred(void)
+{
+    int n            = n_read_by_others;
+    n_read_by_others = 0;
+    for (int i = 0; i < n; i++) {
+        tn_ctx *cx = read_by_others[i];
+        tn_ctx_take(cx);
+        close_or_defer(cx);
+    }
+}
+
 static void close_context(Context *c)
 {
     tn_ctx *cx = c->cx;
     if (!cx) return;
     forget(c);
     if (c->owner != PyThread_get_thread_ident()) tn_ctx_take(cx);
-    c->cx                = NULL;
-    PyThreadState *state = PyEval_SaveThread();  // for the loaders of its datasets
-    tn_close(cx);
-    PyEval_RestoreThread(state);
+    tn_on_error(cx, NULL,
+                NULL);  // the object that the handlers use may die before the context does
+    tn_on_warning(cx, NULL, NULL);
+    c->cx = NULL;
+    if (n_read_by_others) close_deferred();
+    close_or_defer(cx);
     end_dead(c);
 }
 
@@ -485,7 +516,7 @@ static PyObject *abandon_all(PyObject *self, PyObject *unused)
         c->cx         = NULL;
         c->is_running = false;
     }
-    n_entered = 0;
+    n_entered = n_read_by_others = 0;
     Py_CLEAR(default_context);
     Py_RETURN_NONE;
 }

@@ -622,6 +622,8 @@ static PyType_Slot slots[] = {
     { Py_mp_length, tensor_length },
     { Py_mp_subscript, tensor_index },
     { Py_mp_ass_subscript, tensor_assign_index },
+    { Py_bf_getbuffer, tensor_get_buffer },
+    { Py_bf_releasebuffer, tensor_release_buffer },
     { Py_tp_methods, NULL },  // generated_tensor_methods, and those above
     { 0 },
 };

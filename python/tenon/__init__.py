@@ -24,6 +24,7 @@ from ._c import Context, current_context, set_default_context, version as __vers
 from ._dtypes import *  # noqa: E402,F403
 from ._dtypes import DType, as_dtype as dtype  # noqa: E402
 from ._errors import *  # noqa: E402,F403
+from ._exchange import *  # noqa: E402,F403
 from ._functions import *  # noqa: E402,F403
 from ._tensor import Tensor  # noqa: E402
 from .autograd import (autocast, enable_grad, grad, gradcheck, gradgradcheck, inference_mode, is_grad_enabled,  # noqa: E402

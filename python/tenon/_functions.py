@@ -6,6 +6,7 @@ from typing import Any, Callable, Sequence
 
 from . import _c
 from ._dtypes import DTypeLike, as_dtype, float32, int64
+from ._exchange import borrowed, of_bytes
 
 __all__ = """tensor asarray zeros ones empty full full_like arange linspace eye rand randn randint randperm manual_seed
     sum mean prod max min var std norm logsumexp any all argmax argmin""".split()
@@ -54,7 +55,8 @@ def tensor(data: Any, dtype: DTypeLike | None = None, *, requires_grad: bool = F
         make: Callable[..., Any] = _c.full_i64 if isinstance(data, int) and kind.kind != "f" else _c.full
         x = make(kind, (), data, context=context)
     else:
-        x = _c.from_object(data, context)
+        x = of_bytes(data, context)
+        x = _c.from_object(data, context) if x is None else x
     if dtype is not None and as_dtype(dtype) is not x.dtype:
         x = _c.cast(x, dtype)
     if requires_grad:
@@ -63,10 +65,16 @@ def tensor(data: Any, dtype: DTypeLike | None = None, *, requires_grad: bool = F
 
 
 def asarray(data: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Any:
-    """The same, but a tensor that is one already is returned as it is."""
+    """The same without a copy: of a tensor itself, and of an array of NumPy or another library on the same device, which must
+    not be changed while the tensor is used."""
     if isinstance(data, _c.Tensor) and (device is None or _on(device) is data.context):
         return data if dtype is None or as_dtype(dtype) is data.dtype else _c.cast(data, dtype)
-    return tensor(data, dtype, device=device)
+    if isinstance(data, (builtins.bool, int, float, list, tuple, _c.Tensor)):
+        return tensor(data, dtype, device=device)
+    x = borrowed(data, device)
+    if x is None:
+        return tensor(data, dtype, device=device)
+    return x if dtype is None or as_dtype(dtype) is x.dtype else _c.cast(x, dtype)
 
 
 def zeros(*shape: Any, dtype: DTypeLike = float32, requires_grad: bool = False, device: Any = None) -> Any:

@@ -6,9 +6,10 @@ from typing import Any, Iterator, Sequence
 
 from . import _c, _functions as F
 from ._dtypes import DType, DTypeLike, as_dtype, float16, bfloat16, float32, float64, int32, int64, bool_
+from ._exchange import Exchange
 
 
-class Tensor(_c.Tensor):
+class Tensor(Exchange, _c.Tensor):
     """Elements of one type along axes, on a device. Ops on tensors are recorded and run when a value is read."""
 
     __slots__ = ()
