@@ -138,10 +138,10 @@ def _context_for(device: Any, number: int | None = None) -> _c.Context:
 
 def of_bytes(a: Any, context: _c.Context | None) -> Any:
     """A copy of an array of ml_dtypes, which has no buffer; None for others."""
-    name = getattr(getattr(a, "dtype", None), "name", None)
-    if name not in _NO_FORMAT or not hasattr(a, "tobytes"):
+    dtype = getattr(a, "dtype", None)
+    if getattr(dtype, "isbuiltin", 1) != 2 or dtype.name not in _NO_FORMAT:  # 2: a dtype that a package has added
         return None
-    return _c.from_bytes(a.tobytes(), name, a.shape, context)
+    return _c.from_bytes(a.tobytes(), dtype.name, a.shape, context)
 
 
 def borrowed(a: Any, device: Any = None) -> Any:
