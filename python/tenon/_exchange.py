@@ -22,7 +22,7 @@ _NO_FORMAT = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 def _ml_dtypes() -> Any:
     """The package of NumPy's dtypes for 8- and 16-bit floats, if it is installed."""
     try:
-        import ml_dtypes
+        import ml_dtypes  # type: ignore[import-not-found]
     except ImportError:
         return None
     return ml_dtypes
@@ -42,7 +42,7 @@ class Exchange:
     def numpy(self: Any) -> Any:
         """Its elements as a NumPy array, read-only and without a copy where that is possible; np.array(x) is a copy.
         bfloat16 is the dtype of the package ml_dtypes, and float32 where that is not installed."""
-        import numpy
+        import numpy  # type: ignore[import-not-found]
         if self.dtype.name not in _NO_FORMAT:
             return numpy.asarray(memoryview(self))
         more = _ml_dtypes()
@@ -51,7 +51,7 @@ class Exchange:
         return numpy.frombuffer(_c.memory(self), getattr(more, self.dtype.name)).reshape(self.shape)
 
     def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
-        import numpy
+        import numpy  # type: ignore[import-not-found]
         a = self.numpy()
         if dtype is not None and a.dtype != dtype:
             if copy is False:
@@ -138,7 +138,7 @@ def _context_for(device: Any, number: int | None = None) -> _c.Context:
 
 def of_bytes(a: Any, context: _c.Context | None) -> Any:
     """A copy of an array of ml_dtypes, which has no buffer; None for others."""
-    dtype = getattr(a, "dtype", None)
+    dtype: Any = getattr(a, "dtype", None)
     if getattr(dtype, "isbuiltin", 1) != 2 or dtype.name not in _NO_FORMAT:  # 2: a dtype that a package has added
         return None
     return _c.from_bytes(a.tobytes(), dtype.name, a.shape, context)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, Callable, Mapping, Sequence
 
-import torch
+import torch  # type: ignore[import-not-found]
 
 from . import _c
 from ._custom import op as _op
