@@ -105,9 +105,7 @@ typedef struct {
     PyObject                *weak;
 } Tensor;
 
-extern PyTypeObject *tensor_base;  // the type here
-extern PyTypeObject
-    *tensor_type;  // the class that the package derives from it, of which results are
+extern PyTypeObject *tensor_type;  // the package adds what can be said in Python to it
 
 int  tensor_ready(PyObject *module);
 bool tensor_check(PyObject *o);

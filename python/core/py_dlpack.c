@@ -27,7 +27,7 @@ static PyObject *to_dlpack(PyObject *self, PyObject *args)
     call               k;
     tn_tensor         *t;
     (void)self;
-    if (!PyArg_ParseTuple(args, "O!Kppp", tensor_base, &x, &stream, &versioned, &copy, &host))
+    if (!PyArg_ParseTuple(args, "O!Kppp", tensor_type, &x, &stream, &versioned, &copy, &host))
         return NULL;
     if (!call_begin(&k, "to_dlpack", &x, 1, NULL)) return NULL;
     if (to_tensor(&k, x, "x", false, &t)) {

@@ -1,15 +1,15 @@
-// py_tensor.c: the tensor type: its life, operators, facts, reads, and plain indexing. The package derives its class from it, which
-// adds what can be said in Python.
+// py_tensor.c: the tensor type: its life, operators, facts, reads, and plain indexing. The package adds
+// what can be said in Python.
 #include "core.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-PyTypeObject *tensor_base, *tensor_type;
+PyTypeObject *tensor_type;
 
 bool tensor_check(PyObject *o)
 {
-    return Py_TYPE(o) == tensor_type || PyObject_TypeCheck(o, tensor_base);
+    return PyObject_TypeCheck(o, tensor_type);
 }
 
 // ---- its life ----------------------------------------------------------------------------------
@@ -23,8 +23,7 @@ static PyObject *wrap_as(PyTypeObject *type, Context *c, tn_tensor *t)
 {
     Tensor *o = (Tensor *)PyType_GenericAlloc(type, 0);
     if (!o) return NULL;
-    tn_retain(t);
-    tn_want(t);  // a step stores what a variable still names; temporaries are gone by then
+    tn_retain(t);  // a step stores what a variable still names; temporaries are gone by then
     o->t     = t;
     o->owner = (Context *)Py_NewRef((PyObject *)c);
     o->weak  = NULL;
@@ -628,15 +627,6 @@ static PyType_Slot slots[] = {
     { 0 },
 };
 
-static PyObject *set_tensor_type(PyObject *self, PyObject *type)
-{
-    (void)self;
-    tensor_type = (PyTypeObject *)Py_NewRef(type);  // once, by the package
-    Py_RETURN_NONE;
-}
-
-static PyMethodDef methods[] = { { "set_tensor_type", set_tensor_type, METH_O, NULL }, { 0 } };
-
 // The methods of both tables.
 static PyMethodDef *all_methods(void)
 {
@@ -652,13 +642,10 @@ static PyMethodDef *all_methods(void)
 
 int tensor_ready(PyObject *module)
 {
-    static PyType_Spec spec = { "tenon._c.Tensor", sizeof(Tensor), 0,
+    static PyType_Spec spec = { "tenon.Tensor", sizeof(Tensor), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots };
     for (PyType_Slot *s = slots; s->slot; s++)
         if (s->slot == Py_tp_methods && !(s->pfunc = all_methods())) return -1;
-    tensor_base = (PyTypeObject *)PyType_FromSpec(&spec);
-    if (!tensor_base || PyModule_AddObjectRef(module, "Tensor", (PyObject *)tensor_base) < 0)
-        return -1;
-    tensor_type = (PyTypeObject *)Py_NewRef((PyObject *)tensor_base);
-    return PyModule_AddFunctions(module, methods);
+    tensor_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    return tensor_type ? PyModule_AddObjectRef(module, "Tensor", (PyObject *)tensor_type) : -1;
 }

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from builtins import bool as _bool, int as _int  # names that methods have too
-from typing import Any, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, Sequence
 
 from . import _c, _functions as F
 from ._dtypes import DType, DTypeLike, as_dtype, float16, bfloat16, float32, float64, int32, int64, bool_
@@ -209,4 +209,12 @@ class Tensor(Exchange, _c.Tensor):
         return F.unpickle, (_c.read_bytes(self), self.dtype.name, self.shape, self.requires_grad)
 
 
-_c.set_tensor_type(Tensor)
+# The class above is what a reader and a type checker see. At run time its members are put into the class of C, which is then
+# the class of all tensors: objects of a class of Python are known to the garbage collector, which takes a quarter of the time of a small op.
+if not TYPE_CHECKING:
+    _own = {"__slots__", "__module__", "__dict__", "__weakref__", "__orig_bases__", "__parameters__"}
+    for _class in (Exchange, Tensor):
+        for _name, _value in vars(_class).items():
+            if _name not in _own:
+                setattr(_c.Tensor, _name, _value)
+    Tensor = _c.Tensor

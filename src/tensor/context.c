@@ -491,7 +491,8 @@ void tn_drop(tn_tensor *t)
 
 void tn_retain(tn_tensor *t)
 {
-    if (t && tni_arg1("retain", t, "t")) tni_tensor_own(t);
+    if (!t || !tn_want(t)) return;
+    tni_tensor_own(t);
 }
 
 void tn_release(tn_tensor *t)
