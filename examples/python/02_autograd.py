@@ -28,7 +28,7 @@ print(f"w = {w:.2f}, b = {b:.2f}")
 
 # A gradient is a tensor that can be differentiated again.
 x = tn.tensor(0.5, dtype="float64", requires_grad=True)
-dy = tn.grad((x * x).sin(), x, create_graph=True)
-ddy = tn.grad(dy, x)
+dy, = tn.grad((x * x).sin(), x, create_graph=True)
+ddy, = tn.grad(dy, x)
 v = 0.5
 print(f"second derivative of sin(x*x) at 0.5: {ddy:.6f}, by hand {2 * math.cos(v * v) - 4 * v * v * math.sin(v * v):.6f}")

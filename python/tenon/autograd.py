@@ -126,18 +126,18 @@ def _many(x: Any) -> tuple[list[Any], bool]:
 
 
 def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *, create_graph: bool = False,
-         allow_unused: bool = True) -> Any:
-    """The gradients of outputs, each times its grad_outputs, by inputs: of one input a tensor, else a tuple.
+         allow_unused: bool = True) -> tuple[Tensor, ...]:
+    """The gradients of outputs, each times its grad_outputs, by inputs: a tuple, also of one.
 
     They are zeros for an input that the outputs do not depend on. With create_graph they can be differentiated again.
     Stored gradients do not change.
     """
     ys, _ = _many(outputs)
-    xs, single = _many(inputs)
+    xs, _ = _many(inputs)
     given = None if grad_outputs is None else _many(grad_outputs)[0]
     with set_grad_enabled(create_graph):
         gx = _c.grad(ys, xs, given)
-    return gx[0] if single else tuple(gx)
+    return tuple(gx)
 
 
 def gradcheck(function: Callable[..., Tensor], inputs: Any, *, second: bool = False) -> bool:

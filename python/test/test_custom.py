@@ -157,10 +157,10 @@ class Gradients(unittest.TestCase):
     def test_as_values(self):
         x = tn.tensor([1.0, 2.0], requires_grad=True)
         y = (x ** 3).sum()
-        g = tn.grad(y, x)
+        g, = tn.grad(y, x)
         self.assertEqual(g.tolist(), [3, 12])
         self.assertIsNone(x.grad)
-        g = tn.grad((x ** 3).sum(), x, create_graph=True)
+        g, = tn.grad((x ** 3).sum(), x, create_graph=True)
         self.assertEqual(tn.grad(g.sum(), [x])[0].tolist(), [6, 12])
         a, b = tn.grad(x * 2, [x, tn.ones(1, requires_grad=True)], tn.tensor([1.0, 10.0]))
         self.assertEqual(a.tolist(), [2, 20])
