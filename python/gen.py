@@ -26,6 +26,7 @@ LEFT_OUT = {
         retain release""",
     "errors are exceptions": "error error_text error_clear error_set on_error on_warning escape status_name",
     "written by hand in core/": """
+        grad_mode autocast
         to_dlpack to_dlpack_unversioned from_dlpack from_dlpack_unversioned ctx_stream ctx_wait_stream ctx_signal_stream
         eval_into from borrow read print ptr split chunk grad gradcheck gradgradcheck custom custom_n
         layer_new layer_new_n layer_each layer_summary layer_self layer_ctx layer_of nn_act nn_residual nn_residual_with
@@ -441,7 +442,8 @@ def write_function(f, structs):
         for i, t in enumerate(a.types):
             if t in CLASS.values() or t == "Sequence[Layer]":
                 body += [f"if (r && !handle_use(r, a[{i}])) Py_CLEAR(r);"]
-    tests = " &&\n        ".join(tests) or "true"
+    # An argument may run Python when it is read, and another thread then take the context.
+    tests = " &&\n        ".join(tests + ["context_claim(k.c)"])
     out += [f"    if ({tests}) {{"] + ["        " + b for b in body] + ["    }", "    call_end(&k);", "    return r;", "}", ""]
     arguments = [f"{n}: {t}" for n, t in zip(a.names, a.types)]
     if a.options or a.context:

@@ -66,9 +66,10 @@ static Context *context_of(PyObject *o)
 
 bool call_begin(call *k, const char *name, PyObject *const *a, int n, PyObject *context)
 {
-    k->name   = name;
-    k->n_made = k->n_memory = 0;
-    k->c                    = NULL;
+    k->name     = name;
+    k->kept     = NULL;
+    k->n_memory = 0;
+    k->c        = NULL;
     if (context && context != Py_None && !(k->c = context_of(context)))
         return PyErr_Format(PyExc_TypeError, "%s(): context must be a Context", name), false;
     for (int i = 0; i < n && !k->c; i++) k->c = context_of(a[i]);
@@ -81,7 +82,7 @@ bool call_begin(call *k, const char *name, PyObject *const *a, int n, PyObject *
 
 void call_end(call *k)
 {
-    for (int i = 0; i < k->n_made; i++) Py_DECREF((PyObject *)k->made[i]);
+    Py_XDECREF(k->kept);
     for (int i = 0; i < k->n_memory; i++) free(k->memory[i]);
     Py_DECREF((PyObject *)k->c);
 }
@@ -93,10 +94,19 @@ void *call_memory(call *k, size_t bytes)
     return k->memory[k->n_memory++] = p;
 }
 
+bool call_keep(call *k, PyObject *o)
+{
+    if (!k->kept && !(k->kept = PyList_New(0))) return false;
+    return PyList_Append(k->kept, o) == 0;
+}
+
 // ---- values ------------------------------------------------------------------------------------
 
+// Only a TypeError is replaced: an exception of the program's own, or of Ctrl-C, is passed on.
 static bool wrong(const char *what, const char *wanted, PyObject *o)
 {
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError)) return false;
+    PyErr_Clear();
     PyObject *type = PyType_GetName(Py_TYPE(o));
     PyErr_Format(PyExc_TypeError, "%s must be %s, not %V", what, wanted, type, "?");
     Py_XDECREF(type);
@@ -109,15 +119,14 @@ bool to_tensor(call *k, PyObject *o, const char *what, bool may_be_none, tn_tens
     if (may_be_none && (!o || o == Py_None)) return true;
     if (!o || o == Py_None) return wrong(what, "a tensor", Py_None);
     if (!tensor_check(o)) {
-        if (k->n_made == MAX_MADE)
-            return PyErr_Format(PyExc_TypeError, "%s: too many numbers and lists", k->name), false;
-        PyObject *made = tensor_from_object(k->c, o, NULL);
-        if (!made) return false;
-        k->made[k->n_made++] = (Tensor *)made;
-        o                    = made;
+        PyObject *made = tensor_from_object(k->c, o);
+        bool ok = made && call_keep(k, made) && context_claim(k->c);  // another thread may have run
+        Py_XDECREF(made);
+        if (!ok) return false;
+        o = made;
     }
     *t = ((Tensor *)o)->t;
-    if (!*t)
+    if (!*t || !((Tensor *)o)->owner->cx)
         return PyErr_Format(PyExc_ValueError, "%s is a tensor of a context that was closed", what),
                false;
     return true;
@@ -134,7 +143,7 @@ bool to_handle(call *k, PyObject *o, handle_kind kind, const char *what, bool ma
 bool to_int64(PyObject *o, const char *what, int64_t *v)
 {
     PyObject *i = PyNumber_Index(o);
-    if (!i) return PyErr_Clear(), wrong(what, "an integer", o);
+    if (!i) return wrong(what, "an integer", o);
     *v = PyLong_AsLongLong(i);
     Py_DECREF(i);
     return *v != -1 || !PyErr_Occurred();
@@ -153,7 +162,7 @@ bool to_int(PyObject *o, const char *what, int *v)
 bool to_uint64(PyObject *o, const char *what, uint64_t *v)
 {
     PyObject *i = PyNumber_Index(o);
-    if (!i) return PyErr_Clear(), wrong(what, "an integer", o);
+    if (!i) return wrong(what, "an integer", o);
     *v = PyLong_AsUnsignedLongLong(i);
     Py_DECREF(i);
     return *v != (uint64_t)-1 || !PyErr_Occurred();
@@ -163,7 +172,7 @@ bool to_double(PyObject *o, const char *what, double *v)
 {
     *v = PyFloat_AsDouble(o);
     if (*v != -1.0 || !PyErr_Occurred()) return true;
-    return PyErr_Clear(), wrong(what, "a number", o);
+    return wrong(what, "a number", o);
 }
 
 bool to_option(PyObject *o, const char *what, double *v)
@@ -188,6 +197,7 @@ bool to_dtype(PyObject *o, const char *what, tn_dtype *v)
     static PyObject *make;
     PyObject        *number = PyObject_GetAttrString(o, "_number");
     if (!number) {
+        if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
         PyErr_Clear();
         if (!make) {
             PyObject *m = PyImport_ImportModule("tenon._dtypes");
@@ -212,7 +222,7 @@ bool to_text(call *k, PyObject *o, const char *what, bool may_be_none, const cha
     if (may_be_none && (!o || o == Py_None)) return true;
     if (!PyUnicode_Check(o)) {  // a path, perhaps
         PyObject *path = PyOS_FSPath(o);
-        if (!path) return PyErr_Clear(), wrong(what, "a str", o);
+        if (!path) return wrong(what, "a str", o);
         PyObject *text = PyUnicode_Check(path) ? Py_NewRef(path)
                                                : PyUnicode_DecodeFSDefault(PyBytes_AsString(path));
         Py_DECREF(path);
@@ -236,32 +246,77 @@ static PyObject *sequence(PyObject *o, const char *what, bool one)
 {
     if (one && PyIndex_Check(o) && !tensor_check(o)) return PyTuple_Pack(1, o);
     PyObject *t = PySequence_Tuple(o);
-    if (!t) PyErr_Clear(), wrong(what, "a sequence", o);
+    if (!t) wrong(what, "a sequence", o);
     return t;
+}
+
+typedef bool read_fn(call *k, PyObject *o, const char *what, void *to);
+
+// Reads each element of a sequence into an array of the call, which also keeps the sequence: what the elements hold lives as long.
+static void *read_list(call *k, PyObject *o, const char *what, bool one, size_t size, read_fn *read,
+                       int *n)
+{
+    PyObject  *t     = sequence(o, what, one);
+    Py_ssize_t count = t ? PyTuple_Size(t) : 0;
+    char      *list  = t ? call_memory(k, size * (size_t)count) : NULL;
+    bool       ok    = list && call_keep(k, t);
+    for (Py_ssize_t i = 0; i < count && ok; i++)
+        ok = read(k, PyTuple_GetItem(t, i), what, list + (size_t)i * size);
+    Py_XDECREF(t);
+    *n = ok ? (int)count : 0;
+    return ok ? list : NULL;
+}
+
+static bool read_int64(call *k, PyObject *o, const char *what, void *to)
+{
+    (void)k;
+    return to_int64(o, what, to);
+}
+
+static bool read_int(call *k, PyObject *o, const char *what, void *to)
+{
+    (void)k;
+    return to_int(o, what, to);
+}
+
+static bool read_tensor(call *k, PyObject *o, const char *what, void *to)
+{
+    return to_tensor(k, o, what, false, to);
+}
+
+static bool read_text(call *k, PyObject *o, const char *what, void *to)
+{
+    return to_text(k, o, what, false, to);
+}
+
+static bool read_layer(call *k, PyObject *o, const char *what, void *to)
+{
+    return to_handle(k, o, LAYER, what, false, to);
 }
 
 bool to_int64s(call *k, PyObject *o, const char *what, int *n, const int64_t **v)
 {
-    PyObject *t    = sequence(o, what, true);
-    int64_t  *list = t ? call_memory(k, sizeof *list * (size_t)PyTuple_Size(t)) : NULL;
-    bool      ok   = list != NULL;
-    *n             = ok ? (int)PyTuple_Size(t) : 0;
-    for (int i = 0; i < *n && ok; i++) ok = to_int64(PyTuple_GetItem(t, i), what, &list[i]);
-    Py_XDECREF(t);
-    *v = list;
-    return ok;
+    return (*v = read_list(k, o, what, true, sizeof **v, read_int64, n)) != NULL;
 }
 
 bool to_ints(call *k, PyObject *o, const char *what, int *n, const int **v)
 {
-    PyObject *t    = sequence(o, what, true);
-    int      *list = t ? call_memory(k, sizeof *list * (size_t)PyTuple_Size(t)) : NULL;
-    bool      ok   = list != NULL;
-    *n             = ok ? (int)PyTuple_Size(t) : 0;
-    for (int i = 0; i < *n && ok; i++) ok = to_int(PyTuple_GetItem(t, i), what, &list[i]);
-    Py_XDECREF(t);
-    *v = list;
-    return ok;
+    return (*v = read_list(k, o, what, true, sizeof **v, read_int, n)) != NULL;
+}
+
+bool to_tensors(call *k, PyObject *o, const char *what, int *n, tn_tensor *const **v)
+{
+    return (*v = read_list(k, o, what, false, sizeof **v, read_tensor, n)) != NULL;
+}
+
+bool to_texts(call *k, PyObject *o, const char *what, int *n, const char *const **v)
+{
+    return (*v = read_list(k, o, what, false, sizeof **v, read_text, n)) != NULL;
+}
+
+bool to_layers(call *k, PyObject *o, const char *what, int *n, tn_layer *const **v)
+{
+    return (*v = read_list(k, o, what, false, sizeof **v, read_layer, n)) != NULL;
 }
 
 bool to_places(PyObject *o, const char *what, int room, int64_t zero, int64_t *v)
@@ -278,48 +333,6 @@ bool to_places(PyObject *o, const char *what, int room, int64_t zero, int64_t *v
         if (ok && i && !v[i]) v[i] = zero;
     }
     Py_XDECREF(t);
-    return ok;
-}
-
-bool to_tensors(call *k, PyObject *o, const char *what, int *n, tn_tensor *const **v)
-{
-    PyObject   *t    = sequence(o, what, false);
-    tn_tensor **list = t ? call_memory(k, sizeof *list * (size_t)PyTuple_Size(t)) : NULL;
-    bool        ok   = list != NULL;
-    *n               = ok ? (int)PyTuple_Size(t) : 0;
-    for (int i = 0; i < *n && ok; i++)
-        ok = to_tensor(k, PyTuple_GetItem(t, i), what, false, &list[i]);
-    Py_XDECREF(t);
-    *v = list;
-    return ok;
-}
-
-bool to_texts(call *k, PyObject *o, const char *what, int *n, const char *const **v)
-{
-    PyObject    *t    = sequence(o, what, false);
-    const char **list = t ? call_memory(k, sizeof *list * (size_t)PyTuple_Size(t)) : NULL;
-    bool         ok   = list != NULL;
-    *n                = ok ? (int)PyTuple_Size(t) : 0;
-    for (int i = 0; i < *n && ok; i++)
-        ok = to_text(k, PyTuple_GetItem(t, i), what, false, &list[i]);
-    Py_XDECREF(t);
-    *v = list;
-    return ok;
-}
-
-bool to_layers(call *k, PyObject *o, const char *what, int *n, tn_layer *const **v)
-{
-    PyObject  *t    = sequence(o, what, false);
-    tn_layer **list = t ? call_memory(k, sizeof *list * (size_t)PyTuple_Size(t)) : NULL;
-    bool       ok   = list != NULL;
-    *n              = ok ? (int)PyTuple_Size(t) : 0;
-    for (int i = 0; i < *n && ok; i++) {
-        void *p = NULL;
-        ok      = to_handle(k, PyTuple_GetItem(t, i), LAYER, what, false, &p);
-        list[i] = p;
-    }
-    Py_XDECREF(t);
-    *v = list;
     return ok;
 }
 

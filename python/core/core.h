@@ -36,6 +36,10 @@ typedef struct {
     unsigned long         owner;  // the thread that has claimed it
     PyThread_type_lock    running;
     bool                  is_running;
+    int                   waiting;   // threads that wait for `running`
+    bool                  gave_way;  // the owner has let them try since the last of them had it
+    bool                  grad_off;  // the modes that are set
+    tn_dtype              cast_to;
     int                   inner;  // calls that run inside the Python code of the running one
     fault                 failed;
     PyObject          *raised;  // the exception of a callback, which is the cause of the next error
@@ -113,7 +117,7 @@ bool tensor_check(PyObject *o);
 PyObject *tensor_wrap(Context *c, tn_tensor *t);
 // Its elements as nested lists or one number, and an array, list or number as a tensor.
 PyObject *tensor_list(Tensor *self);
-PyObject *tensor_from_object(Context *c, PyObject *o, PyObject *dtype);
+PyObject *tensor_from_object(Context *c, PyObject *o);
 // The buffer protocol: its elements, read-only.
 int       tensor_get_buffer(PyObject *self, Py_buffer *view, int flags);
 void      tensor_release_buffer(PyObject *self, Py_buffer *view);
@@ -148,13 +152,12 @@ bool handle_use(PyObject *h, PyObject *o);
 
 enum { MAX_ARGS = 48, MAX_MADE = 32 };
 
-// One call from Python: its context, its line, and the tensors that were made of numbers and lists for it.
+// One call from Python: its context, its line, and what was made of its arguments.
 typedef struct {
     const char *name;  // of the function, for messages
     Context    *c;
     site        at;
-    Tensor     *made[MAX_MADE];
-    int         n_made;
+    PyObject   *kept;              // a list of objects that live as long as the call; NULL: none
     void       *memory[MAX_MADE];  // arrays of arguments
     int         n_memory;
 } call;
@@ -173,6 +176,8 @@ bool take_arguments(const signature *s, PyObject *self, PyObject *const *args, P
 bool  call_begin(call *k, const char *name, PyObject *const *a, int n, PyObject *context);
 void  call_end(call *k);
 void *call_memory(call *k, size_t bytes);
+// Keeps an object until call_end.
+bool call_keep(call *k, PyObject *o);
 
 bool to_tensor(call *k, PyObject *o, const char *what, bool may_be_none, tn_tensor **t);
 bool to_handle(call *k, PyObject *o, handle_kind kind, const char *what, bool may_be_none,

@@ -83,7 +83,7 @@ static PyObject *borrow_buffer(PyObject *self, PyObject *args)
     if (!h) return PyErr_NoMemory();
     if (PyObject_GetBuffer(o, &h->view, PyBUF_FULL_RO) < 0) return free(h), NULL;
     Py_buffer *b    = &h->view;
-    bool       fits = b->ndim <= TN_MAX_RANK && !b->suboffsets &&
+    bool       fits = b->ndim <= TN_MAX_RANK && !b->suboffsets && (b->strides || !b->ndim) &&
                 dtype_of_format(b->format, b->itemsize, &dt);
     for (int a = 0; a < b->ndim && fits; a++) {
         h->size[a]   = b->shape[a];
@@ -158,9 +158,15 @@ static bool fill(listing *l, PyObject *o, int depth)
                                 "lists of unequal lengths at depth %d: %lld elements are expected",
                                 depth, (long long)l->size[depth]),
                    false;
-        for (Py_ssize_t i = 0; i < length(o); i++)
-            if (!fill(l, member(o, i), depth + 1)) return false;
-        return true;
+        // A copy, since the list may change while the numbers of its elements are asked for.
+        PyObject *t  = PySequence_Tuple(o);
+        bool      ok = t && PyTuple_Size(t) == l->size[depth];
+        for (Py_ssize_t i = 0; i < l->size[depth] && ok; i++)
+            ok = fill(l, PyTuple_GetItem(t, i), depth + 1);
+        Py_XDECREF(t);
+        if (!ok && !PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "a list has changed while it was read");
+        return ok;
     }
     if (is_list(o))
         return PyErr_Format(PyExc_ValueError, "a list among numbers, at depth %d", depth), false;
@@ -222,9 +228,8 @@ static PyObject *from_number(Context *c, PyObject *o)
                                         : NULL;
 }
 
-PyObject *tensor_from_object(Context *c, PyObject *o, PyObject *dtype)
+PyObject *tensor_from_object(Context *c, PyObject *o)
 {
-    (void)dtype;
     if (!context_claim(c)) return NULL;
     if (PyFloat_Check(o) || PyLong_Check(o)) return from_number(c, o);
     if (is_list(o)) return from_list(c, o);
@@ -237,7 +242,7 @@ PyObject *tensor_from_object(Context *c, PyObject *o, PyObject *dtype)
         Py_DECREF(array);
         if (r || PyErr_Occurred()) return r;
     }
-    PyErr_Clear();
+    if (PyErr_Occurred()) return NULL;
     if (PyIndex_Check(o) || PyNumber_Check(o)) return from_number(c, o);
     PyObject *type = PyType_GetName(Py_TYPE(o));
     PyErr_Format(PyExc_TypeError, "a tensor cannot be made of a %V", type, "?");
@@ -363,7 +368,7 @@ static PyObject *from_object(PyObject *self, PyObject *args)
     Context *c = context == Py_None ? context_current() : (Context *)context;
     if (c && !PyObject_TypeCheck((PyObject *)c, context_type))
         return PyErr_SetString(PyExc_TypeError, "context must be a Context"), NULL;
-    return c ? tensor_from_object(c, o, NULL) : NULL;
+    return c ? tensor_from_object(c, o) : NULL;
 }
 
 // ---- reading -----------------------------------------------------------------------------------

@@ -3,14 +3,18 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 PyTypeObject *context_type;
 
 static Context **contexts;  // every context that is open
 static int       n_contexts;
-static Context  *entered[64];  // by `with`, the innermost last
-static int       n_entered;
-static Context  *default_context;
+// Of each thread: the contexts it has entered by `with`, the innermost last, and its modes.
+static _Thread_local Context *entered[64];
+static _Thread_local int      n_entered;
+static _Thread_local bool     grad_off;
+static _Thread_local tn_dtype cast_to = TN_F32;
+static Context               *default_context;
 
 _Thread_local Context *context_loading;
 
@@ -65,12 +69,26 @@ static void on_warning(tn_ctx *cx, const tn_fault *f, void *user)
     PyGILState_Release(state);
 }
 
+// What is no Exception (KeyboardInterrupt, SystemExit) is raised as it is, not as the cause of an error.
+static PyObject *raise_itself(Context *c, PyObject *e)
+{
+    PyErr_SetObject((PyObject *)Py_TYPE(e), e);
+    Py_DECREF(e);
+    free(c->failed.text);
+    free(c->failed.layer);
+    c->failed = (fault){ 0 };
+    if (c->cx) tn_error_clear(c->cx);
+    return NULL;
+}
+
 PyObject *context_raise(Context *c)
 {
     PyObject *cause = c->raised;
     c->raised       = NULL;
-    fault f         = c->failed;
-    c->failed       = (fault){ 0 };
+    if (cause && !PyObject_TypeCheck(cause, (PyTypeObject *)PyExc_Exception))
+        return raise_itself(c, cause);
+    fault f   = c->failed;
+    c->failed = (fault){ 0 };
     if (!f.code) {  // no handler ran: an error that belongs to no context
         tn_status     code = c->cx ? tn_error(c->cx) : TN_OK;
         const tn_ctx *from = code ? c->cx : NULL;
@@ -153,6 +171,26 @@ static void end_dead(Context *c)
     }
 }
 
+// The modes of autograd are the thread's, as in PyTorch. A context has those of the thread that used it last.
+static void set_modes(Context *c)
+{
+    if (c->grad_off != grad_off) tn_grad_mode(c->cx, !grad_off);
+    if (c->cast_to != cast_to) tn_autocast(c->cx, cast_to);
+    c->grad_off = grad_off;
+    c->cast_to  = cast_to;
+}
+
+// Lets a thread that waits for the context have its turn. The owner gives way once for each turn: after a call it would
+// otherwise begin the next one before the other thread has woken up.
+static void give_way(Context *c)
+{
+    struct timespec moment = { .tv_nsec = 50000 };
+    c->gave_way            = true;
+    PyThreadState *state   = PyEval_SaveThread();
+    nanosleep(&moment, NULL);
+    PyEval_RestoreThread(state);
+}
+
 bool context_claim(Context *c)
 {
     unsigned long me = PyThread_get_thread_ident();
@@ -168,18 +206,23 @@ bool context_claim(Context *c)
             NULL, 0, NULL, NULL);
         return false;
     }
+    if (c->waiting && !c->gave_way && !c->is_running && c->owner == me) give_way(c);
     while (c->is_running && c->owner != me) {
+        c->waiting++;
         PyThreadState *state = PyEval_SaveThread();
         PyThread_acquire_lock(c->running, WAIT_LOCK);
         PyThread_release_lock(c->running);
         PyEval_RestoreThread(state);
-        if (!c->cx) return context_claim(c);
+        c->waiting--;
+        c->gave_way = false;
     }
+    if (!c->cx) return context_claim(c);
     if (c->owner != me) {
         if (tn_ctx_take(c->cx) != TN_OK) return raise_thread_error(), false;
         c->owner = me;
     }
     if (c->dead && !c->is_running) end_dead(c);
+    if (c->grad_off != grad_off || c->cast_to != cast_to) set_modes(c);
     return true;
 }
 
@@ -338,6 +381,7 @@ static Context *open_context(const char *device, uint64_t seed, int threads, int
     if (!c) return NULL;
     PyObject *self = (PyObject *)c;
     memset((char *)c + sizeof(PyObject), 0, sizeof *c - sizeof(PyObject));
+    c->cast_to = TN_F32;
     pthread_mutex_init(&c->mutex, NULL);
     c->running = PyThread_allocate_lock();
     if (!c->running) return PyErr_NoMemory(), Py_DECREF(self), NULL;
@@ -407,8 +451,10 @@ static PyObject *context_enter(PyObject *self, PyObject *unused)
 static PyObject *context_exit(PyObject *self, PyObject *args)
 {
     (void)args;
-    if (n_entered && entered[n_entered - 1] == (Context *)self) {
-        n_entered--;
+    int i = n_entered;
+    while (i && entered[i - 1] != (Context *)self) i--;
+    if (i) {
+        memmove(&entered[i - 1], &entered[i], sizeof *entered * (size_t)(n_entered-- - i));
         Py_DECREF(self);
     }
     Py_RETURN_NONE;
@@ -521,7 +567,40 @@ static PyObject *abandon_all(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+// grad_mode(on) and autocast(dtype): set the mode of this thread and return the one before.
+static PyObject *grad_mode(PyObject *self, PyObject *on)
+{
+    int is = PyObject_IsTrue(on);
+    (void)self;
+    if (is < 0) return NULL;
+    bool before = !grad_off;
+    grad_off    = !is;
+    return PyBool_FromLong(before);
+}
+
+static PyObject *autocast(PyObject *self, PyObject *dtype)
+{
+    tn_dtype dt, before = cast_to;
+    (void)self;
+    if (!to_dtype(dtype, "autocast: dtype", &dt)) return NULL;
+    if (dt != TN_F32 && dt != TN_F16 && dt != TN_BF16)
+        return PyErr_SetString(PyExc_ValueError,
+                               "autocast: dtype must be float16, bfloat16 or float32"),
+               NULL;
+    cast_to = dt;
+    return from_dtype(before);
+}
+
+static PyObject *is_grad_enabled(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return PyBool_FromLong(!grad_off);
+}
+
 static PyMethodDef methods[] = {
+    { "grad_mode", grad_mode, METH_O, NULL },
+    { "autocast", autocast, METH_O, NULL },
+    { "is_grad_enabled", is_grad_enabled, METH_NOARGS, NULL },
     { "current_context", get_current, METH_NOARGS,
       "current_context()\n--\n\nThe context that new tensors are made on." },
     { "set_default_context", set_default, METH_O, NULL },

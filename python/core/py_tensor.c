@@ -237,6 +237,13 @@ static PyObject *op_idiv(PyObject *a, PyObject *b)
     return write_with("div_", tn_div__at, a, b);
 }
 
+static bool is_open(Tensor *o)
+{
+    if (o->t && o->owner->cx) return context_claim(o->owner);
+    PyErr_SetString(PyExc_ValueError, "the tensor's context was closed");
+    return false;
+}
+
 // ---- one number --------------------------------------------------------------------------------
 
 static bool is_float(tn_dtype dt)
@@ -276,6 +283,7 @@ static PyObject *tensor_item(PyObject *self, PyObject *unused)
 static int tensor_bool(PyObject *self)
 {
     Tensor *o = (Tensor *)self;
+    if (!is_open(o)) return -1;
     if (tn_count(o->t) != 1) {
         PyErr_Format(PyExc_ValueError,
                      "the truth of a tensor of %lld elements is ambiguous; use any() or all()",
@@ -305,18 +313,12 @@ static PyObject *tensor_int(PyObject *self)
 static PyObject *tensor_as_index(PyObject *self)
 {
     tn_tensor *t = ((Tensor *)self)->t;
-    if (t && tn_count(t) == 1 && !is_float(tn_dtype_of(t))) return read_one(self);
+    if (!is_open((Tensor *)self)) return NULL;
+    if (tn_count(t) == 1 && !is_float(tn_dtype_of(t))) return read_one(self);
     return PyErr_SetString(PyExc_TypeError, "only a tensor of one integer is an index"), NULL;
 }
 
 // ---- facts -------------------------------------------------------------------------------------
-
-static bool is_open(Tensor *o)
-{
-    if (o->t && o->owner->cx) return context_claim(o->owner);
-    PyErr_SetString(PyExc_ValueError, "the tensor's context was closed");
-    return false;
-}
 
 static PyObject *get_shape(PyObject *self, void *unused)
 {
@@ -497,11 +499,11 @@ static tn_tensor *take_key(call *k, tn_tensor *x, PyObject *key, int *axis, int 
     if (key == Py_Ellipsis) return *axis += skip, x;
     int64_t start, stop, step;
     if (PySlice_Check(key)) {
-        if (!slice_bounds(key, &start, &stop, &step)) return NULL;
+        if (!slice_bounds(key, &start, &stop, &step) || !context_claim(k->c)) return NULL;
         if (!start && stop == TN_TO_END && step == 1) return (*axis)++, x;
         return tn_slice_at(k->at.file, k->at.line, x, (*axis)++, start, stop, step);
     }
-    if (!to_int64(key, "an index", &start)) return NULL;
+    if (!to_int64(key, "an index", &start) || !context_claim(k->c)) return NULL;
     if (*axis < tn_rank(x) && (start >= tn_size(x, *axis) || start < -tn_size(x, *axis))) {
         PyErr_Format(PyExc_IndexError, "index %lld is out of range for axis %d of size %lld",
                      (long long)start, *axis, (long long)tn_size(x, *axis));

@@ -175,6 +175,8 @@ class Tensor(Exchange, _c.Tensor):
         try:
             text = self._text()
         except Exception as e:  # a debugger that shows variables must not fail
+            if self.context.closed:
+                return f"<tensor: {e}>"
             return f"<tensor of {self.dtype.name} {self.shape}: {e}>"
         lines = text.split("\n")
         shown = ("\n" + " " * len("tensor(")).join(lines)

@@ -10,27 +10,18 @@ from ._tensor import Tensor
 
 
 class _Mode:
-    """A setting of the current context during a `with` block or the calls of a function."""
+    """A setting of this thread during a `with` block or the calls of a function."""
 
-    _stack: list[tuple[_c.Context, Any]]
-
-    def _set(self, context: _c.Context) -> Any:
-        raise NotImplementedError
-
-    def _restore(self, context: _c.Context, before: Any) -> None:
-        raise NotImplementedError
+    _set: Any  # sets it and returns what was set before
+    mode: Any
 
     def __enter__(self) -> Any:
-        context = _c.current_context()
-        before = self._set(context)
         # One object may be entered again inside itself.
-        self.__dict__.setdefault("_stack", []).append((context, before))
+        self.__dict__.setdefault("_stack", []).append(type(self)._set(self.mode))
         return self
 
     def __exit__(self, *unused: Any) -> None:
-        context, before = self._stack.pop()
-        if not context.closed:
-            self._restore(context, before)
+        type(self)._set(self.__dict__["_stack"].pop())
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -43,39 +34,33 @@ class _Mode:
 class set_grad_enabled(_Mode):
     """Turns the recording of gradient history on or off, at once and, in a `with` block, until its end."""
 
+    _set: Any = staticmethod(_c.grad_mode)
+
     def __init__(self, mode: bool) -> None:
-        self._mode = bool(mode)
-        context = _c.current_context()
-        self._first: tuple[Any, Any] = (context, _c.grad_mode(self._mode, context=context))
+        self.mode = bool(mode)
+        self._first: bool | None = _c.grad_mode(self.mode)
 
-    def _set(self, context: _c.Context) -> bool:
-        before = _c.grad_mode(self._mode, context=context)
-        first, self._first = self._first, (None, None)
-        return first[1] if first[0] is context else before
-
-    def _restore(self, context: _c.Context, before: bool) -> None:
-        _c.grad_mode(before, context=context)
+    def __enter__(self) -> Any:
+        super().__enter__()
+        if self._first is not None:  # what was set before the object was made
+            self.__dict__["_stack"][-1] = self._first
+            self._first = None
+        return self
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        context, before = self._first
-        if context is not None:  # a decorator changes nothing outside of the function
-            _c.grad_mode(before, context=context)
-            self._first = (None, None)
+        if self._first is not None:  # a decorator changes nothing outside of the function
+            _c.grad_mode(self._first)
+            self._first = None
         return super().__call__(function)
 
 
 class _GradMode(_Mode):
+    _set: Any = staticmethod(_c.grad_mode)
     mode = False
 
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
         self = super().__new__(cls)
         return self if function is None else self(function)  # @no_grad without parentheses
-
-    def _set(self, context: _c.Context) -> bool:
-        return _c.grad_mode(self.mode, context=context)
-
-    def _restore(self, context: _c.Context, before: bool) -> None:
-        _c.grad_mode(before, context=context)
 
 
 class no_grad(_GradMode):
@@ -92,11 +77,8 @@ class enable_grad(_GradMode):
 
 
 def is_grad_enabled() -> bool:
-    """Whether ops record gradient history."""
-    before = _c.grad_mode(True)
-    if not before:
-        _c.grad_mode(False)
-    return before
+    """Whether ops of this thread record gradient history."""
+    return _c.is_grad_enabled()
 
 
 class autocast(_Mode):
@@ -105,17 +87,13 @@ class autocast(_Mode):
     autocast("cuda", dtype=tn.bfloat16) is PyTorch's form: the device is that of the context, whatever is named.
     """
 
+    _set: Any = staticmethod(_c.autocast)
+
     def __init__(self, device_type: Any = None, dtype: DTypeLike | None = None, enabled: bool = True) -> None:
         if dtype is None and device_type is not None and not (
                 isinstance(device_type, str) and device_type.partition(":")[0] in ("cpu", "cuda", "opencl", "ref")):
             dtype = device_type
-        self.dtype = as_dtype(bfloat16 if dtype is None else dtype) if enabled else float32
-
-    def _set(self, context: _c.Context) -> Any:
-        return _c.autocast(self.dtype, context=context)
-
-    def _restore(self, context: _c.Context, before: Any) -> None:
-        _c.autocast(before, context=context)
+        self.mode = self.dtype = as_dtype(bfloat16 if dtype is None else dtype) if enabled else float32
 
 
 # ---- gradients as values

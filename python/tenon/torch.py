@@ -158,26 +158,26 @@ class Function:
     def _forward(self, *args: Any) -> Any:
         tensors = self._tensors(args)
         with _Call(tensors) as call:
-            before = _c.grad_mode(False, context=call.context)
+            before = _c.grad_mode(False)
             try:
                 ys = self._record(args, [call.take(t) for t in tensors], call.context)
                 outs = call.compute(ys)
                 del ys
             finally:
-                _c.grad_mode(before, context=call.context)
+                _c.grad_mode(before)
         return outs[0] if self.outputs == 1 else tuple(outs)
 
     def _backward(self, grads: list[torch.Tensor], needed: list[bool], *args: Any) -> list[torch.Tensor]:
         tensors = self._tensors(args)
         with _Call(tensors) as call:
-            before = _c.grad_mode(True, context=call.context)
+            before = _c.grad_mode(True)
             try:
                 xs = [call.take(t) for t in tensors]
                 leaves = [x for x, needs in zip(xs, needed) if needs]
                 for x in leaves:
                     x.requires_grad = True
                 ys = [y for y in self._record(args, xs, call.context) if y.dtype.kind == "f"]
-                _c.grad_mode(False, context=call.context)
+                _c.grad_mode(False)
                 pairs = [(y, call.take(g)) for y, g in zip(ys, grads) if y.requires_grad]
                 if pairs:
                     gx = _c.grad([y for y, _ in pairs], leaves, [g for _, g in pairs])
@@ -186,7 +186,7 @@ class Function:
                 outs = call.compute(list(gx))
                 del xs, leaves, ys, pairs, gx
             finally:
-                _c.grad_mode(before, context=call.context)
+                _c.grad_mode(before)
         return outs
 
     # ---- shapes

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 import unittest
 import weakref
 
@@ -223,6 +224,150 @@ class Errors(unittest.TestCase):
         with self.assertRaises(tn.Error) as caught:
             y.tolist()
         self.assertEqual(caught.exception.file, __file__)
+
+
+class Index:
+    """A number that does something when it is asked for."""
+
+    def __init__(self, value, before):
+        self.value, self.before = value, before
+
+    def __index__(self):
+        self.before()
+        return self.value
+
+
+class Misuse(unittest.TestCase):
+    def test_lists_that_are_made_for_the_call(self):
+        self.assertEqual(tn.stack(map(lambda k: tn.full((2,), k), range(4)), 0).sum().item(), 12)
+        self.assertEqual(tn.stack((tn.ones(3) * k for k in range(50)), 0).shape, (50, 3))
+        self.assertEqual(tn.concat([[1.0, 2.0]] * 40, 0).shape, (80,))
+        self.assertEqual(tn.stack(tn.ones(3, 2), 1).shape, (2, 3))
+
+    def test_tensors_of_a_closed_context(self):
+        c = tn.Context("cpu")
+        with c:
+            b = tn.ones(1)
+        c.close()
+        a = tn.ones(1)
+        for use in (lambda: tn.where(a > 0, a, b), lambda: tn.stack([a, b], 0), lambda: a.__iadd__(b), lambda: a + b,
+                    lambda: b.to(tn.current_context()), lambda: bool(b), lambda: float(b), lambda: [1][b], lambda: b[0],
+                    lambda: b.tolist(), lambda: b.shape, lambda: copy.deepcopy(b)):
+            with self.assertRaisesRegex((ValueError, tn.Error), "closed"):
+                use()
+        self.assertIn("closed", repr(b))
+
+    def test_a_list_that_changes_while_it_is_read(self):
+        grows, shrinks = [], []
+        grows += [Index(1, lambda: grows.extend([1.0] * 1000)), 1.0]
+        shrinks += [Index(1, shrinks.clear), 2.0]
+        self.assertEqual(tn.tensor(grows).tolist(), [1, 1])
+        self.assertEqual(tn.tensor(shrinks).tolist(), [1, 2])
+
+    def test_exceptions_of_arguments_are_passed_on(self):
+        def interrupt():
+            raise KeyboardInterrupt
+
+        class Array:
+            def __array__(self):
+                raise MemoryError
+
+        for raised, use in ((KeyboardInterrupt, lambda: tn.softmax(tn.ones(2), Index(0, interrupt))),
+                            (KeyboardInterrupt, lambda: tn.zeros((Index(0, interrupt), 2))),
+                            (ZeroDivisionError, lambda: tn.stack((tn.ones(1 // 0) for _ in range(2)), 0)),
+                            (MemoryError, lambda: tn.maximum(tn.ones(1), Array()))):
+            with self.assertRaises(raised):
+                use()
+
+    def test_an_interrupt_in_an_op_is_an_interrupt(self):
+        def compute(x, out):
+            raise KeyboardInterrupt
+        with self.assertRaises(KeyboardInterrupt):
+            tn.op(compute=compute, shape=lambda x: x)(tn.ones(2)).tolist()
+
+    def test_ctypes_arrays(self):
+        import ctypes
+        a = (ctypes.c_float * 3)(1, 2, 3)
+        self.assertEqual(tn.asarray(a).tolist(), [1, 2, 3])
+        self.assertEqual(tn.tensor(a).tolist(), [1, 2, 3])
+
+
+class Threads(unittest.TestCase):
+    def run_threads(self, *functions):
+        errors = []
+
+        def run(f):
+            try:
+                f()
+            except BaseException as e:
+                errors.append(e)
+
+        threads = [threading.Thread(target=run, args=(f,)) for f in functions]
+        [t.start() for t in threads]
+        [t.join(60) for t in threads]
+        self.assertFalse(any(t.is_alive() for t in threads))
+        if errors:
+            raise errors[0]
+
+    def test_modes_are_those_of_a_thread(self):
+        w = tn.ones(2, requires_grad=True)
+        entered, go_on, seen = threading.Event(), threading.Event(), []
+
+        def off():
+            with tn.no_grad(), tn.autocast(dtype=tn.bfloat16):
+                entered.set()
+                go_on.wait(30)
+                seen.append((w * 2).requires_grad)
+                seen.append(tn.ones(2, 2).matmul(tn.ones(2, 2)).dtype)
+
+        def on():
+            entered.wait(30)
+            seen.append((w * 2).requires_grad)
+            seen.append(tn.ones(2, 2).matmul(tn.ones(2, 2)).dtype)
+            go_on.set()
+
+        self.run_threads(off, on)
+        self.assertEqual(seen, [True, tn.float32, False, tn.bfloat16])
+        with tn.no_grad(), tn.Context("cpu"):  # and of whatever context it uses
+            self.assertFalse((tn.ones(2, requires_grad=True) * 2).requires_grad)
+        self.assertTrue((w * 2).requires_grad)
+
+    def test_an_argument_that_lets_another_thread_run(self):
+        stop, x = threading.Event(), tn.ones(2, 3)
+
+        def other():
+            while not stop.is_set():
+                tn.ones(3) + 1
+
+        def slow():
+            try:
+                for _ in range(50):
+                    x.softmax(Index(1, lambda: time.sleep(0.001)))
+                    x[Index(1, lambda: time.sleep(0.001))]
+            finally:
+                stop.set()
+
+        self.run_threads(other, slow)
+
+    def test_every_thread_has_its_turn(self):
+        x, counts, end = tn.rand(100, 100), [0, 0, 0], time.monotonic() + 1
+
+        def work(i):
+            while time.monotonic() < end:
+                (x @ x).sum().item()
+                counts[i] += 1
+
+        self.run_threads(*[lambda i=i: work(i) for i in range(3)])
+        self.assertGreater(min(counts) * 10, max(counts))
+
+    def test_each_thread_enters_contexts_of_its_own(self):
+        def work():
+            for _ in range(30):
+                with tn.Context("cpu", threads=1) as c:
+                    self.assertIs(tn.ones(2).context, c)
+        before = tn.current_context()
+        self.run_threads(work, work, work)
+        self.assertIs(tn.current_context(), before)
 
 
 class Lives(unittest.TestCase):
