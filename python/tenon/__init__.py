@@ -45,6 +45,9 @@ _NAMES = {
     "inspect": ["devices", "doctor", "explain", "plan_memory", "profile", "stats"],
     "tokenizers": ["Tokenizer"],
 }
+# Dtypes by names of PyTorch that Python has for its own types: not taken by `from tenon import *`.
+_DTYPES = {"bool": "bool", "short": "int16", "int": "int32", "long": "int64", "half": "float16", "float": "float32",
+           "double": "float64"}
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 
@@ -54,11 +57,13 @@ def __getattr__(name: str) -> _Any:
     if name in _HOMES:
         value = globals()[name] = getattr(_importlib.import_module("." + _HOMES[name], __name__), name)
         return value
+    if name in _DTYPES:
+        return dtype(_DTYPES[name])
     raise AttributeError(f"module 'tenon' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES, *_HOMES})
+    return sorted({*globals(), *_MODULES, *_HOMES, *_DTYPES})
 
 
 _atexit.register(_c.close_all)

@@ -60,7 +60,7 @@ def as_dtype(x: DTypeLike) -> DType:
     if isinstance(x, type) and x in _by_type:
         return _by_type[x]
     name = x if isinstance(x, str) else getattr(x, "name", None) or getattr(x, "__name__", None) or str(x)
-    found = _by_name.get(name.rpartition(".")[2])
+    found = _by_name.get(name.rpartition(".")[2]) if isinstance(name, str) else None
     if found is None:
         raise TypeError(f"{x!r} is not a dtype; there are {', '.join(d.name for d in DTYPES)}")
     return found

@@ -2,14 +2,23 @@
 from __future__ import annotations
 
 import builtins
-from typing import Any, Callable, Sequence
+import math
+from typing import Any, Callable, NamedTuple, Sequence
 
 from . import _c
-from ._dtypes import DTypeLike, as_dtype, float32, int64
+from ._dtypes import DTypeLike, as_dtype, bool_, float32, int64
 from ._exchange import borrowed, of_bytes
 
 __all__ = """tensor asarray zeros ones empty full full_like arange linspace eye rand randn randint randperm manual_seed
-    sum mean prod max min var std norm logsumexp any all argmax argmin""".split()
+    sum mean prod max min var std norm logsumexp any all argmax argmin
+    median cumsum cumprod count_nonzero amax amin sort topk argsort unique bincount nonzero
+    as_tensor is_tensor empty_like stack concat cat concatenate vstack hstack split chunk unbind permute movedim squeeze
+    flatten flip roll tril triu diag broadcast_to tile repeat_interleave meshgrid
+    clamp clip lerp where softmax log_softmax isclose allclose equal mm bmm dot outer einsum
+    pi inf nan e newaxis""".split()
+
+pi, inf, nan, e = math.pi, math.inf, math.nan, math.e
+newaxis = None
 
 # ---- shapes
 
@@ -192,14 +201,82 @@ def _reduction(name: str) -> Callable[..., Any]:
 sum: Callable[..., Any] = _reduction("sum")
 mean: Callable[..., Any] = _reduction("mean")
 prod: Callable[..., Any] = _reduction("prod")
-max: Callable[..., Any] = _reduction("max")
-min: Callable[..., Any] = _reduction("min")
-var: Callable[..., Any] = _reduction("var")
-std: Callable[..., Any] = _reduction("std")
+amax: Callable[..., Any] = _reduction("max")
+amin: Callable[..., Any] = _reduction("min")
 norm: Callable[..., Any] = _reduction("norm")
 logsumexp: Callable[..., Any] = _reduction("logsumexp")
 any: Callable[..., Any] = _reduction("any")
 all: Callable[..., Any] = _reduction("all")
+
+
+class ValuesIndices(NamedTuple):
+    """Elements and their places along an axis."""
+
+    values: Any
+    indices: Any
+
+
+def max(x: Any, axis: Any = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The largest element over all axes, one axis or several; with dim= also its index; the larger of two tensors."""
+    if dim is not None:
+        return _pair(x, _c.argmax_keep(x, dim), dim, keepdims or keepdim)
+    return _c.maximum(x, axis) if isinstance(axis, _c.Tensor) else amax(x, axis, keepdims or keepdim)
+
+
+def min(x: Any, axis: Any = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The smallest element over all axes, one axis or several; with dim= also its index; the smaller of two tensors."""
+    if dim is not None:
+        return _pair(x, _c.argmin_keep(x, dim), dim, keepdims or keepdim)
+    return _c.minimum(x, axis) if isinstance(axis, _c.Tensor) else amin(x, axis, keepdims or keepdim)
+
+
+def _pair(x: Any, index: Any, axis: int, keep: bool) -> ValuesIndices:
+    """The elements of x at an index of one place along an axis, and the index."""
+    values = _c.take_along_axis(x, index, axis)
+    return ValuesIndices(values, index) if keep else ValuesIndices(_c.squeeze(values, axis), _c.squeeze(index, axis))
+
+
+def median(x: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None,
+           keepdim: bool = False) -> Any:
+    """The middle one of the sorted elements, or the mean of the middle two; with dim= the lower and its index."""
+    x, keep = as_tensor(x), keepdims or keepdim
+    if dim is not None:
+        order = _c.slice(_c.argsort(x, dim, False), dim, (x.shape[dim] - 1) // 2, (x.shape[dim] - 1) // 2 + 1, 1)
+        return _pair(x, order, dim, keep)
+    if axis is None:
+        m = median(_c.reshape(x, (-1,)), 0)
+        return _c.reshape(m, (1,) * x.ndim) if keep else m
+    n = x.shape[axis]
+    if not n:
+        raise ValueError("median of no elements")
+    middle = _c.slice(_c.sort(x, axis, False)[0], axis, (n - 1) // 2, n // 2 + 1, 1)
+    return mean(middle if x.dtype.kind == "f" else _c.cast(middle, float32), axis, keep)
+
+
+def _spread(name: str) -> Callable[..., Any]:
+    plain = _reduction(name)
+
+    def reduce(x: Any, axis: Any = None, keepdims: bool = False, *, correction: float | None = None,
+               unbiased: bool | None = None, ddof: float | None = None, dtype: DTypeLike | None = None, dim: Any = None,
+               keepdim: bool = False) -> Any:
+        axis, keep = axis if dim is None else dim, keepdims or keepdim
+        less = next((v for v in (ddof, correction, unbiased) if v is not None), 1)
+        if less == 1:
+            return plain(x, axis, keep, dtype=dtype)
+        x = as_tensor(x, dtype)
+        square = sum(_c.square(x - mean(x, axis, True)), axis, keep)
+        axes = (axis,) if isinstance(axis, int) else range(x.ndim) if axis is None else axis
+        n = math.prod(x.shape[a] for a in axes)
+        square = square * (1.0 / (n - less) if n > less else nan)
+        return square if name == "var" else _c.sqrt(square)
+
+    reduce.__name__ = reduce.__qualname__ = name
+    reduce.__doc__ = f"{name} over all axes, one axis or several, by n - 1 or n - correction (also ddof=, unbiased=)."
+    return reduce
+
+
+var: Callable[..., Any] = _spread("var")
+std: Callable[..., Any] = _spread("std")
 
 
 def argmax(x: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -212,6 +289,460 @@ def argmin(x: Any, axis: int | None = None, keepdims: bool = False, *, dim: int 
     """The index of the first smallest element, along an axis or of all."""
     axis = axis if dim is None else dim
     return _c.argmin_all(x) if axis is None else (_c.argmin_keep if keepdims or keepdim else _c.argmin)(x, axis)
+
+
+def count_nonzero(x: Any, axis: Any = None, *, dim: Any = None) -> Any:
+    """The number of elements that are not 0, over all axes, one axis or several."""
+    return sum(_c.cast(_c.ne(x, 0), int64), axis, dim=dim)
+
+
+def one_axis(name: str, axis: Any, dim: Any) -> Any:
+    """The axis that a function got by one of its two names."""
+    axis = axis if dim is None else dim
+    if axis is None:
+        raise TypeError(f"{name}() misses its argument 'axis'")
+    return axis
+
+
+def cumsum(x: Any, axis: int | None = None, *, dim: int | None = None) -> Any:
+    """The sums of the elements up to each one along an axis; without one, of all elements in one row."""
+    axis = axis if dim is None else dim
+    return _c.cumsum(_c.reshape(x, (-1,)), 0) if axis is None else _c.cumsum(x, axis)
+
+
+def cumprod(x: Any, axis: int | None = None, *, dim: int | None = None) -> Any:
+    """The products of the elements up to each one along an axis; without one, of all elements in one row."""
+    axis = axis if dim is None else dim
+    return _c.cumprod(_c.reshape(x, (-1,)), 0) if axis is None else _c.cumprod(x, axis)
+
+
+# ---- order
+
+
+def sort(x: Any, axis: int = -1, descending: bool = False, *, dim: int | None = None, stable: bool = True) -> Any:
+    """The elements in order along an axis, and the places that they had: (values, indices)."""
+    return ValuesIndices(*_c.sort(x, axis if dim is None else dim, descending))
+
+
+def argsort(x: Any, axis: int = -1, descending: bool = False, *, dim: int | None = None, stable: bool = True) -> Any:
+    """The places of the elements in order along an axis."""
+    return _c.argsort(x, axis if dim is None else dim, descending)
+
+
+def topk(x: Any, k: int, axis: int = -1, largest: bool = True, sorted: bool = True, *, dim: int | None = None) -> Any:
+    """The k largest or smallest elements along an axis, in order, and their places: (values, indices)."""
+    return ValuesIndices(*_c.topk(x, k, axis if dim is None else dim, largest))
+
+
+def unique(x: Any, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    """The different elements in order; on request the place of each element among them, and their numbers."""
+    x = as_tensor(x).detach()
+    if not x.size:
+        none = zeros(0, dtype=int64, device=x.context)
+        found = [_c.reshape(x, (0,)), _c.reshape(none, x.shape), none]
+    else:
+        values, order = _c.sort(_c.reshape(x, (-1,)), 0, False)
+        n = x.size
+        fresh = _c.concat([ones(1, dtype=bool_, device=x.context), _c.ne(values[1:], values[:-1])], 0)
+        places = _c.true_places(fresh)
+        ends = _c.concat([places[1:], full(1, n, int64, device=x.context)], 0)
+        rank = _c.cumsum(_c.cast(fresh, int64), 0) - 1
+        inverse = _c.reshape(_c.scatter(_c.zeros_like(order), 0, order, rank), x.shape)
+        found = [_c.index_select(values, 0, places), inverse, ends - places]
+    wanted = [y for y, on in zip(found, (True, return_inverse, return_counts)) if on]
+    return wanted[0] if len(wanted) == 1 else tuple(wanted)
+
+
+def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
+    """How often each number from 0 on occurs, or the sums of its weights; x is read."""
+    x = _c.reshape(as_tensor(x), (-1,))
+    n = builtins.max(minlength, int(_c.max_all(x)) + 1 if x.size else 0)
+    w = _c.ones_like(_c.cast(x, int64)) if weights is None else _c.reshape(as_tensor(weights), (-1,))
+    return _c.scatter_add(_c.zeros(w.dtype, (n,), context=x.context), 0, _c.cast(x, int64), w)
+
+
+def nonzero(x: Any, *, as_tuple: bool = True) -> Any:
+    """The places of elements that are not 0: an index for each axis, or with as_tuple=False a row for each element."""
+    x = as_tensor(x)
+    flat = _c.true_places(_c.reshape(x if x.dtype is bool_ else _c.ne(x, 0), (-1,)))
+    found: list[Any] = []
+    for size in x.shape[::-1]:
+        found.insert(0, _c.remainder(flat, size))
+        flat = _c.floor_divide(flat, size)
+    if as_tuple:
+        return tuple(found)
+    return _c.stack(found, 1) if found else zeros(flat.size, 0, dtype=int64, device=x.context)
+
+
+# ---- shape
+
+
+def as_tensor(data: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Any:
+    """The same as asarray."""
+    if isinstance(data, _c.Tensor) and dtype is None and device is None:
+        return data
+    return asarray(data, dtype, device=device)
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether x is a tensor."""
+    return isinstance(x, _c.Tensor)
+
+
+def empty_like(x: Any, dtype: DTypeLike | None = None) -> Any:
+    """Makes zeros with the shape and the context of x: memory without content does not exist here."""
+    return _c.zeros_like(x) if dtype is None else _c.zeros(dtype, x.shape, context=x.context)
+
+
+def stack(tensors: Sequence[Any], axis: int = 0, *, dim: int | None = None) -> Any:
+    """Tensors of one shape along a new axis."""
+    return _c.stack(tensors, axis if dim is None else dim)
+
+
+def concat(tensors: Sequence[Any], axis: int = 0, *, dim: int | None = None) -> Any:
+    """Tensors one after the other along an axis."""
+    return _c.concat(tensors, axis if dim is None else dim)
+
+
+cat = concatenate = concat
+
+
+def vstack(tensors: Sequence[Any]) -> Any:
+    """Rows or matrices one below the other."""
+    return _c.concat([x if x.ndim > 1 else _c.reshape(x, (1, -1)) for x in map(as_tensor, tensors)], 0)
+
+
+def hstack(tensors: Sequence[Any]) -> Any:
+    """Tensors side by side: along axis 1, and rows along their only one."""
+    parts = [x if x.ndim else _c.reshape(x, (1,)) for x in map(as_tensor, tensors)]
+    return _c.concat(parts, 0 if parts and parts[0].ndim == 1 else 1)
+
+
+def split(x: Any, split_size: Any, axis: int = 0, *, dim: int | None = None) -> tuple[Any, ...]:
+    """Parts of split_size elements along an axis, or of the sizes in a list, as torch.split."""
+    axis = axis if dim is None else dim
+    n = x.shape[axis]
+    if isinstance(split_size, int):
+        if split_size < 1:
+            raise ValueError(f"split: parts of {split_size} elements")
+        parts = [builtins.min(split_size, n - i) for i in range(0, n, split_size)] or [0]
+    else:
+        parts = [int(v) for v in split_size]
+        if builtins.sum(parts) != n:
+            raise ValueError(f"split: the sizes {parts} do not add up to {n}")
+    made, start = [], 0
+    for size in parts:
+        made.append(_c.slice(x, axis, start, start + size, 1))
+        start += size
+    return tuple(made)
+
+
+def chunk(x: Any, chunks: int, axis: int = 0, *, dim: int | None = None) -> tuple[Any, ...]:
+    """At most this number of parts of equal size along an axis; the last may be smaller."""
+    axis = axis if dim is None else dim
+    if chunks < 1:
+        raise ValueError(f"chunk: {chunks} parts")
+    return split(x, builtins.max(-(-x.shape[axis] // chunks), 1), axis)
+
+
+def unbind(x: Any, axis: int = 0, *, dim: int | None = None) -> tuple[Any, ...]:
+    """The slices along an axis, without it."""
+    axis = axis if dim is None else dim
+    return tuple(_c.select(x, axis, i) for i in range(x.shape[axis]))
+
+
+def permute(x: Any, *axes: Any, dims: Any = None) -> Any:
+    """The axes in another order."""
+    return _c.permute(x, sizes(axes) if dims is None else dims)
+
+
+def movedim(x: Any, source: Any, destination: Any) -> Any:
+    """One or several axes moved to other places; the others keep their order."""
+    x = as_tensor(x)
+    old = [a % x.ndim for a in ((source,) if isinstance(source, int) else source)]
+    new = [a % x.ndim for a in ((destination,) if isinstance(destination, int) else destination)]
+    if len(old) != len(new) or len({*old}) != len(old) or len({*new}) != len(new):
+        raise ValueError(f"movedim: {source} to {destination}")
+    order = [a for a in range(x.ndim) if a not in old]
+    for to, a in sorted(zip(new, old)):
+        order.insert(to, a)
+    return _c.permute(x, order)
+
+
+def squeeze(x: Any, axis: Any = None, *, dim: Any = None) -> Any:
+    """Without an axis of size 1, without several, or without all of them."""
+    axis = axis if dim is None else dim
+    if axis is None:
+        return _c.squeeze_all(x)
+    if isinstance(axis, int):
+        return _c.squeeze(x, axis)
+    for a in sorted({a % x.ndim for a in axis}, reverse=True):
+        x = _c.squeeze(x, a)
+    return x
+
+
+def flatten(x: Any, start: int = 0, end: int = -1, *, start_dim: int | None = None, end_dim: int | None = None) -> Any:
+    """The axes start .. end joined into one."""
+    return _c.flatten(x, start if start_dim is None else start_dim, end if end_dim is None else end_dim)
+
+
+def flip(x: Any, axis: Any = None, *more: int, dims: Any = None) -> Any:
+    """The elements in the opposite order along an axis, several, or all."""
+    x, axis = as_tensor(x), axis if dims is None else dims
+    for a in range(x.ndim) if axis is None else (axis, *more) if isinstance(axis, int) else axis:
+        x = _c.flip(x, a)
+    return x
+
+
+def roll(x: Any, shift: Any = None, axis: Any = None, *, shifts: Any = None, dims: Any = None) -> Any:
+    """Moved along an axis or several, where what leaves at the end enters at the start; without one as a single row."""
+    shift, axis = shift if shifts is None else shifts, axis if dims is None else dims
+    if axis is None:
+        x = as_tensor(x)
+        return _c.reshape(_c.roll(_c.reshape(x, (-1,)), shift, 0), x.shape)
+    axes = (axis,) if isinstance(axis, int) else axis
+    for s, a in zip((shift,) * len(axes) if isinstance(shift, int) else shift, axes, strict=True):
+        x = _c.roll(x, s, a)
+    return x
+
+
+def tril(x: Any, diagonal: int = 0, *, k: int | None = None) -> Any:
+    """The elements on and below a diagonal of each matrix, and 0 above."""
+    return _c.tril(x, diagonal if k is None else k)
+
+
+def triu(x: Any, diagonal: int = 0, *, k: int | None = None) -> Any:
+    """The elements on and above a diagonal of each matrix, and 0 below."""
+    return _c.triu(x, diagonal if k is None else k)
+
+
+def diag(x: Any, diagonal: int = 0, *, k: int | None = None) -> Any:
+    """The diagonal of a matrix, or the matrix with a row of numbers on its diagonal."""
+    x, k = as_tensor(x), diagonal if k is None else k
+    if x.ndim == 2:
+        return _c.diagonal(x, k, 0, 1)
+    if x.ndim != 1:
+        raise ValueError(f"diag takes one or two axes, not {x.ndim}")
+    n = x.shape[0]
+    above, below = builtins.max(k, 0), builtins.max(-k, 0)
+    square = _c.where(_c.cast(_c.eye(float32, n, n, context=x.context), bool_), x, _c.zeros_like(x))
+    return _c.pad(square, (below, above), (above, below), 0) if k else square
+
+
+def broadcast_to(x: Any, *shape: Any) -> Any:
+    """Broadcast to a shape."""
+    return _c.expand(x, sizes(shape))
+
+
+def tile(x: Any, *times: Any) -> Any:
+    """Repeated along each axis; the last number is that of the last axis."""
+    x, n = as_tensor(x), tuple(sizes(times))
+    return _c.repeat(x, (1,) * (x.ndim - len(n)) + n)
+
+
+def repeat_interleave(x: Any, repeats: Any, axis: int | None = None, *, dim: int | None = None) -> Any:
+    """Each element, or each slice along an axis, several times in a row, as numpy.repeat."""
+    x, axis = as_tensor(x), axis if dim is None else dim
+    if axis is None:
+        x, axis = _c.reshape(x, (-1,)), 0
+    axis %= x.ndim
+    if isinstance(repeats, int):
+        shape = list(x.shape)
+        shape[axis] *= repeats
+        wide = list(x.shape)
+        wide.insert(axis + 1, repeats)
+        return _c.reshape(_c.expand(_c.unsqueeze(x, axis + 1), wide), shape)
+    counts = tolist(repeats) if isinstance(repeats, _c.Tensor) else list(repeats)
+    if len(counts) == 1:
+        return repeat_interleave(x, int(counts[0]), axis)
+    if len(counts) != x.shape[axis]:
+        raise ValueError(f"repeat_interleave: {len(counts)} numbers for {x.shape[axis]} slices")
+    index = [i for i, n in enumerate(counts) for _ in range(n)]
+    return _c.index_select(x, axis, tensor(index, int64, device=x.context))
+
+
+def meshgrid(*tensors: Any, indexing: str = "xy") -> tuple[Any, ...]:
+    """The coordinates of a grid, one tensor for each row of numbers; indexing="ij" is PyTorch's default."""
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"indexing is 'xy' or 'ij', not {indexing!r}")
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        tensors = tuple(tensors[0])
+    rows = [_c.reshape(as_tensor(x), (-1,)) for x in tensors]
+    n = len(rows)
+    shape = [x.size for x in rows]
+    grids = [_c.expand(_c.reshape(x, (1,) * i + (-1,) + (1,) * (n - 1 - i)), shape) for i, x in enumerate(rows)]
+    return tuple(_c.transpose(g, 0, 1) for g in grids) if indexing == "xy" and n > 1 else tuple(grids)
+
+
+# ---- elements
+
+
+def clamp(x: Any, min: Any = None, max: Any = None) -> Any:
+    """Each element, raised to min and lowered to max, which are numbers or tensors."""
+    if type(min) is float and type(max) is float:
+        return _c.clamp(x, min, max)
+    if min is None and max is None:
+        raise TypeError("clamp() needs min or max")
+    x = x if min is None else _c.maximum(x, min)
+    return x if max is None else _c.minimum(x, max)
+
+
+def clip(x: Any, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None) -> Any:
+    """The same as clamp."""
+    return clamp(x, min if a_min is None else a_min, max if a_max is None else a_max)
+
+
+def lerp(start: Any, end: Any, weight: Any) -> Any:
+    """start + weight * (end - start)."""
+    return _c.add(start, _c.mul(_c.sub(end, start), weight))
+
+
+def where(condition: Any, a: Any = None, b: Any = None) -> Any:
+    """Elements of a where the condition holds, and of b where not; without a and b, the places where it holds."""
+    if a is None and b is None:
+        return nonzero(condition)
+    return _c.where(condition, a, b)
+
+
+def softmax(x: Any, axis: int | None = None, *, dim: int | None = None, dtype: DTypeLike | None = None) -> Any:
+    """exp(x), divided by its sum along an axis."""
+    return _c.softmax(x if dtype is None else _c.cast(x, dtype), one_axis("softmax", axis, dim))
+
+
+def log_softmax(x: Any, axis: int | None = None, *, dim: int | None = None, dtype: DTypeLike | None = None) -> Any:
+    """The logarithm of softmax."""
+    return _c.log_softmax(x if dtype is None else _c.cast(x, dtype), one_axis("log_softmax", axis, dim))
+
+
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    """Where |a - b| <= atol + rtol * |b|."""
+    a, b = as_tensor(a), as_tensor(b)
+    a, b = (x if x.dtype.kind == "f" else _c.cast(x, "float64") for x in (a, b))
+    near = _c.le(_c.abs(_c.sub(a, b)), _c.abs(b) * rtol + atol)
+    near = _c.logical_or(_c.eq(a, b), _c.logical_and(near, _c.isfinite(b)))
+    return _c.logical_or(near, _c.logical_and(_c.isnan(a), _c.isnan(b))) if equal_nan else near
+
+
+def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    """Whether isclose holds everywhere."""
+    return bool(_c.all_all(isclose(a, b, rtol, atol, equal_nan)))
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Whether two tensors have the same shape and the same elements."""
+    a, b = as_tensor(a), as_tensor(b)
+    return a.shape == b.shape and bool(_c.all_all(_c.eq(a, b)))
+
+
+# ---- products
+
+
+def mm(a: Any, b: Any) -> Any:
+    """The product of two matrices."""
+    _need_axes("mm", 2, a, b)
+    return _c.matmul(a, b)
+
+
+def bmm(a: Any, b: Any) -> Any:
+    """The products of two rows of matrices."""
+    _need_axes("bmm", 3, a, b)
+    return _c.matmul(a, b)
+
+
+def dot(a: Any, b: Any) -> Any:
+    """The inner product of two rows of numbers, and the product of matrices."""
+    return _c.matmul(a, b)
+
+
+def _need_axes(name: str, n: int, *tensors: Any) -> None:
+    for x in tensors:
+        if x.ndim != n:
+            raise ValueError(f"{name} takes tensors of {n} axes, not of {x.ndim}")
+
+
+def outer(a: Any, b: Any) -> Any:
+    """The products of all pairs of elements of two rows of numbers."""
+    return _c.mul(_c.reshape(a, (-1, 1)), _c.reshape(b, (1, -1)))
+
+
+def einsum(equation: str, *operands: Any) -> Any:
+    """Sums of products by Einstein's convention, as numpy.einsum: einsum("bij,bjk->bik", a, b)."""
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = tuple(operands[0])
+    tensors = [as_tensor(x) for x in operands]
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(tensors):
+        raise ValueError(f"einsum: {len(terms)} terms in {equation!r} for {len(tensors)} tensors")
+    # The axes of an ellipsis get letters of their own, from the right.
+    hidden = [x.ndim - len(t.replace("...", "")) if "..." in t else 0 for t, x in zip(terms, tensors)]
+    rest = [chr(0x4e00 + i) for i in range(builtins.max([*hidden, 0]))]
+    for i, (t, x, n) in enumerate(zip(terms, tensors, hidden)):
+        t = t.replace("...", "".join(rest[len(rest) - n:]), 1) if n >= 0 else t
+        if not t.isalpha() and t or len(t) != x.ndim:
+            raise ValueError(f"einsum: the term {terms[i]!r} does not fit a tensor of shape {x.shape}")
+        terms[i] = t
+    letters = "".join(terms)
+    if arrow:
+        right = right.replace("...", "".join(rest), 1)
+    else:
+        right = "".join(rest) + "".join(sorted(c for c in letters if letters.count(c) == 1 and c not in rest))
+    if len({*right}) != len(right) or not {*right} <= {*letters}:
+        raise ValueError(f"einsum: the result of {equation!r} names an axis twice, or one that no tensor has")
+    length: dict[str, int] = {}
+    for t, x in zip(terms, tensors):
+        for c, n in zip(t, x.shape):
+            if length.get(c, 1) not in (1, n) and n != 1:
+                raise ValueError(f"einsum: an axis of {equation!r} has {length[c]} and {n} elements")
+            length[c] = length.get(c, 1) if n == 1 else n
+    for i, (t, x) in enumerate(zip(terms, tensors)):
+        for c in sorted({c for c in t if t.count(c) > 1}):  # an axis that occurs twice is a diagonal
+            while t.count(c) > 1:
+                first = t.index(c)
+                second = t.index(c, first + 1)
+                x = _c.diagonal(x, 0, first, second)
+                t = t[:first] + t[first + 1:second] + t[second + 1:] + c
+        for a in range(len(t) - 1, -1, -1):  # an axis of one element that others have more of is broadcast
+            if x.shape[a] != length[t[a]]:
+                x, t = _c.squeeze(x, a), t[:a] + t[a + 1:]
+        terms[i], tensors[i] = t, x
+    x, t = tensors[0], terms[0]
+    for i in range(1, len(tensors)):
+        x, t = _contract(x, t, tensors[i], terms[i], {*right, *"".join(terms[i + 1:])}, length)
+    x, t = _sum_out(x, t, {*right})
+    order = [t.index(c) for c in right]
+    return _c.permute(x, order) if order != [*range(len(order))] else x
+
+
+def _sum_out(x: Any, term: str, keep: set[str]) -> tuple[Any, str]:
+    """x without the axes whose letters nobody asks for."""
+    gone = [a for a, c in enumerate(term) if c not in keep]
+    return (_c.sum_axes(x, gone, False) if gone else x), "".join(c for c in term if c in keep)
+
+
+def _contract(x: Any, tx: str, y: Any, ty: str, keep: set[str], length: dict[str, int]) -> tuple[Any, str]:
+    """The product of two tensors, summed over what both have and nobody asks for, as one product of matrices."""
+    x, tx = _sum_out(x, tx, keep | {*ty})
+    y, ty = _sum_out(y, ty, keep | {*tx})
+    both = [c for c in tx if c in ty and c in keep]
+    gone = [c for c in tx if c in ty and c not in keep]
+    mine, other = [c for c in tx if c not in ty], [c for c in ty if c not in tx]
+    x = _c.permute(x, [tx.index(c) for c in both + mine + gone])
+    y = _c.permute(y, [ty.index(c) for c in both + gone + other])
+
+    def count(axes: list[str]) -> int:
+        return math.prod(length[c] for c in axes)
+
+    result = both + mine + other
+    shape = [length[c] for c in result]
+    if not gone:
+        x = _c.reshape(x, [length[c] for c in both + mine] + [1] * len(other))
+        y = _c.reshape(y, [length[c] for c in both] + [1] * len(mine) + [length[c] for c in other])
+        return _c.mul(x, y), "".join(result)
+    batch = [count(both)] if both else []
+    x = _c.reshape(x, batch + [count(mine), count(gone)])
+    y = _c.reshape(y, batch + [count(gone), count(other)])
+    return _c.reshape(_c.matmul(x, y), shape), "".join(result)
 
 
 # ---- reading

@@ -1,7 +1,7 @@
 """The class of tensors: what Tensor of the extension module lacks, by the names of NumPy and PyTorch."""
 from __future__ import annotations
 
-from builtins import bool as _bool, int as _int  # names that methods have too
+from builtins import bool as _bool, float as _float, int as _int  # names that methods have too
 from typing import TYPE_CHECKING, Any, Iterator, Sequence
 
 from . import _c, _functions as F
@@ -73,16 +73,118 @@ class Tensor(Exchange, _c.Tensor):
         """Repeated along each axis, as torch.Tensor.repeat and numpy.tile."""
         return _c.repeat(self, F.sizes(times))
 
-    def flatten(self, start: _int = 0, end: _int = -1) -> Tensor:
-        """The axes start .. end joined into one."""
-        return _c.flatten(self, start, end)
+    flatten = F.flatten
+    squeeze = F.squeeze
+    flip = F.flip
+    roll = F.roll
+    tril = F.tril
+    triu = F.triu
+    split = F.split
+    chunk = F.chunk
+    unbind = F.unbind
+    movedim = F.movedim
+    tile = F.tile
+    broadcast_to = F.broadcast_to
+    repeat_interleave = F.repeat_interleave
+    diag = F.diag
 
-    def squeeze(self, axis: _int | None = None) -> Tensor:
-        """Without an axis of size 1, or without all of them."""
-        return _c.squeeze_all(self) if axis is None else _c.squeeze(self, axis)
+    def unsqueeze(self, axis: _int | None = None, *, dim: _int | None = None) -> Tensor:
+        """With a new axis of size 1."""
+        return _c.unsqueeze(self, F.one_axis("unsqueeze", axis, dim))
+
+    def ravel(self) -> Tensor:
+        """All elements along one axis."""
+        return _c.reshape(self, (-1,))
+
+    def t(self) -> Tensor:
+        """The transpose of a matrix; a row of numbers stays."""
+        if self.ndim > 2:
+            raise ValueError(f"t() takes at most two axes, not {self.ndim}")
+        return self.T
 
     def swapaxes(self, axis1: _int, axis2: _int) -> Tensor:
         return _c.transpose(self, axis1, axis2)
+
+    def expand_as(self, other: Tensor) -> Tensor:
+        """Broadcast to the shape of another tensor."""
+        return _c.expand(self, other.shape)
+
+    def view_as(self, other: Tensor) -> Tensor:
+        """The same elements in the shape of another tensor, never copied."""
+        return _c.view(self, other.shape)
+
+    def reshape_as(self, other: Tensor) -> Tensor:
+        """The same elements in the shape of another tensor."""
+        return _c.reshape(self, other.shape)
+
+    def narrow(self, dim: _int, start: _int, length: _int) -> Tensor:
+        """The `length` elements from start on along an axis."""
+        n = self.shape[dim]
+        start = start + n if start < 0 else start
+        if not 0 <= start <= start + length <= n:
+            raise IndexError(f"narrow: {length} elements from {start} on along an axis of {n}")
+        return _c.slice(self, dim, start, start + length, 1)
+
+    def unfold(self, dimension: _int, size: _int, step: _int) -> Tensor:
+        """Windows of `size` elements along an axis, the elements of each along a new last axis."""
+        return _c.window(self, dimension, size, step)
+
+    # ---- new tensors of its dtype and on its device
+
+    def new_tensor(self, data: Any, dtype: DTypeLike | None = None, requires_grad: _bool = False) -> Tensor:
+        """Makes a tensor of lists or an array, which is copied."""
+        return F.tensor(data, self.dtype if dtype is None else dtype, requires_grad=requires_grad, device=self.context)
+
+    def new_zeros(self, *shape: Any, dtype: DTypeLike | None = None, requires_grad: _bool = False) -> Tensor:
+        """Makes a tensor of zeros."""
+        return F.zeros(*shape, dtype=dtype or self.dtype, requires_grad=requires_grad, device=self.context)
+
+    def new_ones(self, *shape: Any, dtype: DTypeLike | None = None, requires_grad: _bool = False) -> Tensor:
+        """Makes a tensor of ones."""
+        return F.ones(*shape, dtype=dtype or self.dtype, requires_grad=requires_grad, device=self.context)
+
+    new_empty = new_zeros
+
+    def new_full(self, shape: Any, value: _float, dtype: DTypeLike | None = None) -> Tensor:
+        """Makes a tensor of one number."""
+        return F.full(shape, value, dtype or self.dtype, device=self.context)
+
+    # ---- writing
+
+    @property
+    def data(self) -> Tensor:
+        """The same elements without gradient history; writing to it writes here."""
+        return self.detach()
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        _c.assign(self.detach(), value)
+
+    def copy_(self, source: Any) -> Tensor:
+        """Writes the elements of another tensor, broadcast, into this one."""
+        return _c.assign(self, source)
+
+    def fill_(self, value: _float) -> Tensor:
+        """Writes one number everywhere."""
+        if isinstance(value, _int) and self.dtype.kind != "f":
+            return _c.fill_i64_(self, value)
+        return _c.fill_(self, value)
+
+    def clamp_(self, min: Any = None, max: Any = None) -> Tensor:
+        """Raises each element to min and lowers it to max."""
+        return _c.assign(self, F.clamp(self, min, max))
+
+    def masked_fill_(self, mask: Any, value: Any) -> Tensor:
+        """Writes one number where the mask holds."""
+        return _c.assign(self, _c.masked_fill(self, mask, value))
+
+    def uniform_(self, low: _float = 0.0, high: _float = 1.0) -> Tensor:
+        """Writes random numbers in [low, high)."""
+        return _c.assign(self, _c.rand_like(self.detach()) * (high - low) + low)
+
+    def normal_(self, mean: _float = 0.0, std: _float = 1.0) -> Tensor:
+        """Writes random numbers of a normal distribution."""
+        return _c.assign(self, _c.randn_like(self.detach()) * std + mean)
 
     # ---- type and place
 
@@ -127,6 +229,15 @@ class Tensor(Exchange, _c.Tensor):
     def cpu(self) -> Tensor:
         return self.to("cpu")
 
+    def cuda(self, device: _int = 0) -> Tensor:
+        """Copied to a GPU, unless it is there."""
+        return self.to("cuda" if not device else f"cuda:{device}")
+
+    @property
+    def is_cuda(self) -> _bool:
+        """Whether it is on a GPU of CUDA."""
+        return self.device.startswith("cuda")
+
     # ---- reductions: over all axes, one axis or several
 
     sum = F.sum
@@ -142,11 +253,50 @@ class Tensor(Exchange, _c.Tensor):
     all = F.all
     argmax = F.argmax
     argmin = F.argmin
+    amax = F.amax
+    amin = F.amin
+    median = F.median
+    count_nonzero = F.count_nonzero
+    cumsum = F.cumsum
+    cumprod = F.cumprod
+
+    # ---- order, elements, products
+
+    sort = F.sort
+    argsort = F.argsort
+    topk = F.topk
+    unique = F.unique
+    bincount = F.bincount
+    nonzero = F.nonzero
+    clamp = F.clamp
+    clip = F.clip
+    lerp = F.lerp
+    softmax = F.softmax
+    log_softmax = F.log_softmax
+    isclose = F.isclose
+    allclose = F.allclose
+    equal = F.equal
+    mm = F.mm
+    bmm = F.bmm
+    dot = F.dot
+    outer = F.outer
+
+    def __round__(self, digits: _int | None = None) -> Tensor:
+        return _c.round(self) if not digits else _c.round(self * 10.0 ** digits) / 10.0 ** digits
+
+    def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        return other // self, other % self
 
     # ---- gradients
 
-    def backward(self, gradient: Tensor | None = None) -> None:
-        """Adds its gradient to that of every leaf that it was computed from."""
+    def backward(self, gradient: Tensor | None = None, retain_graph: _bool | None = None,
+                 create_graph: _bool = False) -> None:
+        """Adds its gradient to that of every leaf that it was computed from; the graph may be used again."""
+        if create_graph:
+            raise NotImplementedError("backward(create_graph=True): tn.grad() returns gradients that have a history")
         _c.backward(self, gradient)
 
     def requires_grad_(self, on: _bool = True) -> Tensor:

@@ -1,0 +1,325 @@
+"""Names and defaults of NumPy and PyTorch, of functions that are composed of others."""
+import math
+import unittest
+
+import tenon as tn
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+try:
+    import torch
+except ImportError:
+    torch = None
+
+
+def grid(*shape):
+    """Numbers of no pattern, exact in float32."""
+    n = math.prod(shape)
+    return tn.tensor([((i * 37 + 11) % 64 - 32) / 4 for i in range(n)]).reshape(*shape)
+
+
+class Case(unittest.TestCase):
+    def check(self, got, want, places=5):
+        got = got.tolist() if isinstance(got, tn.Tensor) else got
+        want = want.tolist() if hasattr(want, "tolist") else want
+        if isinstance(want, (list, tuple)):
+            self.assertEqual(len(got), len(want))
+            for g, w in zip(got, want):
+                self.check(g, w, places)
+        elif isinstance(want, float) and not math.isfinite(want):
+            self.assertEqual(str(got), str(want))
+        else:
+            self.assertAlmostEqual(got, want, places)
+
+
+class Order(Case):
+    def test_sort(self):
+        x = tn.tensor([[3.0, 1, 2], [0, 5, 4]])
+        s = tn.sort(x)
+        self.check(s.values, [[1, 2, 3], [0, 4, 5]])
+        self.check(s.indices, [[1, 2, 0], [0, 2, 1]])
+        values, _ = x.sort(dim=0, descending=True)
+        self.check(values, [[3, 5, 4], [0, 1, 2]])
+        self.check(x.argsort(), [[1, 2, 0], [0, 2, 1]])
+        self.check(tn.argsort(x, descending=True), [[0, 2, 1], [1, 2, 0]])
+        t = x.topk(2)
+        self.check(t.values, [[3, 2], [5, 4]])
+        self.check(t.indices, [[0, 2], [1, 2]])
+        self.check(tn.topk(x, 1, dim=0, largest=False).values, [[0, 1, 2]])
+
+    def test_unique_bincount_nonzero(self):
+        x = tn.tensor([[3, 1], [3, 7]])
+        self.check(tn.unique(x), [1, 3, 7])
+        values, inverse, counts = tn.unique(x, return_inverse=True, return_counts=True)
+        self.check(inverse, [[1, 0], [1, 2]])
+        self.check(counts, [1, 2, 1])
+        self.check(tn.unique(tn.zeros(0)), [])
+        self.check(tn.bincount(tn.tensor([1, 1, 3])), [0, 2, 0, 1])
+        self.check(tn.bincount(tn.tensor([1, 1, 3]), minlength=6), [0, 2, 0, 1, 0, 0])
+        self.check(tn.bincount(tn.tensor([1, 1, 3]), weights=[0.5, 1.0, 2.0]), [0, 1.5, 0, 2])
+        y = tn.tensor([[0, 2], [5, 0]])
+        self.check(tn.nonzero(y), ([0, 1], [1, 0]))
+        self.check(y.nonzero(as_tuple=False), [[0, 1], [1, 0]])
+        self.check(tn.where(y > 3), ([1], [0]))
+        self.check(tn.where(y > 3, y, -1), [[-1, -1], [5, -1]])
+        self.check(tn.count_nonzero(y), 2)
+        self.check(y.count_nonzero(axis=0), [1, 1])
+
+    def test_max_of_a_dim(self):
+        x = tn.tensor([[3.0, 1, 2], [0, 5, 5]], requires_grad=True)
+        values, indices = x.max(dim=1)
+        self.check(values, [3, 5])
+        self.check(indices, [0, 1])
+        values.sum().backward()
+        self.check(x.grad, [[1, 0, 0], [0, 1, 0]])
+        self.assertEqual(x.min(dim=0, keepdim=True).indices.shape, (1, 3))
+        self.check(tn.min(x, dim=0).values, [0, 1, 2])
+        self.check(tn.max(x, axis=1), [3, 5])
+        self.check(x.max(1), [3, 5])
+        self.check(x.max(), 5)
+        self.check(tn.max(x, tn.full_like(x, 2)), [[3, 2, 2], [2, 5, 5]])
+        self.check(tn.amax(x, dim=(0, 1)), 5)
+        self.check(x.amin(1), [1, 0])
+
+    def test_median(self):
+        x = tn.tensor([[3.0, 1, 2, 10], [0, 5, 5, 6]])
+        self.check(tn.median(x, axis=1), [2.5, 5])
+        self.check(x.median(dim=1).values, [2, 5])
+        self.check(x.median(dim=1).indices[0], 2)
+        self.check(tn.median(x), 4)
+        self.check(tn.median(tn.tensor([1, 2, 9])), 2)
+
+    def test_spread(self):
+        x = tn.tensor([[1.0, 2, 4], [0, 0, 6]])
+        self.check(x.var(1), [7 / 3, 12])
+        self.check(x.var(1, unbiased=False), [14 / 9, 8])
+        self.check(x.std(dim=1, correction=0), [math.sqrt(14 / 9), math.sqrt(8)])
+        self.check(tn.var(x, ddof=0), 57 / 6 - 169 / 36)
+        self.assertEqual(x.var(1, keepdim=True, ddof=0).shape, (2, 1))
+
+    def test_cumulative(self):
+        x = tn.tensor([[1, 2], [3, 4]])
+        self.check(tn.cumsum(x, dim=1), [[1, 3], [3, 7]])
+        self.check(x.cumsum(0), [[1, 2], [4, 6]])
+        self.check(tn.cumsum(x), [1, 3, 6, 10])
+        self.check(tn.cumprod(x, axis=1), [[1, 2], [3, 12]])
+
+
+class Shape(Case):
+    def test_joining(self):
+        a, b = tn.tensor([1, 2]), tn.tensor([3, 4])
+        self.check(tn.stack([a, b]), [[1, 2], [3, 4]])
+        self.check(tn.stack([a, b], dim=1), [[1, 3], [2, 4]])
+        for join in (tn.cat, tn.concat, tn.concatenate, tn.hstack):
+            self.check(join([a, b]), [1, 2, 3, 4])
+        self.check(tn.cat([a.reshape(2, 1), b.reshape(2, 1)], dim=1), [[1, 3], [2, 4]])
+        self.check(tn.vstack([a, b]), [[1, 2], [3, 4]])
+        self.check(tn.hstack([tn.ones(2, 1), tn.zeros(2, 2)]), [[1, 0, 0]] * 2)
+
+    def test_parting(self):
+        x = tn.arange(10)
+        self.check(x.split(4), ([0, 1, 2, 3], [4, 5, 6, 7], [8, 9]))
+        self.check(tn.split(x, [3, 7]), ([0, 1, 2], [3, 4, 5, 6, 7, 8, 9]))
+        self.assertRaises(ValueError, tn.split, x, [3, 3])
+        self.assertEqual([c.shape for c in tn.chunk(x.reshape(2, 5), 2, dim=1)], [(2, 3), (2, 2)])
+        self.check(tn.unbind(x.reshape(2, 5), 1)[4], [4, 9])
+        self.check(x.narrow(0, 2, 3), [2, 3, 4])
+        self.assertRaises(IndexError, x.narrow, 0, 8, 3)
+        self.check(x.unfold(0, 4, 3), [[0, 1, 2, 3], [3, 4, 5, 6], [6, 7, 8, 9]])
+        self.assertEqual(tn.zeros(4, 6, 3).unfold(1, 2, 2).shape, (4, 3, 3, 2))
+
+    def test_axes(self):
+        x = tn.arange(24).reshape(2, 3, 4)
+        self.assertEqual(tn.permute(x, 2, 0, 1).shape, (4, 2, 3))
+        self.assertEqual(tn.permute(x, (2, 0, 1)).shape, (4, 2, 3))
+        self.assertEqual(tn.movedim(x, 0, -1).shape, (3, 4, 2))
+        self.assertEqual(x.movedim((0, 1), (1, 0)).shape, (3, 2, 4))
+        self.assertEqual(x[None, :, None].squeeze(dim=0).shape, (2, 1, 3, 4))
+        self.assertEqual(tn.squeeze(x[None, :, None], (0, 2)).shape, (2, 3, 4))
+        self.assertEqual(tn.squeeze(x[tn.newaxis]).shape, (2, 3, 4))
+        self.assertEqual(x.unsqueeze(dim=-1).shape, (2, 3, 4, 1))
+        self.assertEqual(tn.flatten(x, 1).shape, (2, 12))
+        self.assertEqual(x.flatten(start_dim=1).shape, (2, 12))
+        self.assertEqual(x.ravel().shape, (24,))
+        self.assertEqual(x[0].t().shape, (4, 3))
+        self.assertRaises(ValueError, x.t)
+        self.assertEqual(tn.ones(3, 1).expand_as(tn.ones(3, 2)).shape, (3, 2))
+        self.assertEqual(x.view_as(tn.ones(24)).shape, (24,))
+        self.check(tn.flip(tn.tensor([[1, 2], [3, 4]]), (0, 1)), [[4, 3], [2, 1]])
+        self.check(tn.tensor([[1, 2], [3, 4]]).flip(0, 1), [[4, 3], [2, 1]])
+        self.check(tn.tensor([[1, 2], [3, 4]]).flip(dims=[0]), [[3, 4], [1, 2]])
+        self.check(tn.tensor([[1, 2], [3, 4]]).roll(1), [[4, 1], [2, 3]])
+        self.check(tn.roll(tn.tensor([[1, 2], [3, 4]]), (1, 1), (0, 1)), [[4, 3], [2, 1]])
+
+    def test_matrices(self):
+        x = tn.ones(3, 3)
+        self.check(x.tril(), [[1, 0, 0], [1, 1, 0], [1, 1, 1]])
+        self.check(tn.triu(x, diagonal=1), [[0, 1, 1], [0, 0, 1], [0, 0, 0]])
+        self.check(tn.diag(tn.tensor([1, 2])), [[1, 0], [0, 2]])
+        self.check(tn.diag(tn.tensor([1, 2]), 1), [[0, 1, 0], [0, 0, 2], [0, 0, 0]])
+        self.check(tn.diag(tn.tensor([1, 2]), -1), [[0, 0, 0], [1, 0, 0], [0, 2, 0]])
+        self.check(tn.diag(tn.tensor([[1, 2], [3, 4]])), [1, 4])
+
+    def test_repeating(self):
+        x = tn.tensor([[1, 2], [3, 4]])
+        self.check(tn.tile(x, (2,)), [[1, 2, 1, 2], [3, 4, 3, 4]])
+        self.check(tn.repeat_interleave(x, 2), [1, 1, 2, 2, 3, 3, 4, 4])
+        self.check(x.repeat_interleave(2, dim=0), [[1, 2], [1, 2], [3, 4], [3, 4]])
+        self.check(x.repeat_interleave(2, 1), [[1, 1, 2, 2], [3, 3, 4, 4]])
+        self.check(tn.repeat_interleave(x, tn.tensor([2, 1]), axis=1), [[1, 1, 2], [3, 3, 4]])
+        self.check(tn.broadcast_to(tn.tensor([1, 2]), (2, 2)), [[1, 2], [1, 2]])
+        a, b = tn.meshgrid(tn.tensor([1, 2]), tn.tensor([3, 4, 5]))
+        self.check(a, [[1, 2]] * 3)
+        self.check(b, [[3, 3], [4, 4], [5, 5]])
+        a, b = tn.meshgrid(tn.tensor([1, 2]), tn.tensor([3, 4, 5]), indexing="ij")
+        self.check(a, [[1, 1, 1], [2, 2, 2]])
+
+
+class Elements(Case):
+    def test_clamp(self):
+        x = tn.tensor([-2.0, 0.5, 3.0])
+        self.check(x.clamp(0.0, 1.0), [0, 0.5, 1])
+        self.check(x.clamp(min=0), [0, 0.5, 3])
+        self.check(tn.clip(x, max=1), [-2, 0.5, 1])
+        self.check(tn.clip(x, -1, 1), [-1, 0.5, 1])
+        self.check(tn.clamp(tn.tensor([1, 5, 9]), 2, 6), [2, 5, 6])
+        self.check(tn.clamp(x, max=tn.tensor([-3.0, 0, 9])), [-3, 0, 3])
+        self.assertRaises(TypeError, x.clamp)
+        self.check(tn.lerp(tn.tensor([0.0, 4.0]), tn.tensor([2.0, 8.0]), 0.5), [1, 6])
+
+    def test_softmax(self):
+        x = tn.tensor([[0.0, math.log(3.0)]])
+        self.check(tn.softmax(x, dim=-1), [[0.25, 0.75]])
+        self.check(x.softmax(1), [[0.25, 0.75]])
+        self.check(x.log_softmax(dim=1), [[math.log(0.25), math.log(0.75)]])
+        self.assertRaises(TypeError, tn.softmax, x)
+
+    def test_comparing(self):
+        a, b = tn.tensor([1.0, math.inf, math.nan, 1.0]), tn.tensor([1.0 + 1e-7, math.inf, math.nan, math.inf])
+        self.check(tn.isclose(a, b), [True, True, False, False])
+        self.check(tn.isclose(a, b, equal_nan=True), [True, True, True, False])
+        self.assertIs(tn.allclose(a[:2], b[:2]), True)
+        self.assertIs(tn.allclose(tn.tensor([1, 2]), tn.tensor([1, 3])), False)
+        self.assertIs(tn.equal(tn.tensor([1, 2]), tn.tensor([1, 2])), True)
+        self.assertIs(tn.equal(tn.tensor([1, 2]), tn.tensor([[1, 2]])), False)
+
+    def test_products(self):
+        a, b = tn.tensor([[1.0, 2], [3, 4]]), tn.tensor([[0.0, 1], [1, 0]])
+        self.check(tn.mm(a, b), [[2, 1], [4, 3]])
+        self.check(a[None].bmm(b[None]), [[[2, 1], [4, 3]]])
+        self.assertRaises(ValueError, tn.mm, a[None], b)
+        self.check(tn.dot(a[0], a[1]), 11)
+        self.check(tn.outer(a[0], a[1]), [[3, 4], [6, 8]])
+
+    def test_numbers(self):
+        self.check(round(tn.tensor([1.26, -0.51])), [1, -1])
+        self.check(round(tn.tensor([1.26, -0.51]), 1), [1.3, -0.5])
+        self.check(divmod(tn.tensor([7.0, -7.0]), 2), ([3, -4], [1, 1]))
+        self.check(divmod(7, tn.tensor([2, 4])), ([3, 1], [1, 3]))
+        self.assertEqual((tn.pi, tn.e, tn.inf), (math.pi, math.e, math.inf))
+        self.assertTrue(math.isnan(tn.nan))
+
+    def test_dtypes(self):
+        self.assertIs(tn.float, tn.float32)
+        self.assertIs(tn.long, tn.int64)
+        self.assertIs(tn.half, tn.float16)
+        self.assertIs(tn.double, tn.float64)
+        self.assertIs(tn.bool, tn.bool_)
+        space = {}
+        exec("from tenon import *", space)
+        self.assertFalse({"float", "int", "bool"} & set(space))
+        self.assertRaises(TypeError, tn.dtype, tn.ones(2))
+        self.assertRaises(TypeError, tn.ones(2).to, object())
+
+    def test_making(self):
+        x = tn.ones(2, 3, dtype="float64")
+        self.assertIs(tn.as_tensor(x), x)
+        self.assertTrue(tn.is_tensor(x))
+        self.assertFalse(tn.is_tensor([1]))
+        self.assertEqual((tn.empty_like(x).shape, tn.empty_like(x).dtype), ((2, 3), tn.float64))
+        self.assertEqual((x.new_zeros(2).dtype, x.new_ones((2, 1)).shape), (tn.float64, (2, 1)))
+        self.check(x.new_full((2,), 3), [3, 3])
+        self.assertIs(x.new_tensor([1, 2]).dtype, tn.float64)
+        self.assertFalse(x.is_cuda and x.device == "cpu")
+
+    def test_writing(self):
+        x = tn.zeros(2, 2)
+        self.check(x.copy_(tn.tensor([1.0, 2])), [[1, 2], [1, 2]])
+        self.check(x.masked_fill_(x > 1, -3), [[1, -3], [1, -3]])
+        self.check(x.clamp_(min=0), [[1, 0], [1, 0]])
+        self.check(x.fill_(4), [[4, 4], [4, 4]])
+        self.assertTrue(((x.uniform_(2, 3) >= 2) & (x < 3)).all())
+        self.assertTrue(tn.isfinite(x.normal_(0, 0.1)).all())
+        p = tn.ones(2, requires_grad=True)
+        p.data -= 0.5
+        p.data.mul_(2)
+        self.check(p, [1, 1])
+        p.data = tn.tensor([5.0, 6.0])
+        self.check(p, [5, 6])
+        self.assertTrue(p.requires_grad)
+        (p * p).sum().backward(retain_graph=True)
+        self.check(p.grad, [10, 12])
+
+
+class Einsum(Case):
+    FORMS = [("ij,jk->ik", (2, 3), (3, 4)), ("ij,jk", (2, 3), (3, 4)), ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)),
+             ("ij->ji", (2, 3)), ("ij->", (2, 3)), ("ij->i", (2, 3)), ("ii->i", (3, 3)), ("ii", (3, 3)),
+             ("i,i->", (4,), (4,)), ("i,j->ij", (3,), (4,)), ("ij,ij->ij", (2, 3), (2, 3)),
+             ("bhqd,bhkd->bhqk", (2, 2, 3, 4), (2, 2, 5, 4)), ("bqhd,bkhd->bhqk", (2, 3, 2, 4), (2, 5, 2, 4)),
+             ("...ij,...jk->...ik", (2, 1, 2, 3), (4, 3, 2)), ("...i,i->...", (2, 3, 4), (4,)),
+             ("ij,jk,kl->il", (2, 3), (3, 4), (4, 2)), ("i,ij,j->", (2,), (2, 3), (3,)),
+             ("iij,jk->ik", (3, 3, 2), (2, 2)),
+             ("ab,cd->acbd", (2, 3), (2, 2)), ("abc,cd->bd", (2, 3, 4), (4, 2)), ("b...,b->...", (2, 3), (2,))]
+
+    def test_forms(self):
+        a, b = tn.tensor([[1.0, 2], [3, 4]]), tn.tensor([[0.0, 1], [1, 0]])
+        self.check(tn.einsum("ij,jk->ki", a, b), [[2, 4], [1, 3]])
+        self.check(tn.einsum("ii", tn.tensor([[1, 2], [3, 4]])), 5)
+        self.check(tn.einsum("i,i", tn.tensor([1, 2]), tn.tensor([3, 4])), 11)
+        for wrong in ("ij->ik", "ij,jk->ik", "i->i", "ij->ii", "...ijk->i"):
+            self.assertRaises(ValueError, tn.einsum, wrong, tn.ones(2, 2))
+        self.assertRaises(ValueError, tn.einsum, "ij,jk->ik", tn.ones(2, 3), tn.ones(2, 3))
+        a, b = grid(2, 3).requires_grad_(), grid(3, 4).requires_grad_()
+        tn.einsum("ij,jk->ki", a, b).sum().backward()
+        self.check(a.grad, [b.sum(1).tolist()] * 2)
+
+    @unittest.skipUnless(numpy, "NumPy is not installed")
+    def test_numpy(self):
+        for form, *shapes in self.FORMS:
+            with self.subTest(form):
+                operands = [grid(*s) + i for i, s in enumerate(shapes)]
+                want = numpy.einsum(form, *[x.numpy() for x in operands])
+                got = tn.einsum(form, *operands)
+                self.assertEqual(got.shape, want.shape)
+                self.check(got, want, 2)
+
+
+@unittest.skipUnless(torch, "PyTorch is not installed")
+class AsPyTorch(Case):
+    CALLS = """x.sort() x.sort(0,True) x.topk(2) x.topk(2,dim=0) x.max(dim=1) x.min(dim=0,keepdim=True) x.median(dim=1)
+        x.argsort(dim=0) x.split(2) x.split([1,2],dim=1) x.chunk(2,1) x.unbind(1) x.tril() x.triu(-1) x.clamp(min=0)
+        x.clamp(-1,max=1) x.flip(0,1) x.roll(2) x.roll(1,0) x.t() x.narrow(1,0,2) x.unfold(0,2,1)
+        x.var(1,unbiased=False) x.std(correction=2) x.cumsum(dim=1) x.softmax(dim=0) x.unique() x.nonzero(as_tuple=False) x.amax((0,1))
+        x.repeat_interleave(3,dim=1) x.movedim(0,1) x.diag() x.new_full((2,2),7) x.count_nonzero() tn.cat((x,x),1)
+        tn.stack([x,x]) tn.hstack((x,x)) tn.vstack((x,x)) tn.tile(x,(2,1)) tn.outer(x[0],x[1]) tn.lerp(x,x+1,0.25)
+        tn.meshgrid(x[0],x[1],indexing="ij") tn.max(x,x.flip(0)) tn.allclose(x,x+1e-7) tn.isclose(x,x+1)
+        tn.where(x>0,x,-x) tn.where(x>0) tn.bmm(x[None],x.t()[None]) x.flatten(start_dim=0)
+        x.masked_fill(x>0,0) x.new_tensor([1,2])""".split()
+
+    def test_calls(self):
+        x = grid(5, 3)
+        for call in self.CALLS:
+            with self.subTest(call):
+                got = eval(call, {"tn": tn, "x": x})
+                want = eval(call, {"tn": torch, "x": torch.from_numpy(x.numpy().copy())})
+                if hasattr(want, "_fields") or hasattr(want, "values") and isinstance(want, tuple):
+                    self.check(got.values, want.values)
+                    self.check(got.indices, want.indices)
+                else:
+                    self.check(got, want)
+
+
+if __name__ == "__main__":
+    unittest.main()
