@@ -1,4 +1,5 @@
 """Memory shared with NumPy, PyTorch and JAX: values, aliases, lifetimes, misuse."""
+import os
 import array
 import gc
 import io
@@ -135,7 +136,8 @@ class Buffers(unittest.TestCase):
         rounds(500)
         before = resident()
         rounds(2500)
-        self.assertLess(resident() - before, 4 << 20)
+        if "asan" not in os.environ.get("LD_PRELOAD", ""):  # which keeps what is freed
+            self.assertLess(resident() - before, 4 << 20)
         tn.ones(1).item()
         self.assertEqual(exported(), 0)
 
@@ -351,7 +353,8 @@ class WithPyTorch(unittest.TestCase):
         rounds(1000)
         before = resident()
         rounds(10000)
-        self.assertLess(resident() - before, 4 << 20)
+        if "asan" not in os.environ.get("LD_PRELOAD", ""):  # which keeps what is freed
+            self.assertLess(resident() - before, 4 << 20)
         tn.ones(1).item()
         self.assertEqual(exported(), 0)
 
