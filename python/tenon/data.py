@@ -9,6 +9,7 @@ resumed at a saved position sees the same batches.
 """
 from __future__ import annotations
 
+import random
 import sys
 import time
 from typing import Any, Callable, Generic, Iterable, Iterator, Sequence, Sized, TypeVar
@@ -17,7 +18,8 @@ from . import _c
 from ._dtypes import DType
 from ._functions import context_on, tensor
 
-__all__ = """Batch Data Dataset TensorDataset Subset ConcatDataset IterableDataset DataLoader random_split default_collate
+__all__ = """Batch Data Dataset TensorDataset Subset ConcatDataset IterableDataset DataLoader Sampler SequentialSampler
+    RandomSampler SubsetRandomSampler WeightedRandomSampler BatchSampler random_split default_collate
     digits mnist idx_files cifar10 csv text arrays progress read_image read_idx""".split()
 
 T = TypeVar("T")
@@ -285,8 +287,6 @@ class ConcatDataset(Dataset[T]):
 
 def random_split(dataset: Any, lengths: Sequence[float], seed: int = 0) -> list[Subset]:
     """Parts of a dataset with these lengths, or these fractions of it, of items chosen by the seed."""
-    import random
-
     n = len(dataset)
     if all(isinstance(v, float) for v in lengths) and abs(sum(lengths) - 1) < 1e-6:
         sizes = [int(v * n) for v in lengths]
@@ -327,17 +327,156 @@ def _needs_collating(item: Any) -> bool:
     return isinstance(item, (_c.Tensor, str, dict))
 
 
+# ---- samplers: orders of the program's own
+
+
+class Sampler(Generic[T]):
+    """An order of the items of a dataset: __iter__, which gives their indices, and __len__ if their number is known."""
+
+    def __iter__(self) -> Iterator[T]:
+        raise NotImplementedError(f"{type(self).__name__} has no __iter__")
+
+
+class SequentialSampler(Sampler[int]):
+    """The items in their order."""
+
+    def __init__(self, data_source: Sized) -> None:
+        self.data_source = data_source
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.data_source)))
+
+
+class _Random(Sampler[int]):
+    """What random orders share: a generator that goes on from epoch to epoch, by a seed or by that of the context."""
+
+    def __init__(self, seed: int | None) -> None:
+        self._seed = seed
+        self._generator: random.Random | None = None
+
+    @property
+    def generator(self) -> random.Random:
+        if self._generator is None:
+            seed = int(_c.randint("int64", 0, 1 << 31, ())) if self._seed is None else self._seed
+            self._generator = random.Random(seed)
+        return self._generator
+
+
+class RandomSampler(_Random):
+    """The items in a random order, or num_samples of them; with replacement an item may come several times."""
+
+    def __init__(self, data_source: Sized, replacement: bool = False, num_samples: int | None = None, *,
+                 seed: int | None = None) -> None:
+        super().__init__(seed)
+        self.data_source, self.replacement = data_source, replacement
+        self.num_samples = len(data_source) if num_samples is None else num_samples
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def __iter__(self) -> Iterator[int]:
+        n, left = len(self.data_source), self.num_samples
+        if self.replacement:
+            yield from (self.generator.randrange(n) for _ in range(left))
+            return
+        while left > 0 and n:
+            order = list(range(n))
+            self.generator.shuffle(order)
+            yield from order[:left]
+            left -= n
+
+
+class SubsetRandomSampler(_Random):
+    """Some items in a random order."""
+
+    def __init__(self, indices: Sequence[int], *, seed: int | None = None) -> None:
+        super().__init__(seed)
+        self.indices = indices
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __iter__(self) -> Iterator[int]:
+        order = [int(i) for i in self.indices]
+        self.generator.shuffle(order)
+        return iter(order)
+
+
+class WeightedRandomSampler(_Random):
+    """num_samples items, each drawn with a probability in proportion to its weight."""
+
+    def __init__(self, weights: Any, num_samples: int, replacement: bool = True, *, seed: int | None = None) -> None:
+        super().__init__(seed)
+        self.weights = [float(w) for w in (weights.tolist() if hasattr(weights, "tolist") else weights)]
+        self.num_samples, self.replacement = num_samples, replacement
+        if any(not w >= 0 for w in self.weights) or not any(self.weights):
+            raise ValueError("WeightedRandomSampler: weights are not negative, and one is above 0")
+        if not replacement and num_samples > sum(w > 0 for w in self.weights):
+            raise ValueError(f"WeightedRandomSampler: fewer than {num_samples} items have a weight above 0")
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def __iter__(self) -> Iterator[int]:
+        if self.replacement:
+            return iter(self.generator.choices(range(len(self.weights)), self.weights, k=self.num_samples))
+        # The first of independent exponential times, whose rates are the weights.
+        times = [(self.generator.expovariate(w), i) for i, w in enumerate(self.weights) if w > 0]
+        return iter([i for _, i in sorted(times)[:self.num_samples]])
+
+
+class BatchSampler(Sampler[list[int]]):
+    """The indices of another sampler in lists of batch_size."""
+
+    def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool = False) -> None:
+        if batch_size < 1:
+            raise ValueError(f"BatchSampler: a batch of {batch_size} items")
+        self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
+
+    def __len__(self) -> int:
+        n = len(self.sampler)  # type: ignore[arg-type]
+        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return _in_batches(self.sampler, self.batch_size, self.drop_last)
+
+
+def _in_batches(items: Iterable[T], n: int, drop_last: bool) -> Iterator[list[T]]:
+    batch: list[T] = []
+    for item in items:
+        batch.append(item)
+        if len(batch) == n:
+            yield batch
+            batch = []
+    if batch and not drop_last:
+        yield batch
+
+
+def _is_stream(dataset: Any) -> bool:
+    """Whether a dataset can only be iterated."""
+    if isinstance(dataset, (Data, IterableDataset)):
+        return isinstance(dataset, IterableDataset)
+    return hasattr(dataset, "__iter__") and not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__"))
+
+
 class DataLoader(Generic[T]):
-    """The batches of a dataset, one epoch for each iteration.
+    """The batches of a dataset, one epoch for each iteration; a dataset may also be any iterable.
+
+    sampler gives the indices of the items in another order, and batch_sampler lists of them; such a loader has no
+    position to save.
 
     With a seed, the order of the items depends on it and on the number of the epoch alone; without one, the seed is that of
     the context. num_workers and pin_memory have no effect: there is one loader thread, and it pins what the device can
     use.
     """
 
-    def __init__(self, dataset: Any, batch_size: int = 1, shuffle: bool = False, *, drop_last: bool = False,
-                 seed: int | None = None, collate_fn: Callable[[list], Any] | None = None, num_workers: int = 0,
-                 pin_memory: bool = False, context: _c.Context | None = None) -> None:
+    def __init__(self, dataset: Any, batch_size: int = 1, shuffle: bool = False, *,
+                 sampler: Iterable[int] | None = None, batch_sampler: Iterable[Sequence[int]] | None = None,
+                 drop_last: bool = False, seed: int | None = None, collate_fn: Callable[[list], Any] | None = None,
+                 num_workers: int = 0, pin_memory: bool = False, context: _c.Context | None = None) -> None:
         if batch_size < 1:
             raise ValueError(f"DataLoader: a batch of {batch_size} items")
         self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last
@@ -346,9 +485,20 @@ class DataLoader(Generic[T]):
         self._bare = False  # whether batches are one tensor instead of a tuple
         self._left: dict[str, int] | None = None  # the position behind the last batch
         self._data: Data | None = None
-        if isinstance(dataset, IterableDataset):
+        self.sampler, self.batch_sampler = sampler, batch_sampler
+        if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
+            raise ValueError("DataLoader: batch_sampler excludes batch_size, shuffle, sampler and drop_last")
+        if sampler is not None or batch_sampler is not None:
             if shuffle:
-                raise ValueError("DataLoader: an IterableDataset cannot be shuffled")
+                raise ValueError("DataLoader: a sampler has its own order: it excludes shuffle")
+            if isinstance(dataset, Data) or _is_stream(dataset):
+                raise ValueError("DataLoader: a sampler needs a dataset with __getitem__ of Python")
+            if sampler is not None:
+                self.batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+            self._collate = collate_fn or default_collate
+        elif _is_stream(dataset):
+            if shuffle:
+                raise ValueError("DataLoader: an IterableDataset or an iterable cannot be shuffled")
             self._collate = collate_fn or default_collate
         else:
             self._data = self._open(context)
@@ -380,13 +530,18 @@ class DataLoader(Generic[T]):
     def _handle(self) -> _c.Data:
         """The dataset of C, whose position a checkpoint saves."""
         if self._data is None:
-            raise TypeError("an IterableDataset has no position")
+            raise TypeError("a DataLoader of a sampler or of an iterable has no position")
         return self._data._handle
 
     def __len__(self) -> int:
         """The number of batches of an epoch."""
+        if self.batch_sampler is not None:
+            return len(self.batch_sampler)  # type: ignore[arg-type]
         if self._data is None:
-            raise TypeError("a DataLoader of an IterableDataset has no length")
+            if not hasattr(self.dataset, "__len__"):
+                raise TypeError("a DataLoader of an iterable without a length has none")
+            n = len(self.dataset)
+            return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
         return self._data.num_batches(self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
@@ -406,14 +561,12 @@ class DataLoader(Generic[T]):
                 yield batch.x if self._bare else batch
 
     def _iterate_all(self) -> Iterator[Any]:
-        items: list[Any] = []
         assert self._collate is not None
-        for item in self.dataset:
-            items.append(item)
-            if len(items) == self.batch_size:
-                yield self._collate(items)
-                items = []
-        if items and not self.drop_last:
+        if self.batch_sampler is not None:
+            for indices in self.batch_sampler:
+                yield self._collate([self.dataset[int(i)] for i in indices])
+            return
+        for items in _in_batches(self.dataset, self.batch_size, self.drop_last):
             yield self._collate(items)
 
     def state_dict(self) -> dict[str, int]:

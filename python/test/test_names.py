@@ -1,5 +1,7 @@
 """Names and defaults of NumPy and PyTorch, of functions that are composed of others."""
+import copy
 import math
+import pickle
 import unittest
 
 import tenon as tn
@@ -296,12 +298,116 @@ class Einsum(Case):
                 self.check(got, want, 2)
 
 
+def trained(kind, steps, **options):
+    """A net and its optimizer after some steps, and one more step."""
+    tn.manual_seed(3)
+    net = tn.nn.Linear(3, 2)
+    opt = kind([{"params": [net.weight]}, {"params": [net.bias], "lr": 0.02, "weight_decay": 0.0}], lr=0.1, **options)
+    for _ in range(steps):
+        one_step(net, opt)
+    return net, opt
+
+
+def one_step(net, opt):
+    opt.step((net(grid(4, 3)) ** 2).mean())
+
+
+class Optimizers(Case):
+    def same(self, a, b):
+        self.check(a.weight.detach(), b.weight.detach(), 6)
+        self.check(a.bias.detach(), b.bias.detach(), 6)
+
+    def test_copies(self):
+        for kind in (tn.optim.AdamW, tn.optim.Adam, tn.optim.RMSprop,
+                     lambda p, lr: tn.optim.SGD(p, lr=lr, momentum=0.9, schedule="linear", total=9)):
+            net, opt = trained(kind, 3)
+            opt.param_groups[0]["lr"] = 0.05
+            deep = copy.deepcopy({"net": net, "opt": opt})
+            net2, opt2 = deep["net"], deep["opt"]
+            net3, opt3 = pickle.loads(pickle.dumps((net, opt)))
+            self.assertIsNot(net2.weight, net.weight)
+            self.assertIs(opt2.param_groups[0]["params"][0], net2.weight)
+            for n, o in ((net, opt), (net2, opt2), (net3, opt3)):
+                self.assertEqual(o.updates, 3)
+                self.assertEqual([g["lr"] for g in o.param_groups], [0.05, 0.02])
+                one_step(n, o)
+                one_step(n, o)
+            self.same(net2, net)
+            self.same(net3, net)
+
+    def test_a_schedule_that_was_attached(self):
+        net = tn.nn.Linear(3, 2)
+        opt = tn.optim.SGD(net, lr=0.1)
+        tn.optim.lr_scheduler.StepLR(opt, 1)
+        other = pickle.loads(pickle.dumps(opt))
+        self.assertEqual(other.param_groups[0]["initial_lr"], 0.1)
+
+
+class Squares(tn.data.Dataset):
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, i):
+        return float(i), i * i
+
+
+class Samplers(Case):
+    def test_orders(self):
+        d = tn.data
+        self.assertEqual(list(d.SequentialSampler(range(4))), [0, 1, 2, 3])
+        s = d.RandomSampler(range(50), seed=1)
+        first, second = list(s), list(s)
+        self.assertEqual((sorted(first), sorted(second), len(s)), (list(range(50)),) * 2 + (50,))
+        self.assertNotEqual(first, second)
+        self.assertEqual(first, list(d.RandomSampler(range(50), seed=1)))
+        tn.manual_seed(5)
+        first = list(d.RandomSampler(range(50)))
+        tn.manual_seed(5)
+        self.assertEqual(first, list(d.RandomSampler(range(50))))
+        self.assertEqual(len(list(d.RandomSampler(range(5), num_samples=12))), 12)
+        self.assertEqual(len(set(d.RandomSampler(range(50), num_samples=12))), 12)
+        self.assertLess(len(set(d.RandomSampler(range(50), True, seed=2))), 50)
+        self.assertEqual(sorted(d.SubsetRandomSampler([3, 5, 7])), [3, 5, 7])
+        w = list(d.WeightedRandomSampler([0, 1, 3], 4000, seed=0))
+        self.assertEqual(w.count(0), 0)
+        self.assertAlmostEqual(w.count(2) / 4000, 0.75, 1)
+        self.assertEqual(sorted(d.WeightedRandomSampler(tn.tensor([0.0, 1, 3]), 2, False)), [1, 2])
+        self.assertRaises(ValueError, d.WeightedRandomSampler, [0, 1], 2, False)
+        self.assertEqual(list(d.BatchSampler(range(5), 2)), [[0, 1], [2, 3], [4]])
+        self.assertEqual(list(d.BatchSampler(range(5), 2, True)), [[0, 1], [2, 3]])
+        self.assertEqual(len(d.BatchSampler(range(5), 2)), 3)
+
+    def test_loader(self):
+        load = tn.data.DataLoader
+        batches = list(load(Squares(), 3, sampler=[9, 1, 4, 2]))
+        self.check(batches[0], ([9, 1, 4], [81, 1, 16]))
+        self.check(batches[1], ([2], [4]))
+        self.assertEqual(len(load(Squares(), 3, sampler=[9, 1, 4, 2], drop_last=True)), 1)
+        self.check(list(load(Squares(), batch_sampler=[[1, 2], [3]]))[1], ([3], [9]))
+        t = tn.data.TensorDataset(tn.arange(6), tn.arange(6) * 2)
+        self.check(list(load(t, 2, sampler=[5, 0]))[0], ([5, 0], [10, 0]))
+        self.assertRaises(ValueError, load, t, 2, True, sampler=[1])
+        self.assertRaises(ValueError, load, t, 2, batch_sampler=[[1]])
+        self.assertRaises(ValueError, load, (i for i in range(3)), sampler=[1])
+        self.assertRaises(TypeError, load(t, sampler=[1]).state_dict)
+
+    def test_iterables(self):
+        load = tn.data.DataLoader
+        self.check([b.tolist() for b in load((i for i in range(5)), 2)], [[0, 1], [2, 3], [4]])
+        self.check([b.tolist() for b in load((i for i in range(5)), 2, drop_last=True)], [[0, 1], [2, 3]])
+        self.check(list(load(map(lambda i: (i, 2.0 * i), range(3)), 3))[0], ([0, 1, 2], [0, 2, 4]))
+        self.assertEqual(len(load({1: 2}.keys(), 2)), 1)
+        self.assertRaises(TypeError, len, load(iter([1])))
+        self.assertRaises(ValueError, load, iter([1]), 1, True)
+
+
 @unittest.skipUnless(torch, "PyTorch is not installed")
 class AsPyTorch(Case):
     CALLS = """x.sort() x.sort(0,True) x.topk(2) x.topk(2,dim=0) x.max(dim=1) x.min(dim=0,keepdim=True) x.median(dim=1)
         x.argsort(dim=0) x.split(2) x.split([1,2],dim=1) x.chunk(2,1) x.unbind(1) x.tril() x.triu(-1) x.clamp(min=0)
         x.clamp(-1,max=1) x.flip(0,1) x.roll(2) x.roll(1,0) x.t() x.narrow(1,0,2) x.unfold(0,2,1)
-        x.var(1,unbiased=False) x.std(correction=2) x.cumsum(dim=1) x.softmax(dim=0) x.unique() x.nonzero(as_tuple=False) x.amax((0,1))
+        x.var(1,unbiased=False) x.std(correction=2) x.cumsum(dim=1) x.softmax(dim=0) x.unique() x.nonzero(as_tuple=False)
+        x.amax((0,1))
         x.repeat_interleave(3,dim=1) x.movedim(0,1) x.diag() x.new_full((2,2),7) x.count_nonzero() tn.cat((x,x),1)
         tn.stack([x,x]) tn.hstack((x,x)) tn.vstack((x,x)) tn.tile(x,(2,1)) tn.outer(x[0],x[1]) tn.lerp(x,x+1,0.25)
         tn.meshgrid(x[0],x[1],indexing="ij") tn.max(x,x.flip(0)) tn.allclose(x,x+1e-7) tn.isclose(x,x+1)

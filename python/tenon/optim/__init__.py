@@ -63,6 +63,7 @@ class Optimizer:
     def __init__(self, params: Any, make: Callable[..., Any], defaults: dict[str, Any],
                  options: dict[str, Any]) -> None:
         self.defaults = defaults
+        self._made = (make.__name__, dict(options))  # for copies
         groups = _groups(params)
         several = len(groups) > 1
         context = next(p for g in groups for p in g["params"]).context
@@ -211,6 +212,14 @@ class Optimizer:
         self._applied = [(float("nan"), 0.0)] * len(groups) if len(groups) > 1 else [(1.0, groups[0]["weight_decay"])]
         self._apply_groups()
 
+    def __reduce__(self) -> Any:
+        """A copy has copies of the parameters, which are those of a module that is copied in the same call."""
+        groups = [{"params": list(zip(g["names"], g["params"])), "lr": g["lr"], "weight_decay": g["weight_decay"]}
+                  for g in self.param_groups]
+        own = {"defaults", "param_groups", "_made", "_handle", "_context", "_applied", "_base"}
+        more = {k: v for k, v in self.__dict__.items() if k not in own}
+        return _remade, (type(self), *self._made, self.defaults, groups, self.state_dict()), more or None
+
     def _read_groups(self, settings: list[float], groups: list[float]) -> None:
         """Takes over the learning rates and weight decays of a checkpoint: the rate first, and pairs by parameter."""
         self._base, at = settings[0], 0
@@ -226,6 +235,15 @@ class Optimizer:
             lines.append(f"Parameter Group {i}")
             lines += [f"    {k}: {g[k]}" for k in sorted(g) if k not in ("params", "names")]
         return "\n".join(lines + [")"])
+
+
+def _remade(kind: type[Optimizer], make: str, options: dict[str, Any], defaults: dict[str, Any], groups: list[dict[str, Any]],
+            state: dict[str, Any]) -> Optimizer:
+    """The optimizer that was copied or pickled."""
+    made = kind.__new__(kind)
+    Optimizer.__init__(made, groups, getattr(_c, make), defaults, dict(options))
+    made.load_state_dict(state)
+    return made
 
 
 class _Scratch:
