@@ -15,6 +15,9 @@ __all__ = """tensor asarray zeros ones empty full full_like arange linspace eye 
     as_tensor is_tensor empty_like stack concat cat concatenate vstack hstack split chunk unbind permute movedim squeeze
     flatten flip roll tril triu diag broadcast_to tile repeat_interleave meshgrid
     clamp clip lerp where softmax log_softmax isclose allclose equal mm bmm dot outer einsum
+    zeros_like ones_like subtract multiply divide true_divide power negative absolute bitwise_and bitwise_or bitwise_xor
+    bitwise_not greater greater_equal less less_equal not_equal log10 sinh cosh fmod ravel expand_dims swapaxes moveaxis
+    transpose numel is_floating_point masked_select addmm
     pi inf nan e newaxis""".split()
 
 pi, inf, nan, e = math.pi, math.inf, math.nan, math.e
@@ -394,6 +397,79 @@ def empty_like(x: Any, dtype: DTypeLike | None = None) -> Any:
     return _c.zeros_like(x) if dtype is None else _c.zeros(dtype, x.shape, context=x.context)
 
 
+def zeros_like(x: Any, dtype: DTypeLike | None = None, *, requires_grad: bool = False) -> Any:
+    """Makes zeros with the shape and the context of x."""
+    return _leaf(_c.zeros_like(x) if dtype is None else _c.zeros(dtype, x.shape, context=x.context), requires_grad)
+
+
+def ones_like(x: Any, dtype: DTypeLike | None = None, *, requires_grad: bool = False) -> Any:
+    """Makes ones with the shape and the context of x."""
+    return _leaf(_c.ones_like(x) if dtype is None else _c.ones(dtype, x.shape, context=x.context), requires_grad)
+
+
+def numel(x: Any) -> int:
+    """The number of elements."""
+    return x.size
+
+
+def is_floating_point(x: Any) -> bool:
+    """Whether the elements are floating-point numbers."""
+    return x.dtype.kind == "f"
+
+
+def ravel(x: Any) -> Any:
+    """All elements along one axis."""
+    return _c.reshape(x, (-1,))
+
+
+def transpose(x: Any, axis1: Any = None, axis2: int | None = None) -> Any:
+    """Two axes exchanged; without them, or with one list, NumPy's: the axes in the opposite or in that order."""
+    if axis1 is not None and axis2 is not None:
+        return _c.transpose(x, axis1, axis2)
+    x = as_tensor(x)
+    return _c.permute(x, range(x.ndim)[::-1] if axis1 is None else axis1)
+
+
+def expand_dims(x: Any, axis: int) -> Any:
+    """With a new axis of size 1."""
+    return _c.unsqueeze(x, axis)
+
+
+def masked_select(x: Any, mask: Any) -> Any:
+    """The elements where the mask holds, along one axis; the mask is read."""
+    places = _c.true_places(_c.reshape(_c.expand(mask, x.shape), (-1,)))
+    return _c.index_select(_c.reshape(x, (-1,)), 0, places)
+
+
+swapaxes = _c.transpose
+subtract, multiply, divide, true_divide, power = _c.sub, _c.mul, _c.div, _c.div, _c.pow
+negative, absolute = _c.neg, _c.abs
+bitwise_and, bitwise_or, bitwise_xor, bitwise_not = _c.bit_and, _c.bit_or, _c.bit_xor, _c.bit_not
+greater, greater_equal, less, less_equal, not_equal = _c.gt, _c.ge, _c.lt, _c.le, _c.ne
+
+
+def log10(x: Any) -> Any:
+    """The logarithm by 10."""
+    return _c.log(x) * (1 / math.log(10))
+
+
+def sinh(x: Any) -> Any:
+    """The hyperbolic sine."""
+    x = as_tensor(x)
+    return (_c.expm1(x) - _c.expm1(-x)) * 0.5
+
+
+def cosh(x: Any) -> Any:
+    """The hyperbolic cosine."""
+    x = as_tensor(x)
+    return (_c.exp(x) + _c.exp(-x)) * 0.5
+
+
+def fmod(a: Any, b: Any) -> Any:
+    """What division leaves, with the sign of a."""
+    return _c.sub(a, _c.mul(_c.trunc(_c.div(a, b)), b))
+
+
 def stack(tensors: Sequence[Any], axis: int = 0, *, dim: int | None = None) -> Any:
     """Tensors of one shape along a new axis."""
     return _c.stack(tensors, axis if dim is None else dim)
@@ -467,6 +543,9 @@ def movedim(x: Any, source: Any, destination: Any) -> Any:
     for to, a in sorted(zip(new, old)):
         order.insert(to, a)
     return _c.permute(x, order)
+
+
+moveaxis = movedim
 
 
 def squeeze(x: Any, axis: Any = None, *, dim: Any = None) -> Any:
@@ -579,10 +658,11 @@ def meshgrid(*tensors: Any, indexing: str = "xy") -> tuple[Any, ...]:
 
 def clamp(x: Any, min: Any = None, max: Any = None) -> Any:
     """Each element, raised to min and lowered to max, which are numbers or tensors."""
-    if type(min) is float and type(max) is float:
-        return _c.clamp(x, min, max)
     if min is None and max is None:
         raise TypeError("clamp() needs min or max")
+    x = as_tensor(x)
+    if x.dtype.kind == "f" and isinstance(min, (int, float, type(None))) and isinstance(max, (int, float, type(None))):
+        return _c.clamp(x, -inf if min is None else min, inf if max is None else max)
     x = x if min is None else _c.maximum(x, min)
     return x if max is None else _c.minimum(x, max)
 
@@ -658,6 +738,12 @@ def _need_axes(name: str, n: int, *tensors: Any) -> None:
     for x in tensors:
         if x.ndim != n:
             raise ValueError(f"{name} takes tensors of {n} axes, not of {x.ndim}")
+
+
+def addmm(x: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """beta * x + alpha * a @ b."""
+    product = mm(a, b)
+    return _c.add(x if beta == 1 else x * beta, product if alpha == 1 else product * alpha)
 
 
 def outer(a: Any, b: Any) -> Any:

@@ -82,6 +82,7 @@ class Tensor(Exchange, _c.Tensor):
     split = F.split
     chunk = F.chunk
     unbind = F.unbind
+    masked_select = F.masked_select
     movedim = F.movedim
     tile = F.tile
     broadcast_to = F.broadcast_to
@@ -192,8 +193,12 @@ class Tensor(Exchange, _c.Tensor):
         """Converted to a dtype."""
         return _c.cast(self, dtype)
 
-    def to(self, to: Any = None, *, dtype: DTypeLike | None = None, context: _c.Context | None = None) -> Tensor:
-        """Converted to a dtype, or copied to a context or to that of another tensor."""
+    def to(self, to: Any = None, dtype: DTypeLike | None = None, *, device: Any = None,
+           context: _c.Context | None = None, non_blocking: _bool = False) -> Tensor:
+        """Converted to a dtype, or copied to a device, to a context or to that of another tensor."""
+        to = device if to is None else to
+        if to is not None and to is not device and device is not None:
+            dtype, to = to, device
         if isinstance(to, _c.Tensor):
             dtype, context = to.dtype, to.context
         elif isinstance(to, _c.Context):
@@ -204,6 +209,18 @@ class Tensor(Exchange, _c.Tensor):
             dtype = to
         x = self if context is None or context is self.context else _c.copy_to(self, context=context)
         return x if dtype is None or as_dtype(dtype) is x.dtype else _c.cast(x, dtype)
+
+    def type_as(self, other: Tensor) -> Tensor:
+        """Converted to the dtype of another tensor."""
+        return _c.cast(self, other.dtype)
+
+    def element_size(self) -> _int:
+        """The bytes of one element."""
+        return self.dtype.itemsize
+
+    def stride(self, dim: _int | None = None) -> Any:
+        """The distances of neighbours along the axes, in elements, or along one axis."""
+        return self.strides if dim is None else self.strides[dim]
 
     def float(self) -> Tensor:
         return _c.cast(self, float32)

@@ -246,6 +246,30 @@ class Elements(Case):
         self.assertIs(x.new_tensor([1, 2]).dtype, tn.float64)
         self.assertFalse(x.is_cuda and x.device == "cpu")
 
+    def test_gradients_at_bounds(self):
+        x = tn.tensor([-1.0, 0.0, 2.0], requires_grad=True)
+        (x.clamp(min=0).sum() + x.clamp(0, 1).sum()).backward()
+        self.check(x.grad, [0, 2, 1])
+
+    def test_other_names(self):
+        x = tn.tensor([[5.0, -5.0], [1.0, 0.25]])
+        self.check(tn.subtract(x, 1), [[4, -6], [0, -0.75]])
+        self.check(tn.fmod(x, 3), [[2, -2], [1, 0.25]])
+        self.check(tn.log10(tn.tensor([1.0, 1000.0])), [0, 3])
+        self.check(tn.sinh(x[1]), [math.sinh(1), math.sinh(0.25)])
+        self.check(tn.cosh(x[1]), [math.cosh(1), math.cosh(0.25)])
+        self.check(tn.masked_select(x, x > 0), [5, 1, 0.25])
+        self.check(tn.transpose(x), x.T)
+        self.check(tn.transpose(x, 0, 1), x.T)
+        self.check(tn.transpose(x, (1, 0)), x.T)
+        self.check(tn.addmm(tn.ones(2), x, tn.eye(2), alpha=2), [[11, -9], [3, 1.5]])
+        self.assertIs(tn.zeros_like(x, dtype=tn.int64).dtype, tn.int64)
+        self.assertIs(x.to("cpu", tn.float64).dtype, tn.float64)
+        self.assertIs(x.to(device="cpu", dtype=tn.float64).dtype, tn.float64)
+        self.assertIs(x.to(tn.float64, device="cpu").dtype, tn.float64)
+        self.assertIs(x.type_as(tn.tensor([1])).dtype, tn.int64)
+        self.check(tn.greater(x, 1), [[True, False], [False, False]])
+
     def test_writing(self):
         x = tn.zeros(2, 2)
         self.check(x.copy_(tn.tensor([1.0, 2])), [[1, 2], [1, 2]])
@@ -406,7 +430,8 @@ class AsPyTorch(Case):
     CALLS = """x.sort() x.sort(0,True) x.topk(2) x.topk(2,dim=0) x.max(dim=1) x.min(dim=0,keepdim=True) x.median(dim=1)
         x.argsort(dim=0) x.split(2) x.split([1,2],dim=1) x.chunk(2,1) x.unbind(1) x.tril() x.triu(-1) x.clamp(min=0)
         x.clamp(-1,max=1) x.flip(0,1) x.roll(2) x.roll(1,0) x.t() x.narrow(1,0,2) x.unfold(0,2,1)
-        x.var(1,unbiased=False) x.std(correction=2) x.cumsum(dim=1) x.softmax(dim=0) x.unique() x.nonzero(as_tuple=False)
+        x.var(1,unbiased=False) x.std(correction=2)
+        x.cumsum(dim=1) x.softmax(dim=0) x.unique() x.nonzero(as_tuple=False)
         x.amax((0,1))
         x.repeat_interleave(3,dim=1) x.movedim(0,1) x.diag() x.new_full((2,2),7) x.count_nonzero() tn.cat((x,x),1)
         tn.stack([x,x]) tn.hstack((x,x)) tn.vstack((x,x)) tn.tile(x,(2,1)) tn.outer(x[0],x[1]) tn.lerp(x,x+1,0.25)
