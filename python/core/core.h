@@ -45,7 +45,6 @@ typedef struct {
     PyObject          *raised;  // the exception of a callback, which is the cause of the next error
     pthread_mutex_t    mutex;   // of dead
     struct dead_thing *dead;
-    PyObject          *name;  // as it was opened, "cpu"
 } Context;
 
 typedef struct dead_thing {
@@ -85,7 +84,9 @@ PyObject *context_status(Context *c, tn_status s);
 PyObject *raise_thread_error(void);
 // Keeps the current exception as the cause of the error that the running call will report.
 void context_keep_exception(Context *c);
-void context_close_all(void);
+// Takes the current exception, with its traceback; the caller owns it.
+PyObject *take_exception(void);
+void      context_close_all(void);
 // The object of a context of C, and that which is running a call on this thread. Borrowed; NULL if there is none.
 Context *context_find(const tn_ctx *cx);
 Context *context_running(void);
@@ -150,7 +151,7 @@ bool handle_use(PyObject *h, PyObject *o);
 
 // ---- arguments ---------------------------------------------------------------------------------
 
-enum { MAX_ARGS = 48, MAX_MADE = 32 };
+enum { MAX_MADE = 32 };
 
 // One call from Python: its context, its line, and what was made of its arguments.
 typedef struct {
@@ -202,6 +203,7 @@ bool to_layers(call *k, PyObject *o, const char *what, int *n, tn_layer *const *
 // The dtype of a format of the struct module, in native order.
 bool      dtype_of_format(const char *format, Py_ssize_t bytes, tn_dtype *dt);
 PyObject *from_text(const char *text);
+int       element_bytes(tn_dtype dt);
 PyObject *from_dtype(tn_dtype d);
 PyObject *from_shape(int rank, const int64_t *size);
 

@@ -176,12 +176,7 @@ static const char ITEMS[] = "tenon.items";
 
 static void keep_exception(python_items *p, int64_t item)
 {
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    PyErr_NormalizeException(&type, &value, &trace);
-    if (value && trace) PyException_SetTraceback(value, trace);
-    Py_XDECREF(type);
-    Py_XDECREF(trace);
+    PyObject *value = take_exception();
     Py_XDECREF(p->kept[p->next_kept].exception);
     p->kept[p->next_kept].item      = item;
     p->kept[p->next_kept].exception = value;

@@ -373,7 +373,7 @@ static PyObject *from_object(PyObject *self, PyObject *args)
 
 // ---- reading -----------------------------------------------------------------------------------
 
-static int element_bytes(tn_dtype dt)
+int element_bytes(tn_dtype dt)
 {
     static const int bytes[] = {
         [TN_BOOL] = 1, [TN_U8] = 1,   [TN_I8] = 1,  [TN_I32] = 4,     [TN_I64] = 8,

@@ -117,7 +117,7 @@ PyObject *context_status(Context *c, tn_status s)
     Py_RETURN_NONE;
 }
 
-void context_keep_exception(Context *c)
+PyObject *take_exception(void)
 {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
@@ -125,6 +125,12 @@ void context_keep_exception(Context *c)
     if (value && trace) PyException_SetTraceback(value, trace);
     Py_XDECREF(type);
     Py_XDECREF(trace);
+    return value;
+}
+
+void context_keep_exception(Context *c)
+{
+    PyObject *value = take_exception();
     if (c->raised) Py_XDECREF(value);  // the first one is the cause of the others
     else c->raised = value;
 }

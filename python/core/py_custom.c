@@ -46,12 +46,7 @@ static PyObject *from_tensors(Context *c, int n, tn_tensor *const *t)
 
 static int64_t array_bytes(const tn_array *a)
 {
-    static const int bytes[] = {
-        [TN_BOOL] = 1, [TN_U8] = 1,   [TN_I8] = 1,  [TN_I32] = 4,     [TN_I64] = 8,
-        [TN_F16] = 2,  [TN_BF16] = 2, [TN_F32] = 4, [TN_F64] = 8,     [TN_I16] = 2,
-        [TN_U16] = 2,  [TN_U32] = 4,  [TN_U64] = 8, [TN_F8_E4M3] = 1, [TN_F8_E5M2] = 1
-    };
-    int64_t count = bytes[a->dtype];
+    int64_t count = element_bytes(a->dtype);
     for (int i = 0; i < a->rank; i++) count *= a->size[i];
     return count;
 }

@@ -9,7 +9,7 @@ import traceback
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from . import _c
-from ._dtypes import DType, as_dtype
+from ._dtypes import FORMATS, DType, as_dtype
 
 __all__ = ["op", "Op", "ArrayInfo"]
 
@@ -31,9 +31,6 @@ class ArrayInfo(NamedTuple):
             n *= s
         return n
 
-
-_FORMATS = {"bool": "?", "uint8": "B", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
-            "int64": "q", "uint64": "Q", "float16": "e", "float32": "f", "float64": "d"}
 
 
 class Op:
@@ -152,7 +149,7 @@ class Op:
 
 def _array(dtype: DType, shape: tuple[int, ...], memory: memoryview) -> Any:
     """An array of NumPy over the memory, or a memoryview where NumPy is not there; bfloat16 as its bits."""
-    format: Any = _FORMATS.get(dtype.name, "H" if dtype.itemsize == 2 else "B")
+    format: Any = FORMATS.get(dtype.name, "H" if dtype.itemsize == 2 else "B")
     view = memory.cast(format, shape=shape) if shape and 0 not in shape else memory.cast(format)
     try:
         import numpy  # type: ignore[import-not-found,unused-ignore]

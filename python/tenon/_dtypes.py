@@ -46,6 +46,10 @@ DTYPES = [DType(i, *row) for i, row in enumerate([
 
 __all__ = ["DType", "DTypeLike"] + [d.name for d in DTYPES if d.name != "bool"] + ["bool_"]
 
+# The letters of the struct module; bfloat16 and the floats of 8 bits have none.
+FORMATS = {"bool": "?", "uint8": "B", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
+           "int64": "q", "uint64": "Q", "float16": "e", "float32": "f", "float64": "d"}
+
 DTypeLike = Union[DType, str, type, Any]
 
 _by_name = {name: d for d in DTYPES for name in (d.name, d.short)}

@@ -6,7 +6,7 @@ import math
 from typing import Any, Callable, NamedTuple, Sequence
 
 from . import _c
-from ._dtypes import DTypeLike, as_dtype, bool_, float32, int64
+from ._dtypes import FORMATS, DTypeLike, as_dtype, bool_, float32, int64
 from ._exchange import borrowed, of_bytes
 
 __all__ = """tensor asarray zeros ones empty full full_like arange linspace eye rand randn randint randperm manual_seed
@@ -833,14 +833,11 @@ def _contract(x: Any, tx: str, y: Any, ty: str, keep: set[str], length: dict[str
 
 # ---- reading
 
-_FORMATS = {"bool": "?", "uint8": "B", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
-            "uint64": "Q", "float32": "f", "float64": "d"}
-
 
 def tolist(x: Any) -> Any:
     """The elements as nested lists, or as one number."""
-    format = _FORMATS.get(x.dtype.name)
-    if format is None:
+    format = FORMATS.get(x.dtype.name, "e")
+    if format == "e":  # memoryview has no halves
         x = _c.cast(x, float32)
         format = "f"
     data: Any = list(memoryview(_c.read_bytes(x)).cast(format))  # type: ignore[call-overload]
