@@ -98,13 +98,13 @@
 
 // The same for bf16, in half as many instructions: r (w + x k e r), w = e below 0 and 1 above, k the slope of
 // t. Around the slope's zero it is off by 2^-24, 0.02 ULP of bf16 at the bf16 next to it. p is bounded so
-// that k stays finite where e is 0; an infinity gives NaN.
+// that k stays finite where e is 0; an infinity gives NaN. Both are negated, so that what is too small below 0 is -0.
 #define TNI_CUDA_SLOPE_BF16                                                              \
     "M_FN float m_slope_bf16_f(float x) {\n"                                             \
     "    float p = m_min_f(x * x, 1e4f), t = x * m_fma_f(0.10294324f, p, 2.3022082f);\n" \
     "    float e = m_ex2_all_f(-m_abs_f(t));\n"                                          \
     "    float r = m_rcp_f(1.0f + e), k = m_fma_f(0.21406444f, p, 1.5957692f);\n"        \
-    "    return r * m_fma_f(x * (e * r), k, x < 0.0f ? e : 1.0f);\n"                     \
+    "    return -(r * m_fma_f(-x * (e * r), k, x < 0.0f ? -e : -1.0f));\n"               \
     "}\n"
 
 // Odd polynomial below 0.8, 1 - 2 / (2^t + 1) above with t = 2|x| / ln 2, where an error of 2^t or

@@ -180,10 +180,13 @@ static void add_bytes(const char *name, tn_tensor *t, void *user)
 {
     uint64_t *sum = user;
     int64_t   n   = tn_count(t);
-    uint32_t *v   = calloc((size_t)n, sizeof *v);
-    CHECK(tn_dtype_of(t) == TN_F32);
-    test_that(tn_read(t, TN_F32, v, n) == TN_OK, "%s cannot be read", name);
-    for (int64_t i = 0; i < n; i++) *sum = (*sum ^ v[i]) * 0x100000001b3u;
+    double   *v   = calloc((size_t)n, sizeof *v);
+    test_that(tn_read(t, TN_F64, v, n) == TN_OK, "%s cannot be read", name);
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t bits;
+        memcpy(&bits, &v[i], sizeof bits);
+        *sum = (*sum ^ bits) * 0x100000001b3u;
+    }
     free(v);
 }
 
