@@ -121,10 +121,12 @@ static const char place[] =
 
 // What a row or a tap contributes to an offset and a coordinate in x, so that the two are added per
 // element; and its offset in its own tensor: a row's in y, a tap's in w. A row or tap beyond the end
-// gets OUTSIDE, and reads zeros.
+// gets OUTSIDE, and reads zeros. Positions are loaded POS_ALIGN bytes at a time. NVRTC takes a struct to be aligned so, and
+// as large as its fields alone: these fill whole pieces, or every second element of an array would be misaligned.
 static const char operand_pos[] =
-    T(typedef struct { INDEX x_offset; INDEX h; INDEX w; INDEX other_offset; IF_3D(INDEX d;)
+    T(typedef struct { INDEX x_offset; INDEX h; INDEX w; INDEX other_offset; IF_3D(INDEX d; INDEX unused;)
       } __attribute__((aligned(POS_ALIGN))) operand_pos;
+      typedef char whole_operand_pos[sizeof(operand_pos) % POS_ALIGN ? -1 : 1];
       // Along one axis a: the coordinate in x of a row, its position in y, and the tap in w.
       M_FN INDEX row_at(const axis_map *a, INDEX r) { return r * a->row_mul + a->row_offset; }
       M_FN INDEX y_at(const axis_map *a, INDEX r) { return r * a->y_mul + a->y_add; }
