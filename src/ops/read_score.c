@@ -21,14 +21,12 @@ tni_score_reader tni_score_reader_of(const int64_t size[4], const tni_score_op *
     return r;
 }
 
-// With three axes there is one head.
-void tni_score_steps(const tni_score_reader *r, int rank, int64_t step[4])
+void tni_score_steps(const tni_score_reader *r, int64_t step[4])
 {
     int64_t n = 1;
     for (int a = 3; a >= 0; a--) {
-        bool there = rank == 4 || a != 1;
-        step[a]    = there && r->size[a] > 1 ? n : 0;
-        if (there) n *= r->size[a];
+        step[a] = r->size[a] > 1 ? n : 0;
+        n *= r->size[a];
     }
 }
 
@@ -98,7 +96,7 @@ static int emit_raw(tni_score_reader *r, const int64_t step[4])
 {
     tni_score_op x;
     int64_t      want[4];
-    tni_score_steps(r, (int)r->raw->rank, want);
+    tni_score_steps(r, want);
     if (memcmp(want, step, sizeof want)) return -1;
     blank(&x, TNI_matmul, (tn_dtype)r->raw->dtype);
     return tni_score_append(r, &x);
@@ -287,7 +285,7 @@ void tni_score_reader_knows(tni_score_reader *r, tn_tensor *x, int at)
     tni_node *n = tni_resolve(x, "matmul");
     if (!n || n->rank != 4 || tni_is_number(n->op) || r->knowns == TNI_READ_KNOWN) return;
     r->known[r->knowns].place.n = n;
-    tni_score_steps(r, 4, r->known[r->knowns].place.step);
+    tni_score_steps(r, r->known[r->knowns].place.step);
     r->known[r->knowns++].at = at;
 }
 
@@ -295,7 +293,7 @@ int tni_read_value(tni_score_reader *r, tn_tensor *x)
 {
     int64_t   step[4];
     tni_node *n = tni_resolve(x, "matmul");
-    tni_score_steps(r, 4, step);
+    tni_score_steps(r, step);
     return n ? tni_read_node(r, n, n->rank ? step : nowhere) : -1;
 }
 

@@ -84,7 +84,7 @@ static bool is_fold_of(finding *f, tni_node *n, int op, const tni_node *x)
 {
     tni_score_place p    = { n, { 0 } };
     int64_t         rows = 1;
-    tni_score_steps(&f->r, (int)n->rank, p.step);
+    tni_score_steps(&f->r, p.step);
     tni_look_through(&f->r, &p);
     if (op == TNI_sum && is_pending(p.n, TNI_reciprocal)) {
         tni_score_reader_passes(&f->r, p.n);
@@ -137,14 +137,15 @@ static tni_node *find_product(tni_node *n)
     return best;
 }
 
-// An operand of the product as a tensor of its four axes. A number that it is multiplied by becomes
-// part of the scale.
-static tn_tensor *find_operand(finding *f, tni_node *n, const int64_t size[4])
+// An operand of the product as a tensor of its four axes, or of its last two alone if all batches and heads share it. A
+// number that it is multiplied by becomes part of the scale.
+static tn_tensor *find_operand(finding *f, tni_node *n, const int64_t size[4], bool shared)
 {
     tni_score_place p = { n, { 0 } }, at;
     double          by;
     memcpy(f->r.size, size, sizeof f->r.size);
-    tni_score_steps(&f->r, (int)n->rank, p.step);
+    tni_score_steps(&f->r, p.step);
+    if (shared) p.step[0] = p.step[1] = 0;
     for (at = p;;) {
         tni_look_through(&f->r, &at);
         bool product = is_pending(at.n, TNI_mul), part = is_pending(at.n, TNI_div);
@@ -157,18 +158,28 @@ static tn_tensor *find_operand(finding *f, tni_node *n, const int64_t size[4])
     return tni_place_tensor(f->cx, &p, size, true);
 }
 
-// Takes the product as that of queries and keys. They and the scores have three or four axes, all of
-// them.
+// The sizes B, H, T and S of scores, which have two to four axes: (T, S), (B, T, S) or all.
+static bool find_sizes(const tni_node *n, int64_t size[4])
+{
+    if (n->rank < 2 || n->rank > 4) return false;
+    size[0] = n->rank > 2 ? n->size[0] : 1;
+    size[1] = n->rank > 3 ? n->size[1] : 1;
+    memcpy(size + 2, n->size + n->rank - 2, 2 * sizeof *size);
+    return true;
+}
+
+// Takes the product as that of queries and keys. They have the axes of the scores or, where all batches and heads share
+// the keys, are two matrices, of which the queries have the rows of all.
 static bool take_product(finding *f, tni_node *n)
 {
-    if (!n || n->rank < 3 || n->rank > 4 || !tni_is_float((tn_dtype)n->dtype)) return false;
+    int64_t size[4];
+    if (!n || !find_sizes(n, size) || !tni_is_float((tn_dtype)n->dtype)) return false;
     tni_node *q = n->src[0], *k = n->src[1];
-    if (q->rank != n->rank || k->rank != n->rank) return false;
-    int     last = n->rank - 1;
-    int64_t B = n->size[0], H = n->rank == 4 ? n->size[1] : 1, D = q->size[last];
-    int64_t T = n->size[last - 1], S = n->size[last], size[] = { B, H, T, S };
-    f->q     = find_operand(f, q, (int64_t[]){ B, H, T, D });
-    f->k     = tn_transpose(find_operand(f, k, (int64_t[]){ B, H, D, S }), 2, 3);
+    bool      matrices = q->rank == 2 && k->rank == 2;
+    if (!matrices && (q->rank != n->rank || k->rank != n->rank)) return false;
+    int64_t B = size[0], H = size[1], T = size[2], S = size[3], D = q->size[q->rank - 1];
+    f->q     = find_operand(f, q, (int64_t[]){ B, H, T, D }, false);
+    f->k     = tn_transpose(find_operand(f, k, (int64_t[]){ B, H, D, S }, matrices), 2, 3);
     f->r.raw = n;
     memcpy(f->r.size, size, sizeof size);
     return f->q && f->k;
@@ -417,7 +428,7 @@ static bool is_mask(const finding *f)
 static bool read_program(finding *f)
 {
     int64_t step[4];
-    tni_score_steps(&f->r, (int)f->r.raw->rank, step);
+    tni_score_steps(&f->r, step);
     int last = tni_read_node(&f->r, f->softmax_of, step);
     if (last < 0) return false;
     tni_score_reader_trim(&f->r, strip_hiding(f, last));
@@ -488,18 +499,19 @@ static tn_tensor *source_tensor(finding *f, int i)
 // Records attention over what was found; NULL if the device declines it.
 static tn_tensor *record_found(finding *f, tn_tensor *v)
 {
-    tn_tensor *x[3] = { f->q, f->k, v }, *extra[TNI_SCORE_SOURCES];
-    tni_attr   attr = { .attention = f->t };
-    bool       flat = tn_rank(v) == 3;
-    if (flat && !(x[2] = tn_unsqueeze(v, 1))) return NULL;
+    tn_tensor *x[3]  = { f->q, f->k, v }, *extra[TNI_SCORE_SOURCES];
+    tni_attr   attr  = { .attention = f->t };
+    int        lacks = 4 - tn_rank(v);  // heads, and batches
+    for (int i = 0; i < lacks; i++)
+        if (!(x[2] = tn_unsqueeze(x[2], lacks == 2 ? 0 : 1))) return NULL;
     if (lacks_slope(f, x)) return NULL;
     for (int i = 0; i < f->r.sources; i++) {
         extra[i] = source_tensor(f, i);
         if (!extra[i]) return NULL;
     }
     tn_tensor *y = tni_attention_record(x, extra, &attr);
-    if (y && flat) y = tn_squeeze(y, 1);
-    return y && flat ? tni_share(y, "matmul") : y;
+    for (int i = 0; i < lacks && y; i++) y = tn_squeeze(y, lacks == 2 ? 0 : 1);
+    return y && lacks ? tni_share(y, "matmul") : y;
 }
 
 // The softmax is over keys, so p has the product's shape, and v its leading sizes or 1.
@@ -524,7 +536,7 @@ static tn_tensor *spread_values(const finding *f, tn_tensor *v)
 // Whether a pending node can be weights: a softmax, perhaps dropped and cast. Most products fail here.
 static bool may_be_weights(const tni_node *n)
 {
-    if (n->rank < 3 || n->rank > 4) return false;
+    if (n->rank < 2 || n->rank > 4) return false;
     while (is_same(n) || is_pending(n, TNI_cast)) n = n->src[0];
     if (is_pending(n, TNI_where)) n = n->src[1];
     if (is_pending(n, TNI_mul) && tni_is_number(n->src[1]->op)) n = n->src[0];
@@ -551,10 +563,8 @@ tn_tensor *tni_recognize_attention(tn_tensor *a, tn_tensor *b)
     tn_ctx   *cx = a->cx;
     tni_node *p  = a->store->node;
     if (cx->busy || a->view || !may_be_weights(p) || tni_lacks(cx, TNI_attention)) return NULL;
-    int     last = p->rank - 1;
-    int64_t T = p->size[last - 1], S = p->size[last];
-    int64_t size[4] = { p->size[0], p->rank == 4 ? p->size[1] : 1, T, S };
-    if (T * S < cx->recognizes) return NULL;
+    int64_t size[4];
+    if (!find_sizes(p, size) || size[2] * size[3] < cx->recognizes) return NULL;
     finding f    = { .cx = cx, .r = tni_score_reader_of(size, NULL, 0), .t = { .scale = 1 } };
     cx->busy     = true;
     tn_tensor *y = follow_weights(&f, p, b);

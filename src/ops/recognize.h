@@ -31,8 +31,8 @@ typedef struct {
 
 // A reading that continues a program over scores of a size.
 tni_score_reader tni_score_reader_of(const int64_t size[4], const tni_score_op *op, int count);
-// The place of each score in a node of the scores' shape, or of (B, T, S).
-void tni_score_steps(const tni_score_reader *r, int rank, int64_t step[4]);
+// The place of each score in a node of the scores' shape, with or without axes of size 1.
+void tni_score_steps(const tni_score_reader *r, int64_t step[4]);
 // x, of the scores' shape, is the value of instruction `at`.
 void tni_score_reader_knows(tni_score_reader *r, tn_tensor *x, int at);
 // Lists a node as passed, once.

@@ -200,6 +200,34 @@ static tn_tensor *without_heads(inputs *in)
     return tn_matmul(tn_softmax(tn_maximum_s(s, -0.5), -1), v);
 }
 
+static tn_tensor *without_batches(inputs *in)
+{
+    tn_tensor *x[] = { in->q, in->k, in->v };
+    for (int i = 0; i < 3; i++) x[i] = tn_select(tn_select(x[i], 1, 0), 0, 1);
+    tn_tensor *far = tn_cast(tn_sub(keys(in->cx), queries(in->cx)), in->dtype);
+    tn_tensor *s   = tn_add(tn_matmul(x[0], tn_transpose(x[1], 0, 1)), tn_mul_s(far, 0.25));
+    return tn_matmul(tn_softmax(s, -1), x[2]);
+}
+
+// One batch of one head, and one batch whose heads share keys and values: these are products of two matrices.
+static tn_tensor *of_one_batch(inputs *in, int64_t heads)
+{
+    tn_tensor *x[] = { in->q, in->k, in->v };
+    for (int i = 0; i < 3; i++) x[i] = tn_slice(tn_slice(x[i], 0, 1, 2, 1), 1, 0, i ? 1 : heads, 1);
+    tn_tensor *s = tn_mul_s(tn_matmul(x[0], tn_transpose(x[1], -1, -2)), 0.5);
+    return tn_matmul(tn_softmax(s, -1), x[2]);
+}
+
+static tn_tensor *of_one_head(inputs *in)
+{
+    return of_one_batch(in, 1);
+}
+
+static tn_tensor *shared_by_one_batch(inputs *in)
+{
+    return of_one_batch(in, H);
+}
+
 static tn_tensor *with_a_bias(inputs *in)
 {
     in->more = leaf(in, TN_SHAPE(H, T, S));
@@ -239,6 +267,9 @@ static const spelling spellings[] = {
     { "capped bias", capped_bias, true },
     { "dropout", dropped, false },
     { "three axes", without_heads, true },
+    { "two axes", without_batches, true },
+    { "one head", of_one_head, false },
+    { "one batch", shared_by_one_batch, false },
     { "bias", with_a_bias, false },
     { "mask", with_a_mask, true },
 };
