@@ -273,7 +273,6 @@ static void run_cores(int part, int parts)
     static const tn_dtype dtypes[] = { TN_F16, TN_BF16, TN_F32 };
     static const layout   plain[]  = { PLAIN, PLAIN };
     setenv("TN_CUDNN", "none", 1);
-    setenv("TN_CORES", "1", 1);
     setenv("TN_TF32", "1", 1);
     tn_ctx *cx[] = { open_eager(tested_device(), false), open_quiet("ref", 1) };
     for (int k = part; cx[0] && k < 3 * CORES; k += parts)
@@ -302,7 +301,6 @@ static void run_large_cores(int part, int parts)
 {
     static const tn_dtype dtypes[] = { TN_F16, TN_BF16 };
     setenv("TN_CUDNN", "none", 1);
-    setenv("TN_CORES", "1", 1);
     setenv("TN_TF32", "0", 1);
     tn_ctx *cx = open_seeded(tested_device(), 3);
     for (int k = part; cx && k < 6 * CORES_LARGE; k += parts) {

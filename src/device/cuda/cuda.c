@@ -69,7 +69,7 @@ static int fill_session(tni_cuda *c, void *stream)
     c->tf32              = env_is("TN_TF32", '1') && !env_is("NVIDIA_TF32_OVERRIDE", '0');
     c->deterministic     = env_is("TN_DETERMINISTIC", '1');
     c->compiles_first    = !c->gpu->interprets || !tni_gpu_interprets_first();
-    c->conv_cores        = env_is("TN_CORES", '1');
+    c->conv_cores        = !env_is("TN_CORES", '0');
     c->small_policy      = env_is("TN_SMALL", '0')   ? TNI_SMALL_NEVER
                            : env_is("TN_SMALL", '1') ? TNI_SMALL_ALWAYS
                                                      : TNI_SMALL_IF_FASTER;

@@ -79,7 +79,7 @@ typedef struct tni_cuda {
     bool             tf32;            // products of f32 may round operands to 10 bits of mantissa
     bool             deterministic;   // nothing is chosen by time
     bool             compiles_first;  // nothing is interpreted: TN_COMPILE=wait, or deterministic
-    bool             conv_cores;      // TN_CORES=1: see conv_cores.h
+    bool             conv_cores;      // not TN_CORES=0: see conv_cores.h
     bool             expects;         // see tni_cuda_expect_products
     tni_small_policy small_policy;    // see product_small.h
     tni_cufunction small_kernel[4];  // for 1, 2, 4 and 8 blocks per tile; NULL before the first use
