@@ -77,5 +77,12 @@ TN_API_PLAIN void *tn_ctx_stream(const tn_ctx *cx);
 // is submitted to the stream from now on comes after what the context has launched.
 TN_API tn_status tn_ctx_wait_stream(tn_ctx *cx, void *stream);
 TN_API tn_status tn_ctx_signal_stream(tn_ctx *cx, void *stream);
+// Submits the context's work to a stream of the caller's from now on, behind what the context has submitted so far, as if
+// it had been opened with that stream (tn_options.stream); NULL: to one of its own again. It must exist until another one is
+// used or the context is closed. A stream that the caller captures into a CUDA graph is captured with the context's work,
+// if this call comes after the capture has begun: then only what has run before with the same shapes can run, without
+// copies from or to the host, and the memory that it uses is kept until the process ends. The graph and the context share
+// that memory: their work must not run at the same time. A call after the capture ends this state.
+TN_API tn_status tn_ctx_use_stream(tn_ctx *cx, void *stream);
 
 #endif

@@ -452,6 +452,7 @@ TN_OP(tn_from_dlpack, (tn_ctx *cx, tn_dl_managed *m), (cx, m))
 TN_OP(tn_from_dlpack_unversioned, (tn_ctx *cx, tn_dl_unversioned *m), (cx, m))
 TN_CALL(tn_status, tn_ctx_wait_stream, (tn_ctx *cx, void *stream), (cx, stream))
 TN_CALL(tn_status, tn_ctx_signal_stream, (tn_ctx *cx, void *stream), (cx, stream))
+TN_CALL(tn_status, tn_ctx_use_stream, (tn_ctx *cx, void *stream), (cx, stream))
 #undef TN_OP
 #undef TN_CALL
 #undef TN_DO
@@ -894,4 +895,5 @@ TN_CALL(tn_status, tn_ctx_signal_stream, (tn_ctx *cx, void *stream), (cx, stream
 #define tn_from_dlpack_unversioned(...) tn_from_dlpack_unversioned_at(TN_HERE, __VA_ARGS__)
 #define tn_ctx_wait_stream(...) tn_ctx_wait_stream_at(TN_HERE, __VA_ARGS__)
 #define tn_ctx_signal_stream(...) tn_ctx_signal_stream_at(TN_HERE, __VA_ARGS__)
+#define tn_ctx_use_stream(...) tn_ctx_use_stream_at(TN_HERE, __VA_ARGS__)
 #endif

@@ -95,43 +95,83 @@ tn_dl_dtype dl_dtype_of(tn_dtype dt)
     return of[dt];
 }
 
-// borrow_address(address, dtype, shape, strides, context, gpu, owner): a tensor that reads memory of the host (gpu -1) or of a
-// GPU. owner None: nothing keeps the memory, and nobody waits when the tensor dies.
-static PyObject *borrow_address(PyObject *self, PyObject *args)
+static PyObject *name_dtype, *name_shape, *name_stride, *name_data_ptr, *name_is_neg,
+    *name_resolve_neg;
+
+// The memory of a tensor of PyTorch, whose attributes are read here, since these calls are most of the time of a small op.
+// dtypes: Tenon's of PyTorch's. On a GPU (gpu >= 0) nothing keeps the memory, and nobody waits when the tensor dies.
+static PyObject *borrow_torch(call *k, PyObject *t, PyObject *dtypes, int gpu)
 {
-    unsigned long long address;
-    PyObject          *dtype, *shape, *strides, *context, *owner, *r = NULL;
-    int                gpu, rank, n;
-    tn_dtype           dt;
-    call               k;
-    const int64_t     *size, *stride;
+    int            rank = 0, n = 0;
+    tn_dtype       dt = TN_F32;
+    const int64_t *size, *stride;
+    PyObject      *dtype = PyObject_GetAttr(t, name_dtype), *r = NULL;
+    PyObject      *shape   = PyObject_GetAttr(t, name_shape);
+    PyObject      *strides = PyObject_CallMethodObjArgs(t, name_stride, NULL);
+    PyObject      *address = PyObject_CallMethodObjArgs(t, name_data_ptr, NULL);
+    PyObject      *ours    = dtype ? PyDict_GetItemWithError(dtypes, dtype) : NULL;
+    void          *data    = address ? PyLong_AsVoidPtr(address) : NULL;
+    held_address  *h       = NULL;
+    if (dtype && !ours && !PyErr_Occurred())
+        PyErr_Format(PyExc_TypeError, "Tenon has no dtype %S", dtype);
+    if (!PyErr_Occurred() && to_dtype(ours, "borrow: dtype", &dt) &&
+        to_int64s(k, shape, "borrow: shape", &rank, &size) &&
+        to_int64s(k, strides, "borrow: strides", &n, &stride) && !(h = calloc(1, sizeof *h)))
+        PyErr_NoMemory();
+    if (h) {
+        bool keeps = gpu < 0;
+        h->m       = (tn_dl_managed){ .major   = TN_DL_MAJOR,
+                                      .manager = h,
+                                      .deleter = keeps ? delete_address : NULL,
+                                      .tensor  = {
+                                           .data    = data,
+                                           .device  = { keeps ? TN_DL_CPU : TN_DL_CUDA, keeps ? 0 : gpu },
+                                           .ndim    = rank,
+                                           .dtype   = dl_dtype_of(dt),
+                                           .shape   = (int64_t *)(uintptr_t)size,
+                                           .strides = (int64_t *)(uintptr_t)stride } };
+        if (keeps) h->owner = Py_NewRef(t);
+        r = tensor_wrap(k->c, tn_from_dlpack_at(k->at.file, k->at.line, k->c->cx, &h->m));
+        if (!keeps) free(h);
+    }
+    Py_XDECREF(dtype);
+    Py_XDECREF(shape);
+    Py_XDECREF(strides);
+    Py_XDECREF(address);
+    return r;
+}
+
+// A tensor of PyTorch may be a view of a complex one that reads its parts negated.
+static PyObject *without_negation(PyObject *t)
+{
+    PyObject *negated = PyObject_CallMethodObjArgs(t, name_is_neg, NULL);
+    int       is      = negated ? PyObject_IsTrue(negated) : -1;
+    Py_XDECREF(negated);
+    if (is < 0) return NULL;
+    return is ? PyObject_CallMethodObjArgs(t, name_resolve_neg, NULL) : Py_NewRef(t);
+}
+
+// borrow_torch(tensors, dtypes, context, gpu): a list of tensors that read the memory of tensors of PyTorch, of the host
+// (gpu -1) or of a GPU.
+static PyObject *borrow_all(PyObject *self, PyObject *args)
+{
+    PyObject *list, *dtypes, *context;
+    int       gpu;
+    call      k;
     (void)self;
-    if (!PyArg_ParseTuple(args, "KOOOO!iO", &address, &dtype, &shape, &strides, context_type,
-                          &context, &gpu, &owner))
+    if (!PyArg_ParseTuple(args, "O!O!O!i", &PyList_Type, &list, &PyDict_Type, &dtypes, context_type,
+                          &context, &gpu))
         return NULL;
     if (!call_begin(&k, "borrow", NULL, 0, context)) return NULL;
-    held_address *h = calloc(1, sizeof *h);
-    if (!h) PyErr_NoMemory();
-    if (h && to_dtype(dtype, "borrow: dtype", &dt) &&
-        to_int64s(&k, shape, "borrow: shape", &rank, &size) &&
-        to_int64s(&k, strides, "borrow: strides", &n, &stride)) {
-        h->m = (tn_dl_managed){ .major   = TN_DL_MAJOR,
-                                .manager = h,
-                                .deleter = owner == Py_None ? NULL : delete_address,
-                                .tensor  = { .data   = (void *)(uintptr_t)address,
-                                             .device = { gpu < 0 ? TN_DL_CPU : TN_DL_CUDA,
-                                                        gpu < 0 ? 0 : gpu },
-                                             .ndim    = rank,
-                                             .dtype   = dl_dtype_of(dt),
-                                             .shape   = (int64_t *)(uintptr_t)size,
-                                             .strides = (int64_t *)(uintptr_t)stride } };
-        if (owner != Py_None) h->owner = Py_NewRef(owner);
-        tn_tensor *t = tn_from_dlpack_at(k.at.file, k.at.line, k.c->cx, &h->m);
-        if (owner == Py_None) free(h);
-        h = NULL;
-        r = tensor_wrap(k.c, t);
+    Py_ssize_t n = PyList_Size(list);
+    PyObject  *r = PyList_New(n);
+    for (Py_ssize_t i = 0; r && i < n; i++) {
+        PyObject *t = without_negation(PyList_GetItem(list, i));
+        PyObject *x = t ? borrow_torch(&k, t, dtypes, gpu) : NULL;
+        Py_XDECREF(t);
+        if (x) PyList_SetItem(r, i, x);
+        else Py_CLEAR(r);
     }
-    free(h);
     call_end(&k);
     return r;
 }
@@ -156,16 +196,19 @@ typedef struct {
     int       views;
 } kept_memory;
 
+static void free_kept(kept_memory *k)
+{
+    for (int i = 0; k && i < k->views; i++) PyBuffer_Release(&k->view[i]);
+    if (k) Py_XDECREF(k->outs);
+    free(k);
+}
+
 static void release_kept(void *data, void *user)
 {
     kept_memory     *k     = user;
     PyGILState_STATE state = PyGILState_Ensure();
     (void)data;
-    if (!--k->left) {
-        for (int i = 0; i < k->views; i++) PyBuffer_Release(&k->view[i]);
-        Py_XDECREF(k->outs);
-        free(k);
-    }
+    if (!--k->left) free_kept(k);
     PyGILState_Release(state);
 }
 
@@ -183,7 +226,8 @@ static void *address_of(kept_memory *kept, PyObject *out, tn_tensor *x)
 }
 
 // eval_into(tensors, places, owners): evaluates tensors of one context into memory, given as addresses or buffers; owners
-// is kept as long as a tensor reads it.
+// is kept as long as a tensor reads it. With owners None and addresses alone nothing is kept, so that nobody waits when
+// the tensors die.
 static PyObject *eval_into(PyObject *self, PyObject *args)
 {
     PyObject         *list, *outs, *owners;
@@ -205,18 +249,22 @@ static PyObject *eval_into(PyObject *self, PyObject *args)
         data[i] = address_of(kept, PyTuple_GetItem(outs, i), t[i]);
         ok      = !PyErr_Occurred();
     }
-    PyObject *r = NULL;
+    PyObject *r     = NULL;
+    bool      keeps = ok && n && (owners != Py_None || kept->views);
+    if (keeps) {
+        kept->left = n;
+        kept->outs = Py_NewRef(owners);
+    } else {
+        free_kept(kept);
+    }
     if (ok && n) {
-        kept->left       = n;
-        kept->outs       = Py_NewRef(owners);
         PyThreadState *s = context_let_go(k.c);
-        tn_status      e = tn_eval_into_at(k.at.file, k.at.line, n, t, data, release_kept, kept);
+        tn_status e = tn_eval_into_at(k.at.file, k.at.line, n, t, data, keeps ? release_kept : NULL,
+                                      keeps ? kept : NULL);
         context_take_back(k.c, s);
         r = context_status(k.c, e);
-    } else if (kept) {
-        for (int i = 0; i < kept->views; i++) PyBuffer_Release(&kept->view[i]);
-        free(kept);
-        if (ok) r = Py_NewRef(Py_None);
+    } else if (ok) {
+        r = Py_NewRef(Py_None);
     }
     call_end(&k);
     return r;
@@ -234,21 +282,18 @@ static PyObject *stream_of(PyObject *self, PyObject *context)
     return context_claim(c) ? PyLong_FromVoidPtr(tn_ctx_stream(c->cx)) : NULL;
 }
 
-// order_stream(context, stream, first): the context's next work after what is in the stream (first), or the stream's next
-// work after that of the context.
-static PyObject *order_stream(PyObject *self, PyObject *args)
+// use_stream(context, stream): the context's work goes to this stream from now on.
+static PyObject *use_stream(PyObject *self, PyObject *args)
 {
     PyObject          *context;
     unsigned long long stream;
-    int                first;
     (void)self;
-    if (!PyArg_ParseTuple(args, "O!Kp", context_type, &context, &stream, &first)) return NULL;
+    if (!PyArg_ParseTuple(args, "O!K", context_type, &context, &stream)) return NULL;
     Context *c = (Context *)context;
     if (!context_claim(c)) return NULL;
     void *s  = (void *)(uintptr_t)stream;
     site  at = site_here();
-    return context_status(c, first ? tn_ctx_wait_stream_at(at.file, at.line, c->cx, s)
-                                   : tn_ctx_signal_stream_at(at.file, at.line, c->cx, s));
+    return context_status(c, tn_ctx_use_stream_at(at.file, at.line, c->cx, s));
 }
 
 int dlpack_ready(PyObject *module)
@@ -256,12 +301,21 @@ int dlpack_ready(PyObject *module)
     static PyMethodDef methods[] = {
         { "to_dlpack", to_dlpack, METH_VARARGS, NULL },
         { "from_capsule", from_capsule, METH_VARARGS, NULL },
-        { "borrow_address", borrow_address, METH_VARARGS, NULL },
+        { "borrow_torch", borrow_all, METH_VARARGS, NULL },
         { "capsule_layout", capsule_layout, METH_O, NULL },
         { "eval_into", eval_into, METH_VARARGS, NULL },
         { "stream_of", stream_of, METH_O, NULL },
-        { "order_stream", order_stream, METH_VARARGS, NULL },
+        { "use_stream", use_stream, METH_VARARGS, NULL },
         { 0 },
     };
+    name_dtype       = PyUnicode_InternFromString("dtype");
+    name_shape       = PyUnicode_InternFromString("shape");
+    name_stride      = PyUnicode_InternFromString("stride");
+    name_data_ptr    = PyUnicode_InternFromString("data_ptr");
+    name_is_neg      = PyUnicode_InternFromString("is_neg");
+    name_resolve_neg = PyUnicode_InternFromString("resolve_neg");
+    if (!name_dtype || !name_shape || !name_stride || !name_data_ptr || !name_is_neg ||
+        !name_resolve_neg)
+        return -1;
     return PyModule_AddFunctions(module, methods);
 }

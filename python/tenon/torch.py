@@ -2,17 +2,21 @@
 
     @tenon.torch.function
     def norm_gelu(x, w, b, eps: float = 1e-5):
-        return tn.gelu(tn.layer_norm(x, w, b, eps=eps))
+        return tn.gelu(F.layer_norm(x, x.shape[-1:], w, b, eps))
 
     y = norm_gelu(torch_x, torch_w, torch_b)     # a tensor of PyTorch, with a gradient; also under torch.compile
 
 A call reads the memory of its arguments and computes into memory of PyTorch, without a copy: on the CPU, or on the GPU of the
-arguments in the order of PyTorch's current stream. The function is recorded at each call; its plan is made once for each
-shape. Its gradient is recorded from the saved arguments in the backward pass.
+arguments in PyTorch's current stream. The function is recorded at each call; its plan is made once for each shape. Its
+gradient is recorded from the saved arguments in the backward pass.
+
+In a CUDA graph a function can be captured that ran before with the same shapes. Its temporary memory is that of other calls, so
+a replay must not run at the same time as them in another stream.
 """
 from __future__ import annotations
 
 import inspect
+import threading
 from typing import Any, Callable, Mapping, Sequence
 
 import torch  # type: ignore[import-not-found]
@@ -25,6 +29,7 @@ __all__ = ["function", "cuda_op", "load"]
 
 _TO_TORCH = {d: getattr(torch, d.name) for d in DTYPES if hasattr(torch, d.name)}
 _FROM_TORCH = {t: d for d, t in _TO_TORCH.items()}
+_BY_NAME = {d.name: t for d, t in _TO_TORCH.items()}
 _SCALARS = {float: "float", int: "int", bool: "bool", "float": "float", "int": "int", "bool": "bool"}
 _library = torch.library.Library("tenon", "FRAGMENT")
 _contexts: dict[Any, _c.Context] = {}
@@ -39,48 +44,107 @@ def _context(key: Any) -> _c.Context:
     return c
 
 
-class _Call:
-    """One call: the context of its tensors, which waits for PyTorch's stream, and PyTorch's stream for it."""
+def _current_stream(device: int) -> int:
+    return torch.cuda.current_stream(device).cuda_stream
 
-    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self.device = tensors[0].device
-        for t in tensors:
-            if t.device != self.device:
-                raise ValueError(f"the arguments are on {self.device} and on {t.device}")
-        if self.device.type not in ("cpu", "cuda"):
-            raise ValueError(f"Tenon has no device for tensors on {self.device}")
-        self.on_gpu = self.device.type == "cuda"
-        self.context = _context(self.device.index if self.on_gpu else "cpu")
 
-    def __enter__(self) -> _Call:
-        self.context.__enter__()
-        if self.on_gpu:
-            # CUDA's name for the default stream is 1; 0 would be none.
-            self.stream = torch.cuda.current_stream(self.device).cuda_stream or 1
-            _c.order_stream(self.context, self.stream, True)
+_current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream)  # without an object around it
+
+
+class _Place:
+    """Where tensors are: their device, and Tenon's context for it, which works in PyTorch's current stream. One thread at a
+    time has it, in a `with` block."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.on_gpu = device, device.type == "cuda"
+        self.number = device.index if self.on_gpu else -1
+        self.lock = threading.RLock()
+
+    def __enter__(self) -> _Place:
+        self.lock.acquire()
+        try:
+            self.context = _context(self.number if self.on_gpu else "cpu")
+            if self.on_gpu:
+                # CUDA's name for the default stream is 1; 0 would be none.
+                _c.use_stream(self.context, _current_stream(self.number) or 1)
+            self.context.__enter__()
+        except BaseException:
+            self.lock.release()
+            raise
         return self
 
     def __exit__(self, *unused: Any) -> None:
-        if self.on_gpu:
-            _c.order_stream(self.context, self.stream, False)
-        self.context.__exit__(*unused)
+        self.context.__exit__()
+        self.lock.release()
 
-    def take(self, t: torch.Tensor) -> Any:
-        """A tensor that reads the memory of t. On a GPU it must not outlive the call: what PyTorch does with the memory then
-        comes after the call's work by the order of the streams, so that nobody waits to release it."""
-        if t.dtype not in _FROM_TORCH:
-            raise TypeError(f"Tenon has no dtype {t.dtype}")
-        if t.is_conj() or t.is_neg():
-            t = t.resolve_conj().resolve_neg()
-        return _c.borrow_address(t.data_ptr(), _FROM_TORCH[t.dtype], tuple(t.shape), t.stride(), self.context,
-                                 self.device.index if self.on_gpu else -1, None if self.on_gpu else t)
+    def take(self, tensors: list[torch.Tensor]) -> list[Any]:
+        """Tensors that read the memory of PyTorch's. On a GPU they must not outlive the call: what PyTorch does with the memory
+        then comes after the call's work by the order of the stream, so that nobody waits to release it."""
+        return _c.borrow_torch(tensors, _FROM_TORCH, self.context, self.number)
 
     def compute(self, ys: Sequence[Any]) -> list[torch.Tensor]:
         """New tensors of PyTorch with the values of ys."""
-        outs = [torch.empty(y.shape, dtype=_TO_TORCH[y.dtype], device=self.device) for y in ys]
+        outs = [torch.empty(y.shape, dtype=_BY_NAME[y.dtype.name], device=self.device) for y in ys]
         if outs:
-            _c.eval_into(tuple(ys), tuple(o.data_ptr() for o in outs), None)
+            _c.eval_into(tuple(ys), tuple([o.data_ptr() for o in outs]), None)
         return outs
+
+
+_places: dict[int, _Place] = {}
+
+
+def _place_of(tensors: Sequence[torch.Tensor]) -> _Place:
+    first = tensors[0]
+    number = first.get_device()  # -1: not on a GPU
+    for t in tensors:
+        if t.get_device() != number:
+            raise ValueError(f"the arguments are on {first.device} and on {t.device}")
+    if not (first.is_cuda if number >= 0 else first.is_cpu):
+        raise ValueError(f"Tenon has no device for tensors on {first.device}")
+    place = _places.get(number)
+    return place or _places.setdefault(number, _Place(first.device))
+
+
+def _is_plain(tensors: Sequence[Any]) -> bool:
+    """Whether these are PyTorch's own tensors, and nothing of it watches, transforms or traces calls of ops."""
+    return (not torch.compiler.is_compiling() and not torch._C._len_torch_dispatch_stack()
+            and not torch._C._len_torch_function_stack() and torch._C._functorch.peek_interpreter_stack() is None
+            and {*map(type, tensors)} <= _PLAIN)
+
+
+_PLAIN = {torch.Tensor, torch.nn.Parameter}
+
+
+def _draw_seed(t: torch.Tensor) -> int:
+    """A number of PyTorch's generator for the device of t. On a GPU that is its seed and its position, which moves on."""
+    if not t.is_cuda:
+        return int(torch.randint(0, 2**62, ()))
+    if torch.cuda.is_current_stream_capturing():
+        return 0  # which _record refuses
+    generator = torch.cuda.default_generators[t.get_device()]
+    offset = generator.get_offset()
+    generator.set_offset(offset + 4)  # a multiple of 4 is asked for
+    return (generator.initial_seed() + (offset // 4 + 1) * 0x9e3779b97f4a7c15) % 2**62
+
+
+class _Node(torch.autograd.Function):
+    """A call with its gradient, without the op: of the time of a small call, the way through PyTorch's ops in Python is the
+    larger part."""
+
+    @staticmethod
+    def forward(ctx: Any, owner: Any, *args: Any) -> Any:  # type: ignore[override]
+        output = owner._forward(*args)
+        ctx.owner = owner
+        owner._save(ctx, args, output)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple:  # type: ignore[override]
+        if torch.is_grad_enabled():  # by create_graph
+            ctx.owner._second(ctx)
+        args, wants, needed, given = ctx.owner._saved(ctx, ctx.needs_input_grad[1:], grads)
+        found = iter(ctx.owner._backward(given, needed, *args))
+        return (None, *(next(found) if n else None for n in wants))
 
 
 class Function:
@@ -91,7 +155,7 @@ class Function:
         self.__name__ = self.__qualname__ = name or getattr(f, "__name__", "function").replace("<lambda>", "function")
         self.__doc__ = f.__doc__
         self._shapes: dict[Any, list] = {}
-        params, self._is_tensor, self._defaults = [], [], []
+        params, self._is_tensor = [], []
         for p in inspect.signature(f).parameters.values():
             if p.kind not in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
                 raise TypeError(f"{self.__name__}: the parameter {p} has no fixed place")
@@ -100,10 +164,10 @@ class Function:
                 raise TypeError(f"{self.__name__}: the tensor {p.name} cannot have a default")
             params.append(f"{kind} {p.name}")
             self._is_tensor.append(kind == "Tensor")
-            self._defaults.append(p.default)
         if not any(self._is_tensor):
             raise TypeError(f"{self.__name__}: an op of PyTorch has at least one tensor")
         self._signature = inspect.signature(f)
+        self._places = [i for i, is_tensor in enumerate(self._is_tensor) if is_tensor]
         if random:
             params.append("Tensor seed")
         result = "Tensor" if outputs == 1 else "(" + ", ".join(["Tensor"] * outputs) + ")"
@@ -121,15 +185,20 @@ class Function:
         torch.library.register_fake(f"tenon::{name}", self._fake_forward, lib=_library)
         torch.library.register_fake(f"tenon::{name}_backward", self._fake_backward, lib=_library)
         torch.library.register_autograd(f"tenon::{name}", self._autograd, setup_context=self._save, lib=_library)
+        torch.library.register_autograd(f"tenon::{name}_backward", self._second, lib=_library)
         self.op = getattr(torch.ops.tenon, name).default
         self._backward_op = getattr(torch.ops.tenon, name + "_backward").default
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if kwargs or len(args) < len(self._is_tensor):
+        if kwargs or len(args) != len(self._is_tensor):
             args = self._bind(args, kwargs)
-        if self.random:
-            args = (*args, torch.randint(0, 2**62, ()))
-        return self.op(*args)
+        tensors = self._tensors(args)
+        if not _is_plain(tensors):
+            return self.op(*args, torch.randint(0, 2**62, ())) if self.random else self.op(*args)
+        seed = (_draw_seed(tensors[0]),) if self.random else ()
+        if torch.is_grad_enabled() and any([t.requires_grad for t in tensors]):
+            return _Node.apply(self, *args, *seed)
+        return self._forward(*args, *seed)
 
     def _bind(self, args: tuple, kwargs: dict) -> tuple:
         bound = self._signature.bind(*args, **kwargs)
@@ -142,14 +211,22 @@ class Function:
     # ---- values
 
     def _tensors(self, args: Sequence[Any]) -> list[torch.Tensor]:
-        return [a for a, is_tensor in zip(args, self._is_tensor) if is_tensor]
+        return [args[i] for i in self._places]
+
+    def _captures(self, context: _c.Context) -> bool:
+        return context.device.startswith("cuda") and torch.cuda.is_current_stream_capturing()
 
     def _record(self, args: Sequence[Any], xs: Sequence[Any], context: _c.Context) -> list[Any]:
         """What f returns for the tensors xs in the places of PyTorch's."""
         if self.random:
+            if self._captures(context):
+                raise RuntimeError(f"{self.__name__}: random numbers cannot be captured in a CUDA graph, since every replay "
+                                   "would draw the same")
             _c.seed(int(args[-1]) if context is not _contexts.get("shapes") else 0, context=context)
-        rest = iter(xs)
-        ys = self.f(*(next(rest) if is_tensor else a for a, is_tensor in zip(args, self._is_tensor)))
+        given = list(args[:len(self._is_tensor)])
+        for i, x in zip(self._places, xs):
+            given[i] = x
+        ys = self.f(*given)
         ys = [ys] if isinstance(ys, _c.Tensor) else list(ys)
         if len(ys) != self.outputs:
             raise ValueError(f"{self.__name__} returned {len(ys)} tensors; outputs={self.outputs} was said")
@@ -157,10 +234,10 @@ class Function:
 
     def _forward(self, *args: Any) -> Any:
         tensors = self._tensors(args)
-        with _Call(tensors) as call:
+        with _place_of(tensors) as call:
             before = _c.grad_mode(False)
             try:
-                ys = self._record(args, [call.take(t) for t in tensors], call.context)
+                ys = self._record(args, call.take(tensors), call.context)
                 outs = call.compute(ys)
                 del ys
             finally:
@@ -169,22 +246,21 @@ class Function:
 
     def _backward(self, grads: list[torch.Tensor], needed: list[bool], *args: Any) -> list[torch.Tensor]:
         tensors = self._tensors(args)
-        with _Call(tensors) as call:
+        with _place_of(tensors) as call:
             before = _c.grad_mode(True)
             try:
-                xs = [call.take(t) for t in tensors]
+                xs = call.take(tensors)
                 leaves = [x for x, needs in zip(xs, needed) if needs]
                 for x in leaves:
                     x.requires_grad = True
                 ys = [y for y in self._record(args, xs, call.context) if y.dtype.kind == "f"]
                 _c.grad_mode(False)
-                pairs = [(y, call.take(g)) for y, g in zip(ys, grads) if y.requires_grad]
-                if pairs:
-                    gx = _c.grad([y for y, _ in pairs], leaves, [g for _, g in pairs])
-                else:
-                    gx = [_c.zeros_like(x) for x in leaves]
+                grown = [y for y in ys if y.requires_grad]
+                given = call.take([g for y, g in zip(ys, grads) if y.requires_grad])
+                gx = _c.grad(grown, leaves, given) if grown else [_c.zeros_like(x) for x in leaves]
+                del ys, grown  # what has a name would be computed too
                 outs = call.compute(list(gx))
-                del xs, leaves, ys, pairs, gx
+                del xs, leaves, given, gx
             finally:
                 _c.grad_mode(before)
         return outs
@@ -216,20 +292,33 @@ class Function:
     # ---- autograd
 
     def _save(self, ctx: Any, inputs: tuple, output: Any) -> None:
-        ctx.is_tensor = [isinstance(a, torch.Tensor) for a in inputs]
-        ctx.save_for_backward(*(a for a, t in zip(inputs, ctx.is_tensor) if t))
-        ctx.rest = [None if t else a for a, t in zip(inputs, ctx.is_tensor)]
-        outputs = (output,) if self.outputs == 1 else output
-        ctx.mark_non_differentiable(*(y for y in outputs if not y.dtype.is_floating_point))
+        seed = inputs[len(self._is_tensor):]  # of an op a tensor, which may have no value yet
+        saved = [inputs[i] for i in self._places]
+        ctx.rest = [None if t else a for a, t in zip(inputs, self._is_tensor)]
+        (ctx.rest if seed and isinstance(seed[0], int) else saved).extend(seed)
+        ctx.save_for_backward(*saved)
+        whole = [y for y in ((output,) if self.outputs == 1 else output) if not y.dtype.is_floating_point]
+        if whole:
+            ctx.mark_non_differentiable(*whole)
+
+    def _saved(self, ctx: Any, needs: Sequence[bool], grads: Sequence[torch.Tensor]) -> tuple:
+        """The arguments of the call, which of them get a gradient, which of the tensors do, and the gradients of its results."""
+        saved, args = ctx.saved_tensors, list(ctx.rest)
+        for i, t in zip(self._places, saved):
+            args[i] = t
+        args += saved[len(self._places):]
+        wants = [n and t for n, t in zip(needs, self._is_tensor)]
+        needed = [wants[i] for i in self._places]
+        given = [g for g in grads if g is not None and g.dtype.is_floating_point]
+        return args, wants + [False] * self.random, needed, given
 
     def _autograd(self, ctx: Any, *grads: torch.Tensor) -> tuple:
-        saved = iter(ctx.saved_tensors)
-        args = [next(saved) if t else a for a, t in zip(ctx.rest, ctx.is_tensor)]
-        wants = [n and t for n, t in zip(ctx.needs_input_grad, self._is_tensor)]
-        needed = [n for n, t in zip(wants, self._is_tensor) if t]
-        given = [g for g in grads if g is not None and g.dtype.is_floating_point]
+        args, wants, needed, given = self._saved(ctx, ctx.needs_input_grad, grads)
         found = iter(self._backward_op(given, needed, *args))
-        return tuple(next(found) if n else None for n in wants) + (None,) * self.random
+        return tuple(next(found) if n else None for n in wants)
+
+    def _second(self, ctx: Any, *unused: Any) -> tuple:
+        raise RuntimeError(f"{self.__name__} has no second gradient: its gradient cannot be differentiated again")
 
 
 def function(f: Callable[..., Any] | None = None, *, name: str | None = None, outputs: int = 1,

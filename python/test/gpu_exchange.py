@@ -67,6 +67,7 @@ class OnAGPU(unittest.TestCase):
             del x
             y = tn.zeros(1 << 20) + 5  # may reuse the memory: after the sum
             y.eval_of()
+            side.synchronize()  # item() would read in the default stream, which PyTorch's other streams do not wait for
             self.assertEqual(total.item(), (i + 1) * (1 << 20))
 
     def test_an_import_from_a_side_stream(self):
@@ -91,7 +92,9 @@ class OnAGPU(unittest.TestCase):
         x = tn.arange(6, dtype="f32").reshape(2, 3).T
         facts = Consumer(x).facts
         self.assertEqual((facts["shape"], facts["strides"], facts["typestr"], facts["data"][1]), ((3, 2), (4, 12), "<f4", True))
-        self.assertEqual(torch.as_tensor(Consumer(x).owner, device="cuda").tolist(), x.tolist())
+        with self.assertRaisesRegex(TypeError, "read only flag"):  # PyTorch takes memory that it may write to alone
+            torch.as_tensor(x, device="cuda")
+        self.assertEqual(torch.from_dlpack(x).tolist(), x.tolist())
         if cupy is not None:
             self.assertEqual(cupy.asarray(x).get().tolist(), x.tolist())
             self.assertEqual(cupy.from_dlpack(x).get().tolist(), x.tolist())
@@ -134,9 +137,72 @@ class OnAGPU(unittest.TestCase):
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             y = f(x)
-        x.copy_(torch.ones_like(x))
-        graph.replay()
-        self.assertTrue(torch.allclose(y, torch.tanh(x) * 2))
+        for value in (1.0, -0.5):
+            x.fill_(value)
+            graph.replay()
+            f(torch.full_like(x, 3))  # uses the same memory for what lies between
+            self.assertTrue(torch.allclose(y, torch.tanh(x) * 2))
+
+    def test_a_training_step_in_a_cuda_graph(self):
+        f = tenon.torch.function(lambda x, w: tn.gelu(x @ w).sum(dim=1, keepdim=True) * 2, name="gpu_step")
+        x = torch.randn(256, 64, device="cuda")
+        w = torch.randn(64, 32, device="cuda", requires_grad=True)
+
+        def step():
+            w.grad = None
+            f(x, w).sum().backward()
+
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(5):
+                step()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        for _ in range(3):
+            x.normal_()
+            graph.replay()
+            v = w.detach().clone().requires_grad_()
+            (torch.nn.functional.gelu(x @ v).sum() * 2).backward()
+            self.assertTrue(torch.allclose(w.grad, v.grad, rtol=1e-3, atol=1e-3))
+
+    def test_what_a_cuda_graph_cannot_have(self):
+        new = tenon.torch.function(lambda x: tn.sigmoid(x) * 3 + x, name="gpu_new")
+        drop = tenon.torch.function(lambda x: tn.nn.functional.dropout(x, 0.5, True), name="gpu_drop", random=True)
+        x = torch.randn(1024, device="cuda")
+        drop(x)
+        for f, error in ((new, "run it once before the capture"), (drop, "random numbers")):
+            with self.assertRaisesRegex(Exception, error):
+                with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                    f(x)
+            torch.cuda.synchronize()
+            self.assertEqual(f(x).shape, x.shape)
+
+    def test_streams_of_two_kinds(self):
+        f = tenon.torch.function(lambda x: (tn.exp(x) * 0.5).cumsum(dim=0) - 1, name="gpu_streams")
+        streams = [torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream()]
+        x = torch.full((1 << 18,), 0.0, device="cuda")
+        for i in range(60):
+            s = streams[i % 3]
+            s.wait_stream(streams[(i - 1) % 3])
+            with torch.cuda.stream(s):
+                x = f(x) * 0 + (i + 1) / 100
+        streams[59 % 3].synchronize()
+        self.assertEqual(x[5].item(), torch.tensor(0.6).item())
+
+    def test_random_numbers_follow_the_generator(self):
+        f = tenon.torch.function(lambda x: tn.nn.functional.dropout(x, 0.5, True), name="gpu_dropout", random=True)
+        x = torch.ones(4096, device="cuda", requires_grad=True)
+        torch.manual_seed(3)
+        a, b = f(x), f(x)
+        torch.manual_seed(3)
+        c = f(x)
+        self.assertTrue(torch.equal(a, c))
+        self.assertFalse(torch.equal(a, b))
+        self.assertAlmostEqual((a != 0).float().mean().item(), 0.5, delta=0.05)
+        self.assertTrue(torch.equal(torch.autograd.grad(a.sum(), x)[0], a.detach()))  # the same are dropped
 
     def test_cuda_text(self):
         op = tenon.torch.cuda_op(

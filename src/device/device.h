@@ -177,6 +177,11 @@ typedef struct {
     void *(*stream)(const void *session);
     tn_status (*after_stream)(void *session, void *other, tni_text *why);
     tn_status (*before_stream)(void *session, void *other, tni_text *why);
+    // Work is submitted to another stream from now on, after what was submitted here; NULL: one of the session's own.
+    // captures: whether a caller was capturing that stream into a graph when it was set. Then work is only launched: nothing
+    // is timed, nothing waits, and memory that it uses is never given back.
+    tn_status (*use_stream)(void *session, void *other, tni_text *why);
+    bool (*captures)(const void *session);
 } tni_device_events;
 
 // Replay of whole plans (CUDA graphs, for example). Between begin and end the engine submits all of a

@@ -393,6 +393,15 @@ tn_status tn_ctx_wait_stream(tn_ctx *cx, void *stream)
     return s == TN_OK ? s : tni_fail_status(cx, s, "ctx_wait_stream: %s", why.s);
 }
 
+tn_status tn_ctx_use_stream(tn_ctx *cx, void *stream)
+{
+    if (!tni_ctx_ok(cx, "ctx_use_stream")) return tni_failed();
+    const tni_engine *e   = cx->engine;
+    tni_text          why = { "" };
+    tn_status s = e->events->use_stream ? e->events->use_stream(e->session, stream, &why) : TN_OK;
+    return s == TN_OK ? s : tni_fail_status(cx, s, "ctx_use_stream: %s", why.s);
+}
+
 tn_status tn_ctx_signal_stream(tn_ctx *cx, void *stream)
 {
     if (!tni_ctx_ok(cx, "ctx_signal_stream")) return tni_failed();

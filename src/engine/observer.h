@@ -14,10 +14,18 @@
 // Under VALUES and TIMES kernels are compiled before they run. With any bit set, no run is replayed as a graph.
 enum { TNI_WATCH_CALLS = 1, TNI_WATCH_VALUES = 2, TNI_WATCH_TIMES = 4 };
 
-// Whether kernels have to be compiled before they run, so that the compiled kernel is what is measured or compared.
+// Whether what is launched becomes part of a graph of another library.
+static inline bool tni_is_captured(const tni_engine *e)
+{
+    return e->events->captures && e->events->captures(e->session);
+}
+
+// Whether kernels have to be compiled before they run, so that the compiled kernel is what is measured, compared or
+// captured.
 static inline bool tni_waits_for_compiler(const tni_engine *e)
 {
-    return e->compiles_first || e->watch & (TNI_WATCH_VALUES | TNI_WATCH_TIMES);
+    return e->compiles_first || e->watch & (TNI_WATCH_VALUES | TNI_WATCH_TIMES) ||
+           tni_is_captured(e);
 }
 
 // The functions of an observer. None is NULL.

@@ -196,10 +196,15 @@ static void cut_while_spilling(tni_graph *g, tni_plan **p)
 bool tni_prepare(tni_graph *g, tni_plan **p, bool kept)
 {
     const tni_engine *e = g->cx->engine;
+    if (tni_is_captured(e) && !(*p)->runs)
+        return tni_refuse(g->cx, TN_EDEVICE,
+                          "evaluating: while a CUDA graph is captured, only what has run before "
+                          "with these shapes can run: run it once before the capture");
     if (!tni_deferred_errors_register(g, *p) || !prepare_plan(g->cx, *p)) return false;
     prepare_calls(g, *p);
     (*p)->ready = is_ready(e, *p);
-    if ((*p)->spills_checked || !(*p)->prepared || !(*p)->ready || !kept) return true;
+    if ((*p)->spills_checked || !(*p)->prepared || !(*p)->ready || !kept || tni_is_captured(e))
+        return true;
     if (e->kernels->registers) cut_while_spilling(g, p);
     prepare_calls(g, *p);
     (*p)->ready = is_ready(e, *p);

@@ -331,8 +331,8 @@ static void a_callers_memory_is_released_when_no_work_reads_it(void)
     for (int borrowed = 0; borrowed < 2; borrowed++) {
         int ran = -1;
         begin(7);
-        tni_cuda *c       = fake_gpu_session();
-        c->borrowed       = borrowed;
+        tni_cuda *c = fake_gpu_session();
+        if (borrowed) c->own = NULL;
         char       *p     = tni_cuda_alloc(c, 1000);
         tni_buffer *b     = tni_buffer_borrow(&self.buffers, p, release, &ran);
         tni_buffer *other = tni_buffer_new(&self.buffers, 1000);
@@ -344,6 +344,60 @@ static void a_callers_memory_is_released_when_no_work_reads_it(void)
         tni_cuda_free(c, p);
         end();
     }
+}
+
+// Work goes from the session's stream to the caller's and back, each behind the other's.
+static void work_follows_the_stream_that_is_used(void)
+{
+    tni_text why = { "" };
+    for (uint32_t seed = 20; seed < 40; seed++) {
+        begin(seed);
+        tni_cuda   *c = fake_gpu_session();
+        tni_buffer *b = upload(1000, 1);
+        for (uint8_t i = 1; i < 9; i++) {
+            give(look, b, 1000, i);
+            give(fill, b, 1000, i + 1);
+            void *next = i % 2 ? fake_gpu_other_stream(false) : NULL;
+            CHECK_STATUS(tni_device_cuda.events->use_stream(c, next, &why), TN_OK);
+            CHECK(c->stream == (next ? next : c->own));
+        }
+        tni_buffer_unref(&self.buffers, b);
+        CHECK_STATUS(tni_device_cuda.events->use_stream(c, NULL, &why), TN_OK);
+        end();
+    }
+}
+
+// What a caller captures must not contain waits or copies from the host, and no call may break the capture: memory is
+// allocated as one that is permitted, and never given back.
+static void a_captured_stream_gets_launches_alone(void)
+{
+    const tni_device_events *events  = tni_device_cuda.events;
+    tni_text                 why     = { "" };
+    char                     host[8] = { 0 };
+    begin(9);
+    tni_cuda   *c = fake_gpu_session();
+    tni_buffer *b = upload(1000, 1);
+    give(look, b, 1000, 1);
+    CHECK_STATUS(events->use_stream(c, fake_gpu_other_stream(true), &why), TN_OK);
+    CHECK(events->captures(c));
+    CHECK_INT(self.ran, 1);  // what the graph cannot wait for is done
+    tni_buffer *other = tni_buffer_new(&self.buffers, 5000);
+    char       *kept  = other->data;
+    give(fill, other, 5000, 1);
+    CHECK_STATUS(tni_cuda_upload(c, b->data, TN_U8, host, 8, &why), TN_EDEVICE);
+    CHECK_STR(why.s, "cuda: copying to the GPU: not while a CUDA graph is captured");
+    CHECK_STATUS(tni_cuda_download(c, host, TN_U8, b->data, 8, &why), TN_EDEVICE);
+    CHECK_STATUS(events->wait(c, &why), TN_EDEVICE);
+    tni_buffer_unref(&self.buffers, other);
+    tni_buffers_trim(&self.buffers);
+    CHECK_INT(fake_gpu_broken(), 0);
+    CHECK_STATUS(events->use_stream(c, fake_gpu_other_stream(false), &why), TN_OK);
+    CHECK(!events->captures(c) && c->captured);
+    CHECK_STATUS(events->use_stream(c, NULL, &why), TN_OK);
+    c->captured = false;  // so that the rest is freed
+    tni_cuda_free(c, kept);
+    tni_buffer_unref(&self.buffers, b);
+    end();
 }
 
 static void an_element_arrives_when_its_work_is_done(void)
@@ -373,6 +427,8 @@ const test_case tests_copies[] = {
     TEST(a_copy_from_pinned_memory_is_done_when_it_ran),
     TEST(memory_of_this_gpu_is_told_from_other),
     TEST(a_callers_memory_is_released_when_no_work_reads_it),
+    TEST(work_follows_the_stream_that_is_used),
+    TEST(a_captured_stream_gets_launches_alone),
     TEST(an_element_arrives_when_its_work_is_done),
     TEST_END,
 };

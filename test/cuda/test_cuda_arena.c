@@ -138,6 +138,12 @@ static int access_to(tni_cuptr p, size_t bytes, const tni_cuaccess *access, size
     return TNI_CU_OK;
 }
 
+static int capture_mode(int *mode)
+{
+    (void)mode;
+    return TNI_CU_OK;
+}
+
 static const tni_driver driver = { .set_current        = set_current,
                                    .device_attribute   = device_attribute,
                                    .device_memory      = device_memory,
@@ -150,7 +156,8 @@ static const tni_driver driver = { .set_current        = set_current,
                                    .memory_release     = release,
                                    .range_map          = map,
                                    .range_unmap        = unmap,
-                                   .range_access       = access_to };
+                                   .range_access       = access_to,
+                                   .capture_mode       = capture_mode };
 
 static const tni_gpu gpu = { .cu = &driver };
 

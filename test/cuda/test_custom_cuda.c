@@ -388,12 +388,19 @@ static int fake_launch(tni_cufunction f, unsigned gx, unsigned gy, unsigned gz, 
     return TNI_CU_OK;
 }
 
+static int fake_capture_mode(int *mode)
+{
+    (void)mode;
+    return TNI_CU_OK;
+}
+
 static const tni_driver fake_driver = { .set_current     = fake_enter,
                                         .module_load     = fake_load,
                                         .module_function = fake_function,
                                         .function_get    = fake_get,
                                         .function_set    = fake_set,
-                                        .launch          = fake_launch };
+                                        .launch          = fake_launch,
+                                        .capture_mode    = fake_capture_mode };
 
 static tni_gpu fake_gpu = { .cu     = &fake_driver,
                             .chip   = "sm_90",

@@ -220,6 +220,11 @@ CALL(ctx_signal_stream)
     tn_ctx_signal_stream(k->cx, tn_ctx_stream(k->cx));
     return NULL;
 }
+CALL(ctx_use_stream)
+{
+    tn_ctx_use_stream(k->cx, tn_ctx_stream(k->cx));
+    return NULL;
+}
 CALL(zeros)
 {
     return tn_zeros(k->cx, dtype_of(k), (int)k->i, calls_shape(k));
@@ -920,7 +925,7 @@ const call calls_of_tensors[] = {
     O(randint), O(randperm), U(bernoulli), O(copy_to), Q(ctx_of), Q(dtype_of), Q(dtype_name),
     Q(rank), Q(size), Q(stride), Q(offset), Q(count), Q(is_view), Q(is_contiguous), Q(name),
     O(set_name), O(item), O(item_i64), O(item_late), O(read), O(ptr), O(print), O(eval), O(eval_of), O(eval_into),
-    O(to_dlpack), O(to_dlpack_unversioned), O(from_dlpack), O(from_dlpack_unversioned), Q(ctx_stream), O(ctx_wait_stream), O(ctx_signal_stream),
+    O(to_dlpack), O(to_dlpack_unversioned), O(from_dlpack), O(from_dlpack_unversioned), Q(ctx_stream), O(ctx_wait_stream), O(ctx_signal_stream), O(ctx_use_stream),
     O(explain), O(explain_with), O(ctx_plan_memory), O(ctx_peak),
     O(profile_begin), O(profile_end), O(profile_write),
     O(sync),

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STREAMS = 2, MOST_THINGS = 4096, MOST_BLOCKS = 512 };
+enum { STREAMS = 3, OTHER = 2, MOST_THINGS = 4096, MOST_BLOCKS = 512 };
 
 // An event: how often it was recorded, and up to which of these the GPU has come.
 struct tni_cuda_event {
@@ -48,6 +48,8 @@ static struct {
     struct tni_cuda_stream stream[STREAMS];
     block                  block[MOST_BLOCKS];
     int                    events, hosts, waits;
+    bool                   captures;  // the other stream is captured
+    int                    mode, broken;
     uint32_t               random;
     char                   stranger[64];
 } self;
@@ -81,16 +83,21 @@ int fake_gpu_run(int n, bool no_work)
 {
     int done = 0;
     for (; done < n; done++) {
-        int i = (int)draw(STREAMS);
-        if (!can_run(&self.stream[i], no_work)) i = !i;
-        if (!can_run(&self.stream[i], no_work)) break;
-        run_one(&self.stream[i]);
+        int i = (int)draw(STREAMS), k = 0;
+        while (k < STREAMS && !can_run(&self.stream[(i + k) % STREAMS], no_work)) k++;
+        if (k == STREAMS) break;
+        run_one(&self.stream[(i + k) % STREAMS]);
     }
     return done;
 }
 
+// What is captured never runs here. A wait for an event of another stream would break the capture.
 static void give(tni_custream s, thing t)
 {
+    if (self.captures && s == &self.stream[OTHER]) {
+        self.broken += t.kind == WAIT;
+        return;
+    }
     CHECK(s->last - s->first < MOST_THINGS);
     s->thing[s->last++ % MOST_THINGS] = t;
 }
@@ -108,8 +115,30 @@ static int set_current(tni_cucontext cx)
     return TNI_CU_OK;
 }
 
+// Calls that a capture forbids to threads that are not relaxed.
+static void unsafe(void)
+{
+    self.broken += self.captures && self.mode != TNI_CU_CAPTURE_RELAXED;
+}
+
+static int capture_mode(int *mode)
+{
+    int before = self.mode;
+    self.mode  = *mode;
+    *mode      = before;
+    return TNI_CU_OK;
+}
+
+static int capture_state(tni_custream s, int *state)
+{
+    bool captured = self.captures && s == &self.stream[OTHER];
+    *state        = captured ? TNI_CU_CAPTURE_ACTIVE : TNI_CU_CAPTURE_NONE;
+    return TNI_CU_OK;
+}
+
 static int mem_alloc(tni_cuptr *p, size_t bytes)
 {
+    unsafe();
     for (int i = 0; i < MOST_BLOCKS; i++)
         if (!self.block[i].data) {
             self.block[i] = (block){ malloc(bytes), bytes };
@@ -122,6 +151,7 @@ static int mem_alloc(tni_cuptr *p, size_t bytes)
 // As the driver does, everything is done first.
 static int mem_free(tni_cuptr p)
 {
+    unsafe();
     fake_gpu_run(INT32_MAX, false);
     for (int i = 0; i < MOST_BLOCKS; i++)
         if (self.block[i].data == (char *)(uintptr_t)p) {
@@ -213,6 +243,8 @@ static int stream_destroy(tni_custream s)
 
 static int stream_wait(tni_custream s)
 {
+    unsafe();
+    self.broken += self.captures && s == &self.stream[OTHER];
     self.waits++;
     while (s->first != s->last && fake_gpu_run(1, false)) continue;
     return s->first == s->last ? TNI_CU_OK
@@ -271,31 +303,35 @@ static int error_string(int error, const char **text)
 void fake_gpu_open(uint32_t seed)
 {
     memset(&self, 0, sizeof self);
-    self.cu             = (tni_driver){ .set_current       = set_current,
-                                        .mem_alloc         = mem_alloc,
-                                        .mem_free          = mem_free,
-                                        .pointer_attribute = pointer_attribute,
-                                        .host_alloc        = host_alloc,
-                                        .host_free         = host_free,
-                                        .host_address      = host_address,
-                                        .launch            = launch,
-                                        .copy_in           = copy_in,
-                                        .copy_out          = copy_out,
-                                        .stream_create     = stream_create,
-                                        .stream_destroy    = stream_destroy,
-                                        .stream_wait       = stream_wait,
-                                        .stream_after      = stream_after,
-                                        .event_create      = event_create,
-                                        .event_record      = event_record,
-                                        .event_query       = event_query,
-                                        .event_wait        = event_wait,
-                                        .event_destroy     = event_destroy,
-                                        .error_string      = error_string };
-    self.gpu.cu         = &self.cu;
-    self.heap           = tni_heap_default();
-    self.random         = seed;
-    self.session        = (tni_cuda){ .heap = &self.heap, .gpu = &self.gpu, .stream = self.stream };
-    self.stream[0].open = true;
+    self.cu      = (tni_driver){ .set_current       = set_current,
+                                 .mem_alloc         = mem_alloc,
+                                 .mem_free          = mem_free,
+                                 .pointer_attribute = pointer_attribute,
+                                 .host_alloc        = host_alloc,
+                                 .host_free         = host_free,
+                                 .host_address      = host_address,
+                                 .launch            = launch,
+                                 .copy_in           = copy_in,
+                                 .copy_out          = copy_out,
+                                 .stream_create     = stream_create,
+                                 .stream_destroy    = stream_destroy,
+                                 .stream_wait       = stream_wait,
+                                 .stream_after      = stream_after,
+                                 .event_create      = event_create,
+                                 .event_record      = event_record,
+                                 .event_query       = event_query,
+                                 .event_wait        = event_wait,
+                                 .event_destroy     = event_destroy,
+                                 .capture_mode      = capture_mode,
+                                 .capture_state     = capture_state,
+                                 .error_string      = error_string };
+    self.gpu.cu  = &self.cu;
+    self.heap    = tni_heap_default();
+    self.random  = seed;
+    self.session = (tni_cuda){
+        .heap = &self.heap, .gpu = &self.gpu, .stream = self.stream, .own = self.stream
+    };
+    self.stream[0].open       = true;
     self.session.fetches.send = (tni_cufunction)(void *)&self;
 }
 
@@ -309,6 +345,7 @@ int fake_gpu_close(void)
     int left = 0;
     stream_wait(self.session.stream);
     tni_copies_close(&self.session);
+    if (self.session.order) event_destroy(self.session.order);
     for (int i = 0; i < MOST_BLOCKS; i++) left += self.block[i].data != NULL;
     return left + self.events + self.hosts + self.stream[1].open;
 }
@@ -316,6 +353,17 @@ int fake_gpu_close(void)
 void *fake_gpu_stranger(void)
 {
     return self.stranger;
+}
+
+void *fake_gpu_other_stream(bool captures)
+{
+    self.captures = captures;
+    return &self.stream[OTHER];
+}
+
+int fake_gpu_broken(void)
+{
+    return self.broken;
 }
 
 int fake_gpu_waits(void)

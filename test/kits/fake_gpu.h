@@ -19,6 +19,10 @@ void fake_gpu_work(void (*f)(void *arg), void *arg);
 int fake_gpu_run(int n, bool no_work);
 // Memory of another GPU.
 void *fake_gpu_stranger(void);
+// A caller's stream. captures: from now on it is captured into a graph, or not. broken: how many calls did not fit
+// with that.
+void *fake_gpu_other_stream(bool captures);
+int   fake_gpu_broken(void);
 // How often the host waited.
 int fake_gpu_waits(void);
 

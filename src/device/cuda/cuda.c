@@ -48,7 +48,7 @@ static void close_gpu_session(void *session)
     tni_replay_close(c);
     tni_timing_close(c);
     if (c->order) cu->event_destroy(c->order);
-    if (c->stream && !c->borrowed) cu->stream_destroy(c->stream);
+    if (c->own) cu->stream_destroy(c->own);
     tni_free(c->heap, c);
 }
 
@@ -73,10 +73,9 @@ static int fill_session(tni_cuda *c, void *stream)
     c->small_policy      = env_is("TN_SMALL", '0')   ? TNI_SMALL_NEVER
                            : env_is("TN_SMALL", '1') ? TNI_SMALL_ALWAYS
                                                      : TNI_SMALL_IF_FASTER;
-    c->borrowed          = stream != NULL;
-    c->stream            = stream;
     int error            = cu->set_current(c->gpu->cx);
-    if (!error && !stream) error = cu->stream_create(&c->stream, TNI_CU_STREAM_NONBLOCKING);
+    if (!error && !stream) error = cu->stream_create(&c->own, TNI_CU_STREAM_NONBLOCKING);
+    c->stream = stream ? stream : c->own;
     return error ? error : tni_index_check_open(c);
 }
 
@@ -108,6 +107,7 @@ static void *open_gpu_session(tni_heap *heap, const tni_device_open_args *args, 
 static tn_status wait_stream(void *session, tni_text *why)
 {
     tni_cuda *c = session;
+    if (!tni_cuda_may(c, "waiting for the GPU", why)) return TN_EDEVICE;
     tni_cuda_enter(c);
     tni_cuda_await_uploads(c);
     return tni_cuda_status(c, c->gpu->cu->stream_wait(c->stream), "waiting for the GPU", why);
@@ -147,6 +147,67 @@ static tn_status before_stream(void *session, void *other, tni_text *why)
     tni_cuda_enter(c);
     tni_cuda_await_uploads(c);
     return order_streams(c, c->stream, other, why);
+}
+
+static bool is_capturing(const tni_cuda *c, tni_custream s)
+{
+    int state = TNI_CU_CAPTURE_NONE;
+    return c->gpu->cu->capture_state(s, &state) == TNI_CU_OK && state == TNI_CU_CAPTURE_ACTIVE;
+}
+
+// Lets the host wait for what was submitted before a capture: the graph cannot wait for work from outside, which must
+// be done when it runs. Nothing of it is left in a program that waited before it began to capture, as PyTorch does.
+static int finish_before_capture(tni_cuda *c)
+{
+    const tni_driver *cu     = c->gpu->cu;
+    int               before = tni_cuda_relax(cu);
+    int               error  = c->uploads.pending ? cu->stream_wait(c->uploads.stream) : TNI_CU_OK;
+    if (!error && !is_capturing(c, c->stream)) error = cu->stream_wait(c->stream);
+    c->uploads.pending = false;
+    tni_cuda_restrict(cu, before);
+    return error;
+}
+
+// The contract's use_stream. Work that is captured does not run now, so that the stream used next does not wait for it.
+static tn_status use_stream(void *session, void *other, tni_text *why)
+{
+    tni_cuda    *c     = session;
+    tni_custream next  = other ? other : c->own ? c->own : c->stream;
+    tn_status    s     = TN_OK;
+    int          error = TNI_CU_OK;
+    tni_cuda_enter(c);
+    bool capturing = is_capturing(c, next);
+    bool was       = next == c->stream ? c->capturing : is_capturing(c, c->stream);
+    if (capturing && !was) error = finish_before_capture(c);
+    else if (capturing == was) s = order_streams(c, c->stream, next, why);
+    if (error || s != TN_OK) return error ? tni_cuda_status(c, error, "using a stream", why) : s;
+    c->stream    = next;
+    c->capturing = capturing;
+    c->captured |= capturing;
+    return TN_OK;
+}
+
+static bool stream_captures(const void *session)
+{
+    return ((const tni_cuda *)session)->capturing;
+}
+
+bool tni_cuda_may(const tni_cuda *c, const char *what, tni_text *why)
+{
+    if (!c->capturing) return true;
+    tni_text_add(why, "cuda: %s: not while a CUDA graph is captured", what);
+    return false;
+}
+
+int tni_cuda_relax(const tni_driver *cu)
+{
+    int mode = TNI_CU_CAPTURE_RELAXED;
+    return cu->capture_mode(&mode) == TNI_CU_OK ? mode : -1;
+}
+
+void tni_cuda_restrict(const tni_driver *cu, int before)
+{
+    if (before >= 0) cu->capture_mode(&before);
 }
 
 // ---- time --------------------------------------------------------------------------------------
@@ -206,6 +267,8 @@ static const tni_device_events events = {
     .stream        = own_stream,
     .after_stream  = after_stream,
     .before_stream = before_stream,
+    .use_stream    = use_stream,
+    .captures      = stream_captures,
 };
 
 static const tni_device_replay replay = { tni_replay_begin, tni_replay_resume, tni_replay_step,

@@ -89,20 +89,22 @@ static bool grow_range(tni_cuda *c, size_t bytes, size_t most)
     bool plenty = more - need < free / 4;
     if (plenty && more > need && a->held + more <= most && map_piece(c, more)) return true;
     if (map_piece(c, need)) return true;
-    if (!a->held || free + a->held < round_to_grain(a, bytes)) return false;
+    if (!a->held || c->captured || free + a->held < round_to_grain(a, bytes)) return false;
     unmap_pieces(c);
     return map_piece(c, round_to_grain(a, bytes));
 }
 
 // The contract's arena. bytes of 0 gives the memory back, as the engine does before it reports to be
-// out of memory. The address returned never changes while the session is open.
+// out of memory, unless a caller's graph may use it. The address returned never changes while the session is open.
 void *tni_cuda_arena(void *session, size_t bytes, size_t most, size_t *held)
 {
     tni_cuda *c = session;
     tni_cuda_enter(c);
-    bool ok = bytes == 0 ||
+    int  before = tni_cuda_relax(c->gpu->cu);
+    bool ok     = bytes == 0 ||
               (reserve_range(c) && (bytes <= c->arena.held || grow_range(c, bytes, most)));
-    if (bytes == 0) unmap_pieces(c);
+    if (bytes == 0 && !c->captured) unmap_pieces(c);
+    tni_cuda_restrict(c->gpu->cu, before);
     *held = c->arena.held;
     return ok ? (void *)(uintptr_t)c->arena.at : NULL;
 }

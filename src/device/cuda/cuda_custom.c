@@ -45,7 +45,9 @@ static int load_kernel(kernel *k, const char *image)
     tni_cumodule      m        = NULL;
     int               declared = 0;
     int               error    = cu->set_current(k->gpu->cx);
+    int               before   = tni_cuda_relax(cu);
     if (!error) error = cu->module_load(&m, image);
+    tni_cuda_restrict(cu, before);
     if (!error) error = cu->module_function(&k->f, m, k->text.kernel);
     if (!error) error = cu->function_get(&k->threads, TNI_CU_FUNCTION_THREADS, k->f);
     if (!error) error = cu->function_get(&declared, TNI_CU_FUNCTION_STATIC_SHARED, k->f);

@@ -47,9 +47,11 @@ static void *build_program(void *device, const char *source, const char *what, t
         *s = tni_cubin_get(&c, source, target, kind == TNI_BUILD_QUICK, found, why);
     else if (!(*found = tni_cubin_find(&c, source, target))) return NULL;
     if (*s == TN_OK) {
-        tni_cucontext cx    = tni_gpu_context(g);
-        int           error = g->cu ? g->cu->set_current(cx) : TNI_CU_NOT_FOUND;
+        tni_cucontext cx     = tni_gpu_context(g);
+        int           error  = g->cu ? g->cu->set_current(cx) : TNI_CU_NOT_FOUND;
+        int           before = g->cu ? tni_cuda_relax(g->cu) : -1;
         if (!error) error = g->cu->module_load(&m, c.image);
+        if (g->cu) tni_cuda_restrict(g->cu, before);
         *s = g->cu ? tni_gpu_status(g->cu, error, "loading kernels", why) : TN_EDEVICE;
     }
     tni_cubin_free(&c);

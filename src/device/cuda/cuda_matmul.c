@@ -44,14 +44,14 @@ static bool has_small(const tni_cuda *c)
 static tni_product_env env_of(tni_cuda *c)
 {
     tni_cuptr work = get_workspace(c);
-    return (tni_product_env){ .cu           = c->gpu->cu,
-                              .device       = c->gpu->number,
-                              .gpu          = c->gpu->name,
-                              .stream       = c->stream,
-                              .workspace    = work,
-                              .bytes        = work ? WORKSPACE : 0,
-                              .capturing    = c->recorder.mode == TNI_REPLAY_CAPTURE,
-                              .timing       = !c->deterministic,
+    return (tni_product_env){ .cu        = c->gpu->cu,
+                              .device    = c->gpu->number,
+                              .gpu       = c->gpu->name,
+                              .stream    = c->stream,
+                              .workspace = work,
+                              .bytes     = work ? WORKSPACE : 0,
+                              .capturing = c->capturing || c->recorder.mode == TNI_REPLAY_CAPTURE,
+                              .timing    = !c->deterministic,
                               .launch_small = has_small(c) ? launch_small_serialized : NULL,
                               .small_ready  = small_is_ready,
                               .session      = c };

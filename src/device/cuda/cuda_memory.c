@@ -11,6 +11,13 @@ static tni_cuptr gpu_address(const void *p)
     return (tni_cuptr)(uintptr_t)p;
 }
 
+static int alloc_relaxed(const tni_driver *cu, tni_cuptr *p, size_t bytes)
+{
+    int before = tni_cuda_relax(cu), error = cu->mem_alloc(p, bytes);
+    tni_cuda_restrict(cu, before);
+    return error;
+}
+
 // The driver's allocation is slow, and waits for the GPU in some cases; the engine keeps freed blocks
 // and comes here only for more (tensor/buffer.h). A block of 0 bytes still has an address of its own.
 void *tni_cuda_alloc(void *session, size_t bytes)
@@ -18,16 +25,19 @@ void *tni_cuda_alloc(void *session, size_t bytes)
     tni_cuda *c = session;
     tni_cuptr p = 0;
     tni_cuda_enter(c);
-    if (c->gpu->cu->mem_alloc(&p, bytes ? bytes : 1) != TNI_CU_OK) return NULL;
-    return (void *)(uintptr_t)p;
+    return alloc_relaxed(c->gpu->cu, &p, bytes ? bytes : 1) ? NULL : (void *)(uintptr_t)p;
 }
 
-// The driver itself waits for work that may still use the memory.
+// The driver itself waits for work that may still use the memory. A graph that a caller captured may use it at any time;
+// such memory stays until the process ends.
 void tni_cuda_free(void *session, void *p)
 {
     tni_cuda *c = session;
+    if (!p || c->captured) return;
     tni_cuda_enter(c);
-    if (p) c->gpu->cu->mem_free(gpu_address(p));
+    int before = tni_cuda_relax(c->gpu->cu);
+    c->gpu->cu->mem_free(gpu_address(p));
+    tni_cuda_restrict(c->gpu->cu, before);
 }
 
 bool tni_cuda_space(void *session, size_t *free, size_t *all)
@@ -51,7 +61,7 @@ tni_cuptr tni_cuda_scratch(tni_cuda *c, size_t bytes)
     if (c->scratches == TNI_SCRATCHES) return 0;
     if (more < bytes) more = bytes;
     if (more < 1 << 20) more = 1 << 20;
-    if (c->gpu->cu->mem_alloc(&c->scratch[c->scratches], more) != TNI_CU_OK) return 0;
+    if (alloc_relaxed(c->gpu->cu, &c->scratch[c->scratches], more) != TNI_CU_OK) return 0;
     c->scratch_bytes = more;
     return c->scratch[c->scratches++];
 }
@@ -123,7 +133,7 @@ void tni_cuda_wait_unused(void *session)
 {
     const tni_cuda *c = session;
     tni_cuda_enter(c);
-    if (!c->borrowed) c->gpu->cu->stream_wait(c->stream);
+    if (c->stream == c->own) c->gpu->cu->stream_wait(c->stream);
 }
 
 // ---- to the host -------------------------------------------------------------------------------
@@ -136,6 +146,7 @@ tn_status tni_cuda_download(void *session, void *host, tn_dtype dt, const void *
     const tni_driver *cu    = c->gpu->cu;
     size_t            bytes = count > 0 ? (size_t)count * tni_dtype_size(dt) : 0;
     if (!bytes) return TN_OK;
+    if (!tni_cuda_may(c, "copying from the GPU", why)) return TN_EDEVICE;
     tni_cuda_enter(c);
     tni_cuda_await_uploads(c);
     int error = cu->copy_out(host, gpu_address(src), bytes, c->stream);

@@ -174,11 +174,12 @@ static int order_copies(tni_cuda *c)
 tn_status tni_cuda_upload(void *session, void *dst, tn_dtype dt, const void *host, int64_t count,
                           tni_text *why)
 {
-    tni_cuda   *c     = session;
-    size_t      left  = count > 0 ? (size_t)count * tni_dtype_size(dt) : 0;
-    tni_cuptr   to    = (tni_cuptr)(uintptr_t)dst;
-    const char *from  = host;
-    int         error = left ? order_copies(c) : TNI_CU_OK;
+    tni_cuda   *c    = session;
+    size_t      left = count > 0 ? (size_t)count * tni_dtype_size(dt) : 0;
+    tni_cuptr   to   = (tni_cuptr)(uintptr_t)dst;
+    const char *from = host;
+    if (left && !tni_cuda_may(c, "copying to the GPU", why)) return TN_EDEVICE;
+    int error = left ? order_copies(c) : TNI_CU_OK;
     for (size_t n; !error && left; left -= n, to += n, from += n) {
         n     = left < TNI_PIECE ? left : TNI_PIECE;
         error = copy_piece(c, to, from, n, true);
@@ -213,7 +214,8 @@ tn_status tni_cuda_pinned_upload(void *session, void *dst, tn_dtype dt, const vo
 {
     tni_cuda *c     = session;
     size_t    bytes = (size_t)count * tni_dtype_size(dt);
-    int       error = order_copies(c);
+    if (!tni_cuda_may(c, "copying to the GPU", why)) return TN_EDEVICE;
+    int error = order_copies(c);
     if (!error) error = copy_piece(c, (tni_cuptr)(uintptr_t)dst, host, bytes, false);
     *copy = c->uploads.pieces;
     return tni_cuda_status(c, error, "copying to the GPU", why);

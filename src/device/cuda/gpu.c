@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // More than any single machine has; GPUs beyond are not used.
 enum { MOST_GPUS = 16 };
@@ -17,8 +18,9 @@ static struct {
     pthread_once_t    probed;
     pthread_mutex_t   lock;
     const tni_driver *cu;
-    int               count;   // of GPUs; 0: none, for the reason in detail
-    tni_text          detail;  // in a line
+    pid_t             process;  // that the driver was started in
+    int               count;    // of GPUs; 0: none, for the reason in detail
+    tni_text          detail;   // in a line
     tni_gpu           gpu[MOST_GPUS];
 } self = { .probed = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -68,6 +70,7 @@ static void probe_once(void)
     int       count = 0, device = 0;
     self.cu = tni_driver_get(t);
     if (!self.cu) return;
+    self.process = getpid();
     if (!tni_driver_start(self.cu, &count, t)) return;
     self.cu->device_get(&device, 0);
     const tni_nvrtc *rtc = tni_nvrtc_get(t);
@@ -76,9 +79,19 @@ static void probe_once(void)
     describe_gpu(rtc, device);
 }
 
+// Whether this is the child of a process that had started the driver, which then works in neither way here.
+static bool is_forked(tni_text *why)
+{
+    if (!self.count || self.process == getpid()) return false;
+    tni_text_add(why, "CUDA cannot be used in the child of a fork: use the cpu there, or begin the "
+                      "process anew (Python's start method \"spawn\")");
+    return true;
+}
+
 bool tni_gpu_probe(tni_text *detail)
 {
     pthread_once(&self.probed, probe_once);
+    if (is_forked(detail)) return false;
     tni_text_add(detail, "%s", self.detail.s);
     return self.count > 0;
 }
@@ -151,6 +164,7 @@ static int open_gpu(tni_gpu *g, int number)
 const tni_gpu *tni_gpu_get(int number, tni_text *why)
 {
     pthread_once(&self.probed, probe_once);
+    if (is_forked(why)) return NULL;
     if (number < 0 || number >= self.count) {
         if (!self.count) tni_text_add(why, "cuda: %s", self.detail.s);
         else

@@ -71,9 +71,11 @@ typedef enum { TNI_SMALL_IF_FASTER, TNI_SMALL_NEVER, TNI_SMALL_ALWAYS } tni_smal
 typedef struct tni_cuda {
     tni_heap        *heap;
     const tni_gpu   *gpu;
-    tni_custream     stream;
-    tni_cuevent      order;           // between streams; NULL before the first use
-    bool             borrowed;        // the stream is the caller's
+    tni_custream     stream;  // where work is submitted to
+    tni_custream     own;     // that is the session's; NULL: a caller gave one when it was opened
+    tni_cuevent      order;   // between streams; NULL before the first use
+    bool             capturing;       // a caller captures the stream into a graph of its own
+    bool             captured;        // one did, and its graph uses our memory whenever it runs
     bool             lost;            // the driver reported that nothing works any more
     bool             no_graphs;       // TN_REPLAY=0
     bool             tf32;            // products of f32 may round operands to 10 bits of mantissa
@@ -101,6 +103,12 @@ typedef struct tni_cuda {
 
 // Makes the session's GPU current in the calling thread.
 void tni_cuda_enter(const tni_cuda *c);
+// Returns whether the stream is not captured by a caller, else says that `what` is impossible then.
+bool tni_cuda_may(const tni_cuda *c, const char *what, tni_text *why);
+// A caller that captures a graph forbids all threads some calls of the driver, memory and modules among them, since they
+// would often be mistakes. Ours are none: relax permits them to this thread, restrict takes that back with its result.
+int  tni_cuda_relax(const tni_driver *cu);
+void tni_cuda_restrict(const tni_driver *cu, int before);
 // Like tni_gpu_status, for work of a session, which it marks as lost if the error says so.
 tn_status tni_cuda_status(tni_cuda *c, int error, const char *what, tni_text *why);
 

@@ -59,7 +59,7 @@ void tni_index_check_close(tni_cuda *c)
 bool tni_cuda_failed(void *session, int *ticket, int64_t fail[2])
 {
     tni_cuda *c = session;
-    if (!c->host_failure[HOST_STATE]) return false;
+    if (!c->host_failure[HOST_STATE] || c->capturing) return false;
     tni_cuptr state = (tni_cuptr)c->host_failure[HOST_STATE];
     *ticket         = (int)((state - c->state) / STATE);
     fail[0]         = c->host_failure[HOST_INS];

@@ -318,7 +318,7 @@ static void choose(tni_cuda *c, const tni_call *call, tni_form *f)
 // The lock is held.
 static tn_status launch_form(tni_cuda *c, const tni_call *call, tni_form *f, tni_text *why)
 {
-    bool may_time = c->recorder.mode == TNI_REPLAY_LAUNCH;
+    bool may_time = c->recorder.mode == TNI_REPLAY_LAUNCH && !c->capturing;
     for (;;) {
         if (!f->chosen && may_time) choose(c, call, f);
         if (!f->chosen || f->broken[f->method]) break;

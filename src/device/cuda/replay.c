@@ -359,6 +359,23 @@ static graph *new_graph(replay *p)
     return oldest;
 }
 
+// Captures in a stream of the session's own, since the default stream of a caller cannot be captured.
+static int begin_capture(tni_cuda *c)
+{
+    c->recorder.outside = c->stream;
+    if (c->own) c->stream = c->own;
+    int error = c->gpu->cu->capture_begin(c->stream, TNI_CU_CAPTURE_RELAXED);
+    if (error) c->stream = c->recorder.outside;
+    return error;
+}
+
+static int end_capture(tni_cuda *c, tni_cugraph *nodes)
+{
+    int error = c->gpu->cu->capture_end(c->stream, nodes);
+    c->stream = c->recorder.outside;
+    return error;
+}
+
 // Makes a graph of the capture that ends, with the log of the run, and launches it: capturing executed
 // nothing. If the driver cannot make a graph of it, the run is submitted again and the plan launched
 // kernel by kernel from then on.
@@ -368,7 +385,7 @@ static int finish_capture(tni_cuda *c, bool *again)
     replay           *p     = c->recorder.plan;
     tni_cugraph       nodes = NULL;
     tni_cuexec        exec  = NULL;
-    int               error = cu->capture_end(c->stream, &nodes);
+    int               error = end_capture(c, &nodes);
     if (!error && !c->recorder.failed) error = cu->exec_create(&exec, nodes, 0);
     if (error || c->recorder.failed || !exec) {
         if (nodes) cu->graph_destroy(nodes);
@@ -386,7 +403,8 @@ static int finish_capture(tni_cuda *c, bool *again)
 // Returns how the next run of a plan is submitted.
 static tni_replay_mode mode_of(const replay *p)
 {
-    if (!p || p->no_graph || p->launch_once || p->runs < PLAIN_RUNS || p->c->no_graphs)
+    if (!p || p->no_graph || p->launch_once || p->runs < PLAIN_RUNS || p->c->no_graphs ||
+        p->c->capturing)
         return TNI_REPLAY_LAUNCH;
     return p->capture_next ? TNI_REPLAY_CAPTURE : TNI_REPLAY_RECORD;
 }
@@ -426,7 +444,7 @@ void tni_replay_begin(void *session, void **memory)
     if (r->mode != TNI_REPLAY_CAPTURE) return;
     r->plan->capture_next = false;
     r->even               = c->gpu->divides && r->plan->even;
-    if (c->gpu->cu->capture_begin(c->stream, TNI_CU_CAPTURE_RELAXED) == TNI_CU_OK) return;
+    if (begin_capture(c) == TNI_CU_OK) return;
     r->plan->no_graph = true;
     r->mode           = TNI_REPLAY_LAUNCH;
     begin_steps(r);
@@ -505,7 +523,7 @@ tn_status tni_replay_end(void *session, bool ok, bool *again, tni_text *why)
     if (error) ok = false;
     if (!ok && r->mode == TNI_REPLAY_CAPTURE) {
         tni_cugraph nodes = NULL;
-        c->gpu->cu->capture_end(c->stream, &nodes);
+        end_capture(c, &nodes);
         if (nodes) c->gpu->cu->graph_destroy(nodes);
         r->plan->no_graph = true;  // launched kernel by kernel it may work
     } else if (ok && r->mode == TNI_REPLAY_CAPTURE) {

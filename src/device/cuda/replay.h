@@ -55,7 +55,9 @@ typedef struct {
 // The current run, part of a session. Invariant: mode is TNI_REPLAY_LAUNCH outside of a run, and `now` is
 // complete unless failed.
 typedef struct {
-    tni_replay_mode    mode;
+    tni_replay_mode mode;
+    tni_custream
+        outside;  // TNI_REPLAY_CAPTURE: the session's stream, of which c->stream is a stand-in
     struct tni_replay *plan;         // NULL outside of a run
     bool               failed;       // memory was out while recording
     int                submitted;    // kernels and library calls in this run so far
