@@ -362,6 +362,25 @@ static void choose_vector(const launch_facts *f, tni_simt_class *c)
     else set_vector(c, 1, single_fetches(f), -1);
 }
 
+// Whether every random number of a vector comes of the blocks of four that begin and end with the vector. Then a block
+// is computed once, where it would be for each of its elements: that is most of the work of a dropout.
+static bool draws_whole_blocks(const launch_facts *f, const tni_simt_class *c)
+{
+    enum { BLOCK = 4 };
+    const tni_kernel *k = f->k;
+    if (!f->draws || c->vector % BLOCK || c->window) return false;
+    for (int i = 0; i < k->nins; i++) {
+        const tni_ins *x = &k->ins[i], *at = x->code == TNI_I_RANDOM ? &k->ins[x->a] : NULL;
+        if (!at) continue;
+        if (x->dtype == TN_F64 || at->code != TNI_I_PLACE ||
+            k->access[at->access].stride[f->lane] != TNI_STRIDE_1 ||
+            floor_modulo(f->l->offset[at->access], BLOCK) ||
+            !steps_whole(f, at->access, 0, k->np + k->nr, BLOCK))
+            return false;
+    }
+    return true;
+}
+
 // ---- rows --------------------------------------------------------------------------------------
 
 // Registers of a thread for the accumulators of a vector of columns.
@@ -867,6 +886,7 @@ tni_simt tni_simt_choose(const tni_launch *l, const tni_simt_limits *limits)
     tni_simt_class *c = &m.class;
     c->features       = (uint8_t)limits->features;
     choose_vector(&f, c);
+    c->whole_blocks = draws_whole_blocks(&f, c);
     if (f.k->lane_in_r) {
         choose_row(&f, &m);
     } else {

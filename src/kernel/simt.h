@@ -75,6 +75,7 @@ typedef struct {
     uint8_t  tail_memory;  // column tails are added up in scratch, not in registers
     uint8_t  tile_axis;  // POINT in tiles: the axis of P along which they extend, besides the lane
     uint8_t  transpose_pairs;  // tiles are visited in pairs that are each other's transposes
+    uint8_t  whole_blocks;     // vectors of random numbers are whole blocks of the generator's
     uint16_t tile;             // lanes of a tile, and points along tile_axis; 0: no tiles
     uint16_t tiles_per_group;  // tiles of a group, side by side along the lane
     uint16_t team, rows;       // threads of a group: team * rows

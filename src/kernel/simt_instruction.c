@@ -158,6 +158,31 @@ void tni_simt_put_hoisted(tni_simt_emitter *c, int i)
     }
 }
 
+// Prints a random number of which the vector has the whole block:
+//
+//     m_uniform_f(m_block_bits(m_philox((m_ulong)a.w[10], (m_ulong)a.w[11] + (m_ulong)((m_long)(a1 + c) >> 2) + j / 4, 0), j))
+//
+// j is a constant in each turn of the unrolled loop, and compilers compute what is equal in four of them once.
+static void put_block_draw(tni_simt_emitter *c, int i)
+{
+    const tni_ins *x = &c->k->ins[i];
+    tni_text       before, after = tni_text_of(")");
+    if (x->op == TNI_random_bits) before = tni_text_of("(m_long)m_block_bits(");
+    else if (x->op != TNI_uniform) before = tni_text_of("m_block_normal_f(");
+    else {
+        before = tni_text_of("m_uniform_%s(m_block_bits(",
+                             x->dtype == TN_F32 ? "f" : tn_dtype_name((tn_dtype)x->dtype));
+        after  = tni_text_of("))");
+    }
+    tni_out_print(c->o, "%sm_philox(", before.s);
+    c->emitter.number(&c->emitter, x->number);
+    tni_out_print(c->o, ", ");
+    c->emitter.number(&c->emitter, x->number + 1);
+    tni_out_print(c->o, " + (m_ulong)((m_long)(");
+    tni_simt_put_place(c, c->k->ins[x->a].access, "c");
+    tni_out_print(c->o, ") >> 2) + j / 4, 0), j%s", after.s);
+}
+
 // A store of a value that was cast to the buffer's dtype takes the operand of the cast: rounding
 // twice to the same dtype is rounding once.
 static void put_ins_store(tni_simt_emitter *c, int i)
@@ -202,6 +227,7 @@ void tni_simt_put_ins(tni_simt_emitter *c, int i)
         else if (divides_by_row(c, i))
             tni_out_print(c->o, "m_div_by_f(%s, %s)", tni_simt_value_name(c, x->a).s,
                           tni_simt_value_name(c, x->b).s);
+        else if (c->m->whole_blocks && x->code == TNI_I_RANDOM) put_block_draw(c, i);
         else if (tni_simt_finds_column(c, i))
             tni_out_print(c->o, c->no_column_match ? "0" : "l == w%d", i);
         else tni_emit_value(&c->emitter, i);
