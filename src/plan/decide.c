@@ -296,21 +296,23 @@ typedef struct {
     int64_t         read_bytes, points;
 } tally;
 
-// An item to be added to a tally, and whether it is read at other places than the tally's own.
+// An item to be added to a tally, whether it is read at other places than the tally's own, and at how many at most.
 typedef struct {
     int32_t at;
     bool    moved;
+    int64_t places;
 } to_count;
 
 // Adds a load. A value of which each element is loaded for many points (a bias, the statistic of a row) is
-// in cache: it moves its own bytes, and is no load that counts.
-static void add_read(const tni_fusion *f, tally *t, tni_node *src, bool moved)
+// in cache: it moves its own bytes, or those of the places at which it is read, and is no load that counts.
+static void add_read(const tni_fusion *f, tally *t, tni_node *src, bool moved, int64_t places)
 {
     int64_t skip, count = tni_node_count(src), own = tni_node_count(tni_node_base(src, &skip));
     for (int k = 0; k < t->listed && !moved; k++)
         if (t->read[k] == src) return;
     if (!moved && t->listed < TNI_TALLY) t->read[t->listed++] = src;
     if (own > count) own = count;
+    if (own > places) own = places;
     bool counts = own > t->points / TNI_CACHED_POINTS;
     t->reads += counts;
     if (counts) t->counted = src;
@@ -330,6 +332,17 @@ static bool add_item(const tni_fusion *f, tally *t, int32_t at, bool moved)
     return true;
 }
 
+// Returns at how many places of its base a source is read: an axis along which it is repeated adds none. So the first
+// row of a value, read for all of its rows, is one row.
+static int64_t places_of(const tni_node *src)
+{
+    tni_view v = tni_node_layout(src);
+    int64_t  n = 1;
+    for (int j = 0; j < v.rank; j++)
+        if (v.stride[j]) n *= v.size[j];
+    return n;
+}
+
 // Adds one source of an item: a load, or what is inlined, which is left to be counted.
 static bool add_source(tni_fusion *f, tally *t, to_count x, uint32_t s, to_count *next)
 {
@@ -338,11 +351,12 @@ static bool add_source(tni_fusion *f, tally *t, to_count x, uint32_t s, to_count
     if (q.y && tni_is_number(f->g->item[q.at].n->op) && joins_kernel(&f->decision[x.at]))
         return false;
     if (!is_inlined_so_far(q.y)) {
-        add_read(f, t, q.src, x.moved);
+        add_read(f, t, q.src, x.moved, x.places);
         return false;
     }
-    bool elsewhere = q.src != f->g->item[q.base].n || !(tni_is_map(n->op) || can_reduce(n));
-    *next          = (to_count){ q.at, x.moved || elsewhere };
+    bool    elsewhere = q.src != f->g->item[q.base].n || !(tni_is_map(n->op) || can_reduce(n));
+    int64_t places    = elsewhere ? places_of(q.src) : x.places;
+    *next = (to_count){ q.at, x.moved || elsewhere, places < x.places ? places : x.places };
     return true;
 }
 
@@ -351,7 +365,7 @@ static bool add_source(tni_fusion *f, tally *t, to_count x, uint32_t s, to_count
 static void add_inlined(tni_fusion *f, tally *t, size_t i, uint32_t s)
 {
     to_count left[TNI_TALLY];
-    int      count = add_source(f, t, (to_count){ (int32_t)i, false }, s, &left[0]);
+    int      count = add_source(f, t, (to_count){ (int32_t)i, false, INT64_MAX }, s, &left[0]);
     while (count > 0 && t->ops <= TNI_TALLY) {
         to_count        x = left[--count];
         const tni_node *n = f->g->item[x.at].n;
@@ -392,7 +406,7 @@ static void add_costs(tni_fusion *f, size_t i)
         if (!much || !is_inlined_so_far(q.y)) continue;
         q.y->never_inline = true;
         t                 = old;
-        add_read(f, &t, q.src, false);
+        add_read(f, &t, q.src, false, INT64_MAX);
     }
     x->ops        = (uint16_t)t.ops;
     x->cost       = (uint16_t)t.cost;

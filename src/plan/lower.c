@@ -559,6 +559,40 @@ static int compare_with(lowering *l, int32_t i, int op, int at, int64_t with)
     return map_of(l, -1, i, NULL, op, TN_BOOL, at, literal_of(l, TN_I64, with), -1);
 }
 
+// The part of coordinate j that is between 0 and d - 1 by its steps that are no multiples of d; false if there is no
+// such step, or the part leaves that range.
+static bool is_remainder(const lowering *l, const tni_coords *c, int j, int64_t d)
+{
+    tni_coords fine  = *c;
+    bool       moves = false;
+    int64_t    low, high;
+    fine.start[j] = (c->start[j] % d + d) % d;
+    for (int k = 0; k < l->u->naxes; k++) {
+        if (c->step[j][k] % d == 0) fine.step[j][k] = 0;
+        moves |= fine.step[j][k] != 0;
+    }
+    coordinate_range(l, &fine, j, &low, &high);
+    return moves && low >= 0 && high < d;
+}
+
+// Divides coordinate j by d, if it is d times one number plus another between 0 and d - 1, as w * C + c is for channels
+// that lie side by side, and begin and end are multiples of d. It is in that range where the first number is in the
+// range divided by d; so the guard does not move along c, and is tested once for a vector of channels. Returns the
+// largest such d, or 1.
+static int64_t divide_coordinate(const lowering *l, tni_coords *c, int j, int64_t begin,
+                                 int64_t end)
+{
+    int64_t best = 1;
+    for (int k = 0; k < l->u->naxes; k++) {
+        int64_t d = c->step[j][k] < 0 ? -(int64_t)c->step[j][k] : c->step[j][k];
+        if (d > best && begin % d == 0 && end % d == 0 && is_remainder(l, c, j, d)) best = d;
+    }
+    c->start[j] = (c->start[j] - (c->start[j] % best + best) % best) / best;
+    for (int k = 0; k < l->u->naxes; k++)
+        c->step[j][k] = c->step[j][k] % best ? 0 : (int32_t)(c->step[j][k] / best);
+    return best;
+}
+
 // Returns the guard begin <= coordinate j < end; TNI_NO_VALUE if that holds at all points.
 static int guard_within(lowering *l, int32_t i, const tni_coords *c, int j, int64_t begin,
                         int64_t end)
@@ -569,9 +603,11 @@ static int guard_within(lowering *l, int32_t i, const tni_coords *c, int j, int6
     if (c->via >= 0) return FAILED;
     coordinate_range(l, c, j, &low, &high);
     if (low >= begin && high < end) return TNI_NO_VALUE;
-    int at = place_by(l, c, j + 1, unit, i);
-    if (low < begin) from = compare_with(l, i, TNI_ge, at, begin);
-    if (high >= end) to = compare_with(l, i, TNI_lt, at, end);
+    tni_coords x  = *c;
+    int64_t    d  = divide_coordinate(l, &x, j, begin, end);
+    int        at = place_by(l, &x, j + 1, unit, i);
+    if (low < begin) from = compare_with(l, i, TNI_ge, at, begin / d);
+    if (high >= end) to = compare_with(l, i, TNI_lt, at, end / d);
     return and_guards(l, i, from, to);
 }
 

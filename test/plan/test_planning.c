@@ -314,7 +314,60 @@ static void dear_values_are_not_computed_again_and_again(void)
     tn_close(cx);
 }
 
+// Rows of places with their channels side by side, moved by some places or by a number of elements that is none: whether
+// a place is within the row follows, for whole places, from the place alone, and is the same for its channels.
+static void bounds_of_whole_places_do_not_ask_for_the_channel(void)
+{
+    enum { ROWS_OF = 3, PLACES = 4, CHANNELS = 8, MOST = (PLACES + 4) * CHANNELS };
+    static const int64_t pads[][2] = { { 8, 0 }, { 0, 16 }, { 16, 8 }, { 4, 4 }, { 3, 5 } };
+    static char          page[1 << 16];
+    for (size_t k = 0; k < sizeof pads / sizeof *pads; k++) {
+        int64_t before[] = { 0, pads[k][0] }, after[] = { 0, pads[k][1] };
+        int64_t n     = PLACES * CHANNELS + before[1] + after[1];
+        bool    whole = before[1] % CHANNELS == 0 && after[1] % CHANNELS == 0;
+        float   v[ROWS_OF * PLACES * CHANNELS], got[ROWS_OF * MOST];
+        tn_ctx *cx = open_cpu();
+        for (int i = 0; i < ROWS_OF * PLACES * CHANNELS; i++) v[i] = (float)(i + 1);
+        tn_tensor *x = tn_want(tn_from(cx, TN_F32, TN_SHAPE(ROWS_OF, PLACES * CHANNELS), v));
+        tn_tensor *c = tn_want(tn_ones(cx, TN_F32, TN_SHAPE(CHANNELS)));
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        tn_tensor *y = tn_reshape(tn_pad(x, before, after, 0),
+                                  TN_SHAPE(ROWS_OF, n / CHANNELS, CHANNELS));
+        y            = tn_want(tn_mul(y, c));
+        FILE *f      = fmemopen(page, sizeof page, "w");
+        if (!CHECK(f != NULL)) return;
+        CHECK_STATUS(tn_explain_with(cx, f, (tn_explain_opts){ .source = true }), TN_OK);
+        fclose(f);
+        test_case_result(!strstr(page, "place [0n1]") == whole, "%s", page);
+        CHECK_STATUS(tn_read(y, TN_F32, got, ROWS_OF * (size_t)n), TN_OK);
+        for (int64_t i = 0; i < ROWS_OF * n; i++) {
+            int64_t at = i % n - before[1];
+            bool    in = at >= 0 && at < PLACES * CHANNELS;
+            CHECK_NEAR(got[i], in ? v[i / n * PLACES * CHANNELS + at] : 0, 0);
+        }
+        tn_close(cx);
+    }
+}
+
+// A value less its first row: its readers, before and after a product, compute it from what is in memory anyway.
+static void a_first_row_is_no_second_load_of_a_value(void)
+{
+    enum { N = 64 };
+    tn_ctx    *cx = open_cpu();
+    tn_tensor *w  = tn_want(tn_randn(cx, TN_F32, TN_SHAPE(N, N)));
+    tn_tensor *b  = tn_want(tn_randn(cx, TN_F32, TN_SHAPE(N)));
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    tn_tensor *x = tn_add(tn_matmul(w, w), b), *y = tn_sub(x, tn_slice(x, 0, 0, 1, 1));
+    tn_tensor *z = tn_matmul(tn_tanh(y), w);
+    tn_want(tn_mul(z, y));
+    long long values = bytes_moved(cx) / (4 * N * N);
+    test_case_result(values < 12, "%lld values moved", values);
+    tn_close(cx);
+}
+
 const test_case tests_planning[] = {
+    TEST(bounds_of_whole_places_do_not_ask_for_the_channel),
+    TEST(a_first_row_is_no_second_load_of_a_value),
     TEST(results_do_not_take_what_others_still_read),
     TEST(a_backward_pass_keeps_what_the_rest_follows_from),
     TEST(gradients_take_the_place_of_activations),
