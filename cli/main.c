@@ -73,12 +73,21 @@ static const command commands[] = {
       "and their source lines. --list lists the cases. --trace writes every run of a kernel to a file\n"
       "whose name ends in .json, for Perfetto or chrome://tracing.\n",
       cli_profile, 0 },
+    { "launch", "runs several ranks of a program on this machine",
+      "-n N [--restarts K] [--] PROGRAM [ARGUMENT]...",
+      "Starts N processes of a program that opens a world (tn_dist_open), by the mpiexec in PATH. Each\n"
+      "line that a rank prints begins with its number. When one fails, all are ended, with its status;\n"
+      "then --restarts starts them again, up to K times, for a program that resumes from what it saved.\n"
+      "TN_RESTART counts the restarts. Unless they are set, TN_DEVICE is cpu, and TN_NUM_THREADS each\n"
+      "rank's part of the cores.\n",
+      cli_launch, 0 },
     { "devices", "lists the devices of this build", "",
       "One line each: the name for --device, whether it is available, and the chip and libraries.\n",
       devices, 0 },
     { "doctor", "shows what Tenon found, where, and what is missing", "",
-      "Version, devices, threads, the BLAS in use, and the TN_ variables that are set.\n", doctor,
-      0 },
+      "Version, devices, threads, the BLAS in use, what connects ranks, and the TN_ variables that are\n"
+      "set.\n",
+      doctor, 0 },
     { "version", "prints the version", "", "The same as tenon --version.\n", version, 0 },
     { "help", "explains a command: tenon help COMMAND", "[COMMAND]",
       "Without a command, lists them all.\n", help, 0 },

@@ -1,5 +1,6 @@
 // tenon.h: the public interface of Tenon. It includes tenon/layers.h (networks) and
-// tenon/training.h (optimizers, data, files) and tenon/dlpack.h; tenon/models.h is separate.
+// tenon/training.h (optimizers, data, files), tenon/dlpack.h and tenon/dist.h (several processes);
+// tenon/models.h is separate.
 //
 // A program opens a context on a device, records tensor operations in it, and reads results. An op
 // checks its arguments, records a node, and returns a tensor at once. The work is planned and run
@@ -80,6 +81,7 @@ typedef struct tn_optim  tn_optim;   // an optimizer
 typedef struct tn_data   tn_data;    // a dataset with its loader
 typedef struct tn_tokenizer tn_tokenizer;  // text to tokens
 typedef struct tn_file      tn_file;       // an open file of tensors
+typedef struct tn_dist      tn_dist;       // processes that train together
 
 typedef enum {
     TN_OK,
@@ -880,6 +882,7 @@ TN_API tn_status tn_custom_n(const tn_op_def *op, tn_tensor *const *x, const voi
 #include "tenon/layers.h"
 #include "tenon/training.h"
 #include "tenon/dlpack.h"
+#include "tenon/dist.h"
 
 // ---- devices, inspection -----------------------------------------------------------------------
 

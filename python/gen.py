@@ -17,7 +17,7 @@ import re
 import sys
 from pathlib import Path
 
-HEADERS = ["tenon.h", "tenon/layers.h", "tenon/training.h", "tenon/dlpack.h", "tenon/models.h"]
+HEADERS = ["tenon.h", "tenon/layers.h", "tenon/training.h", "tenon/dlpack.h", "tenon/dist.h", "tenon/models.h"]
 
 # Why a function of C is not here. Names may end in *.
 LEFT_OUT = {
@@ -34,6 +34,8 @@ LEFT_OUT = {
         tokenizer_encode_with tokenizer_decode tokenizer_stream tokenizer_token generate file_info
         file_meta_key file_write checkpoint_save checkpoint_load explain explain_with doctor device_info
         data_info cache_new""",
+    "Python programs have no worlds of several ranks yet": """
+        dist_open dist_close dist_rank dist_size dist_local_rank dist_engine dist_barrier""",
     "a name of the dtype object": "dtype_name",
     "an attribute of the tensor": """
         dtype_of rank size stride count item item_i64 needs_grad has_grad grad_of""",

@@ -75,6 +75,11 @@ int test_ops_write(FILE *f);
 __attribute__((weak))
 #endif
 int test_worked_write(FILE *f);
+// Runs this process as one rank of several, for the tests of worlds.
+#if defined(__GNUC__)
+__attribute__((weak))
+#endif
+int test_rank_run(const char *name);
 
 // An allocation that is too large is no error of a program here: the library tells of it.
 #if defined(__SANITIZE_ADDRESS__)
@@ -421,6 +426,8 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--ops") && test_ops_write) return test_ops_write(stdout);
         else if (!strcmp(argv[i], "--worked") && test_worked_write)
             return test_worked_write(stdout);
+        else if (!strcmp(argv[i], "--rank") && argv[i + 1] && test_rank_run)
+            return test_rank_run(argv[i + 1]);
         else if ((jobs = read_jobs(argc, argv, &i)) < 1) return usage();
     }
     filters = argv + i;

@@ -85,6 +85,7 @@ look_for_all() {
         look optional "Python's headers" python3-dev has_file "$root"/usr/include/python3*/Python.h "$root"/usr/local/include/python3*/Python.h
         look optional NumPy python3-numpy has_numpy
         look optional valgrind valgrind has_command valgrind
+        look optional MPI openmpi-bin has_command mpiexec
     fi
     all_names=${all_names#, } all_packages=${all_packages# }
     required=${required#, } required_packages=${required_packages# }

@@ -32,7 +32,7 @@ END
     # argument cannot if its type is a number, a text, or an object that a function of Tenon returns.
     function split_parameters(text,    i, c, depth, one, n, number, ours) {
         number = "^(int|int64_t|uint64_t|size_t|float|double|bool|tn_dtype|tn_status) [a-z0-9_]+$"
-        ours = "^(const )?(char|FILE|tn_(ctx|scope|tensor|layer|cache|optim|data|bpe|file)) [*][a-z0-9_]+$"
+        ours = "^(const )?(char|FILE|tn_(ctx|scope|tensor|layer|cache|optim|data|bpe|file|dist)) [*][a-z0-9_]+$"
         arguments = ""; comma = 0; depth = 0; one = ""
         text = text ","
         for (i = 1; i <= length(text); i++) {
@@ -99,7 +99,7 @@ END
     }' "$@"
 }
 
-forms include/tenon.h include/tenon/layers.h include/tenon/training.h include/tenon/dlpack.h > "$to/sites.h.new"
+forms include/tenon.h include/tenon/layers.h include/tenon/training.h include/tenon/dlpack.h include/tenon/dist.h > "$to/sites.h.new"
 forms include/tenon/models.h > "$to/models_sites.h.new"
 mv "$to/sites.h.new" "$to/sites.h"
 mv "$to/models_sites.h.new" "$to/models_sites.h"

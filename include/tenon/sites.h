@@ -453,6 +453,9 @@ TN_OP(tn_from_dlpack_unversioned, (tn_ctx *cx, tn_dl_unversioned *m), (cx, m))
 TN_CALL(tn_status, tn_ctx_wait_stream, (tn_ctx *cx, void *stream), (cx, stream))
 TN_CALL(tn_status, tn_ctx_signal_stream, (tn_ctx *cx, void *stream), (cx, stream))
 TN_CALL(tn_status, tn_ctx_use_stream, (tn_ctx *cx, void *stream), (cx, stream))
+TN_CALL(tn_dist *, tn_dist_open, (tn_ctx *cx, tn_dist_opts o), (cx, o))
+TN_DO(tn_dist_close, (tn_dist *d), (d))
+TN_CALL(tn_status, tn_dist_barrier, (tn_dist *d), (d))
 #undef TN_OP
 #undef TN_CALL
 #undef TN_DO
@@ -896,4 +899,7 @@ TN_CALL(tn_status, tn_ctx_use_stream, (tn_ctx *cx, void *stream), (cx, stream))
 #define tn_ctx_wait_stream(...) tn_ctx_wait_stream_at(TN_HERE, __VA_ARGS__)
 #define tn_ctx_signal_stream(...) tn_ctx_signal_stream_at(TN_HERE, __VA_ARGS__)
 #define tn_ctx_use_stream(...) tn_ctx_use_stream_at(TN_HERE, __VA_ARGS__)
+#define tn_dist_open(...) tn_dist_open_at(TN_HERE, __VA_ARGS__)
+#define tn_dist_close(d) tn_dist_close_at(TN_HERE, d)
+#define tn_dist_barrier(d) tn_dist_barrier_at(TN_HERE, d)
 #endif

@@ -12,6 +12,7 @@
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/gemm.h"
 #include "device/cuda/library_report.h"
+#include "dist/world.h"
 #include "kernel/disk.h"
 
 #include <stdarg.h>
@@ -93,6 +94,15 @@ static void print_cuda(FILE *f)
                    library[i].found ? library[i].version.s : "none", library[i].detail.s);
 }
 
+// Says what a launcher set, and which engines could connect several ranks.
+static void print_ranks(FILE *f)
+{
+    tni_text line[TNI_DIST_LINES];
+    int      n = tni_dist_report(line);
+    print_line(f, "ranks");
+    for (int i = 0; i < n; i++) print_line(f, "  %s", line[i].s);
+}
+
 // Says where compiled kernels are kept, or why they are not.
 static void print_compiler(FILE *f)
 {
@@ -133,5 +143,6 @@ void tn_doctor(FILE *f)
     print_blas(f);
     print_compiler(f);
     print_cuda(f);
+    print_ranks(f);
     print_environment(f);
 }

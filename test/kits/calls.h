@@ -11,6 +11,7 @@ typedef struct {
     tn_optim *opt;   // of net
     tn_data  *data;  // images and classes
     tn_file  *file;  // with one tensor, "t"
+    tn_dist  *dist;  // of one rank
 } call_things;
 
 // Arguments for any function: it takes those it has a use for.

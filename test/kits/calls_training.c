@@ -36,6 +36,7 @@ call_things calls_things(tn_ctx *cx)
     call_things things = { .net = tn_nn_linear(cx, 2, 3), .data = make_data(cx) };
     things.opt         = tn_adam(things.net, (tn_adam_opts){ 0 });
     things.file        = make_file(cx);
+    things.dist        = tn_dist_open(cx, (tn_dist_opts){ 0 });
     tn_end(s);
     return things;
 }
@@ -454,6 +455,48 @@ CALL(checkpoint_load)
     return NULL;
 }
 
+// ---- worlds
+
+CALL(dist_open)
+{
+    static const char *const engines[] = { NULL, "", "none", "nccl" };
+    tn_dist_close(tn_dist_open(k->cx, (tn_dist_opts){ .rank    = (int)(k->i % 7),
+                                                      .size    = (int)(k->j % 7),
+                                                      .engine  = engines[(uint64_t)k->i % 4],
+                                                      .timeout = k->d }));
+    return NULL;
+}
+CALL(dist_close)
+{
+    tn_dist_close(k->cx ? tn_dist_open(k->cx, (tn_dist_opts){ 0 }) : NULL);
+    return NULL;
+}
+CALL(dist_rank)
+{
+    tn_dist_rank(k->has.dist);
+    return NULL;
+}
+CALL(dist_size)
+{
+    tn_dist_size(k->has.dist);
+    return NULL;
+}
+CALL(dist_local_rank)
+{
+    tn_dist_local_rank(k->has.dist);
+    return NULL;
+}
+CALL(dist_engine)
+{
+    tn_dist_engine(k->has.dist);
+    return NULL;
+}
+CALL(dist_barrier)
+{
+    tn_dist_barrier(k->has.dist);
+    return NULL;
+}
+
 // clang-format off
 const call calls_of_training[] = {
     O(sgd), O(adam), O(adamw), O(rmsprop), O(optim_add_group), O(step), O(optim_step),
@@ -469,6 +512,7 @@ const call calls_of_training[] = {
     O(file_open), Q(file_count), Q(file_info), Q(file_name), O(file_tensor), Q(file_meta),
     Q(file_meta_key), Q(file_free), O(file_write), O(npy_read), O(npy_write),
     O(save), O(save_with), O(load), O(load_with), O(checkpoint_save), O(checkpoint_load),
+    O(dist_open), Q(dist_close), Q(dist_rank), Q(dist_size), Q(dist_local_rank), Q(dist_engine), Q(dist_barrier),
     { 0 },
 };
 // clang-format on

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define COMPILER "cc make cmake "
-#define OPTIONAL "g++ clang clang-format pkg-config python3 valgrind "
+#define OPTIONAL "g++ clang clang-format pkg-config python3 valgrind mpiexec "
 
 // A machine: the programs and files it has, how setup.sh is called on it, and what comes of that.
 typedef struct {
@@ -35,7 +35,7 @@ static const machine machines[] = {
     { "a bare machine", "demo", "apt-get", "", 0,
       "setup: missing: a C compiler, make, cmake, OpenBLAS; installing gcc libc6-dev make cmake "
       "libopenblas0-pthread" OFF, "gcc libc6-dev make cmake libopenblas0-pthread;" },
-    { "one that lacks a tool", "test", COMPILER "g++ clang clang-format pkg-config python3 apt-get", BLAS CL, 0,
+    { "one that lacks a tool", "test", COMPILER "g++ clang clang-format pkg-config python3 mpiexec apt-get", BLAS CL, 0,
       "setup: missing: valgrind; installing valgrind" OFF, "valgrind;" },
     { "one for clang", "CC=clang demo", COMPILER "apt-get", BLAS, 0,
       "setup: missing: clang; installing clang" OFF, "clang;" },
@@ -65,7 +65,7 @@ static const machine machines[] = {
       "setup: going on without OpenBLAS (apt-get could not fetch the package lists)\n",
       "libopenblas0-pthread;" },
     { "one whose mirror lacks a package", "FAKE_FAIL=valgrind test",
-      COMPILER "g++ clang clang-format pkg-config apt-get", BLAS CL, 0,
+      COMPILER "g++ clang clang-format pkg-config mpiexec apt-get", BLAS CL, 0,
       "setup: missing: python3, valgrind; installing python3 valgrind" OFF
       "setup: going on without valgrind (apt-get could not install it)" SKIPS,
       "python3 valgrind;python3 valgrind;python3;valgrind;" },

@@ -97,6 +97,8 @@ static void *free_all(void *arg)
     CHECK_FAILED(NULL, TN_ETHREAD, "data_free: ");
     tn_file_free(has->file);
     CHECK_FAILED(NULL, TN_ETHREAD, "file_free: ");
+    tn_dist_close(has->dist);
+    CHECK_FAILED(NULL, TN_ETHREAD, "dist_close: ");
     CHECK_INT(tn_layer_count(has->net), 0);
     CHECK_FAILED(NULL, TN_ETHREAD, "layer_count: ");
     return NULL;

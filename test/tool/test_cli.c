@@ -121,9 +121,9 @@ static void write_cifar(const char *name)
 
 static void every_command_has_help(void)
 {
-    static const char *const commands[] = { "train",   "eval",   "predict", "sample",
-                                            "info",    "demo",   "explain", "profile",
-                                            "devices", "doctor", "version", "help" };
+    static const char *const commands[] = { "train",  "eval",    "predict", "sample",  "info",
+                                            "demo",   "explain", "profile", "devices", "doctor",
+                                            "launch", "version", "help" };
     if (!begin()) return;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         char first[64];

@@ -1,0 +1,314 @@
+// launch.c: tenon launch, several ranks of a program on this machine. MPI's own launcher starts them, since only
+// it can connect them; between it and each rank is a process of ours, which prefixes the rank's output and,
+// when the rank fails, waits a little before it says so, because the launcher then ends all others at once:
+//
+//   tenon launch -n 2 PROGRAM
+//     mpiexec -n 2 tenon launch --rank PROGRAM
+//       tenon launch --rank PROGRAM     rank 0: its output, prefixed
+//         PROGRAM
+//       tenon launch --rank PROGRAM     rank 1
+//         PROGRAM
+#include "cli.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// Time for the other ranks to find out and say which one failed, in seconds.
+enum { GRACE = 3 };
+
+// The command line.
+typedef struct {
+    long   ranks, restarts;
+    bool   is_rank;  // this is the process before one rank
+    char **program;  // and its arguments
+} launch_line;
+
+static int wrong(const char *what, const char *value)
+{
+    fprintf(stderr, "tenon launch: %s%s%s; see tenon help launch\n", what, value ? ": " : "",
+            value ? cli_shown(value) : "");
+    return 2;
+}
+
+// Reads a number from least to 1,000,000; -1 if the text is none.
+static long read_number(const char *text, long least)
+{
+    char *end;
+    long  n = strtol(text, &end, 10);
+    return *text && !*end && n >= least && n <= 1000000 ? n : -1;
+}
+
+// Parses the options; the first word that is none begins the program. Returns 0, or the exit status.
+static int parse(launch_line *l, int argc, char **argv)
+{
+    int i = 2;
+    for (; i < argc && argv[i][0] == '-'; i++) {
+        bool n = !strcmp(argv[i], "-n"), restarts = !strcmp(argv[i], "--restarts");
+        if (!strcmp(argv[i], "--")) {
+            i++;
+            break;
+        }
+        if (!strcmp(argv[i], "--rank")) l->is_rank = true;
+        else if (!n && !restarts) return wrong("there is no such option", argv[i]);
+        else {
+            long v = i + 1 < argc ? read_number(argv[i + 1], n) : -1;
+            if (v < 0) return wrong("a number is needed after", argv[i]);
+            *(n ? &l->ranks : &l->restarts) = v;
+            i++;
+        }
+    }
+    l->program = argv + i;
+    if (!l->is_rank && !l->ranks) return wrong("the number of ranks is needed, -n N", NULL);
+    return *l->program ? 0 : wrong("a program is needed", NULL);
+}
+
+// The exit status of a process that has ended, as a shell has it.
+static int exit_of(int status)
+{
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int wait_for(pid_t child)
+{
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR) return 1;
+    return exit_of(status);
+}
+
+// ---- one rank ----------------------------------------------------------------------------------
+
+// A stream of the rank: bytes of a line that has not ended yet.
+typedef struct {
+    int    from, to;
+    size_t bytes;
+    char   line[8192];
+} stream;
+
+static volatile sig_atomic_t rank_pid;
+
+// A launcher that ends this process ends the rank.
+static void end_rank(int signal_number)
+{
+    if (rank_pid > 0) kill(rank_pid, signal_number);
+}
+
+// Writes in one call, so that lines of several ranks do not mix.
+static void print_line(const stream *s, size_t bytes, const char *rank)
+{
+    char text[sizeof s->line + 32];
+    int  n = snprintf(text, sizeof text, "[%s] %.*s\n", rank, (int)bytes, s->line);
+    if (n > 0) (void)!write(s->to, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+}
+
+// Prints the lines that are complete, and one that is too long in pieces; at the end also the last.
+static void print_lines(stream *s, const char *rank, bool end)
+{
+    char *line;
+    while ((line = memchr(s->line, '\n', s->bytes)) != NULL || s->bytes == sizeof s->line ||
+           (end && s->bytes)) {
+        size_t n = line ? (size_t)(line - s->line) : s->bytes, used = n + (line != NULL);
+        print_line(s, n, rank);
+        s->bytes -= used;
+        memmove(s->line, s->line + used, s->bytes);
+    }
+}
+
+// Reads what there is. Returns false at the end of the stream.
+static bool read_stream(stream *s, const char *rank)
+{
+    ssize_t n = read(s->from, s->line + s->bytes, sizeof s->line - s->bytes);
+    if (n < 0 && errno == EINTR) return true;
+    if (n > 0) s->bytes += (size_t)n;
+    print_lines(s, rank, n <= 0);
+    return n > 0;
+}
+
+static void copy_output(stream s[2], const char *rank)
+{
+    bool open[2] = { true, true };
+    while (open[0] || open[1]) {
+        struct pollfd p[2] = { { .fd = open[0] ? s[0].from : -1, .events = POLLIN },
+                               { .fd = open[1] ? s[1].from : -1, .events = POLLIN } };
+        if (poll(p, 2, -1) < 0 && errno != EINTR) return;
+        for (int i = 0; i < 2; i++)
+            if (p[i].revents) open[i] = read_stream(&s[i], rank);
+    }
+}
+
+// Starts the rank with its output in two pipes. It dies with this process.
+static pid_t start_rank(char **program, int out[2], int err[2])
+{
+    pid_t parent = getpid(), child = fork();
+    if (child != 0) return child;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent || dup2(out[1], 1) < 0 || dup2(err[1], 2) < 0) _exit(126);
+    for (int i = 0; i < 2; i++) {
+        close(out[i]);
+        close(err[i]);
+    }
+    execvp(program[0], program);
+    fprintf(stderr, "tenon launch: %s: %s\n", program[0], strerror(errno));
+    _exit(127);
+}
+
+// Runs one rank. Its streams end with it, unless a process that it started has them too.
+static int run_rank(char **program)
+{
+    static stream s[2];
+    const char   *rank = getenv("OMPI_COMM_WORLD_RANK");
+    int           out[2], err[2];
+    if (!rank) rank = getenv("PMI_RANK");
+    if (!rank) return cli_fail("launch: --rank is for processes that mpiexec started");
+    if (pipe(out) != 0 || pipe(err) != 0) return cli_fail("launch: %s", strerror(errno));
+    struct sigaction action = { .sa_handler = end_rank };
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGINT, SIG_IGN);  // of the terminal: the rank has it too
+    rank_pid = start_rank(program, out, err);
+    if (rank_pid < 0) return cli_fail("launch: %s", strerror(errno));
+    close(out[1]);
+    close(err[1]);
+    s[0] = (stream){ .from = out[0], .to = 1 };
+    s[1] = (stream){ .from = err[0], .to = 2 };
+    copy_output(s, rank);
+    int status = wait_for((pid_t)rank_pid);
+    if (status > 128)
+        fprintf(stderr, "[%s] tenon launch: ended by signal %d, %s\n", rank, status - 128,
+                strsignal(status - 128));
+    else if (status) fprintf(stderr, "[%s] tenon launch: ended with status %d\n", rank, status);
+    if (status) sleep(GRACE);
+    return status;
+}
+
+// ---- all ranks ---------------------------------------------------------------------------------
+
+static volatile sig_atomic_t launcher_pid, stopped;
+
+// Passes a signal on to the launcher, which ends the ranks.
+static void pass_on(int signal_number)
+{
+    stopped = signal_number;
+    if (launcher_pid > 0) kill(launcher_pid, SIGTERM);
+}
+
+// Whether the mpiexec in PATH is Open MPI's, which has options of its own: -1 if there is none.
+static int is_open_mpi(void)
+{
+    char  line[256];
+    int   found = -1;
+    FILE *f     = popen("mpiexec --version 2>/dev/null", "r");
+    while (f && fgets(line, sizeof line, f)) {
+        if (found < 0) found = 0;
+        if (strstr(line, "Open MPI") || strstr(line, "OpenRTE") || strstr(line, "open-mpi.org") ||
+            strstr(line, "prte"))
+            found = 1;
+    }
+    if (f) pclose(f);
+    return found;
+}
+
+// The tool itself as the launcher has to call it; inside Python it is a module.
+static bool find_self(char *path, size_t size, bool *python)
+{
+    ssize_t n = readlink("/proc/self/exe", path, size - 1);
+    if (n <= 0) return false;
+    path[n]          = 0;
+    const char *name = strrchr(path, '/');
+    *python          = name && !strncmp(name, "/python", 7);
+    return true;
+}
+
+// Makes the launcher's command line, in `argv`. More ranks than cores are allowed, and no rank is bound to
+// one core, since each has threads.
+static void make_command(const launch_line *l, bool open_mpi, char *self, bool python, char *ranks,
+                         char **argv)
+{
+    int n     = 0;
+    argv[n++] = "mpiexec";
+    if (open_mpi && geteuid() == 0) argv[n++] = "--allow-run-as-root";
+    if (open_mpi) {
+        argv[n++] = "--oversubscribe";
+        argv[n++] = "--bind-to";
+        argv[n++] = "none";
+        argv[n++] = "--quiet";
+    }
+    argv[n++] = "-n";
+    argv[n++] = ranks;
+    argv[n++] = self;
+    if (python) {
+        argv[n++] = "-m";
+        argv[n++] = "tenon";
+    }
+    argv[n++] = "launch";
+    argv[n++] = "--rank";
+    argv[n++] = "--";
+    for (int i = 0; l->program[i]; i++) argv[n++] = l->program[i];
+    argv[n] = NULL;
+}
+
+// Sets what ranks of one machine share: its cores, and the only device that has an engine.
+static void share_machine(long ranks, long restart)
+{
+    char text[32];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), threads = cores / ranks;
+    snprintf(text, sizeof text, "%ld", threads > 1 ? threads : 1);
+    setenv("TN_NUM_THREADS", text, 0);
+    setenv("TN_DEVICE", "cpu", 0);
+    snprintf(text, sizeof text, "%ld", restart);
+    setenv("TN_RESTART", text, 1);
+}
+
+// Starts all ranks once, and returns the status of the launcher.
+static int run_ranks(char **argv)
+{
+    pid_t parent = getpid(), child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (getppid() == parent) execvp(argv[0], argv);
+        _exit(127);
+    }
+    if (child < 0) return cli_fail("launch: %s", strerror(errno));
+    launcher_pid = child;
+    int status   = wait_for(child);
+    launcher_pid = 0;
+    return status;
+}
+
+int cli_launch(int argc, char **argv)
+{
+    launch_line l      = { 0 };
+    int         status = parse(&l, argc, argv), count = 0;
+    char        self[PATH_MAX], ranks[32];
+    bool        python;
+    if (status) return status;
+    if (l.is_rank) return run_rank(l.program);
+    int open_mpi = is_open_mpi();
+    if (open_mpi < 0)
+        return cli_fail("launch: there is no mpiexec in PATH; on Debian or Ubuntu: apt install "
+                        "openmpi-bin");
+    if (!find_self(self, sizeof self, &python)) return cli_fail("launch: %s", strerror(errno));
+    while (l.program[count]) count++;
+    char **command = calloc((size_t)count + 16, sizeof *command);
+    if (!command) return cli_fail("launch: out of memory");
+    snprintf(ranks, sizeof ranks, "%ld", l.ranks);
+    make_command(&l, open_mpi, self, python, ranks, command);
+    struct sigaction action = { .sa_handler = pass_on };
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    for (long i = 0; i <= l.restarts; i++) {
+        share_machine(l.ranks, i);
+        status = run_ranks(command);
+        if (!status || stopped || i == l.restarts) break;
+        fprintf(stderr, "tenon launch: the ranks ended with status %d; restart %ld of %ld\n",
+                status, i + 1, l.restarts);
+    }
+    free(command);
+    return status;
+}

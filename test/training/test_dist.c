@@ -1,0 +1,337 @@
+// test_dist.c: worlds of several ranks. What launchers set and what the line between ranks sees need no MPI; the
+// rest runs this program as the ranks, `tenon-tests --rank NAME`, by `tenon launch` with the mpiexec in PATH.
+#include "cli_kit.h"
+#include "dist/line.h"
+#include "dist/place.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <tenon.h>
+#include <time.h>
+#include <unistd.h>
+
+// ---- launchers
+
+// Variables that a launcher would set, and the place that they say.
+typedef struct {
+    const char *set;  // "NAME=value" with spaces between
+    const char *says;
+} launched;
+
+static const launched cases[] = {
+    { "", "rank 0 of 1" },
+    { "RANK=2 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2", "torchrun rank 2 of 4, 1 of 2" },
+    { "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_LOCAL_RANK=0 "
+      "OMPI_COMM_WORLD_LOCAL_SIZE=1",
+      "Open MPI rank 1 of 3, 0 of 1, mpi" },
+    { "PMI_RANK=7 PMI_SIZE=8 MPI_LOCALRANKID=3 MPI_LOCALNRANKS=4",
+      "MPICH rank 7 of 8, 3 of 4, mpi" },
+    { "SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=0 SLURM_STEP_ID=0",
+      "Slurm rank 1 of 2, 0 of -1" },
+    { "SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=0 PMIX_RANK=1",
+      "Slurm rank 1 of 2, -1 of -1, mpi" },
+    { "SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_LOCALID=0", "rank 0 of 1" },  // a batch script
+    { "RANK=1 PMI_RANK=0 PMI_SIZE=2",
+      "MPICH rank 0 of 2, -1 of -1, mpi" },  // the first complete set
+    { "RANK=4 WORLD_SIZE=4", "RANK is \"4\" and WORLD_SIZE is \"4\", which is no rank of a world" },
+    { "RANK=-1 WORLD_SIZE=4",
+      "RANK is \"-1\" and WORLD_SIZE is \"4\", which is no rank of a world" },
+    { "PMI_RANK=1x PMI_SIZE=4",
+      "PMI_RANK is \"1x\" and PMI_SIZE is \"4\", which is no rank of a world" },
+};
+
+static void forget_launchers(void)
+{
+    static const char *const names[] = { "RANK",
+                                         "WORLD_SIZE",
+                                         "LOCAL_RANK",
+                                         "LOCAL_WORLD_SIZE",
+                                         "OMPI_COMM_WORLD_RANK",
+                                         "OMPI_COMM_WORLD_SIZE",
+                                         "OMPI_COMM_WORLD_LOCAL_RANK",
+                                         "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                         "PMI_RANK",
+                                         "PMI_SIZE",
+                                         "MPI_LOCALRANKID",
+                                         "MPI_LOCALNRANKS",
+                                         "SLURM_PROCID",
+                                         "SLURM_NTASKS",
+                                         "SLURM_LOCALID",
+                                         "SLURM_STEP_ID",
+                                         "PMIX_RANK" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
+}
+
+static void set_variables(const char *list)
+{
+    char text[256], *rest = text, *one;
+    snprintf(text, sizeof text, "%s", list);
+    forget_launchers();
+    while ((one = strtok_r(rest, " ", &rest)) != NULL) {
+        char *equal = strchr(one, '=');
+        *equal      = 0;
+        setenv(one, equal + 1, 1);
+    }
+}
+
+static void launchers_say_rank_and_size(void)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tni_place p;
+        tni_text  says;
+        set_variables(cases[i].set);
+        if (tni_place_find(&p, &says)) {
+            says = tni_text_of("%s%srank %d of %d", p.launcher ? p.launcher : "",
+                               p.launcher ? " " : "", p.rank, p.size);
+            if (p.launcher)
+                tni_text_add(&says, ", %d of %d%s", p.local_rank, p.local_size,
+                             p.mpi ? ", mpi" : "");
+        }
+        test_case_result(!strcmp(says.s, cases[i].says), "%s: %s", cases[i].set, says.s);
+    }
+    forget_launchers();
+}
+
+static void one_rank_needs_no_engine(void)
+{
+    forget_launchers();
+    tn_ctx  *cx = tn_open("cpu");
+    tn_dist *d  = tn_dist_open(cx, (tn_dist_opts){ 0 });
+    CHECK(d != NULL);
+    CHECK_INT(tn_dist_rank(d), 0);
+    CHECK_INT(tn_dist_size(d), 1);
+    CHECK_STR(tn_dist_engine(d), "none");
+    CHECK_STATUS(tn_dist_barrier(d), TN_OK);
+    tn_dist_close(d);
+    CHECK_INT(tn_dist_rank(NULL), 0);
+    CHECK_INT(tn_dist_size(NULL), 1);
+    CHECK_STATUS(tn_dist_barrier(NULL), TN_OK);
+    CHECK_STATUS(tn_error(cx), TN_OK);
+    tn_close(cx);
+}
+
+static void refused(tn_dist_opts o, const char *set, const char *text)
+{
+    tn_ctx *cx = tn_open_with((tn_open_opts){ .device = "cpu" });
+    tn_on_error(cx, NULL, NULL);
+    set_variables(set);
+    CHECK(tn_dist_open(cx, o) == NULL);
+    CHECK_STR(tn_error_text(cx), text);
+    forget_launchers();
+    tn_close(cx);
+}
+
+static void a_world_that_nothing_connects_is_refused_with_the_command(void)
+{
+    refused(
+        (tn_dist_opts){ 0 }, "RANK=1 WORLD_SIZE=4",
+        "dist_open: 4 ranks on cpu need MPI, and torchrun started no MPI processes: tenon launch -n 4 "
+        "PROGRAM, or mpiexec -n 4 PROGRAM");
+    refused((tn_dist_opts){ 0 }, "SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=0",
+            "dist_open: 2 ranks on cpu need MPI, for which srun has to open a connection: srun "
+            "--mpi=pmix -n 2 PROGRAM");
+    refused(
+        (tn_dist_opts){ .size = 3 }, "",
+        "dist_open: 3 ranks on cpu need MPI, and the program's arguments started no MPI processes: "
+        "tenon launch -n 3 PROGRAM, or mpiexec -n 3 PROGRAM");
+    refused((tn_dist_opts){ .rank = 3, .size = 3 }, "", "dist_open: rank 3 of a world of 3");
+    refused((tn_dist_opts){ .engine = "pigeons" }, "",
+            "dist_open: there is no engine \"pigeons\"; mpi is one");
+    refused((tn_dist_opts){ .timeout = -1 }, "", "dist_open: timeout -1 is no number of seconds");
+    refused((tn_dist_opts){ 0 }, "RANK=9 WORLD_SIZE=2",
+            "dist_open: RANK is \"9\" and WORLD_SIZE is \"2\", which is no rank of a world");
+}
+
+// ---- the line
+
+enum { LINE_RANKS = 4, VICTIM = 2 };
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// What a rank of the line does: opens it, then the victim ends in its way, and the others wait for the news.
+// Exits with 0 if all is as it should be.
+static void be_rank(int rank, const tni_line_address *a, int listening, char how,
+                    atomic_int *checked)
+{
+    tni_text  why = { "" };
+    char      died[64];
+    tni_line *l = tni_line_open(rank, LINE_RANKS, a, listening, 20, &why);
+    if (!l) _exit(10);
+    bool victim = how == '0' ? rank == 0 : rank == VICTIM;
+    if (victim && how != 'l' && how != 'f' && how != 'o') raise(SIGKILL);
+    if (how == 'o') _exit(tni_line_close(l, 7, NULL, 20) ? 0 : 11);
+    if (victim) _exit(tni_line_close(l, 5, how == 'f' ? "out of luck" : NULL, 0.2) ? 12 : 0);
+    double end = seconds() + 10;
+    while (!tni_line_broken(l) && seconds() < end) usleep(1000);
+    bool fifth = tni_line_up(l, 5, &why), sixth = tni_line_up(l, 6, &why);
+    snprintf(died, sizeof died, "rank %d (process ", how == '0' ? 0 : VICTIM);
+    const char *want = how == 'l'   ? "left after 5 collectives"
+                       : how == 'f' ? "failed: out of luck"
+                                    : "has died";
+    bool        left = how == 'l' || how == 'f';
+    bool ok = fifth == left && !sixth && !strncmp(why.s, died, strlen(died)) && strstr(why.s, want);
+    if (!ok) fprintf(stderr, "rank %d: %s\n", rank, why.s);
+    atomic_fetch_add(checked, 1);  // the end of any of them would be one more
+    while (atomic_load(checked) < LINE_RANKS - 1 && seconds() < end) usleep(1000);
+    _exit(ok ? 0 : 13);
+}
+
+// 'k': the victim is killed, '0': rank 0 is; 'l': it leaves early, 'f': with a reason; 'o': all leave in order.
+static void the_line_says_who_is_gone(void)
+{
+    atomic_int *checked = mmap(NULL, sizeof *checked, PROT_READ | PROT_WRITE,
+                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (!CHECK(checked != MAP_FAILED)) return;
+    for (const char *how = "k0lfo"; *how; how++) {
+        tni_line_address a;
+        tni_text         why;
+        pid_t            rank[LINE_RANKS];
+        int              listening = tni_line_listen(true, 0, &a, &why);
+        if (!CHECK(listening >= 0)) return;
+        atomic_store(checked, 0);
+        for (int i = LINE_RANKS - 1; i >= 0; i--) {  // rank 0 comes last
+            rank[i] = fork();
+            if (rank[i] == 0) be_rank(i, &a, i ? -1 : listening, *how, checked);
+        }
+        close(listening);
+        for (int i = LINE_RANKS - 1; i >= 0; i--) {
+            int  status = 0;
+            bool killed = (*how == 'k' && i == VICTIM) || (*how == '0' && i == 0);
+            waitpid(rank[i], &status, 0);
+            test_case_result(killed ? WIFSIGNALED(status) : status == 0, "%c: rank %d: status 0x%x",
+                             *how, i, (unsigned)status);
+        }
+    }
+}
+
+static void the_line_opens_in_time_or_names_who_is_missing(void)
+{
+    tni_line_address a, other;
+    tni_text         why;
+    int              listening = tni_line_listen(true, 0, &a, &why);
+    double           begin_at  = seconds();
+    pid_t            stranger  = fork();
+    if (stranger == 0) {  // with the token of another world
+        other = a;
+        other.token[3] ^= 1;
+        _exit(tni_line_open(1, 3, &other, -1, 0.1, &why) ? 1 : 0);
+    }
+    CHECK(tni_line_open(0, 3, &a, listening, 0.3, &why) == NULL);
+    CHECK_STR(why.s, "2 of 3 ranks have not come: 1 2");
+    CHECK(tni_line_open(1, 3, &a, -1, 0.2, &why) == NULL);
+    CHECK(strstr(why.s, "rank 0 does not answer at 127.0.0.1") != NULL);
+    CHECK(seconds() - begin_at < 5);
+    int status = 1;
+    waitpid(stranger, &status, 0);
+    CHECK_INT(status, 0);
+}
+
+// ---- ranks by tenon launch
+
+static bool has_mpi(void)
+{
+    return begin() && system("mpiexec --version >/dev/null 2>&1") == 0;
+}
+
+#define LAUNCH "tenon launch -n "
+#define RANK   " '" TN_BUILD_DIR "/tenon-tests' --rank "
+#define HERE   "here:1: "
+#define NEED_MPI() \
+    if (!has_mpi()) SKIP("there is no mpiexec in PATH")
+
+static void ranks_meet_and_their_lines_are_numbered(void)
+{
+    NEED_MPI();
+    runs(0, LAUNCH "3" RANK "meet 2>&1");
+    prints("[0] rank 0 of 3 by mpi\n");
+    prints("[2] rank 2 of 3 by mpi\n");
+    runs(0, LAUNCH "2" RANK "reopen 2>&1");
+    prints("[1] opened twice\n");
+}
+
+// Runs that fail wait a while, so they run side by side.
+static void a_failure_is_named_by_the_others_and_started_again(void)
+{
+    NEED_MPI();
+    double before = seconds();
+    runs(0, "(" LAUNCH "3" RANK "killed; echo ends with $?) >a 2>&1 & "
+            "(" LAUNCH "3" RANK "fail; echo ends with $?) >b 2>&1 & "
+            "(" LAUNCH "2 --restarts 2" RANK "second; echo ends with $?) >c 2>&1; wait");
+    test_that(seconds() - before < 20, "%g seconds", seconds() - before);
+    runs(1, "cat a; grep -q 'ends with 0' a");
+    prints("[0] " HERE "dist_barrier: rank 1 (process ");
+    prints("[2] " HERE "dist_barrier: rank 1 (process ");
+    prints(" has died\n");
+    prints("[1] tenon launch: ended by signal 9, Killed\n");
+    runs(1, "cat b; grep -q 'ends with 0' b");
+    prints("[0] " HERE "dist_barrier: rank 1 (process ");
+    prints(" failed: add: a is NULL\n");
+    runs(0, "cat c");
+    prints("restart 1 of 2\n");
+    prints("ends with 0\n");
+    CHECK(strstr(out, "restart 2 of 2") == NULL);
+}
+
+static void a_wrong_command_line_of_launch_is_refused(void)
+{
+    if (!begin()) return;
+    runs(2, LAUNCH "2 2>&1");
+    prints("tenon launch: a program is needed");
+    runs(2, "tenon launch true 2>&1");
+    prints("tenon launch: the number of ranks is needed, -n N");
+    runs(2, "tenon launch -n 0 true 2>&1");
+    prints("tenon launch: a number is needed after: -n");
+    runs(1, "PATH= tenon launch -n 2 true 2>&1");
+    prints("there is no mpiexec in PATH");
+}
+
+// ---- what a rank does
+
+int test_rank_run(const char *name);
+
+int test_rank_run(const char *name)
+{
+    const char *restart = getenv("TN_RESTART");
+    if (!strcmp(name, "second") && restart && !strcmp(restart, "0")) return 3;
+    tn_ctx  *cx = tn_open("cpu");
+    tn_dist *d  = tn_dist_open(cx, (tn_dist_opts){ .timeout = 60 });
+    if (!d) return 1;
+    if (!strcmp(name, "meet"))
+        printf("rank %d of %d by %s\n", tn_dist_rank(d), tn_dist_size(d), tn_dist_engine(d));
+    for (int i = 0; i < 6; i++) {
+        if (i == 3 && tn_dist_rank(d) == 1) {
+            if (!strcmp(name, "killed")) raise(SIGKILL);
+            if (!strcmp(name, "fail")) tn_add(NULL, tn_ones(cx, TN_F32, TN_SHAPE(2)));
+        }
+        if (tn_error(cx) != TN_OK || tn_dist_barrier_at("here", 1, d) != TN_OK) break;
+    }
+    int status = tn_error(cx) != TN_OK;
+    if (!strcmp(name, "reopen")) {
+        tn_dist_close(d);
+        d = tn_dist_open(cx, (tn_dist_opts){ .timeout = 60 });
+        if (tn_dist_barrier(d) == TN_OK && d) puts("opened twice");
+    }
+    tn_close(cx);
+    return status;
+}
+
+const test_case tests_dist[] = {
+    TEST(launchers_say_rank_and_size),
+    TEST(one_rank_needs_no_engine),
+    TEST(a_world_that_nothing_connects_is_refused_with_the_command),
+    TEST(the_line_says_who_is_gone),
+    TEST(the_line_opens_in_time_or_names_who_is_missing),
+    TEST(ranks_meet_and_their_lines_are_numbered),
+    TEST(a_failure_is_named_by_the_others_and_started_again),
+    TEST(a_wrong_command_line_of_launch_is_refused),
+    TEST_END,
+};
