@@ -800,6 +800,8 @@ TN_API_PLAIN tn_dtype tn_autocast(tn_ctx *cx, tn_dtype mode);
 TN_API tn_tensor *tn_requires_grad(tn_tensor *t, bool on);
 // Whether t is a leaf or was computed from one.
 TN_API_PLAIN bool tn_needs_grad(const tn_tensor *t);
+// Whether t was not computed from a leaf: it is one, or has no gradient.
+TN_API_PLAIN bool tn_is_leaf(const tn_tensor *t);
 // Adds the gradient of y, times gy, to every leaf that y was computed from. gy NULL means 1 and
 // needs a one-element y.
 TN_API tn_status tn_backward(tn_tensor *y, tn_tensor *gy);

@@ -38,7 +38,7 @@ LEFT_OUT = {
         dist_open dist_close dist_rank dist_size dist_local_rank dist_engine dist_barrier""",
     "a name of the dtype object": "dtype_name",
     "an attribute of the tensor": """
-        dtype_of rank size stride count item item_i64 needs_grad has_grad grad_of""",
+        dtype_of rank size stride count item item_i64 needs_grad is_leaf has_grad grad_of""",
 }
 
 # Functions whose names are those of attributes of tensors.

@@ -376,6 +376,13 @@ static PyObject *get_requires_grad(PyObject *self, void *unused)
     return is_open(o) ? PyBool_FromLong(tn_needs_grad(o->t)) : NULL;
 }
 
+static PyObject *get_is_leaf(PyObject *self, void *unused)
+{
+    Tensor *o = (Tensor *)self;
+    (void)unused;
+    return is_open(o) ? PyBool_FromLong(tn_is_leaf(o->t)) : NULL;
+}
+
 static int set_requires_grad(PyObject *self, PyObject *v, void *unused)
 {
     Tensor *o  = (Tensor *)self;
@@ -396,13 +403,35 @@ static PyObject *get_grad(PyObject *self, void *unused)
     return tensor_wrap(o->owner, tn_grad_of(o->t));
 }
 
+// x.grad = v: the gradient's own tensor gets the value of v.
+static int write_grad(Tensor *o, PyObject *v)
+{
+    Tensor *g = (Tensor *)v;
+    if (!PyObject_TypeCheck(v, tensor_type))
+        return PyErr_Format(PyExc_TypeError, "grad is a tensor or None, not of %R", Py_TYPE(v)), -1;
+    if (!is_open(g)) return -1;
+    bool same = g->owner == o->owner && tn_rank(g->t) == tn_rank(o->t) &&
+                tn_dtype_of(g->t) == tn_dtype_of(o->t);
+    for (int i = 0; same && i < tn_rank(o->t); i++) same = tn_size(g->t, i) == tn_size(o->t, i);
+    if (!same)
+        return PyErr_SetString(PyExc_ValueError,
+                               "grad must have the shape, the dtype and the context of its tensor"),
+               -1;
+    site       at   = site_here();
+    tn_ctx    *cx   = o->owner->cx;
+    bool       mode = tn_grad_mode(cx, false);
+    tn_tensor *grad = tn_grad_of_at(at.file, at.line, o->t);
+    bool       ok   = grad && tn_assign_at(at.file, at.line, grad, g->t);
+    tn_grad_mode(cx, mode);
+    return ok ? 0 : (context_raise(o->owner), -1);
+}
+
 static int set_grad(PyObject *self, PyObject *v, void *unused)
 {
     Tensor *o = (Tensor *)self;
     (void)unused;
     if (!is_open(o)) return -1;
-    if (v && v != Py_None)
-        return PyErr_SetString(PyExc_AttributeError, "grad can be set to None only"), -1;
+    if (v && v != Py_None) return write_grad(o, v);
     if (tn_has_grad(o->t)) tn_zero_grad(o->t);
     return 0;
 }
@@ -417,6 +446,8 @@ static PyGetSetDef members[] = {
     { "context", get_context, NULL, "The context it was made on.", NULL },
     { "requires_grad", get_requires_grad, set_requires_grad,
       "Whether it is a leaf or was computed from one.", NULL },
+    { "is_leaf", get_is_leaf, NULL, "Whether it was not computed from a tensor with a gradient.",
+      NULL },
     { "grad", get_grad, set_grad, "The gradient of a leaf, or None.", NULL },
     { 0 },
 };

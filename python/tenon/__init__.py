@@ -32,13 +32,13 @@ from .autograd import (autocast, enable_grad, grad, gradcheck, gradgradcheck, in
 
 if _CHECKING:
     from ._custom import Op, op  # noqa: F401
-    from . import checkpoint, data, files, models, nn, optim  # noqa: F401
+    from . import checkpoint, cuda, data, files, models, nn, optim  # noqa: F401
     from .files import load, save  # noqa: F401
     from .inspect import devices, doctor, explain, plan_memory, profile, stats  # noqa: F401
     from .tokenizers import Tokenizer  # noqa: F401
 
 # Modules that are imported when they are first asked for, and what is taken out of them: `import tenon` is quick.
-_MODULES = {"nn", "optim", "models", "data", "files", "checkpoint", "inspect", "tokenizers", "torch"}
+_MODULES = {"cuda", "nn", "optim", "models", "data", "files", "checkpoint", "inspect", "tokenizers", "torch"}
 _NAMES = {
     "_custom": ["Op", "op"],
     "files": ["load", "save"],

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 import warnings
 
 
@@ -76,9 +77,19 @@ _CLASSES = {
 }
 
 
+# What the core calls by its names in C. Where Python spells it otherwise, it is a method.
+_SPELLED = {"copy_to": "x.to(device)", "detach": "x.detach()", "read": "x.numpy()", "reshape": "x.reshape()",
+            "file_write": "tn.save", "custom_n": "outputs="}
+
+
+def in_python(text: str) -> str:
+    """A text of the core with Python's names: tn_grad becomes tn.grad."""
+    return re.sub(r"\btn_([a-z_0-9]+)", lambda m: _SPELLED.get(m[1], "tn." + m[1]), text)
+
+
 def make(code: str, text: str, file: str, line: int, layer: str, cause: BaseException | None) -> Error:
     """The exception of a fault, which names the line that recorded the op."""
-    e = _CLASSES.get(code, Error)(text or code)
+    e = _CLASSES.get(code, Error)(in_python(text or code))
     e.file, e.line, e.layer = file, line, layer
     if line:
         source = linecache.getline(file, line).strip()
@@ -90,6 +101,7 @@ def make(code: str, text: str, file: str, line: int, layer: str, cause: BaseExce
 
 
 def warn(text: str, file: str, line: int) -> None:
+    text = in_python(text)
     if line:
         warnings.warn_explicit(text, TenonWarning, file, line)
     else:

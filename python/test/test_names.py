@@ -246,6 +246,27 @@ class Elements(Case):
         self.assertIs(x.new_tensor([1, 2]).dtype, tn.float64)
         self.assertFalse(x.is_cuda and x.device == "cpu")
 
+    def test_leaves_and_their_gradients(self):
+        x = tn.tensor([0.5, 1.0], requires_grad=True)
+        y = x * 2
+        self.assertEqual((x.is_leaf, y.is_leaf, tn.ones(2).is_leaf, y.detach().is_leaf), (True, False, True, True))
+        x.grad = tn.tensor([3.0, 4.0])
+        y.sum().backward()
+        self.check(x.grad, [5, 6])
+        x.grad = None
+        self.assertIsNone(x.grad)
+        for wrong, error in ((1, TypeError), (tn.ones(3), ValueError), (tn.ones(2, dtype=tn.float64), ValueError)):
+            with self.assertRaises(error):
+                x.grad = wrong
+        with self.assertRaisesRegex(tn.GradError, "x.detach()"):
+            y.requires_grad_(False)
+        with tn.Context("ref"), self.assertRaisesRegex(ValueError, r"see x.to\(device\)"):
+            tn.ones(2) + x
+
+    def test_gpus(self):
+        self.assertEqual(tn.cuda.is_available(), tn.cuda.device_count() > 0)
+        tn.cuda.synchronize()
+
     def test_gradients_at_bounds(self):
         x = tn.tensor([-1.0, 0.0, 2.0], requires_grad=True)
         (x.clamp(min=0).sum() + x.clamp(0, 1).sum()).backward()
@@ -258,6 +279,14 @@ class Elements(Case):
         self.check(tn.log10(tn.tensor([1.0, 1000.0])), [0, 3])
         self.check(tn.sinh(x[1]), [math.sinh(1), math.sinh(0.25)])
         self.check(tn.cosh(x[1]), [math.cosh(1), math.cosh(0.25)])
+        y = tn.tensor([-0.99, -0.5, 0.0, 0.001, 0.75], requires_grad=True)
+        for name, slope in (("asin", lambda v: (1 - v * v) ** -0.5), ("acos", lambda v: -(1 - v * v) ** -0.5),
+                            ("asinh", lambda v: (1 + v * v) ** -0.5), ("atanh", lambda v: 1 / (1 - v * v))):
+            z = getattr(tn, name)(y)
+            self.check(z, [getattr(math, name)(v) for v in y.tolist()])
+            self.check(tn.grad(z.sum(), y)[0], [slope(v) for v in y.tolist()])
+        self.check(tn.acosh(tn.tensor([1.0, 1.5, 1e4])), [0, math.acosh(1.5), math.acosh(1e4)])
+        self.check(tn.asinh(tn.tensor([-1e20, 1e30])), [-math.asinh(1e20), math.asinh(1e30)])
         self.check(tn.masked_select(x, x > 0), [5, 1, 0.25])
         self.check(tn.transpose(x), x.T)
         self.check(tn.transpose(x, 0, 1), x.T)

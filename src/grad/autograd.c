@@ -19,6 +19,11 @@ bool tn_needs_grad(const tn_tensor *t)
     return t->leaf || (!t->detached && n->needs_grad && tni_is_float((tn_dtype)n->dtype));
 }
 
+bool tn_is_leaf(const tn_tensor *t)
+{
+    return tni_tensor_alive(t, "is_leaf") && (t->leaf || !tn_needs_grad(t));
+}
+
 // requires_grad(t, false). A value computed from leaves cannot stop: its history is in its node.
 static tn_tensor *stop_being_leaf(tn_tensor *t)
 {
