@@ -38,4 +38,30 @@ TN_API_PLAIN const char *tn_dist_engine(const tn_dist *d);
 // Does nothing for NULL.
 TN_API tn_status tn_dist_barrier(tn_dist *d);
 
+// ---- training ----------------------------------------------------------------------------------
+
+// Makes an optimizer's updates those of the whole world: the ranks begin with rank 0's parameters, and every update
+// is by the mean of all ranks' gradients, so that parameters and state stay equal, bit for bit. A loss that is a mean
+// over this rank's items gives the step of one process with all of them, if every rank has as many. Accumulated
+// gradients are exchanged once, by the step that updates; clipping is by the norm of the mean. All ranks
+// call it, and tn_step, at the same places. NULL ends it.
+TN_API tn_status tn_optim_distribute(tn_optim *o, tn_dist *d);
+
+// ---- collectives -------------------------------------------------------------------------------
+
+// Ops over the tensors of all ranks. They are recorded like others and have gradients; all ranks record the same
+// ones, with the same shapes, in the same order, in which they run. If they do not, the evaluation fails on all
+// ranks, with two that differ. A rank takes part whether or not it reads the result. With one rank, or for the
+// world NULL, the result is x. f16 and bf16 are reduced in f32 and rounded once.
+typedef enum { TN_REDUCE_SUM, TN_REDUCE_MEAN, TN_REDUCE_MAX, TN_REDUCE_MIN } tn_reduce_op;
+// Returns the sum, mean, maximum or minimum of all ranks' x, the same bits on all of them.
+TN_API tn_tensor *tn_dist_all_reduce(tn_dist *d, tn_tensor *x, tn_reduce_op op);
+// Returns all ranks' x joined along an axis, in the order of ranks.
+TN_API tn_tensor *tn_dist_all_gather(tn_dist *d, tn_tensor *x, int axis);
+// Returns this rank's part of what tn_dist_all_reduce would return, cut along an axis whose size is a multiple of
+// the number of ranks.
+TN_API tn_tensor *tn_dist_reduce_scatter(tn_dist *d, tn_tensor *x, int axis, tn_reduce_op op);
+// Returns x of the rank `root`.
+TN_API tn_tensor *tn_dist_broadcast(tn_dist *d, tn_tensor *x, int root);
+
 #endif

@@ -456,6 +456,11 @@ TN_CALL(tn_status, tn_ctx_use_stream, (tn_ctx *cx, void *stream), (cx, stream))
 TN_CALL(tn_dist *, tn_dist_open, (tn_ctx *cx, tn_dist_opts o), (cx, o))
 TN_DO(tn_dist_close, (tn_dist *d), (d))
 TN_CALL(tn_status, tn_dist_barrier, (tn_dist *d), (d))
+TN_CALL(tn_status, tn_optim_distribute, (tn_optim *o, tn_dist *d), (o, d))
+TN_OP(tn_dist_all_reduce, (tn_dist *d, tn_tensor *x, tn_reduce_op op), (d, x, op))
+TN_OP(tn_dist_all_gather, (tn_dist *d, tn_tensor *x, int axis), (d, x, axis))
+TN_OP(tn_dist_reduce_scatter, (tn_dist *d, tn_tensor *x, int axis, tn_reduce_op op), (d, x, axis, op))
+TN_OP(tn_dist_broadcast, (tn_dist *d, tn_tensor *x, int root), (d, x, root))
 #undef TN_OP
 #undef TN_CALL
 #undef TN_DO
@@ -902,4 +907,9 @@ TN_CALL(tn_status, tn_dist_barrier, (tn_dist *d), (d))
 #define tn_dist_open(...) tn_dist_open_at(TN_HERE, __VA_ARGS__)
 #define tn_dist_close(d) tn_dist_close_at(TN_HERE, d)
 #define tn_dist_barrier(d) tn_dist_barrier_at(TN_HERE, d)
+#define tn_optim_distribute(o, d) tn_optim_distribute_at(TN_HERE, o, d)
+#define tn_dist_all_reduce(...) tn_dist_all_reduce_at(TN_HERE, __VA_ARGS__)
+#define tn_dist_all_gather(d, x, axis) tn_dist_all_gather_at(TN_HERE, d, x, axis)
+#define tn_dist_reduce_scatter(...) tn_dist_reduce_scatter_at(TN_HERE, __VA_ARGS__)
+#define tn_dist_broadcast(d, x, root) tn_dist_broadcast_at(TN_HERE, d, x, root)
 #endif

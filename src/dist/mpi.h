@@ -16,7 +16,7 @@ typedef enum {
 typedef enum { TNI_REDUCE_SUM, TNI_REDUCE_MAX, TNI_REDUCE_MIN, TNI_REDUCTIONS } tni_reduction;
 
 // One collective, in host memory. count is in elements: of the whole tensor for a broadcast and an all-reduce,
-// of one rank's part for the other two. in and out may be the same for an all-reduce, and must be for a
+// of the smaller side for the other two: one rank's part. in and out may be the same for an all-reduce, and must be for a
 // broadcast.
 typedef struct {
     tni_collective_kind kind;
@@ -31,7 +31,7 @@ typedef struct {
 // Asked while a collective waits for other ranks: false, with the reason, gives it up.
 typedef bool tni_may_wait(void *user, tni_text *why);
 
-// Opens MPI, once for a process; launcher: as in tni_place, NULL for none. False, with the reason, if there
+// Opens MPI, once for a process; launcher: as in tni_world_place, NULL for none. False, with the reason, if there
 // is no library, it does not start, or it was given up before.
 bool tni_mpi_open(const char *launcher, int *rank, int *size, tni_text *why);
 // Runs a collective to its end. False, with the reason: it failed, or it was given up, after which MPI cannot

@@ -40,18 +40,18 @@ static bool is_set(const char *name)
 }
 
 // Takes the first launcher of the table that set all it has to.
-bool tni_place_find(tni_place *p, tni_text *why)
+bool tni_world_place_find(tni_world_place *p, tni_text *why)
 {
-    *p = (tni_place){ .size = 1, .local_size = 1 };
+    *p = (tni_world_place){ .size = 1, .local_size = 1 };
     for (int i = 0; i < LAUNCHERS; i++) {
         const launcher *l = &launchers[i];
         if (!is_set(l->rank) || !is_set(l->size) || (l->proof && !is_set(l->proof))) continue;
-        *p = (tni_place){ .launcher   = l->name,
-                          .mpi        = l->connects && (!*l->connects || is_set(l->connects)),
-                          .rank       = number_of(l->rank),
-                          .size       = number_of(l->size),
-                          .local_rank = number_of(l->local_rank),
-                          .local_size = number_of(l->local_size) };
+        *p = (tni_world_place){ .launcher   = l->name,
+                                .mpi        = l->connects && (!*l->connects || is_set(l->connects)),
+                                .rank       = number_of(l->rank),
+                                .size       = number_of(l->size),
+                                .local_rank = number_of(l->local_rank),
+                                .local_size = number_of(l->local_size) };
         if (p->rank >= 0 && p->rank < p->size) return true;
         *why = tni_text_of("%s is %s and %s is %s, which is no rank of a world", l->rank,
                            tni_quoted(getenv(l->rank)).s, l->size, tni_quoted(getenv(l->size)).s);

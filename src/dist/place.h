@@ -11,10 +11,10 @@ typedef struct {
     bool        mpi;       // it starts processes that MPI can connect
     int         rank, size;
     int         local_rank, local_size;
-} tni_place;
+} tni_world_place;
 
 // Finds the place by the environment: rank 0 of 1 if no launcher set its variables. The first launcher
 // whose rank and size are both set counts. False, with the reason, if they are no rank of a world.
-bool tni_place_find(tni_place *p, tni_text *why);
+bool tni_world_place_find(tni_world_place *p, tni_text *why);
 
 #endif

@@ -5,6 +5,7 @@
 // A definition is the program's memory and must outlive the context. The attributes of a call are
 // copied into the node, with the shapes of the outputs behind them, since the call may run much
 // later.
+#include "ops/collective.h"
 #include "ops/expr_op.h"
 
 #include <string.h>
@@ -83,6 +84,7 @@ tn_status tni_custom_compute(const tni_attr *attr, const tn_array *in, tn_array 
 {
     const tn_op_def *op = attr->custom.def;
     *why                = (tni_text){ 0 };
+    if (tni_is_collective(op)) return tni_collective_run(attr->custom.bytes, in, out, why);
     if (!op->compute) {
         tni_text_add(why, "%s: CUDA text cannot run on %s; give the op a compute function too",
                      op->name, device);

@@ -62,14 +62,14 @@ static bool find_factor(tn_optim *o, double share, tn_tensor **factor)
 
 bool tni_gradients_prepare(tn_optim *o, int64_t steps)
 {
-    double     share = 1.0 / (double)steps;
+    double     share = 1.0 / ((double)steps * tn_dist_size(o->dist));
     tn_tensor *factor;
-    if (!find_factor(o, share, &factor)) return false;
+    if (!tni_gradients_sum_ranks(o) || !find_factor(o, share, &factor)) return false;
     for (size_t i = 0; i < o->flats; i++) {
         if (!o->flat[i].g) continue;
         tn_tensor *g = tni_widen(o->flat[i].g);
         if (factor) g = scale_gradient(g, factor);
-        else if (steps > 1) g = tn_mul_s(g, share);
+        else if (share != 1) g = tn_mul_s(g, share);
         if (o->clip_value > 0) g = tn_clamp(g, -o->clip_value, o->clip_value);
         if (!(o->flat[i].g = g)) return false;
     }

@@ -88,6 +88,7 @@ struct tn_optim {
     double                 clip_norm, clip_value;
     bool                   nesterov, centered, no_master;
     tn_schedule            schedule;
+    tn_dist               *dist;            // whose ranks update together; NULL: this process alone
     int64_t                accumulate;      // tn_steps to an update
     int64_t                updates, micro;  // updates done; tn_steps since the last
     double                 loss_scale;      // at the beginning; 0: losses are not scaled

@@ -23,9 +23,12 @@ bool tni_flat_spread(const tn_optim *o, const tni_flat *f, int what, tn_tensor *
 // the new value too, so that no step has to cast a weight. The others are freed.
 bool tni_flat_spread_params(const tn_optim *o, const tni_flat *f, tn_tensor *y);
 
-// Prepares the gradients of all blocks, which are sums over `steps` steps, for the rule: divides them by the
-// loss scale, averages them, clips them by norm, then by value.
+// Prepares the gradients of all blocks, which are sums over `steps` steps, for the rule: adds those of all ranks,
+// divides them by the loss scale, averages them, clips them by norm, then by value.
 bool tni_gradients_prepare(tn_optim *o, int64_t steps);
+
+// Replaces the gradient of each block by the sum over all ranks of the optimizer's world (distribute.c).
+bool tni_gradients_sum_ranks(tn_optim *o);
 
 // ---- loss scaling (scaling.c) ------------------------------------------------------------------
 

@@ -491,6 +491,27 @@ CALL(dist_engine)
     tn_dist_engine(k->has.dist);
     return NULL;
 }
+CALL(dist_all_reduce)
+{
+    return tn_dist_all_reduce(k->has.dist, k->x, (tn_reduce_op)(k->i & 7));
+}
+CALL(dist_all_gather)
+{
+    return tn_dist_all_gather(k->has.dist, k->x, (int)k->i);
+}
+CALL(dist_reduce_scatter)
+{
+    return tn_dist_reduce_scatter(k->has.dist, k->x, (int)k->i, (tn_reduce_op)(k->j & 7));
+}
+CALL(dist_broadcast)
+{
+    return tn_dist_broadcast(k->has.dist, k->x, (int)k->i);
+}
+CALL(optim_distribute)
+{
+    tn_optim_distribute(k->has.opt, k->has.dist);
+    return NULL;
+}
 CALL(dist_barrier)
 {
     tn_dist_barrier(k->has.dist);
@@ -513,6 +534,7 @@ const call calls_of_training[] = {
     Q(file_meta_key), Q(file_free), O(file_write), O(npy_read), O(npy_write),
     O(save), O(save_with), O(load), O(load_with), O(checkpoint_save), O(checkpoint_load),
     O(dist_open), Q(dist_close), Q(dist_rank), Q(dist_size), Q(dist_local_rank), Q(dist_engine), Q(dist_barrier),
+    O(dist_all_reduce), O(dist_all_gather), O(dist_reduce_scatter), O(dist_broadcast), O(optim_distribute),
     { 0 },
 };
 // clang-format on

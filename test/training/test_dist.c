@@ -4,6 +4,7 @@
 #include "dist/line.h"
 #include "dist/place.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <stdatomic.h>
@@ -81,10 +82,10 @@ static void set_variables(const char *list)
 static void launchers_say_rank_and_size(void)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        tni_place p;
-        tni_text  says;
+        tni_world_place p;
+        tni_text        says;
         set_variables(cases[i].set);
-        if (tni_place_find(&p, &says)) {
+        if (tni_world_place_find(&p, &says)) {
             says = tni_text_of("%s%srank %d of %d", p.launcher ? p.launcher : "",
                                p.launcher ? " " : "", p.rank, p.size);
             if (p.launcher)
@@ -294,9 +295,160 @@ static void a_wrong_command_line_of_launch_is_refused(void)
     prints("there is no mpiexec in PATH");
 }
 
+// What `launched` prints are lines "step 3 loss 1.25" of each rank, in order: reads those of one rank. Returns
+// how many; *bits: what it says of its parameters at the end.
+enum { STEPS = 50 };
+
+static int read_losses(const char *rank, double loss[STEPS], char bits[32])
+{
+    int    n    = 0;
+    size_t skip = strlen(rank);
+    *bits       = 0;
+    for (const char *line = out; line; line = (line = strchr(line, '\n')) ? line + 1 : NULL) {
+        if (strncmp(line, rank, skip) != 0) continue;
+        if (n < STEPS && sscanf(line + skip, "loss %lf", &loss[n]) == 1) n++;
+        sscanf(line + skip, "bits %31s", bits);
+    }
+    return n;
+}
+
+// Ranks with a part of each batch train as one process with all of it, and have the same bits.
+static void ranks_train_as_one(void)
+{
+    static const struct {
+        const char *name;
+        double      within;
+    } runs_of[] = { { "train", 1e-5 }, { "train64", 1e-12 } };
+    NEED_MPI();
+    for (int k = 0; k < 2; k++) {
+        double one[STEPS], some[STEPS];
+        char   bits[32], first[32], rank[8];
+        runs(0, "'" TN_BUILD_DIR "/tenon-tests' --rank %s", runs_of[k].name);
+        CHECK_INT(read_losses("", one, bits), STEPS);
+        CHECK(one[STEPS - 1] < 0.9 * one[0]);
+        for (int n = 2; n <= 4; n += 2) {
+            runs(0, LAUNCH "%d" RANK "%s 2>&1", n, runs_of[k].name);
+            for (int r = 0; r < n; r++) {
+                snprintf(rank, sizeof rank, "[%d] ", r);
+                CHECK_INT(read_losses(rank, some, r ? bits : first), r ? 0 : STEPS);
+                if (r) CHECK_STR(bits, first);
+            }
+            read_losses("[0] ", some, first);
+            for (int i = 0; i < STEPS; i++)
+                test_case_result(fabs(some[i] - one[i]) <= runs_of[k].within * fabs(one[i]),
+                                 "%s: %d ranks, step %d: %.15g, not %.15g", runs_of[k].name, n, i,
+                                 some[i], one[i]);
+        }
+    }
+}
+
+static void collectives_compute_and_have_gradients(void)
+{
+    NEED_MPI();
+    runs(0, LAUNCH "3" RANK "collect 2>&1");
+    prints("[2] all is right\n");
+    runs(0, LAUNCH "2" RANK "differ >a 2>&1; cat a; ! grep -q 'all is right' a");
+    prints(
+        "collective 1 differs: all_reduce sum f32 (3,) (here:2) here, all_gather f32 (3,) (here:3) on "
+        "rank 1");
+    prints(
+        "collective 1 differs: all_gather f32 (3,) (here:3) here, all_reduce sum f32 (3,) (here:2) on "
+        "rank 0");
+}
+
+static void one_rank_gets_what_it_gives(void)
+{
+    forget_launchers();
+    tn_ctx    *cx = tn_open("cpu");
+    tn_dist   *d  = tn_dist_open(cx, (tn_dist_opts){ 0 });
+    tn_tensor *x  = tn_from(cx, TN_F32, TN_SHAPE(4), (float[]){ 1, 2, 3, 4 });
+    for (int i = 0; i < 2; i++, d = NULL) {
+        tn_tensor *y = tn_dist_all_reduce(d, x, TN_REDUCE_MEAN);
+        y            = tn_dist_broadcast(d, tn_dist_reduce_scatter(d, y, 0, TN_REDUCE_MAX), 0);
+        y            = tn_dist_all_gather(d, y, -1);
+        CHECK_NEAR(tn_item(tn_sum_all(tn_mul(y, x))), 30, 0);
+    }
+    CHECK_STATUS(tn_error(cx), TN_OK);
+    tn_on_error(cx, NULL, NULL);
+    CHECK(tn_dist_broadcast(d, x, 1) == NULL);
+    CHECK_STR(tn_error_text(cx), "dist_broadcast: there is no rank 1 in a world of 1");
+    tn_close(cx);
+}
+
 // ---- what a rank does
 
 int test_rank_run(const char *name);
+
+// Numbers that are the same everywhere.
+static double drawn(int i)
+{
+    return (double)((uint32_t)(i + 1) * 2654435761u >> 8) / (1 << 24) - 0.5;
+}
+
+enum { ITEMS = 32, INPUTS = 10, CLASSES = 3 };
+
+// Trains with this rank's part of one batch. Its weights are its own until rank 0's take their place.
+static void train_rank(tn_ctx *cx, tn_dist *d, tn_dtype dt)
+{
+    float   x[ITEMS * INPUTS];
+    int64_t y[ITEMS], rank = tn_dist_rank(d), part = ITEMS / tn_dist_size(d);
+    tn_seed(cx, 7 + (uint64_t)rank);
+    for (int i = 0; i < ITEMS * INPUTS; i++) x[i] = (float)drawn(i);
+    for (int i = 0; i < ITEMS; i++) y[i] = (int64_t)(3 * (drawn(5000 + i) + 0.5));
+    tn_tensor *xs  = tn_from(cx, TN_F32, TN_SHAPE(part, INPUTS), x + rank * part * INPUTS);
+    tn_tensor *ys  = tn_from(cx, TN_I64, TN_SHAPE(part), y + rank * part);
+    tn_layer  *net = tn_nn_seq(cx, tn_nn_linear(cx, INPUTS, 16), tn_nn_act(cx, tn_tanh),
+                               tn_nn_linear(cx, 16, CLASSES));
+    tn_layer_cast(net, dt);
+    tn_optim *opt = tn_adamw(net, (tn_adamw_opts){ .lr = 0.02, .clip_norm = 0.5 });
+    tn_optim_distribute(opt, d);
+    for (int i = 0; i < STEPS; i++) {
+        tn_scope  *s    = tn_begin(cx);
+        tn_tensor *loss = tn_cross_entropy(tn_forward(net, tn_cast(xs, dt)), ys);
+        tn_tensor *mean = tn_dist_all_reduce(d, tn_detach(loss), TN_REDUCE_MEAN);
+        tn_step(opt, loss);
+        if (rank == 0) printf("loss %.17g\n", tn_item(mean));
+        tn_end(s);
+    }
+    double  w[16 * INPUTS];
+    int64_t bits = 0, at;
+    tn_read(tn_cast(tn_layer_find(net, "0.weight"), TN_F64), TN_F64, w, 16 * INPUTS);
+    for (int i = 0; i < 16 * INPUTS; i++, bits = bits * 31 + at) memcpy(&at, &w[i], 8);
+    printf("bits %llx\n", (unsigned long long)bits);
+}
+
+static double item_of(tn_tensor *x, int64_t i)
+{
+    return tn_item(tn_cast(tn_slice(tn_flatten(x, 0, -1), 0, i, i + 1, 1), TN_F64));
+}
+
+// With x of rank r as (r, r + 1): values, gradients, and dtypes of each collective, in a world of three.
+static void collect_rank(tn_ctx *cx, tn_dist *d)
+{
+    int        r   = tn_dist_rank(d);
+    tn_tensor *x   = tn_from(cx, TN_F32, TN_SHAPE(2), (float[]){ (float)r, (float)r + 1 });
+    tn_tensor *odd = tn_from(cx, TN_F32, TN_SHAPE(3, 1), (float[]){ (float)r, 1, 2 });
+    tn_requires_grad(x, true);
+    tn_tensor *sum = tn_dist_all_reduce(d, x, TN_REDUCE_SUM), *all = tn_dist_all_gather(d, x, 0);
+    tn_tensor *max  = tn_dist_all_reduce(d, x, TN_REDUCE_MAX);
+    tn_tensor *from = tn_dist_broadcast(d, x, 1);
+    tn_tensor *part = tn_dist_reduce_scatter(d, odd, 0, TN_REDUCE_MEAN);
+    tn_tensor *half = tn_dist_all_reduce(d, tn_cast(x, TN_BF16), TN_REDUCE_MIN);
+    tn_tensor *wide = tn_dist_all_gather(d, tn_cast(odd, TN_F16), 1);
+    // Of which rank 0 reads nothing: it takes part all the same.
+    tn_tensor *loss = tn_add(tn_sum_all(tn_square(sum)), tn_sum_all(tn_square(all)));
+    loss            = tn_add(loss, tn_add(tn_sum_all(tn_square(max)), tn_sum_all(tn_square(from))));
+    tn_backward(loss, NULL);
+    tn_eval(cx);
+    if (r == 0) return;
+    bool ok = item_of(sum, 0) == 3 && item_of(sum, 1) == 6 && item_of(all, 3) == 2;
+    ok &= item_of(from, 1) == 2 && item_of(max, 0) == 2 && item_of(half, 1) == 1;
+    ok &= item_of(part, 0) == (r == 1 ? 1 : 2) && item_of(wide, 1) == 1 && item_of(wide, 2) == 2;
+    // 3 ranks send 2 sum, 2 x; to rank 1 what was broadcast, to rank 2 the maximum.
+    double slope = 3 * 2 * 3 + 3 * 2 * r + (r == 1 ? 3 * 2 * 1 : 3 * 2 * 2);
+    ok &= item_of(tn_grad_of(x), 0) == slope;
+    if (ok && tn_error(cx) == TN_OK) puts("all is right");
+}
 
 int test_rank_run(const char *name)
 {
@@ -305,6 +457,14 @@ int test_rank_run(const char *name)
     tn_ctx  *cx = tn_open("cpu");
     tn_dist *d  = tn_dist_open(cx, (tn_dist_opts){ .timeout = 60 });
     if (!d) return 1;
+    tn_tensor *three = tn_from(cx, TN_F32, TN_SHAPE(3), (float[]){ 1, 2, 3 });
+    if (!strncmp(name, "train", 5)) train_rank(cx, d, strcmp(name, "train") ? TN_F64 : TN_F32);
+    if (!strcmp(name, "collect")) collect_rank(cx, d);
+    if (!strcmp(name, "differ")) {
+        if (tn_dist_rank(d) == 0) tn_dist_all_reduce_at("here", 2, d, three, TN_REDUCE_SUM);
+        else tn_dist_all_gather_at("here", 3, d, three, 0);
+        if (tn_eval(cx) == TN_OK) puts("all is right");
+    }
     if (!strcmp(name, "meet"))
         printf("rank %d of %d by %s\n", tn_dist_rank(d), tn_dist_size(d), tn_dist_engine(d));
     for (int i = 0; i < 6; i++) {
@@ -331,6 +491,9 @@ const test_case tests_dist[] = {
     TEST(the_line_says_who_is_gone),
     TEST(the_line_opens_in_time_or_names_who_is_missing),
     TEST(ranks_meet_and_their_lines_are_numbered),
+    TEST(one_rank_gets_what_it_gives),
+    TEST(collectives_compute_and_have_gradients),
+    TEST(ranks_train_as_one),
     TEST(a_failure_is_named_by_the_others_and_started_again),
     TEST(a_wrong_command_line_of_launch_is_refused),
     TEST_END,

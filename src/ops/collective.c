@@ -1,0 +1,294 @@
+// Collectives: all_reduce, all_gather, reduce_scatter, broadcast. Each is a call that runs alone and may fail, as a
+// user's op with functions is, so it is one: the row `custom`, with the functions of this file.
+//
+// The order in which ranks run them has to be the same on all, while a plan runs its steps in any order that their
+// inputs allow. So each reads the world's token, and after it comes a small op that makes the next token of
+// its result:
+//
+//   y1 = all_reduce(x1, token0)    token1 = tick(y1, token0)
+//   y2 = all_reduce(x2, token1)    token2 = tick(y2, token1)
+//
+// The token is assigned, so that every step computes it: a rank takes part also in what it never reads. And since
+// token0 is overwritten with that, nothing of it can be computed a second time, by one rank alone.
+#include "ops/collective.h"
+#include "ops/composite.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// The attributes of a collective. Along the first axis: other axes are moved there.
+typedef struct {
+    tn_dist            *d;
+    tni_collective_kind kind;
+    tni_reduction       op;
+    int                 root;
+    int                 line;  // of the user's call, for messages
+    const char         *file;
+} collective;
+
+static tn_status shape_of(const void *attr, const tn_array *in, tn_array *out)
+{
+    const collective *c    = attr;
+    int               size = tn_dist_size(c->d);
+    out[0]                 = in[0];
+    if (c->kind == TNI_ALL_GATHER) out[0].size[0] *= size;
+    if (c->kind == TNI_REDUCE_SCATTER) out[0].size[0] /= size;
+    return TN_OK;
+}
+
+static tn_status run_in_words(const void *attr, const tn_array *in, tn_array *out)
+{
+    tni_text why;
+    return tni_collective_run(attr, in, out, &why);
+}
+
+static tn_status token_shape(const void *attr, const tn_array *in, tn_array *out)
+{
+    (void)attr, (void)in;
+    out[0] = (tn_array){ .dtype = TN_I32 };
+    return TN_OK;
+}
+
+static tn_status write_token(const void *attr, const tn_array *in, tn_array *out)
+{
+    (void)attr, (void)in;
+    *(int32_t *)out[0].data = 0;
+    return TN_OK;
+}
+
+static tn_status grad_of(const void *attr, tn_tensor *const *x, tn_tensor *const *y,
+                         tn_tensor *const *gy, tn_tensor **gx);
+
+#define COLLECTIVE(text)                                                                    \
+    {                                                                                       \
+        .name = text, .nin = 2, .shape = shape_of, .compute = run_in_words, .grad = grad_of \
+    }
+static const tn_op_def definition[] = {
+    [TNI_BROADCAST]      = COLLECTIVE("broadcast"),
+    [TNI_ALL_REDUCE]     = COLLECTIVE("all_reduce"),
+    [TNI_ALL_GATHER]     = COLLECTIVE("all_gather"),
+    [TNI_REDUCE_SCATTER] = COLLECTIVE("reduce_scatter"),
+};
+static const tn_op_def tick = {
+    .name = "token", .nin = 2, .shape = token_shape, .compute = write_token
+};
+
+bool tni_is_collective(const tn_op_def *op)
+{
+    return op->compute == run_in_words;
+}
+
+// ---- running -----------------------------------------------------------------------------------
+
+// What only moves is sent as integers of its size, which MPI has for every dtype.
+static tn_dtype sent_as(const collective *c, tn_dtype dt)
+{
+    if (c->kind == TNI_ALL_REDUCE || c->kind == TNI_REDUCE_SCATTER) return dt;
+    switch (tni_dtype_size(dt)) {
+    case 1: return TN_U8;
+    case 2: return TN_U16;
+    case 4: return TN_U32;
+    default: return TN_U64;
+    }
+}
+
+// Broadcasts are in place in MPI, so the root's x is copied to the result first.
+tn_status tni_collective_run(const void *attr, const tn_array *in, tn_array *out, tni_text *why)
+{
+    static const char *const word[] = { "sum ", "max ", "min " };
+    const collective        *c      = attr;
+    const tn_array          *part   = c->kind == TNI_REDUCE_SCATTER ? &out[0] : &in[0];
+    bool                     reduce = c->kind == TNI_ALL_REDUCE || c->kind == TNI_REDUCE_SCATTER;
+    tni_collective           run    = { .kind  = c->kind,
+                                        .dtype = sent_as(c, in[0].dtype),
+                                        .op    = c->op,
+                                        .root  = c->root,
+                                        .count = tni_shape_count(part->rank, part->size),
+                                        .in    = in[0].data,
+                                        .out   = out[0].data };
+    const char              *name = definition[c->kind].name, *slash = strrchr(c->file, '/');
+    tni_text                 what = tni_text_of("%s %s%s %s", name, reduce ? word[c->op] : "",
+                                                tn_dtype_name(in[0].dtype),
+                                                tni_shape_text(in[0].rank, in[0].size).s);
+    if (c->line) tni_text_add(&what, " (%s:%d)", slash ? slash + 1 : c->file, c->line);
+    if (c->kind == TNI_BROADCAST) {
+        if (tn_dist_rank(c->d) == c->root)
+            memcpy(run.out, run.in, (size_t)run.count * tni_dtype_size(run.dtype));
+        run.in = run.out;
+    }
+    tni_text  reason = { "" };
+    tn_status s      = tni_dist_run(c->d, &run, what.s, &reason);
+    if (s != TN_OK) *why = tni_text_of("%s: %s", name, reason.s);
+    return s;
+}
+
+// ---- recording ---------------------------------------------------------------------------------
+
+// Returns the world's token, made at the first collective from memory: a constant could be had again.
+static tn_tensor *current_token(tn_ctx *cx, tn_dist *d)
+{
+    tn_tensor **token = tni_dist_token(d);
+    if (*token) return *token;
+    tn_tensor *t = tn_from(cx, TN_I32, TN_0D, &(int32_t){ 0 });
+    if (!t) return NULL;
+    tni_tensor_own(t);
+    return *token = t;
+}
+
+// Assigns the token that comes after y, without history: no gradient goes from one collective to the next.
+static bool advance_token(tn_ctx *cx, tn_dist *d, tn_tensor *y)
+{
+    bool grads     = cx->grad_mode;
+    cx->grad_mode  = false;
+    tn_tensor *old = *tni_dist_token(d), *t = tn_custom(&tick, (tn_tensor *[]){ y, old }, NULL, 0);
+    bool       ok = t && tn_assign(old, t);
+    cx->grad_mode = grads;
+    return ok;
+}
+
+static tn_tensor *record(tn_dist *d, tn_tensor *x, tni_collective_kind kind, tni_reduction op,
+                         int root)
+{
+    tn_ctx    *cx    = x->cx;
+    tn_tensor *token = current_token(cx, d);
+    collective c;
+    memset(&c, 0, sizeof c);  // its bytes are part of the plan's key
+    c.d    = d;
+    c.kind = kind;
+    c.op   = op;
+    c.root = root;
+    c.file = tni_self.site.file ? tni_self.site.file : "";
+    c.line = tni_self.site.line;
+    if (!token) return NULL;
+    tn_tensor *y = tn_custom(&definition[kind], (tn_tensor *[]){ x, token }, &c, sizeof c);
+    return y && advance_token(cx, d, y) ? y : NULL;
+}
+
+// Whether x and the world can be used together. d NULL is a world of one rank.
+static bool args_ok(const char *op, tn_dist *d, tn_tensor *x)
+{
+    if (!tni_arg1(op, x, "x")) return false;
+    if (d && !tni_owned_ok(op, d, TNI_DIST)) return false;
+    if (d && ((tni_owned *)d)->cx != x->cx)
+        return tni_refuse(x->cx, TN_EARG, "%s: x belongs to another context than the world", op);
+    return true;
+}
+
+// Has steps store a result for whoever has it: it cannot be computed again.
+static tn_tensor *wanted(tn_tensor *y)
+{
+    if (y) tn_want(y);
+    return y;
+}
+
+// The result of one rank: x, by a handle of its own.
+static tn_tensor *same(tn_tensor *x)
+{
+    return tn_reshape(x, tn_rank(x), tni_sizes(x));
+}
+
+static tn_tensor *all_reduce(tn_dist *d, tn_tensor *x, tn_reduce_op op)
+{
+    static const tni_reduction as[] = { [TN_REDUCE_SUM]  = TNI_REDUCE_SUM,
+                                        [TN_REDUCE_MEAN] = TNI_REDUCE_SUM,
+                                        [TN_REDUCE_MAX]  = TNI_REDUCE_MAX,
+                                        [TN_REDUCE_MIN]  = TNI_REDUCE_MIN };
+    tn_tensor                 *y    = record(d, x, TNI_ALL_REDUCE, as[op], 0);
+    return op == TN_REDUCE_MEAN ? tn_mul_s(y, 1.0 / tn_dist_size(d)) : y;
+}
+
+// Whether a tensor can be reduced so: numbers, and floats for a mean.
+static bool reduces(const char *name, tn_tensor *x, tn_reduce_op op)
+{
+    tn_dtype dt = tn_dtype_of(x);
+    if ((unsigned)op > TN_REDUCE_MIN)
+        return tni_refuse(x->cx, TN_EARG, "%s: there is no reduction %d", name, (int)op);
+    if (!tni_want_math_dtype(x->cx, name, dt)) return false;
+    if (dt == TN_BOOL || (op == TN_REDUCE_MEAN && !tni_is_float(dt)))
+        return tni_refuse(x->cx, TN_EDTYPE, "%s: x is %s", name, tn_dtype_name(dt));
+    return true;
+}
+
+tn_tensor *tn_dist_all_reduce(tn_dist *d, tn_tensor *x, tn_reduce_op op)
+{
+    if (!args_ok("dist_all_reduce", d, x) || !reduces("dist_all_reduce", x, op)) return NULL;
+    if (!tni_dist_is_real(d)) return same(x);
+    return wanted(tni_narrow(all_reduce(d, tni_widen(x), op), tn_dtype_of(x)));
+}
+
+// Axes move to the front for MPI, and back.
+static tn_tensor *along_first(tn_dist *d, tn_tensor *x, int axis, tni_collective_kind kind,
+                              tni_reduction op)
+{
+    tn_tensor *y = axis ? tn_transpose(x, 0, axis) : x;
+    y            = y ? record(d, y, kind, op, 0) : NULL;
+    return y && axis ? tn_transpose(y, 0, axis) : y;
+}
+
+tn_tensor *tn_dist_all_gather(tn_dist *d, tn_tensor *x, int axis)
+{
+    if (!args_ok("dist_all_gather", d, x)) return NULL;
+    int i = tni_axis(x->cx, "dist_all_gather", tn_rank(x), axis);
+    if (i < 0) return NULL;
+    if (!tni_dist_is_real(d)) return same(x);
+    return wanted(along_first(d, x, i, TNI_ALL_GATHER, TNI_REDUCE_SUM));
+}
+
+// The mean is the sum times a number, as in all_reduce.
+tn_tensor *tn_dist_reduce_scatter(tn_dist *d, tn_tensor *x, int axis, tn_reduce_op op)
+{
+    if (!args_ok("dist_reduce_scatter", d, x) || !reduces("dist_reduce_scatter", x, op))
+        return NULL;
+    int i = tni_axis(x->cx, "dist_reduce_scatter", tn_rank(x), axis), size = tn_dist_size(d);
+    if (i < 0) return NULL;
+    if (tn_size(x, i) % size)
+        return tni_fail(x->cx, TN_ESHAPE,
+                        "dist_reduce_scatter: axis %d of %s is no multiple of %d ranks", i,
+                        tni_shape_of(x).s, size);
+    if (!tni_dist_is_real(d)) return same(x);
+    bool          mean = op == TN_REDUCE_MEAN;
+    tn_tensor    *y    = tni_widen(x);
+    tni_reduction as   = op == TN_REDUCE_MAX   ? TNI_REDUCE_MAX
+                         : op == TN_REDUCE_MIN ? TNI_REDUCE_MIN
+                                               : TNI_REDUCE_SUM;
+    y                  = y ? along_first(d, y, i, TNI_REDUCE_SCATTER, as) : NULL;
+    return wanted(tni_narrow(mean ? tn_mul_s(y, 1.0 / size) : y, tn_dtype_of(x)));
+}
+
+tn_tensor *tn_dist_broadcast(tn_dist *d, tn_tensor *x, int root)
+{
+    if (!args_ok("dist_broadcast", d, x)) return NULL;
+    if (root < 0 || root >= tn_dist_size(d))
+        return tni_fail(x->cx, TN_EARG, "dist_broadcast: there is no rank %d in a world of %d",
+                        root, tn_dist_size(d));
+    if (!tni_dist_is_real(d)) return same(x);
+    return wanted(record(d, x, TNI_BROADCAST, TNI_REDUCE_SUM, root));
+}
+
+// ---- gradients ---------------------------------------------------------------------------------
+
+// Each rank's result is part of that rank's loss; a gradient is that of the sum of all ranks' losses. So what
+// went to all ranks comes back as the sum of what they send. An extremum's gradient goes to the elements that are
+// it, in equal shares over all ranks.
+static tn_status grad_of(const void *attr, tn_tensor *const *x, tn_tensor *const *y,
+                         tn_tensor *const *gy, tn_tensor **gx)
+{
+    const collective *c     = attr;
+    tn_tensor        *g     = gy[0];
+    bool              least = c->op == TNI_REDUCE_MAX || c->op == TNI_REDUCE_MIN;
+    if (c->kind == TNI_ALL_GATHER) gx[0] = tn_dist_reduce_scatter(c->d, g, 0, TN_REDUCE_SUM);
+    else if (c->kind == TNI_REDUCE_SCATTER && !least) gx[0] = tn_dist_all_gather(c->d, g, 0);
+    else if (c->kind == TNI_BROADCAST)
+        gx[0] = tn_mul_s(tn_dist_all_reduce(c->d, g, TN_REDUCE_SUM),
+                         tn_dist_rank(c->d) == c->root ? 1 : 0);
+    else {
+        bool       scattered = c->kind == TNI_REDUCE_SCATTER;
+        tn_tensor *all       = scattered ? tn_dist_all_gather(c->d, g, 0)
+                                         : tn_dist_all_reduce(c->d, g, TN_REDUCE_SUM);
+        tn_tensor *top       = least && scattered ? tn_dist_all_gather(c->d, y[0], 0) : y[0];
+        tn_tensor *is        = least ? tn_cast(tn_eq(x[0], top), tn_dtype_of(x[0])) : NULL;
+        tn_tensor *n         = least ? tn_dist_all_reduce(c->d, is, TN_REDUCE_SUM) : NULL;
+        gx[0]                = least ? tn_mul(all, tn_div(is, n)) : all;
+    }
+    return gx[0] ? TN_OK : TN_EGRAD;
+}
