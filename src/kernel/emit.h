@@ -57,6 +57,11 @@ static inline void tni_set_add(tni_set *s, int i)
     s->bit[i / 64] |= (uint64_t)1 << i % 64;
 }
 
+static inline void tni_set_remove(tni_set *s, int i)
+{
+    s->bit[i / 64] &= ~((uint64_t)1 << i % 64);
+}
+
 // ---- what has to be computed where -------------------------------------------------------------
 //
 // The main stage of a row is: row point 0, loop 0 over R, row point 1, loop 1, ..., row point

@@ -102,25 +102,40 @@ tni_set tni_simt_reread(const tni_kernel *k)
     return reread;
 }
 
+// What the loops after loop q compute, if some values are kept.
+static tni_set needs_later(const tni_kernel *k, int q, const tni_set *kept)
+{
+    tni_set later = { 0 };
+    for (int p = q + 1; p < k->phases; p++) {
+        tni_set need = tni_needs_loop(k, p, kept);
+        for (size_t w = 0; w < sizeof need.bit / sizeof *need.bit; w++) later.bit[w] |= need.bit[w];
+    }
+    return later;
+}
+
 // Goes through the loops in order, since what an earlier loop keeps makes later values cheap to compute
-// again: their cost counts only down to what is kept. Loads are not in the set: they are held as words,
-// which take half the registers for 16-bit dtypes.
+// again: their cost counts only down to what is kept. In a loop the last value comes first: the gradient
+// of a row is one value, and if that is kept, the exponentials that it was made from are not needed
+// again. What is cheap beside the others that are kept is not kept after all. Loads are not in the set:
+// they are held as words, which take half the registers for 16-bit dtypes.
 tni_set tni_simt_costly(const tni_kernel *k)
 {
     tni_set costly = { 0 };
     for (int q = 0; q + 1 < k->phases; q++) {
-        tni_set now = tni_needs_loop(k, q, &costly), later = { 0 };
-        for (int p = q + 1; p < k->phases; p++) {
-            tni_set need = tni_needs_loop(k, p, &costly);
-            for (size_t w = 0; w < sizeof need.bit / sizeof *need.bit; w++)
-                later.bit[w] |= need.bit[w];
-        }
-        for (int i = 0; i < k->nins; i++) {
+        tni_set before = costly, now = tni_needs_loop(k, q, &before);
+        tni_set later = needs_later(k, q, &costly);
+        for (int i = k->nins - 1; i >= 0; i--) {
             int code = k->ins[i].code;
-            if ((code != TNI_I_MAP && code != TNI_I_RANDOM) || !tni_set_has(&now, i)) continue;
-            if (tni_set_has(&later, i) && tni_recompute_cost(k, i, &costly) >= TNI_KEEP_COST_GPU)
-                tni_set_add(&costly, i);
+            if ((code != TNI_I_MAP && code != TNI_I_RANDOM) || !tni_set_has(&now, i) ||
+                !tni_set_has(&later, i) || tni_recompute_cost(k, i, &costly) < TNI_KEEP_COST_GPU)
+                continue;
+            tni_set_add(&costly, i);
+            later = needs_later(k, q, &costly);
         }
+        for (int i = 0; i < k->nins; i++)
+            if (tni_set_has(&costly, i) && !tni_set_has(&before, i) &&
+                tni_recompute_cost(k, i, &costly) < TNI_KEEP_COST_GPU)
+                tni_set_remove(&costly, i);
     }
     return costly;
 }
