@@ -162,7 +162,7 @@ static int mem_free(tni_cuptr p)
     return 1;
 }
 
-static int pointer_attribute(void *value, int which, tni_cuptr p)
+static void read_attribute(void *value, int which, tni_cuptr p)
 {
     char        *at = (char *)(uintptr_t)p;
     const block *in = NULL;
@@ -171,11 +171,16 @@ static int pointer_attribute(void *value, int which, tni_cuptr p)
         if (b->data && at >= b->data && at < b->data + b->bytes) in = b;
     }
     bool strange = at >= self.stranger && at < self.stranger + sizeof self.stranger;
-    if (!in && !strange) return 1;
+    if (!in && !strange) return;
     if (which == TNI_CU_POINTER_TYPE) *(unsigned *)value = TNI_CU_MEMORY_DEVICE;
     if (which == TNI_CU_POINTER_DEVICE) *(int *)value = in ? 0 : 1;
     if (which == TNI_CU_POINTER_START && in) *(tni_cuptr *)value = (tni_cuptr)(uintptr_t)in->data;
     if (which == TNI_CU_POINTER_SIZE && in) *(size_t *)value = in->bytes;
+}
+
+static int pointer_attributes(unsigned n, int *which, void **value, tni_cuptr p)
+{
+    for (unsigned i = 0; i < n; i++) read_attribute(value[i], which[i], p);
     return TNI_CU_OK;
 }
 
@@ -303,28 +308,28 @@ static int error_string(int error, const char **text)
 void fake_gpu_open(uint32_t seed)
 {
     memset(&self, 0, sizeof self);
-    self.cu      = (tni_driver){ .set_current       = set_current,
-                                 .mem_alloc         = mem_alloc,
-                                 .mem_free          = mem_free,
-                                 .pointer_attribute = pointer_attribute,
-                                 .host_alloc        = host_alloc,
-                                 .host_free         = host_free,
-                                 .host_address      = host_address,
-                                 .launch            = launch,
-                                 .copy_in           = copy_in,
-                                 .copy_out          = copy_out,
-                                 .stream_create     = stream_create,
-                                 .stream_destroy    = stream_destroy,
-                                 .stream_wait       = stream_wait,
-                                 .stream_after      = stream_after,
-                                 .event_create      = event_create,
-                                 .event_record      = event_record,
-                                 .event_query       = event_query,
-                                 .event_wait        = event_wait,
-                                 .event_destroy     = event_destroy,
-                                 .capture_mode      = capture_mode,
-                                 .capture_state     = capture_state,
-                                 .error_string      = error_string };
+    self.cu      = (tni_driver){ .set_current        = set_current,
+                                 .mem_alloc          = mem_alloc,
+                                 .mem_free           = mem_free,
+                                 .pointer_attributes = pointer_attributes,
+                                 .host_alloc         = host_alloc,
+                                 .host_free          = host_free,
+                                 .host_address       = host_address,
+                                 .launch             = launch,
+                                 .copy_in            = copy_in,
+                                 .copy_out           = copy_out,
+                                 .stream_create      = stream_create,
+                                 .stream_destroy     = stream_destroy,
+                                 .stream_wait        = stream_wait,
+                                 .stream_after       = stream_after,
+                                 .event_create       = event_create,
+                                 .event_record       = event_record,
+                                 .event_query        = event_query,
+                                 .event_wait         = event_wait,
+                                 .event_destroy      = event_destroy,
+                                 .capture_mode       = capture_mode,
+                                 .capture_state      = capture_state,
+                                 .error_string       = error_string };
     self.gpu.cu  = &self.cu;
     self.heap    = tni_heap_default();
     self.random  = seed;

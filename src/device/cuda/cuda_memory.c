@@ -85,41 +85,39 @@ void tni_cuda_scratch_close(tni_cuda *c)
 
 // ---- a caller's memory -------------------------------------------------------------------------
 
-// Returns how many bytes from p on belong to the allocation that p is in; SIZE_MAX if the driver does
-// not say, as for memory that it only maps.
-static size_t bytes_from(const tni_driver *cu, tni_cuptr p)
+// Returns how many bytes from p on belong to the range that p is in; SIZE_MAX if the driver does not
+// say, as for memory that it only maps.
+static size_t bytes_from(tni_cuptr p, tni_cuptr start, size_t size)
 {
-    tni_cuptr start = 0;
-    size_t    size  = 0;
-    if (cu->pointer_attribute(&start, TNI_CU_POINTER_START, p) != TNI_CU_OK ||
-        cu->pointer_attribute(&size, TNI_CU_POINTER_SIZE, p) != TNI_CU_OK || p < start ||
-        p - start > size)
-        return SIZE_MAX;
+    if (!size || p < start || p - start > size) return SIZE_MAX;
     return size - (size_t)(p - start);
 }
 
-// An address that the driver does not know is ordinary host memory, and pinned memory is the host's
-// too: both are copied. Memory of another GPU, or too little of this one, is an error that names what
-// was found.
+// An address that the driver does not know has no type: it is ordinary host memory, and pinned memory
+// is the host's too: both are copied. Memory of another GPU, or too little of this one, is an error
+// that names what was found. One question for all: a function of another library asks for each of its
+// tensors.
 tn_status tni_cuda_owns(void *session, const void *p, size_t bytes, bool *here, tni_text *why)
 {
-    const tni_cuda   *c    = session;
-    const tni_driver *cu   = c->gpu->cu;
-    unsigned          type = 0;
-    int               gpu  = -1;
-    *here                  = false;
+    const tni_cuda *c       = session;
+    unsigned        type    = 0;
+    int             gpu     = -1;
+    tni_cuptr       start   = 0;
+    size_t          size    = 0;
+    int             which[] = { TNI_CU_POINTER_TYPE, TNI_CU_POINTER_DEVICE, TNI_CU_POINTER_START,
+                                TNI_CU_POINTER_SIZE };
+    void           *value[] = { &type, &gpu, &start, &size };
+    *here                   = false;
     tni_cuda_enter(c);
-    if (cu->pointer_attribute(&type, TNI_CU_POINTER_TYPE, gpu_address(p)) != TNI_CU_OK)
-        return TN_OK;
-    if (type == TNI_CU_MEMORY_HOST) return TN_OK;
-    int error = cu->pointer_attribute(&gpu, TNI_CU_POINTER_DEVICE, gpu_address(p));
-    if (error) return tni_gpu_status(cu, error, "asking for an address", why);
+    int error = c->gpu->cu->pointer_attributes(4, which, value, gpu_address(p));
+    if (error) return tni_gpu_status(c->gpu->cu, error, "asking for an address", why);
+    if (!type || type == TNI_CU_MEMORY_HOST) return TN_OK;
     if (gpu != c->gpu->number) {
         tni_text_add(why, "data is in memory of cuda:%d, but the context is on cuda:%d", gpu,
                      c->gpu->number);
         return TN_EARG;
     }
-    size_t available = bytes_from(cu, gpu_address(p));
+    size_t available = bytes_from(gpu_address(p), start, size);
     if (available < bytes) {
         tni_text_add(why, "data has %zu bytes on the GPU, but %zu are needed", available, bytes);
         return TN_EARG;

@@ -35,7 +35,7 @@ typedef struct {
     int (*host_alloc)(void **p, size_t bytes, unsigned flags);
     int (*host_free)(void *p);
     int (*host_address)(tni_cuptr *p, void *host, unsigned flags);
-    int (*pointer_attribute)(void *value, int attribute, tni_cuptr p);
+    int (*pointer_attributes)(unsigned n, int *attribute, void **value, tni_cuptr p);
 
     // Ranges of addresses without memory, and memory without addresses. Sizes and offsets are
     // multiples of the granularity; flags are 0.
