@@ -257,6 +257,22 @@
     "#endif\n"                                                                  \
     "}\n"
 
+// Counts a group at p and returns how many were counted before. By one thread of the group, between two barriers: what the
+// group stored before the first is seen by groups that are counted later, behind their second.
+#define TNI_CUDA_ARRIVE                                                                    \
+    "M_FN m_uint m_arrive(void *p) {\n"                                                    \
+    "    m_uint y;\n"                                                                      \
+    "#if __CUDA_ARCH__ >= 700\n"                                                           \
+    "    asm volatile(\"atom.acq_rel.gpu.add.u32 %0, [%1], 1;\" : \"=r\"(y) : \"l\"(p) : " \
+    "\"memory\");\n"                                                                       \
+    "#else\n"                                                                              \
+    "    __threadfence();\n"                                                               \
+    "    y = atomicAdd((m_uint *)p, 1u);\n"                                                \
+    "    __threadfence();\n"                                                               \
+    "#endif\n"                                                                             \
+    "    return y;\n"                                                                      \
+    "}\n"
+
 // Brings a line to the cache that all multiprocessors share, where every write is seen: it can be asked for
 // while another kernel still writes it.
 #define TNI_CUDA_PREFETCH                                                        \
@@ -273,6 +289,6 @@
         TNI_CUDA_EXP_BELOW, TNI_CUDA_EXP_COARSE, TNI_CUDA_GELU_COARSE, TNI_CUDA_SLOPE_COARSE,   \
         TNI_CUDA_SLOPE_BF16, TNI_CUDA_TANH, TNI_CUDA_ERF, TNI_CUDA_RSQRT, TNI_CUDA_DIV_BY,      \
         TNI_CUDA_TO_BF16, TNI_CUDA_HALVES, TNI_CUDA_COLUMN, TNI_CUDA_PUT, TNI_CUDA_BULK,        \
-        TNI_CUDA_CLUSTER, TNI_CUDA_BEGIN, TNI_CUDA_PREFETCH
+        TNI_CUDA_CLUSTER, TNI_CUDA_BEGIN, TNI_CUDA_PREFETCH, TNI_CUDA_ARRIVE
 
 #endif

@@ -67,14 +67,15 @@
 //             for (m_int q = 0; q < 4; q++) { ... t1[j] = o_sum_f(t1[j], v0); ... }
 //         } else { ... the same with a test of each row ... }
 //     }
-//     for (m_int q = 0; q < 1; q++) {
-//         for (m_int j = 0; j < 4; j++) {
-//             ... t1[q * 4 + j] over the teams, in red ...
-//             if (tid < 16 && e < (m_int)a.w[2]) s1[e] = t1[q * 4 + j];
-//         }
+//     ... t1[j] over the teams of a warp, by shuffles ...
+//     if (tid % 32 < 16)
+//         for (m_int j = 0; j < 4; j++) ((float *)(red + 0))[tid / 32 * 64 + t * 4 + j] = t1[j];
+//     __syncthreads();
+//     for (m_int i = tid; i < 64; i += 256) {
+//         ... the sums of column i of all warps become g1 ...
+//         if (e < (m_int)a.w[2]) s1[e] = g1;
 //     }
-//     if (tid == 0)
-//         last = atomicAdd((m_uint *)(fail + 2), 1u) + 1u == gridDim.x * gridDim.y;
+//     if (tid == 0) last = m_arrive(fail + 2) + 1u == gridDim.x * gridDim.y;
 //     if (!last) return;
 #include "kernel/simt_emitter.h"
 
@@ -837,11 +838,10 @@ static void find_scalars(tni_simt_emitter *c)
 // each group its finish_cols columns.
 static void put_finish_kernel(tni_simt_emitter *c)
 {
-    int threads = c->m->finish_threads;
+    int threads = c->m->finish_threads, red = tni_simt_fold_words(c, threads);
+    if (red < tni_simt_join_words(c, threads)) red = tni_simt_join_words(c, threads);
     tni_out_print(c->o, "\n");
-    tni_simt_open_kernel(c, "_finish", threads,
-                         tni_simt_fold_words(c, threads) > threads ? tni_simt_fold_words(c, threads)
-                                                                   : threads);
+    tni_simt_open_kernel(c, "_finish", threads, red);
     tni_simt_declare_parts(c);
     tni_text mine;
     snprintf(mine.s, sizeof mine.s, "tid == 0 && %s == 0", c->d->group_id);

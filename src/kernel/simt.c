@@ -692,9 +692,13 @@ static void split_row_columns(const launch_facts *f, tni_simt *m)
     while (!works_long(f) && can_double_unroll(f, c, registers)) c->unroll *= 2;
     // Where a multiprocessor would have too few loads in flight, or a thread too few registers for
     // them, half as many threads with more rows each are better. IN_FLIGHT: words of a thread with
-    // which RESIDENT threads keep memory busy.
-    enum { IN_FLIGHT = 12 };
-    if (c->unroll * registers < IN_FLIGHT || needs_low_occupancy(f, c))
+    // which RESIDENT threads keep memory busy. So it is with few rows, of which these threads have
+    // ROWS each at most: they wait for one load after the other, not for the rate of memory.
+    enum { IN_FLIGHT = 12, ROWS = 8 };
+    if (tni_gpu_has(c, TNI_GPU_REGISTERS) && !works_long(f) &&
+        f->rows * m->vectors <= (int64_t)f->limits->units * RESIDENT / 2 * ROWS)
+        c->low_occupancy = 1;
+    if (c->low_occupancy || c->unroll * registers < IN_FLIGHT || needs_low_occupancy(f, c))
         while (!works_long(f) && !f->limits->few_registers && c->unroll < 4 &&
                main_registers(f, c) + c->unroll * registers <= REGISTERS_LOW_OCCUPANCY)
             c->unroll *= 2;

@@ -9,6 +9,10 @@
 // narrower elements are not packed further, since a thread's values would take too many registers.
 enum { TNI_VECTOR_BYTES = 16, TNI_MAX_VECTOR = 8 };
 
+// Column tails that are folded over threads together: they share barriers, and their loads are in flight together. More
+// would take more registers and shared memory.
+enum { TNI_TAILS_TOGETHER = 2 };
+
 // Which part of the text is being written; it decides what a value is called and what guards a store.
 typedef enum {
     TNI_AT_ROW,    // once for a row (ROW), or once for a thread (scalars of POINT and LANE)
@@ -155,6 +159,10 @@ void tni_simt_finish_once(tni_simt_emitter *c, int threads, const char *mine);
 void tni_simt_finish_last(tni_simt_emitter *c);
 // Finishes finish_cols columns from `first` on, each by threads / finish_cols threads.
 void tni_simt_finish_columns(tni_simt_emitter *c, int threads, const char *first);
+// The words of `red` for that.
+int tni_simt_join_words(const tni_simt_emitter *c, int threads);
+// Folds the elements of array LETTERi over the threads of a warp that are multiples of `each` apart.
+void tni_simt_fold_vector(tni_simt_emitter *c, int i, char letter, int each, int width);
 // Whether anything is finished for each column.
 bool tni_simt_finishes_columns(const tni_simt_emitter *c);
 
@@ -165,8 +173,10 @@ void tni_simt_declare_tails(tni_simt_emitter *c, const char *part);
 // Prints the partial results of a group after its last row: of POINT and LANE, and of ROW.
 void tni_simt_put_group_partials(tni_simt_emitter *c);
 void tni_simt_put_row_partials(tni_simt_emitter *c);
-// Whether the columns of several teams are joined in `red`, all columns of a tail at once.
+// Whether the columns of several teams are joined in `red`, all columns of some tails at once; and the words of `red` for
+// that, 0 if not.
 bool tni_simt_joins_teams(const tni_simt_emitter *c);
+int  tni_simt_team_words(const tni_simt_emitter *c);
 
 // ---- the frame of a kernel: simt_frame.c -------------------------------------------------------
 

@@ -143,12 +143,9 @@ int tni_simt_red_words(const tni_simt_emitter *c)
         !c->k->tails)
         return 0;
     bool columns = m->finish == TNI_FINISH_LAST && tni_simt_finishes_columns(c);
-    if ((teams || columns) && fold < group) fold = group;
-    for (int i = 0; i < c->k->nins && tni_simt_joins_teams(c); i++) {
-        int size = (int)tni_dtype_size(tni_compute_dtype((tn_dtype)c->k->ins[i].dtype));
-        int all  = tni_is_tail(&c->k->ins[i]) ? group * m->vector * size / 8 : 0;
-        if (fold < all) fold = all;
-    }
+    if (teams && fold < group) fold = group;
+    if (columns && fold < tni_simt_join_words(c, group)) fold = tni_simt_join_words(c, group);
+    if (fold < tni_simt_team_words(c)) fold = tni_simt_team_words(c);
     return fold > lanes ? fold : lanes;
 }
 

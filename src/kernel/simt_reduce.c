@@ -51,6 +51,19 @@ static void put_shuffles(tni_simt_emitter *c, int i, const char *acc, int n)
     tni_simt_fold_line(c, i, "    ", acc, other.s);
 }
 
+// Threads `each` apart in a warp have the same columns, `width` of them in an array.
+void tni_simt_fold_vector(tni_simt_emitter *c, int i, char letter, int each, int width)
+{
+    tni_text acc = tni_text_of("%c%d[j]", letter, i), other;
+    snprintf(other.s, sizeof other.s, c->d->shuffle, acc.s);
+    tni_out_print(c->o, "%s", c->d->unroll);
+    tni_out_line(c->o, "for (m_int d = %d; d >= %d; d /= 2) {", TNI_WARP / 2, each);
+    tni_out_print(c->o, "%s", c->d->unroll);
+    tni_out_line(c->o, "for (m_int j = 0; j < %d; j++)", width);
+    tni_simt_fold_line(c, i, "    ", acc.s, other.s);
+    tni_out_line(c->o, "}");
+}
+
 // Folds within each warp by shuffles; then each warp leaves its result in `red`, and all threads
 // read those of all warps of the team and fold them by shuffles again; where the warps are no power
 // of two, some threads take the neutral number instead. Two folds one after the other use two halves
@@ -195,9 +208,9 @@ void tni_simt_declare_parts(tni_simt_emitter *c)
         if (tni_is_tail(&c->k->ins[i])) tni_simt_declare_part(c, i, "0");
 }
 
-// Declares the accumulators of a set of tails and joins their parts in one loop, every step-th from `first`
-// on: the loads of all tails are in flight together.
-static void put_parts_join(tni_simt_emitter *c, const tni_set *tails, const char *first, int step)
+// Declares the accumulators of a set of tails that are one value each and joins their parts in one loop, every step-th
+// from thread to thread: the loads of all tails are in flight together.
+static void put_parts_join(tni_simt_emitter *c, const tni_set *tails, int step)
 {
     tni_set none = { 0 };
     if (!memcmp(tails, &none, sizeof none)) return;
@@ -206,13 +219,11 @@ static void put_parts_join(tni_simt_emitter *c, const tni_set *tails, const char
             tni_out_line(c->o, "%s v%d = %s;", value_type(c, i), i,
                          tni_fold_start(c->k->ins[i].op, (tn_dtype)c->k->ins[i].dtype));
     tni_out_print(c->o, "%s", c->d->unroll_8);
-    tni_out_line(c->o, "for (m_long z = %s; z < %s; z += %d) {", first,
+    tni_out_line(c->o, "for (m_long z = tid; z < %s; z += %d) {",
                  tni_simt_word_name(c, TNI_WORD_PARTS).s, step);
     for (int i = 0; i < c->k->nins; i++) {
         if (!tni_set_has(tails, i)) continue;
         tni_text acc = tni_text_of("v%d", i), part = tni_text_of("s%d[z]", i);
-        if (c->k->ins[i].per)
-            part = tni_text_of("s%d[z * %s + e]", i, tni_simt_word_name(c, TNI_WORD_COLS).s);
         tni_simt_fold_line(c, i, "", acc.s, part.s);
     }
     tni_out_line(c->o, "}");
@@ -233,28 +244,26 @@ void tni_simt_finish_once(tni_simt_emitter *c, int threads, const char *mine)
     c->stage = TNI_AT_FINISH;
     for (int i = 0; i < c->k->nins; i++)
         if (tni_is_tail(&c->k->ins[i]) && !c->k->ins[i].per) tni_set_add(&tails, i);
-    put_parts_join(c, &tails, "tid", threads);
+    put_parts_join(c, &tails, threads);
     tni_simt_fold_team(c, &tails, 'v', threads);
     tni_out_line(c->o, "m_int mine = %s;", mine);
     put_finish_values(c, &set);
 }
 
-// Each group counts itself in the state once its partial results are visible to the device (the
-// first fence); the one that counts to the number of groups is the last, puts the count back to
-// zero for the next launch, and reads all partial results (after the second fence). This saves the
-// launch of a finish kernel.
+// Each group counts itself in the state once its partial results are stored; the one that counts to the number of groups
+// is the last, puts the count back to zero for the next launch, and reads all partial results. One thread orders memory
+// for its group (m_arrive), with a barrier ahead of it and one behind: a fence of every thread would wait for all that
+// each has stored. A group that is alone counts nothing. This saves the launch of a finish kernel.
 void tni_simt_finish_last(tni_simt_emitter *c)
 {
     tni_out_line(c->o, "__shared__ m_int last;");
-    tni_out_line(c->o, "__threadfence();");
     tni_out_line(c->o, "__syncthreads();");
-    tni_out_line(c->o, "if (tid == 0)");
-    tni_out_line(c->o,
-                 "    last = atomicAdd((m_uint *)(fail + 2), 1u) + 1u == gridDim.x * gridDim.y;");
+    tni_out_line(c->o, "if (gridDim.x * gridDim.y > 1) {");
+    tni_out_line(c->o, "if (tid == 0) last = m_arrive(fail + 2) + 1u == gridDim.x * gridDim.y;");
     tni_out_line(c->o, "__syncthreads();");
     tni_out_line(c->o, "if (!last) return;");
     tni_out_line(c->o, "if (tid == 0) fail[2] = 0;");
-    tni_out_line(c->o, "__threadfence();");
+    tni_out_line(c->o, "}");
     tni_out_line(c->o, "{");
     tni_simt_declare_parts(c);
     tni_simt_finish_once(c, c->m->team * c->m->rows, "tid == 0");
@@ -274,39 +283,173 @@ bool tni_simt_finishes_columns(const tni_simt_emitter *c)
     return memcmp(&set, &none, sizeof set) != 0;
 }
 
-// Folds what the threads of a group that share a column have joined: those of a warp by shuffles, if
-// there are any; then they are left in `red` and added up in order.
-//
-//     for (m_int d = 16; d >= 8; d /= 2)
-//         v5 = o_sum_f(v5, __shfl_xor_sync(0xffffffffu, v5, d));
-//     __syncthreads();
-//     if (tid % 32 < 8) *(float *)&red[tid / 32 * 8 + tid % 8] = v5;
-//     __syncthreads();
-//     v5 = *(float *)&red[tid % 8];
-//     for (m_int y = 1; y < 8; y++)
-//         v5 = o_sum_f(v5, *(float *)&red[y * 8 + tid % 8]);
-static void share_columns(tni_simt_emitter *c, int i, int cols, int threads)
+// Columns that a thread joins at once: four, whose parts are one load, if the partial results of a part are aligned as
+// the vectors of a row are, or one.
+static int join_width(const tni_simt_emitter *c)
 {
-    const char *type = value_type(c, i);
-    int         each = cols;
-    tni_text    acc = tni_text_of("v%d", i), other, mine = { "" };
-    c->uses_red = true;
-    if (tni_gpu_has(c->m, TNI_GPU_SHUFFLES) && cols < TNI_WARP && threads % TNI_WARP == 0) {
-        each = TNI_WARP;
-        mine = tni_text_of("if (tid %% %d < %d) ", TNI_WARP, cols);
-        snprintf(other.s, sizeof other.s, c->d->shuffle, acc.s);
+    const tni_simt_class *m = c->m;
+    if (!tni_gpu_has(m, TNI_GPU_VECTORS) || m->form != TNI_SIMT_ROW || m->window || m->vector < 4)
+        return 1;
+    for (int i = 0; i < c->k->nins; i++) {
+        tn_dtype dt = tni_compute_dtype((tn_dtype)c->k->ins[i].dtype);
+        if (tni_is_tail(&c->k->ins[i]) && c->k->ins[i].per && dt != TN_F32 && dt != TN_I32)
+            return 1;
+    }
+    return 4;
+}
+
+// How the threads of a group share columns: `each` neighbours have the columns of one part, `width` each, and `ys` such
+// rows of threads have the parts. Threads of a warp fold by shuffles first; `sums` is what is left for each column.
+typedef struct {
+    int  width, each, ys, sums;
+    bool shuffles;
+} sharing;
+
+static sharing sharing_of(const tni_simt_emitter *c, int threads)
+{
+    sharing s  = { .width = join_width(c) };
+    s.each     = c->m->finish_cols / s.width;
+    s.ys       = threads / s.each;
+    s.shuffles = tni_gpu_has(c->m, TNI_GPU_SHUFFLES) && s.each < TNI_WARP &&
+                 threads % TNI_WARP == 0;
+    s.sums = s.shuffles ? threads / TNI_WARP : s.ys;
+    return s;
+}
+
+// Words of `red` for the sums of tail i.
+static int sum_words(const tni_simt_emitter *c, int i, const sharing *s)
+{
+    int size = (int)tni_dtype_size(tni_compute_dtype((tn_dtype)c->k->ins[i].dtype));
+    return (s->sums * c->m->finish_cols * size + 7) / 8;
+}
+
+int tni_simt_join_words(const tni_simt_emitter *c, int threads)
+{
+    sharing s    = sharing_of(c, threads);
+    int     most = 0, tails = 0;
+    for (int i = 0; i < c->k->nins; i++) {
+        if (!tni_is_tail(&c->k->ins[i]) || !c->k->ins[i].per) continue;
+        if (sum_words(c, i, &s) > most) most = sum_words(c, i, &s);
+        tails += tails < TNI_TAILS_TOGETHER;
+    }
+    return tails * most;
+}
+
+// Prints the loop over the parts of a thread: some at a time, whose loads are in flight together.
+static void put_part_loop(tni_simt_emitter *c, const tni_set *tails, const sharing *s)
+{
+    int      w = s->width, n = w == 4 ? 4 : 8;
+    tni_text all   = tni_simt_word_name(c, TNI_WORD_COLS),
+             parts = tni_simt_word_name(c, TNI_WORD_PARTS);
+    tni_out_line(c->o, "for (%s z = tid / %d; z < %s; z += %d) {", c->index, s->each, parts.s,
+                 n * s->ys);
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_set_has(tails, i))
+            tni_out_line(c->o, "%s p%d[%d];", w == 4 ? "uint4" : value_type(c, i), i, n);
+    for (int fold = 0; fold < 2; fold++) {
         tni_out_print(c->o, "%s", c->d->unroll);
-        tni_out_line(c->o, "for (m_int d = %d; d >= %d; d /= 2)", TNI_WARP / 2, cols);
-        tni_simt_fold_line(c, i, "    ", acc.s, other.s);
+        tni_out_line(c->o, "for (m_int q = 0; q < %d; q++) {", n);
+        tni_out_line(c->o, "if (z + q * %d < %s) {", s->ys, parts.s);
+        for (int i = 0; i < c->k->nins; i++) {
+            if (!tni_set_has(tails, i)) continue;
+            if (!fold)
+                tni_out_line(c->o, "p%d[q] = *(%s%s *)(s%d + (m_long)(z + q * %d) * %s + at);", i,
+                             c->d->global, w == 4 ? "const uint4" : value_type(c, i), i, s->ys,
+                             all.s);
+            bool bits = w == 4 && tni_compute_suffix((tn_dtype)c->k->ins[i].dtype) == 'f';
+            for (int j = 0; j < w && fold; j++) {
+                tni_text acc = tni_text_of("g%d[%d]", i, j), other = tni_text_of("p%d[q]", i);
+                if (w == 4)
+                    other = tni_text_of(bits ? "m_float_bits(p%d[q].%c)" : "(m_int)p%d[q].%c", i,
+                                        "xyzw"[j]);
+                tni_simt_fold_line(c, i, "", acc.s, other.s);
+            }
+        }
+        tni_out_line(c->o, "}");
+        tni_out_line(c->o, "}");
+    }
+    tni_out_line(c->o, "}");
+}
+
+// Folds what threads that share columns have joined: those of a warp by shuffles; then the sums are left in `red`, and
+// a thread adds up those of one column, in order.
+static void share_columns(tni_simt_emitter *c, const tni_set *tails, const sharing *s)
+{
+    int cols = c->m->finish_cols, w = s->width, base = 0;
+    int group   = s->shuffles ? TNI_WARP : s->each;
+    c->uses_red = true;
+    for (int i = 0; i < c->k->nins; i++)
+        if (tni_set_has(tails, i) && s->shuffles) tni_simt_fold_vector(c, i, 'g', s->each, w);
+    tni_out_line(c->o, "%s;", c->d->barrier);
+    for (int i = 0; i < c->k->nins; i++) {
+        if (!tni_set_has(tails, i)) continue;
+        if (s->shuffles) tni_out_line(c->o, "if (tid %% %d < %d)", TNI_WARP, s->each);
+        tni_out_print(c->o, "%s", c->d->unroll);
+        tni_out_line(
+            c->o,
+            "for (m_int j = 0; j < %d; j++) ((%s%s *)(red + %d))[tid / %d * %d + tid %% %d "
+            "* %d + j] = g%d[j];",
+            w, c->local, value_type(c, i), base, group, cols, s->each, w, i);
+        base += sum_words(c, i, s);
     }
     tni_out_line(c->o, "%s;", c->d->barrier);
-    tni_out_line(c->o, "%s*(%s%s *)&red[tid / %d * %d + tid %% %d] = v%d;", mine.s, c->local, type,
-                 each, cols, cols, i);
-    tni_out_line(c->o, "%s;", c->d->barrier);
-    tni_out_line(c->o, "v%d = *(%s%s *)&red[tid %% %d];", i, c->local, type, cols);
-    tni_out_line(c->o, "for (m_int y = 1; y < %d; y++)", threads / each);
-    other = tni_text_of("*(%s%s *)&red[y * %d + tid %% %d]", c->local, type, cols, cols);
-    tni_simt_fold_line(c, i, "    ", acc.s, other.s);
+    base = 0;
+    for (int i = 0; i < c->k->nins; i++) {
+        tni_text acc = tni_text_of("v%d", i), other;
+        if (!tni_set_has(tails, i)) continue;
+        other = tni_text_of("((%s%s *)(red + %d))[", c->local, value_type(c, i), base);
+        tni_out_line(c->o, "%s %s = %stid %% %d];", value_type(c, i), acc.s, other.s, cols);
+        tni_text_add(&other, "y * %d + tid %% %d]", cols, cols);
+        tni_out_print(c->o, "%s", c->d->unroll);
+        tni_out_line(c->o, "for (m_int y = 1; y < %d; y++)", s->sums);
+        tni_simt_fold_line(c, i, "    ", acc.s, other.s);
+        base += sum_words(c, i, s);
+    }
+}
+
+// Joins the parts of some column tails, of finish_cols columns from `first` on. For two tails of 32 columns in a group
+// of 256, of which each thread reads four columns of every 32nd part:
+//
+//     const m_long part = (m_long)first + tid % 8 * 4;
+//     const m_long at = part < (m_int)a.w[2] ? part : 0;
+//     float g6[4];
+//     float g8[4];
+//     for (m_int z = tid / 8; z < (m_int)a.w[4]; z += 128) {
+//         uint4 p6[4];
+//         uint4 p8[4];
+//         for (m_int q = 0; q < 4; q++) {
+//             if (z + q * 32 < (m_int)a.w[4]) {
+//                 p6[q] = *(const uint4 *)(s6 + (m_long)(z + q * 32) * (m_int)a.w[2] + at);
+//                 ...
+//             }
+//         }
+//         for (m_int q = 0; q < 4; q++) {
+//             if (z + q * 32 < (m_int)a.w[4]) {
+//                 g6[0] = o_sum_f(g6[0], m_float_bits(p6[q].x));
+//                 ...
+//             }
+//         }
+//     }
+//     ... g6[j] and g8[j] over the threads of a warp that have the same columns, by shuffles ...
+//     __syncthreads();
+//     if (tid % 32 < 8)
+//         for (m_int j = 0; j < 4; j++) ((float *)(red + 0))[tid / 32 * 32 + tid % 8 * 4 + j] = g6[j];
+//     ...
+//     __syncthreads();
+//     float v6 = ((float *)(red + 0))[tid % 32];
+//     for (m_int y = 1; y < 8; y++) v6 = o_sum_f(v6, ((float *)(red + 0))[y * 32 + tid % 32]);
+static void join_columns(tni_simt_emitter *c, const tni_set *tails, int threads)
+{
+    sharing s = sharing_of(c, threads);
+    for (int i = 0; i < c->k->nins; i++) {
+        if (!tni_set_has(tails, i)) continue;
+        tni_out_line(c->o, "%s g%d[%d];", value_type(c, i), i, s.width);
+        tni_out_print(c->o, "%s", c->d->unroll);
+        tni_out_line(c->o, "for (m_int j = 0; j < %d; j++) g%d[j] = %s;", s.width, i,
+                     tni_fold_start(c->k->ins[i].op, (tn_dtype)c->k->ins[i].dtype));
+    }
+    put_part_loop(c, tails, &s);
+    share_columns(c, tails, &s);
 }
 
 // Whether instruction i of the finish stage is a load that waits for no other value.
@@ -316,28 +459,32 @@ static bool loads_at_once(const tni_simt_emitter *c, int i)
     return x->code == TNI_I_LOAD && x->a == TNI_NO_VALUE && x->b == TNI_NO_VALUE;
 }
 
-// Threads tid % cols of a group have a column each, so that a warp reads neighbours in memory; tid
-// / cols numbers the threads that share a column's parts. Threads past the last column read column
-// 0 and store nothing: they have to reach the barriers. What else the columns read is loaded beside
-// the parts.
+// Threads tid % cols of a group have a column each; the parts of all columns are joined by all of them. Threads past the
+// last column read column 0 and store nothing: they have to reach the barriers. What else the columns read is loaded
+// beside the parts.
 void tni_simt_finish_columns(tni_simt_emitter *c, int threads, const char *first)
 {
-    tni_set  set = tni_needs_finish(c->k, true), tails = { 0 };
-    int      cols = c->m->finish_cols, ys = threads / cols;
-    tni_text row = tni_text_of("tid / %d", cols);
+    tni_set  set  = tni_needs_finish(c->k, true);
+    int      cols = c->m->finish_cols, width = join_width(c);
+    tni_text all = tni_simt_word_name(c, TNI_WORD_COLS);
     tni_out_line(c->o, "const %s column = (%s)%s + tid %% %d;", c->index, c->index, first, cols);
-    tni_out_line(c->o, "mine = tid < %d && column < %s;", cols,
-                 tni_simt_word_name(c, TNI_WORD_COLS).s);
-    tni_out_line(c->o, "const %s e = column < %s ? column : 0;", c->index,
-                 tni_simt_word_name(c, TNI_WORD_COLS).s);
+    tni_out_line(c->o, "mine = tid < %d && column < %s;", cols, all.s);
+    tni_out_line(c->o, "const %s e = column < %s ? column : 0;", c->index, all.s);
+    tni_out_line(c->o, "const m_long part = (m_long)%s + tid %% %d * %d;", first, cols / width,
+                 width);
+    tni_out_line(c->o, "const m_long at = part < %s ? part : 0;", all.s);
     tni_simt_put_coordinates(c, c->k->np, c->k->np + c->k->nr, "e");
     for (int i = 0; i < c->k->nins; i++)
-        if (tni_is_tail(&c->k->ins[i]) && c->k->ins[i].per) tni_set_add(&tails, i);
-    for (int i = 0; i < c->k->nins; i++)
         if (tni_set_has(&set, i) && loads_at_once(c, i)) tni_simt_put_ins(c, i);
-    put_parts_join(c, &tails, row.s, ys);
-    for (int i = 0; i < c->k->nins; i++)
-        if (tni_set_has(&tails, i) && ys > 1) share_columns(c, i, cols, threads);
+    for (int i = 0, n = 0; i < c->k->nins; i++, n = 0) {
+        tni_set tails = { 0 };
+        for (; i < c->k->nins; i++) {
+            if (!tni_is_tail(&c->k->ins[i]) || !c->k->ins[i].per) continue;
+            tni_set_add(&tails, i);
+            if (++n == TNI_TAILS_TOGETHER) break;
+        }
+        if (n) join_columns(c, &tails, threads);
+    }
     for (int i = 0; i < c->k->nins; i++)
         if (tni_set_has(&set, i) && !tni_is_tail(&c->k->ins[i]) && !loads_at_once(c, i))
             tni_simt_put_ins(c, i);

@@ -693,6 +693,8 @@ static void an_h200_gets_the_measured_shapes(void)
     CHECK_INT(m.class.team * m.class.unroll * 8, 4096);
     m = shape_of(c, "column sum");
     CHECK(m.class.finish == TNI_FINISH_KERNEL && m.parts <= 4 * h200.units);
+    m = shape_of(c, "column sum of few");
+    CHECK(m.class.finish == TNI_FINISH_LAST && m.class.low_occupancy && m.class.unroll == 4);
     free(c);
 }
 
