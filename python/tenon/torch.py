@@ -8,7 +8,7 @@
 
 A call reads the memory of its arguments and computes into memory of PyTorch, without a copy: on the CPU, or on the GPU of the
 arguments in PyTorch's current stream. The function is recorded at each call; its plan is made once for each shape. Its
-gradient is recorded from the saved arguments in the backward pass.
+gradient is recorded from the saved arguments in the backward pass, and can be differentiated once more.
 
 In a CUDA graph a function can be captured that ran before with the same shapes. Its temporary memory is that of other calls, so
 a replay must not run at the same time as them in another stream.
@@ -107,12 +107,13 @@ def _place_of(tensors: Sequence[torch.Tensor]) -> _Place:
 
 def _is_plain(tensors: Sequence[Any]) -> bool:
     """Whether these are PyTorch's own tensors, and nothing of it watches, transforms or traces calls of ops."""
-    return (not torch.compiler.is_compiling() and not torch._C._len_torch_dispatch_stack()
-            and not torch._C._len_torch_function_stack() and torch._C._functorch.peek_interpreter_stack() is None
-            and {*map(type, tensors)} <= _PLAIN)
+    return (not torch.compiler.is_compiling() and not _dispatch_modes() and not _function_modes()
+            and _transforms() is None and _PLAIN.issuperset(map(type, tensors)))
 
 
 _PLAIN = {torch.Tensor, torch.nn.Parameter}
+_dispatch_modes, _function_modes = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
+_transforms = torch._C._functorch.peek_interpreter_stack
 
 
 def _draw_seed(t: torch.Tensor) -> int:
@@ -140,11 +141,35 @@ class _Node(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple:  # type: ignore[override]
-        if torch.is_grad_enabled():  # by create_graph
-            ctx.owner._second(ctx)
         args, wants, needed, given = ctx.owner._saved(ctx, ctx.needs_input_grad[1:], grads)
-        found = iter(ctx.owner._backward(given, needed, *args))
+        if torch.is_grad_enabled():  # by create_graph
+            found = iter(_Gradient.apply(ctx.owner, needed, len(given), *given, *args))
+        else:
+            found = iter(ctx.owner._backward(given, needed, *args))
         return (None, *(next(found) if n else None for n in wants))
+
+
+class _Gradient(torch.autograd.Function):
+    """The gradient of a call, which can be differentiated once more."""
+
+    @staticmethod
+    def forward(ctx: Any, owner: Any, needed: list[bool], count: int, *rest: Any) -> tuple:  # type: ignore[override]
+        ctx.owner, ctx.needed, ctx.count = owner, needed, count
+        ctx.save_for_backward(*[a for a in rest if isinstance(a, torch.Tensor)])
+        ctx.rest = [None if isinstance(a, torch.Tensor) else a for a in rest]
+        return tuple(owner._backward(list(rest[:count]), needed, *rest[count:]))
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple:  # type: ignore[override]
+        if torch.is_grad_enabled():
+            raise RuntimeError(f"{ctx.owner.__name__} has no third gradient")
+        saved = iter(ctx.saved_tensors)
+        rest = [next(saved) if a is None else a for a in ctx.rest]
+        found = ctx.owner._backward_twice(list(cotangents), rest[:ctx.count], ctx.needed, *rest[ctx.count:])
+        by_call, by_grads = iter(found[:-ctx.count]), found[-ctx.count:]
+        needs = iter(ctx.needed)
+        return (None, None, None, *by_grads,
+                *(next(by_call) if isinstance(a, torch.Tensor) and next(needs) else None for a in rest[ctx.count:]))
 
 
 class Function:
@@ -265,6 +290,31 @@ class Function:
                 _c.grad_mode(before)
         return outs
 
+    def _backward_twice(self, cotangents: list[torch.Tensor], grads: list[torch.Tensor], needed: list[bool],
+                        *args: Any) -> list[torch.Tensor]:
+        """Gradients of those that _backward returns: by the arguments that are needed, then by grads."""
+        tensors = self._tensors(args)
+        with _place_of(tensors) as call:
+            before = _c.grad_mode(True)
+            try:
+                xs, gs = call.take(tensors), call.take(grads)
+                leaves = [x for x, needs in zip(xs, needed) if needs]
+                for x in leaves + gs:
+                    x.requires_grad = True
+                ys = [y for y in self._record(args, xs, call.context) if y.dtype.kind == "f"]
+                pairs = [(y, g) for y, g in zip(ys, gs) if y.requires_grad]
+                gx = list(_c.grad([y for y, _ in pairs], leaves, [g for _, g in pairs])) if pairs else []
+                _c.grad_mode(False)
+                grown = [g for g in gx if g.requires_grad]
+                given = call.take([c for c, g in zip(cotangents, gx) if g.requires_grad])
+                found = _c.grad(grown, leaves + gs, given) if grown else [_c.zeros_like(x) for x in leaves + gs]
+                del ys, pairs, gx, grown  # what has a name would be computed too
+                outs = call.compute(list(found))
+                del xs, gs, leaves, given, found
+            finally:
+                _c.grad_mode(before)
+        return outs
+
     # ---- shapes
 
     def _result_shapes(self, args: Sequence[Any]) -> list[tuple[tuple[int, ...], torch.dtype]]:
@@ -318,7 +368,7 @@ class Function:
         return tuple(next(found) if n else None for n in wants)
 
     def _second(self, ctx: Any, *unused: Any) -> tuple:
-        raise RuntimeError(f"{self.__name__} has no second gradient: its gradient cannot be differentiated again")
+        raise RuntimeError(f"{self.__name__}: called as an op, or by torch.compile, it has no second gradient")
 
 
 def function(f: Callable[..., Any] | None = None, *, name: str | None = None, outputs: int = 1,

@@ -50,6 +50,34 @@ class Functions(unittest.TestCase):
         y.sum().backward()
         self.assertTrue(torch.allclose(w.grad, t @ (2 * (1 - torch.tanh(t.T @ w) ** 2))))
 
+    def test_second_gradients(self):
+        f = tenon.torch.function(lambda x, w, k: tn.exp(x) * tn.tanh(x * w) * k.sum(), name="second")
+        x, w, k = (torch.randn(3, dtype=torch.float64, requires_grad=True) for _ in range(3))
+        self.assertTrue(torch.autograd.gradgradcheck(f, (x, w, k)))
+        self.assertTrue(torch.autograd.gradgradcheck(f, (x, w.detach(), k)))
+        two = tenon.torch.function(lambda x, p: (x * x * x, (x > p).to("i64"), tn.sin(x) * p), name="second_two", outputs=3)
+        self.assertTrue(torch.autograd.gradgradcheck(lambda x, p: two(x, p)[::2], (x, w)))
+        g = torch.autograd.grad(f(x, w, k).sum(), x, create_graph=True)[0]
+        with self.assertRaisesRegex(RuntimeError, "no third gradient"):
+            torch.autograd.grad(g.sum(), x, create_graph=True)
+        y = torch.autograd.grad(f.op(x, w, k).sum(), x, create_graph=True)[0]
+        with self.assertRaisesRegex(RuntimeError, "no second gradient"):  # of the op itself
+            y.sum().backward()
+
+    def test_streams_of_random_numbers(self):
+        f = tenon.torch.function(lambda x: tn.nn.functional.dropout(x, 0.5, True), name="draws", random=True)
+        x = torch.ones(4096, requires_grad=True)
+        torch.manual_seed(3)
+        a, b = f(x), f(x)
+        torch.manual_seed(3)
+        c = f(x)
+        torch.manual_seed(3)
+        d = f.op(x, torch.randint(0, 2**62, ()))  # the op and the plain call are one
+        self.assertTrue(torch.equal(a, c) and torch.equal(a, d))
+        self.assertFalse(torch.equal(a, b))
+        for y in (a, d):
+            self.assertTrue(torch.equal(torch.autograd.grad(y.sum(), x)[0], a.detach()))
+
     def test_gradcheck(self):
         self.assertTrue(torch.autograd.gradcheck(lambda x, w: Functions.scaled(x, w, 0.5), self.arguments()))
 
