@@ -65,6 +65,8 @@ typedef struct {
     const tni_epilogue *epilogue;  // of run_with_epilogue: what the kernel does to the result
     tni_launch         *launch;    // of that kernel; NULL: the call is a step of its own
     void               *kernel;    // its entry, in a run
+    bool
+        also_read;  // something else reads the result, too, so that it is stored beside the kernel's
     // The step of the plan that made the newest of what that kernel reads besides the result; -1: made before the plan.
     int64_t newest;
     void   *entry;  // what the device prepared for calls of these shapes, or NULL
@@ -76,11 +78,12 @@ typedef struct {
 // part.
 static inline tni_call tni_call_within(const tni_call *c, int op)
 {
-    tni_call part = *c;
-    part.op       = op;
-    part.entry    = NULL;
-    part.epilogue = NULL;
-    part.launch   = NULL;
+    tni_call part  = *c;
+    part.op        = op;
+    part.entry     = NULL;
+    part.epilogue  = NULL;
+    part.launch    = NULL;
+    part.also_read = false;
     return part;
 }
 

@@ -2,10 +2,14 @@
 //
 //     typedef struct { char *from[8]; m_ulong number[8]; } ending_args;
 //     #define ENDING_PARAMS , GIVEN ending_args e
-//     #define ENDING_BEGIN(c) float e2[EACH]; for (int k = 0; k < EACH; k++) { e2[k] = ((float *)e.from[1])[c + k]; }
-//     #define ENDING(v, c, at) for (int k = 0; k < EACH; k++) { const float v1 = v[k];
-//         const float v3 = o_add_f(v1, e2[k]); const float v4 = m_half_to_float(m_float_to_half(v3));
-//         const float v5 = o_relu_f(v4); v[k] = v5; }
+//     #define ENDING_BEGIN(c) float x2[EACH]; float e2[EACH]; ENDING_LOAD(x2, (float *)e.from[1] + (c))
+//         for (int k = 0; k < EACH; k++) { e2[k] = x2[k]; }
+//     #define ENDING(v, c, at) { for (int k = 0; k < EACH; k++) {
+//         const float v3 = o_add_f(v[k], e2[k]); const float v4 = m_half_to_float(m_float_to_half(v3));
+//         const float v5 = o_relu_f(v4); v[k] = v5; } }
+//
+// and a residual, the load of instruction 6, is loaded in front of the loop of ENDING, as x6. If the kernel stores v3 as
+// well, by instruction 9, the loop has y9[k] = m_float_to_half(v3), and ENDING_STORE follows it.
 #include "kernel/ending.h"
 
 const char tni_no_ending[] =
@@ -16,12 +20,15 @@ static bool is_column(const tni_launch *l, const tni_ins *x, int64_t width)
     return x->code == TNI_I_LOAD && tni_visits_columns(l, x->access, width);
 }
 
-int tni_ending_store(const tni_kernel *k)
+int tni_ending_store(const tni_kernel *k, int product)
 {
-    int found = -1;
-    for (int i = 0; i < k->nins; i++)
-        if (k->ins[i].code == TNI_I_STORE) found = found < 0 ? k->ins[i].access : -2;
-    return found;
+    for (int i = 0; i < k->nins; i++) {
+        const tni_ins *x = &k->ins[i];
+        if (x->code == TNI_I_STORE &&
+            k->buffer[k->access[x->access].buffer].dtype == k->buffer[product].dtype)
+            return x->access;
+    }
+    return -1;
 }
 
 // An instruction that needs nothing but its operands and its own element.
@@ -39,9 +46,22 @@ static bool is_plain(const tni_launch *l, const tni_ins *x, int product, int64_t
 bool tni_is_ending(const tni_launch *l, int product, int64_t width)
 {
     const tni_kernel *k  = l->kernel;
-    bool              ok = !k->guarded && !k->nr && !k->tails && tni_ending_store(k) >= 0;
+    bool              ok = !k->guarded && !k->nr && !k->tails && tni_ending_store(k, product) >= 0;
     for (int i = 0; i < k->nins && ok; i++) ok = is_plain(l, &k->ins[i], product, width);
     return ok && k->naccess <= TNI_ENDING_ACCESSES && k->nnumber <= TNI_ENDING_NUMBERS;
+}
+
+int tni_ending_fetch(const tni_launch *l, int product, int64_t width)
+{
+    const tni_kernel *k = l->kernel;
+    for (int i = 0; i < k->nins; i++) {
+        const tni_ins *x = &k->ins[i];
+        if (x->code != TNI_I_LOAD || is_column(l, x, width)) continue;
+        int buffer = k->access[x->access].buffer;
+        if (buffer != product && tni_dtype_size((tn_dtype)k->buffer[buffer].dtype) == 2)
+            return x->access;
+    }
+    return -1;
 }
 
 // What is being printed, for the callbacks of the emitter.
@@ -63,12 +83,41 @@ static void put_value(tni_emitter *s, int i)
 
 static void put_element(tni_emitter *s, int i)
 {
-    const ending  *e    = s->user;
-    const tni_ins *x    = &s->kernel->ins[i];
-    tn_dtype       dt   = (tn_dtype)s->kernel->buffer[s->kernel->access[x->access].buffer].dtype;
-    bool           each = is_column(e->l, x, e->width);
-    tni_out_print(s->out, "((GLOBAL const %s *)e.from[%d])[%s + k]", tni_storage_type(dt),
-                  x->access, each ? "c" : "at");
+    tni_out_print(s->out, s->kernel->ins[i].code == TNI_I_STORE ? "y%d[k]" : "x%d[k]", i);
+}
+
+static const char *storage_of(const tni_emitter *s, const tni_ins *x)
+{
+    return tni_storage_type((tn_dtype)s->kernel->buffer[s->kernel->access[x->access].buffer].dtype);
+}
+
+// Whether an instruction stores something else than what v becomes.
+static bool is_other_store(const tni_emitter *s, const tni_ins *x)
+{
+    const ending *e = s->user;
+    return x->code == TNI_I_STORE && x->access != tni_ending_store(s->kernel, e->product);
+}
+
+// Whether an instruction loads something else than the call's result.
+static bool is_other_load(const tni_emitter *s, const tni_ins *x)
+{
+    const ending *e = s->user;
+    return x->code == TNI_I_LOAD && s->kernel->access[x->access].buffer != e->product;
+}
+
+// Loads EACH elements as they are stored, of the columns or of the place.
+static void put_load(tni_emitter *s, int i)
+{
+    const ending  *e  = s->user;
+    const tni_ins *x  = &s->kernel->ins[i];
+    const char    *dt = storage_of(s, x);
+    tni_out_print(s->out, " %s x%d[EACH];", dt, i);
+    if (is_column(e->l, x, e->width))
+        tni_out_print(s->out, " ENDING_LOAD(x%d, (GLOBAL const %s *)e.from[%d] + (c))", i, dt,
+                      x->access);
+    else
+        tni_out_print(s->out, " ENDING_FETCH(%d, x%d, (GLOBAL const %s *)e.from[%d] + (at))",
+                      x->access, i, dt, x->access);
 }
 
 static void put_number(tni_emitter *s, int n)
@@ -81,8 +130,8 @@ static void put_begin(tni_emitter *s)
     const ending *e = s->user;
     for (int i = 0; i < s->kernel->nins; i++) {
         const tni_ins *x = &s->kernel->ins[i];
-        if (!is_column(e->l, x, e->width) || s->kernel->access[x->access].buffer == e->product)
-            continue;
+        if (!is_other_load(s, x) || !is_column(e->l, x, e->width)) continue;
+        put_load(s, i);
         tni_out_print(s->out, " %s e%d[EACH]; for (int k = 0; k < EACH; k++) { e%d[k] = ",
                       tni_compute_type((tn_dtype)x->dtype), i, i);
         tni_emit_value(s, i);
@@ -98,7 +147,10 @@ static void put_values(tni_emitter *s)
         if (x->code == TNI_I_LOAD &&
             (s->kernel->access[x->access].buffer == e->product || is_column(e->l, x, e->width)))
             continue;
-        if (x->code == TNI_I_STORE) {
+        if (is_other_store(s, x)) {
+            tni_out_print(s->out, " ");
+            tni_emit_store(s, i);
+        } else if (x->code == TNI_I_STORE) {
             tni_out_print(s->out, " v[k] = ");
             put_value(s, x->a);
         } else {
@@ -125,10 +177,29 @@ char *tni_ending_text(tni_heap *h, const tni_dialect *d, const tni_launch *l, in
     tni_out_open(&o, h);
     tni_out_print(&o, "typedef struct { char *from[%d]; m_ulong number[%d]; } ending_args;\n",
                   TNI_ENDING_ACCESSES, TNI_ENDING_NUMBERS);
+    tni_out_print(&o,
+                  "#ifndef ENDING_LOAD\n#define ENDING_LOAD(x, p) "
+                  "for (int k = 0; k < EACH; k++) x[k] = (p)[k];\n#endif\n"
+                  "#ifndef ENDING_FETCH\n#define ENDING_FETCH(i, x, p) ENDING_LOAD(x, p)\n#endif\n"
+                  "#ifndef ENDING_STORE\n#define ENDING_STORE(p, x) "
+                  "for (int k = 0; k < EACH; k++) (p)[k] = x[k];\n#endif\n");
     tni_out_print(&o, "#define ENDING_PARAMS , GIVEN ending_args e\n#define ENDING_BEGIN(c)");
     put_begin(&s);
-    tni_out_print(&o, "\n#define ENDING(v, c, at) for (int k = 0; k < EACH; k++) {");
+    tni_out_print(&o, "\n#define ENDING(v, c, at) {");
+    for (int i = 0; i < l->kernel->nins; i++) {
+        const tni_ins *x = &l->kernel->ins[i];
+        if (is_other_load(&s, x) && !is_column(l, x, width)) put_load(&s, i);
+        if (is_other_store(&s, x)) tni_out_print(&o, " %s y%d[EACH];", storage_of(&s, x), i);
+    }
+    tni_out_print(&o, " for (int k = 0; k < EACH; k++) {");
     put_values(&s);
+    tni_out_print(&o, " }");
+    for (int i = 0; i < l->kernel->nins; i++) {
+        const tni_ins *x = &l->kernel->ins[i];
+        if (is_other_store(&s, x))
+            tni_out_print(&o, " ENDING_STORE((GLOBAL %s *)e.from[%d] + (at), y%d)",
+                          storage_of(&s, x), x->access, i);
+    }
     tni_out_print(&o, " }\n");
     char *text = tni_out_take(&o);
     tni_out_close(&o);

@@ -5,7 +5,9 @@
 //     ENDING(v, c, at)    v becomes what is stored at element `at` of the result and those behind it
 //
 // and ENDING_PARAMS behind its other parameters. Without a kernel all three are empty. With one they are printed here,
-// and a tni_ending_args is passed.
+// and a tni_ending_args is passed. A text whose columns and rows are aligned may define ENDING_LOAD(x, p) ahead of them:
+// it loads EACH neighbours from p into the array x, several at once; ENDING_STORE(p, x) likewise, for what the kernel stores
+// besides; and ENDING_FETCH(i, x, p), which loads what access i reads of each element, and may have it nearer already.
 #ifndef TNI_KERNEL_ENDING_H
 #define TNI_KERNEL_ENDING_H
 
@@ -25,13 +27,15 @@ typedef struct {
 extern const char tni_no_ending[];
 
 // Whether a kernel can be an ending of a call whose result, of rows of `width` elements, is in its buffer `product`: it
-// maps elements to elements and stores one value.
+// maps elements to elements, and stores one of the result's dtype.
 bool tni_is_ending(const tni_launch *l, int product, int64_t width);
 // Prints the text of such a kernel; NULL when memory is out. The caller frees it by tni_free.
 char           *tni_ending_text(tni_heap *h, const tni_dialect *d, const tni_launch *l, int product,
                                 int64_t width);
 tni_ending_args tni_ending_args_of(const tni_launch *l);
-// Returns the access by which it stores.
-int tni_ending_store(const tni_kernel *k);
+// Returns the first access by which it reads each element, besides the result, of a dtype of 16 bits; -1: there is none.
+int tni_ending_fetch(const tni_launch *l, int product, int64_t width);
+// Returns the access by which it stores what v becomes, the first of the result's dtype; -1: there is none.
+int tni_ending_store(const tni_kernel *k, int product);
 
 #endif

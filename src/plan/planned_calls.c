@@ -129,6 +129,7 @@ static bool add_call(const tni_graph *g, tni_plan *p, int32_t item, tni_planned_
         tni_pad_arg(g, p, o, &c->arg[n->nsrc + o->attr.output.index - 1]);
     c->call.epilogue    = k ? &k->epilogue : NULL;
     c->call.launch      = k ? &k->launch : NULL;
+    c->call.also_read   = k && !k->only_reader;
     p->place[item].call = (uint32_t)++p->calls;
     return true;
 }

@@ -5,7 +5,10 @@
 #include "fake_cudnn_kit.h"
 #include "host.h"
 
+#include "device/cuda/cubin.h"
 #include "device/cuda/cuda_conv.h"
+#include "device/cuda/product_cores.h"
+#include "kernel/ending.h"
 #include "device/cuda/dnn_plan.h"
 
 #include <math.h>
@@ -376,6 +379,59 @@ static void a_kernel_behind_a_convolution_is_part_of_its_graph(void)
     fake_cudnn_end();
 }
 
+// The same kernels as endings of a product of our own, in every tile. The last one also stores what its activation is given,
+// over the residual.
+static void kernels_are_endings_of_products_of_our_own(void)
+{
+    static const shape of   = { .dtype    = TN_F16,
+                                .N        = 1,
+                                .C        = 8,
+                                .O        = 32,
+                                .groups   = 1,
+                                .size     = { 3, 2 },
+                                .taps     = { 1, 1 },
+                                .step     = { 1, 1 },
+                                .dilation = { 1, 1 } };
+    tni_heap           heap = tni_heap_default();
+    tni_text           why  = { "" };
+    if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
+    for (int i = 0; i < ENDINGS + 1; i++) {
+        int          e = i % ENDINGS;
+        conv_case   *c = case_of(&of, TNI_conv, true);
+        kernel_case *k = c ? kernel_case_of(c, e) : NULL;
+        if (!k) break;
+        if (i == ENDINGS) {
+            k->kernel.buffer[2].written = 1;
+            add_ins(k, (tni_ins){ .code   = TNI_I_STORE,
+                                  .dtype  = TN_F16,
+                                  .a      = (int16_t)(k->kernel.nins - 3),
+                                  .b      = -1,
+                                  .c      = -1,
+                                  .access = 2 });
+            CHECK(tni_kernel_seal(&k->kernel));
+        }
+        CHECK(tni_is_ending(&k->launch, 0, of.O));
+        CHECK_INT(tni_ending_store(&k->kernel, 0), 3);
+        tni_product_case x = tni_product_tiles[i % TNI_PRODUCT_TILES];
+        tni_cubin        b = { 0 };
+        x.f16              = true;
+        x.near             = 1 + tni_ending_fetch(&k->launch, 0, of.O);
+        if (x.near) tni_product_cores_panels(&x);
+        x.twice        = i == 1;
+        char *ending   = tni_ending_text(&heap, &tni_dialect_cuda, &k->launch, 0, of.O);
+        x.ending       = ending;
+        char     *text = ending ? tni_product_cores_source(&heap, &x) : NULL;
+        tn_status s    = text ? tni_cubin_compile(&b, text, "sm_90a", true, &why) : TN_EMEM;
+        test_case_result(s == TN_OK && !strstr(b.log, "warning") && !strstr(b.log, "serialized"),
+                         "%s: %s", endings[e].name, s == TN_OK ? b.log : why.s);
+        tni_cubin_free(&b);
+        tni_free(&heap, ending);
+        tni_free(&heap, text);
+        free(k);
+        free(c);
+    }
+}
+
 // ---- what it reads -----------------------------------------------------------------------------
 
 static int finished;  // how often everything ended before the library began
@@ -592,6 +648,7 @@ static void what_the_library_lacks_is_left_to_other_kernels(void)
 const test_case tests_cudnn_conv[] = {
     TEST(graphs_compute_convolutions_and_their_gradients),
     TEST(a_kernel_behind_a_convolution_is_part_of_its_graph),
+    TEST(kernels_are_endings_of_products_of_our_own),
     TEST(what_kernels_make_is_finished_before_the_library_adds_it),
     TEST(a_product_knows_which_input_lasts),
     TEST(the_fastest_engine_is_chosen_once_and_kept),

@@ -11,6 +11,7 @@
 #include "device/cuda/conv_direct.h"
 #include "device/cuda/cubin.h"
 #include "device/cuda/driver.h"
+#include "device/cuda/product_cores.h"
 #include "device/opencl/opencl.h"
 #include "ops/ops.h"
 
@@ -283,14 +284,14 @@ static void run_cores(int part, int parts)
     tn_close(cx[1]);
 }
 
-// Whether tn_explain names the kernels of our own for what is pending.
-static bool names_cores(tn_ctx *cx)
+// Whether tn_explain names a method for what is pending.
+static bool names_method(tn_ctx *cx, const char *name)
 {
     char  text[8192] = { 0 };
     FILE *f          = tmpfile();
     bool  ok         = f && tn_explain(cx, f) == TN_OK;
     if (f) rewind(f);
-    ok = ok && fread(text, 1, sizeof text - 1, f) > 0 && strstr(text, "Tenon's product") != NULL;
+    ok = ok && fread(text, 1, sizeof text - 1, f) > 0 && strstr(text, name) != NULL;
     if (f) fclose(f);
     return ok;
 }
@@ -311,7 +312,7 @@ static void run_large_cores(int part, int parts)
         tn_tensor *a  = tn_cast(tn_randn(cx, TN_F32, z.rank, op == TNI_conv ? z.x : z.y), dt);
         tn_tensor *b  = tn_cast(tn_randn(cx, TN_F32, z.rank, op == TNI_conv_wgrad ? z.x : z.w), dt);
         tn_tensor *y  = tn_cast(build(op, &z, a, b), TN_F32);
-        CHECK(names_cores(cx));
+        CHECK(names_method(cx, "Tenon's product"));
         tn_tensor *want = build(op, &z, tn_cast(a, TN_F32), tn_cast(b, TN_F32));
         double     far  = tn_item(tn_max_all(tn_abs(tn_sub(y, want))));
         double     most = tn_item(tn_max_all(tn_abs(want)));
@@ -383,13 +384,38 @@ static tn_tensor *end_made(tn_tensor *y, tn_tensor *b, tn_tensor *r)
     return end_residual(y, b, tn_want(tn_max(tn_minimum(tn_unsqueeze(r, -1), k), -1)));
 }
 
-static tn_tensor *(*const endings[])(tn_tensor *y, tn_tensor *b,
-                                     tn_tensor *r) = { end_plain, end_norm, end_residual,
-                                                       end_clamp, end_silu, end_made };
+// What is wanted besides: the result of the convolution itself, or what the ending has on its way.
+static tn_tensor *beside;
+
+static tn_tensor *end_twice(tn_tensor *y, tn_tensor *b, tn_tensor *r)
+{
+    beside = tn_want(y);
+    return end_norm(y, b, r);
+}
+
+static tn_tensor *end_input(tn_tensor *y, tn_tensor *b, tn_tensor *r)
+{
+    beside = tn_want(tn_cast(tn_add(tn_cast(y, TN_F32), b), tn_dtype_of(y)));
+    return (void)r, tn_silu(beside);
+}
+
+static tn_tensor *(*const endings[])(tn_tensor *y, tn_tensor *b, tn_tensor *r) = {
+    end_plain, end_norm, end_residual, end_clamp, end_silu, end_made, end_twice, end_input
+};
 enum { ENDINGS = sizeof endings / sizeof *endings };
 
+// What endings follow: a convolution or, of one tap, the same as a product of matrices.
+typedef enum { OF_CONV, OF_ROWS } ended;
+
+static tn_tensor *before_ending(ended of, const conv_sizes *z, tn_tensor *x, tn_tensor *w)
+{
+    int64_t from = z->x[z->rank - 1], to = z->w[0];
+    if (of == OF_CONV) return tni_conv(x, w, &z->attr);
+    return tn_matmul(x, tn_transpose(tn_reshape(w, TN_SHAPE(to, from)), 0, 1));
+}
+
 // Twice, so that what was timed and chosen is compared too.
-static void compare_ending(tn_ctx *const *cx, const conv_shape *s, tn_dtype dt, int e)
+static void compare_ending(tn_ctx *const *cx, ended of, const conv_shape *s, tn_dtype dt, int e)
 {
     conv_sizes z = sizes_of(s, TNI_WEIGHTS_LAST);
     input      x = input_make(dt, PLAIN, z.rank, z.x, TAME);
@@ -398,21 +424,27 @@ static void compare_ending(tn_ctx *const *cx, const conv_shape *s, tn_dtype dt, 
     input      r = input_make(dt, PLAIN, z.rank, z.y, TAME);
     for (int run = 0; run < 2; run++) {
         tn_scope  *t[2] = { tn_begin(cx[0]), tn_begin(cx[1]) };
-        tn_tensor *y[2], *bound = NULL;
+        tn_tensor *y[2], *also[2], *bound = NULL;
         char       text[256] = "";
         for (int d = 0; d < 2; d++) {
             tn_tensor *u = input_put(&x, cx[d]), *v = input_put(&w, cx[d]),
                       *c = input_put(&b, cx[d]), *q = input_put(&r, cx[d]);
-            y[d] = endings[e](tni_conv(u, v, &z.attr), c, q);
+            beside  = NULL;
+            y[d]    = endings[e](before_ending(of, &z, u, v), c, q);
+            also[d] = beside;
             if (d)
-                bound = tni_conv(tn_abs(tn_cast(u, TN_F64)), tn_abs(tn_cast(v, TN_F64)), &z.attr);
+                bound = before_ending(of, &z, tn_abs(tn_cast(u, TN_F64)),
+                                      tn_abs(tn_cast(v, TN_F64)));
         }
         // A kernel of its own rounds what the library and our kernels keep in f32.
         tolerance sums = { .how = SUMS, .depth = depth_of(TNI_conv, s), .bound = bound };
         tolerance near = { .how = CLOSELY, .steps = 3 };
         bool      ok   = agrees(y[0], y[1], e ? near : sums, text);
-        test_case_result(ok, "ending %d of %s, %d channels in %d groups, run %d: %s %s", e,
-                         tn_dtype_name(dt), (int)s->C, (int)s->groups, run, text,
+        if (beside)
+            ok = ok && agrees(also[0], also[1], endings[e] == end_twice ? sums : near, text);
+        test_case_result(ok,
+                         "ending %d of %s, kind %d, %d to %d channels in %d groups, run %d: %s %s",
+                         e, tn_dtype_name(dt), of, (int)s->C, (int)s->O, (int)s->groups, run, text,
                          tn_error_text(cx[0]));
         for (int d = 0; d < 2; d++) tn_end(t[d]);
     }
@@ -422,13 +454,18 @@ static void compare_ending(tn_ctx *const *cx, const conv_shape *s, tn_dtype dt, 
     input_free(&r);
 }
 
-static void endings_on(const char *device, int part, int parts, int most)
+static void endings_on(const char *device, ended of, const conv_shape *shape, int count, int part,
+                       int parts, int most)
 {
     tn_ctx *cx[] = { open_eager(device, false), open_quiet("ref", 1) };
-    for (int k = part; cx[0] && k < NARROW * most; k += parts) {
+    for (int k = part; cx[0] && k < count * most; k += parts) {
         table_seed(500 + (uint32_t)k);
-        const conv_shape *s = &narrow[k / most];
-        compare_ending(cx, s, (s->step[0] + k % most) % 2 ? TN_BF16 : TN_F16, k % most);
+        const conv_shape *s = &shape[k / most];
+        // Of many places ref would take minutes.
+        if (endings[k % most] == end_made && s->N * s->O * s->size[0] * s->size[1] > 1 << 18)
+            continue;
+        tn_dtype dt = (s->step[0] + k / most + k % most) % 2 ? TN_BF16 : TN_F16;
+        compare_ending(cx, of, s, dt, k % most);
     }
     tn_close(cx[0]);
     tn_close(cx[1]);
@@ -436,7 +473,7 @@ static void endings_on(const char *device, int part, int parts, int most)
 
 static void run_endings(int part, int parts)
 {
-    endings_on(tested_device(), part, parts, ENDINGS);
+    endings_on(tested_device(), OF_CONV, narrow, NARROW, part, parts, ENDINGS);
 }
 
 static void what_follows_a_convolution_agrees_with_ref(void)
@@ -448,7 +485,80 @@ static void what_follows_a_convolution_agrees_with_ref(void)
 static void convolutions_of_opencl_in_16_bits_agree_with_ref(void)
 {
     if (!tni_cl_get()) SKIP("no opencl device: %s", tni_cl_detail());
-    endings_on("opencl", 0, 1, 1);
+    endings_on("opencl", OF_CONV, narrow, NARROW, 0, 1, 1);
+}
+
+// Whether the product of rows by rows computes what it is to: tn_explain names it once it ran.
+static void uses_tiles(tn_ctx *cx, ended of, const conv_shape *s)
+{
+    conv_sizes z = sizes_of(s, TNI_WEIGHTS_LAST);
+    for (int run = 0; run < 2; run++) {
+        tn_scope  *t = tn_begin(cx);
+        tn_tensor *x = tn_full(cx, TN_F16, z.rank, z.x, 1),
+                  *w = tn_full(cx, TN_F16, z.rank, z.w, 1);
+        tn_want(x);
+        tn_want(w);
+        tn_eval(cx);
+        tn_want(end_silu(before_ending(of, &z, x, w), NULL, NULL));
+        if (run)
+            test_that(names_method(cx, "Tenon's tiles") && !names_method(cx, "two launches"),
+                      "kind %d is not by the product of rows by rows", of);
+        CHECK(tn_eval(cx) == TN_OK);
+        tn_end(t);
+    }
+}
+
+// By the product of rows by rows alone, which takes those of one tap: less than a tile, ends of tiles of each width, depth
+// that is no multiple of a stage's, more stages than fit, and more tiles than a GPU has room for.
+static void run_tiles(int part, int parts)
+{
+    // clang-format off
+    static const conv_shape of[] = {
+        {   1,  64,  64,  1, {  5,  7 }, {  1,  1 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+        {   3,   8,  32,  1, {  9, 17 }, {  1,  1 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+        {   2, 136,  96,  1, { 11, 13 }, {  1,  1 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+        {   1, 200, 160,  1, { 12, 11 }, {  1,  1 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+        {   2, 320, 288,  1, {  9,  8 }, {  1,  1 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+        {   8,  16,  32,  1, { 67, 65 }, {  1,  1 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+        {   1, 520,  32,  1, { 3, 5, 9 }, { 1, 1, 1 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 1, 1 } },
+    };
+    // clang-format on
+    setenv("TN_METHOD", "Tenon's tiles", 1);
+    for (int k = OF_CONV; k <= OF_ROWS; k++)
+        endings_on(tested_device(), (ended)k, of, sizeof of / sizeof *of, part, parts, ENDINGS);
+    tn_ctx *cx = part ? NULL : open_eager(tested_device(), false);
+    for (int k = OF_CONV; cx && k <= OF_ROWS; k++) uses_tiles(cx, (ended)k, &of[0]);
+    tn_close(cx);
+}
+
+static void products_of_rows_by_rows_and_what_follows_agree_with_ref(void)
+{
+    in_parts(run_tiles, 4);
+}
+
+static void texts_of_products_of_rows_by_rows_compile_and_do_not_spill(void)
+{
+    tni_heap heap = tni_heap_default();
+    tni_text why  = { "" };
+    if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
+    for (int i = 0; i < TNI_PRODUCT_TILES; i++) {
+        tni_product_case x = tni_product_tiles[i];
+        tni_cubin        c = { 0 };
+        tni_usage        u = { 0 };
+        x.f16              = i % 2;
+        x.twice            = i == 1;
+        if (i == 2) x.near = 1, tni_product_cores_panels(&x);
+        char *text = tni_product_cores_source(&heap, &x);
+        if (!CHECK(text != NULL)) return;
+        tn_status s = tni_cubin_compile(&c, text, "sm_90a", true, &why);
+        test_case_result(s == TN_OK && !strstr(c.log, "warning") && !strstr(c.log, "serialized"),
+                         "tile %d: %s", i, s == TN_OK ? c.log : why.s);
+        if (s == TN_OK && CHECK(tni_cubin_usage(&c, "cores_product", &u)))
+            test_case_result(u.spills == 0 && u.stack == 0, "tile %d: %d bytes spilled", i,
+                             u.spills);
+        tni_cubin_free(&c);
+        tni_free(&heap, text);
+    }
 }
 
 // ---- the table, and what is drawn --------------------------------------------------------------
@@ -591,6 +701,8 @@ const test_case tests_gpu_conv[] = {
     TEST(large_convolutions_on_the_tensor_cores_agree_with_f32),
     TEST(convolutions_of_opencl_agree_with_ref),
     TEST(what_follows_a_convolution_agrees_with_ref),
+    TEST(texts_of_products_of_rows_by_rows_compile_and_do_not_spill),
+    TEST(products_of_rows_by_rows_and_what_follows_agree_with_ref),
     TEST(convolutions_of_opencl_in_16_bits_agree_with_ref),
     TEST(no_images_give_no_gradient_on_opencl),
     TEST_END,

@@ -100,7 +100,14 @@ const char *const tni_text_cores_wgmma[] = {
     "#define REGS_64 REGS_32 \", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, \" \\\n"
     "    \"%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63\"\n"
     "#define SUMS_64(c) SUMS_32(c), SUMS_4(c[8]), SUMS_4(c[9]), SUMS_4(c[10]), SUMS_4(c[11]), \\\n"
-    "    SUMS_4(c[12]), SUMS_4(c[13]), SUMS_4(c[14]), SUMS_4(c[15])\n",
+    "    SUMS_4(c[12]), SUMS_4(c[13]), SUMS_4(c[14]), SUMS_4(c[15])\n"
+    "#define REGS_128 REGS_64 \", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, \" \\\n"
+    "    \"%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, \" \\\n"
+    "    \"%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, \" \\\n"
+    "    \"%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127\"\n"
+    "#define SUMS_128(c) SUMS_64(c), SUMS_4(c[16]), SUMS_4(c[17]), SUMS_4(c[18]), SUMS_4(c[19]), \\\n"
+    "    SUMS_4(c[20]), SUMS_4(c[21]), SUMS_4(c[22]), SUMS_4(c[23]), SUMS_4(c[24]), SUMS_4(c[25]), \\\n"
+    "    SUMS_4(c[26]), SUMS_4(c[27]), SUMS_4(c[28]), SUMS_4(c[29]), SUMS_4(c[30]), SUMS_4(c[31])\n",
     // A group of four warps multiplies 64 rows by 64 columns over 16 steps, the left operand from
     // registers or from a tile, the right one from a tile: across (b') or along its rows. Tiles are
     // described by address, by 1,024 bytes from eight rows to the next, by the swizzle and, along more than 64
@@ -141,7 +148,7 @@ const char *const tni_text_cores_wgmma[] = {
                        "{%32, %33, %34, %35}, %36, p, 1, 1, 0; }"
                        : SUMS_32(c) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(right), "r"(add));
       }
-      // Both from tiles, 64 or 128 columns.
+      // Both from tiles, 64, 128 or 256 columns.
       template <int A_ALONG, int B_ALONG>
       M_FN void wgmma_tiles(float (&c)[8][4], m_ulong left, m_ulong right, int add) {
           if constexpr (IS_F16 != 0)
@@ -167,6 +174,19 @@ const char *const tni_text_cores_wgmma[] = {
                        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" REGS_64 "}, "
                        "%64, %65, p, 1, 1, %67, %68; }"
                        : SUMS_64(c) : "l"(left), "l"(right), "r"(add), "n"(A_ALONG), "n"(B_ALONG));
+      }
+      template <int A_ALONG, int B_ALONG>
+      M_FN void wgmma_tiles(float (&c)[32][4], m_ulong left, m_ulong right, int add) {
+          if constexpr (IS_F16 != 0)
+              asm volatile("{ .reg .pred p; setp.ne.b32 p, %130, 0; "
+                       "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {" REGS_128 "}, "
+                       "%128, %129, p, 1, 1, %131, %132; }"
+                       : SUMS_128(c) : "l"(left), "l"(right), "r"(add), "n"(A_ALONG), "n"(B_ALONG));
+          else
+              asm volatile("{ .reg .pred p; setp.ne.b32 p, %130, 0; "
+                       "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" REGS_128 "}, "
+                       "%128, %129, p, 1, 1, %131, %132; }"
+                       : SUMS_128(c) : "l"(left), "l"(right), "r"(add), "n"(A_ALONG), "n"(B_ALONG));
       }),
     T(// COUNT tiles of a result, as one product has them.
       template <int COUNT = 8, int NT>

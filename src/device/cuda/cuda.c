@@ -70,10 +70,11 @@ static int fill_session(tni_cuda *c, void *stream)
     c->deterministic     = env_is("TN_DETERMINISTIC", '1');
     c->compiles_first    = !c->gpu->interprets || !tni_gpu_interprets_first();
     c->conv_cores        = !env_is("TN_CORES", '0');
-    c->small_policy      = env_is("TN_SMALL", '0')   ? TNI_SMALL_NEVER
-                           : env_is("TN_SMALL", '1') ? TNI_SMALL_ALWAYS
-                                                     : TNI_SMALL_IF_FASTER;
-    int error            = cu->set_current(c->gpu->cx);
+    snprintf(c->method, sizeof c->method, "%s", getenv("TN_METHOD") ? getenv("TN_METHOD") : "");
+    c->small_policy = env_is("TN_SMALL", '0')   ? TNI_SMALL_NEVER
+                      : env_is("TN_SMALL", '1') ? TNI_SMALL_ALWAYS
+                                                : TNI_SMALL_IF_FASTER;
+    int error       = cu->set_current(c->gpu->cx);
     if (!error && !stream) error = cu->stream_create(&c->own, TNI_CU_STREAM_NONBLOCKING);
     c->stream = stream ? stream : c->own;
     return error ? error : tni_index_check_open(c);

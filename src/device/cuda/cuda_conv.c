@@ -1,5 +1,6 @@
 // Convolution by the fastest of several methods: the family of calls, and the methods that are not cuDNN.
 #include "device/cuda/conv_direct.h"
+#include "device/cuda/with_kernel.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +101,7 @@ static const char *depthwise_declines(tni_cuda *c, const tni_call *call)
 {
     (void)c;
     if (!tni_groups_takes_depthwise(call)) return "it is no convolution of single channels";
+    if (call->also_read) return "something else reads its result";
     bool ends = !call->launch ||
                 tni_is_ending(call->launch, call->epilogue->product, width_of(call));
     return ends ? NULL : "the kernel behind it does more than map elements";
@@ -159,7 +161,7 @@ static tn_status depthwise_launch(tni_cuda *c, void *work, const tni_call *call,
     here.why = why;
     if (call->launch) {
         ending = tni_ending_args_of(call->launch);
-        y      = ending.from[tni_ending_store(call->launch->kernel)];
+        y      = ending.from[tni_ending_store(call->launch->kernel, call->epilogue->product)];
     }
     return tni_groups_depthwise(&here, w->text, y, call->launch ? &ending : NULL);
 }
@@ -299,41 +301,16 @@ static const tni_method by_pair = { .name     = "two launches",
                                     .launch   = pair_launch,
                                     .varies   = pair_varies };
 
-// How an access of the kernel goes over the result.
-static int64_t order_of(const tni_launch *l, int access, int64_t width)
-{
-    return access < 0                             ? 0
-           : tni_visits_columns(l, access, width) ? 1
-                                                  : 2 + tni_visits_in_order(l, access);
-}
-
-// The convolution and the kernel's instructions, a word each, with the access or number that a launch is asked for.
 static void describe_with_kernel(const tni_call *call, tni_form_words *w)
 {
-    const tni_launch *l = call->launch;
-    const tni_kernel *k = l->kernel;
     describe(call, w);
-    tni_form_put(w, call->epilogue->product);
-    for (int i = 0; i < k->nins; i++) {
-        const tni_ins *x      = &k->ins[i];
-        bool           memory = x->code == TNI_I_LOAD || x->code == TNI_I_STORE;
-        int            buffer = memory ? k->access[x->access].buffer : 0;
-        int            which  = memory ? x->access : x->code == TNI_I_NUMBER ? x->number : 0;
-        int64_t        word   = x->code | x->op << 4 | (int64_t)x->dtype << 12;
-        word |= (int64_t)(x->a & 255) << 18 | (int64_t)(x->b & 255) << 26 |
-                (int64_t)(x->c & 255) << 34;
-        if (memory) {
-            word |= order_of(l, x->access, call->out.size[call->out.rank - 1]) << 42;
-            word |= (int64_t)buffer << 44 | (int64_t)k->buffer[buffer].dtype << 50;
-        }
-        word |= (int64_t)which << 56;
-        tni_form_put(w, word);
-    }
+    tni_form_put_kernel(w, call);
 }
 
 static const tni_family with_kernel = { .name     = "convolution with kernel",
-                                        .methods  = 3,
-                                        .method   = { &tni_conv_by_cudnn, &by_depthwise, &by_pair },
+                                        .methods  = 4,
+                                        .method   = { &tni_conv_by_cudnn, &by_depthwise,
+                                                      &tni_conv_by_tiles, &by_pair },
                                         .describe = describe_with_kernel };
 
 // ---- the contract ------------------------------------------------------------------------------
@@ -367,14 +344,6 @@ size_t tni_cuda_conv_scratch(const tni_call *call)
     return f ? tni_form_scratch(f) : tni_groups_conv_scratch(call);
 }
 
-// Libraries read 16 bytes at once, and forms promise such addresses.
-static bool is_aligned(const tni_call *call)
-{
-    bool aligned = (uintptr_t)call->out.data % 16 == 0;
-    for (int i = 0; i < call->nin; i++) aligned &= (uintptr_t)call->in[i].data % 16 == 0;
-    return aligned;
-}
-
 // The contract's run. Without memory for a form the kernels that need none run.
 tn_status tni_cuda_conv(const tni_call *call)
 {
@@ -382,8 +351,8 @@ tn_status tni_cuda_conv(const tni_call *call)
     tni_form *f      = form_of(call);
     if (!f) return tni_groups_conv(call);
     if (call->compile_only) return tni_form_is_last_resort(f) ? tni_groups_conv(call) : TN_OK;
-    tn_status s = is_aligned(call) ? tni_form_launch(f, call, &reason)
-                                   : tni_form_launch_unsuited(f, call, &reason);
+    tn_status s = tni_call_is_aligned(call) ? tni_form_launch(f, call, &reason)
+                                            : tni_form_launch_unsuited(f, call, &reason);
     if (s != TN_OK) tni_text_add(call->why, "%s", reason.s);
     return s;
 }
@@ -402,48 +371,20 @@ const char *tni_cuda_conv_method(const tni_call *call)
 
 // ---- with the kernel that follows --------------------------------------------------------------
 
-// Asked when a plan is made. A result that something else reads, too, would have to be stored beside the kernel's.
+// Asked when a plan is made. A result that something else reads, too, has to be stored beside the kernel's, which cuDNN is
+// not asked for.
 bool tni_cuda_conv_takes(void *session, const tni_offer *o)
 {
-    tni_call call = *o->call;
-    if (!o->launch || !o->only_reader) return false;
-    call.session  = session;
-    call.epilogue = &o->epilogue;
-    call.launch   = o->launch;
+    if (!o->launch) return false;
+    tni_call call = tni_call_of_offer(session, o);
     tni_cuda_enter(session);
-    return !depthwise_declines(session, &call) || !tni_conv_by_cudnn.declines(session, &call);
-}
-
-// Whether the library may do both: every address is aligned, and nothing that the kernel reads is overwritten but the
-// convolution's result, which the library does not store.
-static bool is_suited(const tni_call *call)
-{
-    const tni_launch *l      = call->launch;
-    const tni_kernel *k      = l->kernel;
-    bool              suited = is_aligned(call);
-    const char       *y      = NULL;
-    for (int i = 0; i < k->nbuffer; i++)
-        if (k->buffer[i].written) y = l->buffer[i];
-    for (int i = 0; i < k->naccess; i++) suited &= (uintptr_t)tni_access_address(l, i) % 16 == 0;
-    for (int i = 0; i < k->nbuffer; i++)
-        suited &= k->buffer[i].written || i == call->epilogue->product || l->buffer[i] != y;
-    return suited;
+    if (!o->only_reader) return !tni_conv_by_tiles.declines(session, &call);
+    return !depthwise_declines(session, &call) || !tni_conv_by_cudnn.declines(session, &call) ||
+           !tni_conv_by_tiles.declines(session, &call);
 }
 
 tn_status tni_cuda_conv_with_epilogue(const tni_call *call, void *entry, tni_launch *l,
                                       tni_text *why)
 {
-    tni_text  reason = { "" };
-    tni_call  here   = *call;
-    tni_form *f      = form_of(call);
-    here.launch      = l;
-    here.kernel      = entry;
-    if (!f || !is_suited(&here)) {
-        tni_call  plain = tni_call_within(call, call->op);
-        tn_status s     = tni_cuda_conv(&plain);
-        return s == TN_OK ? tni_cuda_launch(call->session, entry, l, why) : s;
-    }
-    tn_status s = tni_form_launch(f, &here, &reason);
-    if (s != TN_OK) tni_text_add(why, "%s", reason.s);
-    return s;
+    return tni_form_with_kernel(form_of(call), call, entry, l, why);
 }

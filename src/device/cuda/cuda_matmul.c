@@ -2,9 +2,10 @@
 // the layout, by our own kernel for small ones if that is faster, else by the kernel of all devices with work groups. The epilogue that a plan
 // offers is taken if cuBLASLt has an algorithm for the two together.
 #include "base/background.h"
-#include "device/cuda/gpu.h"
+#include "device/cuda/cuda_conv.h"
 #include "device/cuda/product_rows.h"
 #include "device/cuda/product_small.h"
+#include "device/cuda/with_kernel.h"
 #include "device/simt/groups.h"
 
 #include <stdlib.h>
@@ -137,11 +138,23 @@ static tn_status multiply_best(tni_cuda *c, tni_product *p, tni_text *why)
 
 // ---- planned calls -----------------------------------------------------------------------------
 
-// What a plan remembers of one of its products: the entry of the contract's prepare.
+// What a plan remembers of one of its products: the entry of the contract's prepare. form: of a product with a kernel that
+// is no epilogue of the library's.
 typedef struct {
+    tni_form         *form;
     bool              suits;    // cuBLASLt is installed and can do it in place
     tni_product_parts product;  // all but the addresses; with an epilogue it has one part
 } planned_product;
+
+// Whether a call has a kernel behind it that the library has no epilogue for: one of our own kernels has it as its ending.
+static bool is_ended(const tni_call *call)
+{
+    tni_product p;
+    tni_offer   o = { .call = call, .only_reader = !call->also_read };
+    if (!call->launch || !call->epilogue) return false;
+    o.epilogue = *call->epilogue;
+    return !tni_product_of_offer(&o, &p);
+}
 
 // Describes a call, with its epilogue if it has one, as cuBLASLt sees it. suits is false if the library
 // is not installed or cannot do it.
@@ -188,16 +201,27 @@ void tni_cuda_expect_products(void *session)
 // Saves each run of a plan the description. NULL when memory is out; then runs describe the call anew.
 void *tni_cuda_prepare_matmul(const tni_call *call)
 {
-    planned_product *n = malloc(sizeof *n);
-    if (n) *n = describe_product(call);
+    planned_product *n = calloc(1, sizeof *n);
+    if (n && is_ended(call)) n->form = tni_form_open(&tni_products_with_kernels, call);
+    else if (n) *n = describe_product(call);
     return n;
 }
 
 const char *tni_cuda_matmul_varies(const tni_call *call)
 {
     const tni_cuda *c = call->session;
+    if (is_ended(call)) return NULL;
     if (c->deterministic || !describe_product(call).suits) return NULL;
     return "its algorithm is chosen by timing, unless TN_DETERMINISTIC=1";
+}
+
+const char *tni_cuda_matmul_method(const tni_call *call)
+{
+    const planned_product *n = call->entry;
+    tni_form              *f = n                ? n->form
+                               : is_ended(call) ? tni_form_open(&tni_products_with_kernels, call)
+                                                : NULL;
+    return f ? tni_form_method(f) : NULL;
 }
 
 // Adds a reason to the call's own only if the call fails: an attempt that another method makes good for
@@ -236,14 +260,21 @@ tn_status tni_cuda_matmul(const tni_call *call)
 
 // Asked when a plan is made, before addresses are known: all are assumed to be aligned, as memory that
 // a plan allocates is. The library is asked for an algorithm, and nothing is timed. The offer is
-// declined if its epilogue is not one of the library's (tni_product_of_offer) or it has no algorithm
-// for it; then the kernel runs behind the product.
+// declined if its epilogue is not one of the library's (tni_product_of_offer) and no ending of our own, or it has no
+// algorithm for it; then the kernel runs behind the product.
 bool tni_cuda_matmul_takes(void *session, const tni_offer *o)
 {
     tni_cuda   *c    = session;
     tni_text    none = { "" };
     tni_product p;
-    if (!tni_product_of_offer(o, &p) || !tni_blaslt_get(&none)) return false;
+    if (!tni_blaslt_get(&none)) return false;
+    if (!tni_product_of_offer(o, &p)) {
+        // Against the library and a kernel it is not timed yet, so that it has to be asked for by name.
+        tni_call call = tni_call_of_offer(session, o);
+        tni_cuda_enter(c);
+        return *c->method && o->launch && o->call->op == TNI_matmul &&
+               !tni_conv_by_tiles.declines(session, &call);
+    }
     if (takes_rows(c, &p)) return true;
     tni_cuda_enter(c);
     tni_product_env at      = env_of(c);
@@ -297,7 +328,9 @@ static tn_status run_unfused(const tni_call *call, void *entry, tni_launch *l, t
 tn_status tni_cuda_matmul_with_epilogue(const tni_call *call, void *entry, tni_launch *l,
                                         tni_text *why)
 {
-    tni_text  reason = { "" };
-    tn_status s      = run_epilogue(call, l, &reason);
+    tni_text               reason = { "" };
+    const planned_product *n      = call->entry;
+    if (n && n->form) return tni_form_with_kernel(n->form, call, entry, l, why);
+    tn_status s = run_epilogue(call, l, &reason);
     return s == TN_EARG ? run_unfused(call, entry, l, why) : with_reason(call, s, &reason);
 }

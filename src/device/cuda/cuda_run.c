@@ -105,6 +105,7 @@ const tni_device_calls tni_cuda_calls = {
                                                 .prepare = tni_cuda_prepare_matmul,
                                                 .forget  = free,
                                                 .varies  = tni_cuda_matmul_varies,
+                                                .method  = tni_cuda_matmul_method,
                                                 .strided = true },
                                [TNI_conv] = CONVOLUTION, [TNI_conv_dgrad] = CONVOLUTION,
                                [TNI_conv_wgrad] = CONVOLUTION, [TNI_attention] = ATTENTION,

@@ -164,6 +164,7 @@ static const char *declines(tni_cuda *c, const tni_call *call)
     if (dt != TN_F32 && dt != TN_F16 && dt != TN_BF16)
         return "cuDNN has convolutions in f32, f16 and bf16 only";
     if (!is_moderate(&f)) return "cuDNN has no such sizes";
+    if (call->also_read) return "something else reads the result";
     if (!cudnn_version()) return "there is no cuDNN: `tenon doctor` says why";
     return find_plans(c, call, &unused) ? NULL : "cuDNN has no engine for it";
 }

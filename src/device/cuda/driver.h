@@ -103,7 +103,11 @@ typedef struct {
     int (*exec_launch)(tni_cuexec x, tni_custream s);
     int (*exec_destroy)(tni_cuexec x);
 
-    // NULL where the driver has none.
+    // NULL where the driver has none. tensor_map describes a tensor to TMA: bytes are the strides of axes 1 and up,
+    // box what is copied at once, and every how many elements of an axis are taken.
+    int (*tensor_map)(tni_cutensor_map *m, int type, uint32_t rank, void *at, const uint64_t *size,
+                      const uint64_t *bytes, const uint32_t *box, const uint32_t *every,
+                      int interleave, int swizzle, int promote, int fill);
     int (*capture_info_v2)(tni_custream s, int *state, uint64_t *id, tni_cugraph *g,
                            const tni_cunode **last, size_t *lasts);
     int (*capture_info_v3)(tni_custream s, int *state, uint64_t *id, tni_cugraph *g,

@@ -82,6 +82,7 @@ typedef struct tni_cuda {
     bool             deterministic;   // nothing is chosen by time
     bool             compiles_first;  // nothing is interpreted: TN_COMPILE=wait, or deterministic
     bool             conv_cores;      // not TN_CORES=0: see conv_cores.h
+    char             method[24];      // TN_METHOD: the method that is used where it can be
     bool             expects;         // see tni_cuda_expect_products
     tni_small_policy small_policy;    // see product_small.h
     tni_cufunction small_kernel[4];  // for 1, 2, 4 and 8 blocks per tile; NULL before the first use
@@ -188,12 +189,24 @@ tni_buffer_at tni_cuda_buffer_at(void *session, const void *address);
 tni_buffer_at tni_cuda_state_at(void *session, int ticket);
 tn_status tni_cuda_launch_args(const tni_kernel_args *h, int64_t groups, int items, tni_text *why);
 
+// Returns an offered call as it is prepared if the offer is taken.
+static inline tni_call tni_call_of_offer(void *session, const tni_offer *o)
+{
+    tni_call call  = *o->call;
+    call.session   = session;
+    call.epilogue  = &o->epilogue;
+    call.launch    = o->launch;
+    call.also_read = !o->only_reader;
+    return call;
+}
+
 // Calls of one op (cuda_run.c, cuda_matmul.c, cuda_custom.c).
 extern const tni_device_calls tni_cuda_calls;
 tn_status                     tni_cuda_matmul(const tni_call *call);
 void                          tni_cuda_expect_products(void *session);
 void                         *tni_cuda_prepare_matmul(const tni_call *call);
 const char                   *tni_cuda_matmul_varies(const tni_call *call);
+const char                   *tni_cuda_matmul_method(const tni_call *call);
 bool                          tni_cuda_matmul_takes(void *session, const tni_offer *o);
 tn_status tni_cuda_matmul_with_epilogue(const tni_call *call, void *entry, tni_launch *l,
                                         tni_text *why);

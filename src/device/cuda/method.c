@@ -271,6 +271,11 @@ static int list_candidates(trial *t, tni_form *f)
 static void take_fastest(trial *t, tni_form *f, const float *ms)
 {
     int best = tni_choice_best(ms, t->count);
+    for (int i = 0; i < t->count; i++)
+        tni_library_log("%s to %s of %s: %s, candidate %d: %.1f us", f->key.family->name,
+                        tni_shape_text(t->call->out.rank, t->call->out.size).s,
+                        tni_shape_text(t->call->in[0].rank, t->call->in[0].size).s,
+                        method_of(f, t->method[i])->name, t->candidate[i], ms[i] * 1e3);
     for (int first = 0, end; first < t->count; first = end) {
         int               m  = t->method[first];
         const tni_method *by = method_of(f, m);
@@ -283,6 +288,19 @@ static void take_fastest(trial *t, tni_form *f, const float *ms)
             f->chosen    = true;
         }
     }
+}
+
+// Takes the first candidate of the method that the environment asks for. False: it asks for none, or that does not
+// compute the form.
+static bool take_asked(const tni_cuda *c, const trial *t, tni_form *f)
+{
+    for (int i = 0; i < t->count && *c->method; i++) {
+        if (strcmp(method_of(f, t->method[i])->name, c->method)) continue;
+        f->method    = t->method[i];
+        f->candidate = t->candidate[i];
+        return true;
+    }
+    return false;
 }
 
 // Times all candidates on the call's own operands: results are written, inputs are not. If nothing is to
@@ -307,7 +325,7 @@ static void choose(tni_cuda *c, const tni_call *call, tni_form *f)
     if (!t.count) return;
     f->method    = t.method[0];
     f->candidate = t.candidate[0];
-    f->chosen    = t.count == 1 || c->deterministic || find_kept(c, call, f);
+    f->chosen = t.count == 1 || take_asked(c, &t, f) || c->deterministic || find_kept(c, call, f);
     if (f->chosen) return;
     if (tni_choice_time(&all, ms) == TNI_CU_OK) take_fastest(&t, f, ms);
     if (f->chosen) keep_choice(c, call, f);

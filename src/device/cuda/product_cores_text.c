@@ -1,0 +1,230 @@
+// The product of rows by rows on Hopper's tensor cores, as text: y[r][c] = sum over k of a[r][k] b[c][k], in 16 bits,
+// summed in f32. It is for many rows and little depth, as 1x1 convolutions have: what takes time is reading a and writing
+// y, and the kernel behind the product is an ending of it (kernel/ending.h), which saves reading y again.
+//
+// A block stays on its multiprocessor and takes tile after tile of ROWS x COLS. Its last warp has the tiles of a and b
+// copied by TMA, STAGES of DEEP steps each, and goes on to the next tile as soon as there is room; so copies are on their
+// way while the eight others, two groups of four that have 64 rows each, store their tile. full[s] is passed when stage s
+// has arrived, empty[s] when all eight have multiplied by it. A stage is passed once a turn, and a barrier
+// changes its parity then:
+//
+//     copies     empty | fill 0 | fill 1 | fill 2 | wait for empty[0] | fill 0 ...
+//     products           wait for full[0] | multiply | pass empty[0] | wait for full[1] ...
+//
+// Columns. A product leaves lane 4 g + t of a warp, of each eight columns, the two from 2 t on (cores_text.c), which are
+// 4 bytes of y. So b's rows are copied in another order: of 32, row 8 t + 2 j + e becomes row 8 j + 2 t + e of the tile, and
+// what a lane has of four tiles of eight columns is eight neighbours of y, 16 bytes:
+//
+//     row of the tile     0  1  2  3  4  5  6  7 | 8  9 10 ...
+//     row of b            0  1  8  9 16 17 24 25 | 2  3 10 ...
+//
+// TMA does this by itself: to it b has the axes k, e, t, j and 32s (product_cores.c). So columns are multiples of 32.
+//
+// NEAR: an access of the ending that reads an element of 16 bits for each of the result, a residual. To read it while a tile is
+// stored would take longer than all the rest: so a second warp has it copied too, in panels of 64 columns, of which PANELS are
+// in shared memory behind the stages. What else the ending loads is read around the cache's order: nothing writes it.
+//
+// A text begins with constants such as
+//
+//     typedef m_ushort elem;
+//     enum { IS_F16 = 1, IS_TF32 = 0, ALIGNED = 1, WARPS = 8, NTILES = 32, STAGES = 4, BLOCKS = 1,
+//            NEAR = -1, PANELS = 0, TWICE = 0 };
+//
+// and with the macros of the ending, for which EACH is 8.
+#include "device/cuda/product_cores.h"
+
+#define T(...) #__VA_ARGS__ "\n"
+
+// clang-format off
+const char *const tni_text_product_cores[] = {
+    T(enum { ROWS = WARPS * 16, COLS = NTILES * 8, DEEP = 64,
+             THREADS = WARPS * 32 + (NEAR < 0 ? 32 : 64),
+             A_TILE = ROWS * 128, STAGE = A_TILE + COLS * 128, PANEL = ROWS * 128 };
+      // What TMA knows of a matrix; the driver writes it.
+      struct __align__(128) tensor_map { m_ulong word[16]; };
+      // The argument; product_args in product_cores.c is the same in C. sum: where the product itself is stored, if
+      // something else than the ending reads it. stages: of DEEP steps.
+      struct product {
+          tensor_map a; tensor_map b; tensor_map near;
+          elem *y; elem *sum;
+          int rows; int columns; int stages; int column_tiles; int tiles;
+      };),
+    // ---- barriers and copies -------------------------------------------------------------------
+    // m_barrier_open is for one that passes.
+    T(M_FN void barrier_open(m_ulong *b, int passes) {
+          asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(m_near(b)), "r"(passes) : "memory");
+      }
+      M_FN void barrier_pass(m_ulong *b) {
+          asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(m_near(b)) : "memory");
+      }
+      // Copies ROWS rows and DEEP steps of a, or as much of b, of which what is not there becomes zeros.
+      M_FN void copy_a(m_uint to, const tensor_map &a, m_ulong *full, int k, int row) {
+          asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                       "[%0], [%1, {%3, %4}], [%2];" ::
+                       "r"(to), "l"((m_ulong)&a), "r"(m_near(full)), "r"(k), "r"(row) : "memory");
+      }
+      M_FN void copy_b(m_uint to, const tensor_map &b, m_ulong *full, int k, int column) {
+          asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                       "[%0], [%1, {%3, %4, %4, %4, %5}], [%2];" ::
+                       "r"(to), "l"((m_ulong)&b), "r"(m_near(full)), "r"(k), "r"(0), "r"(column / 32) : "memory");
+      }),
+    // ---- elements ------------------------------------------------------------------------------
+    // 16 bytes at a time where there are so many. The compiler may load them before what is stored ahead of them.
+    T(M_FN uint4 load_16(const uint4 *from) {
+          uint4 y;
+          asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+              : "=r"(y.x), "=r"(y.y), "=r"(y.z), "=r"(y.w) : "l"(from));
+          return y;
+      }
+      template <typename X>
+      M_FN void load_near(X (&x)[EACH], m_uint from) {
+          m_uint part[4];
+          asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                       : "=r"(part[0]), "=r"(part[1]), "=r"(part[2]), "=r"(part[3]) : "r"(from) : "memory");
+          UNROLL for (int k = 0; k < EACH; k++) x[k] = (X)(part[k / 2] >> k % 2 * 16);
+      }
+      template <typename X>
+      M_FN void load_each(X (&x)[EACH], const X *from) {
+          if constexpr (sizeof(X) == 1) UNROLL for (int k = 0; k < EACH; k++) x[k] = from[k];
+          UNROLL for (int i = 0; i < EACH * (int)sizeof(X) / 16; i++) {
+              uint4 y = load_16((const uint4 *)from + i);
+              m_uint part[4] = { y.x, y.y, y.z, y.w };
+              UNROLL for (int k = 0; k < 16 / (int)sizeof(X); k++) {
+                  if constexpr (sizeof(X) == 2) x[i * 8 + k] = (X)(part[k / 2] >> k % 2 * 16);
+                  else if constexpr (sizeof(X) == 4)
+                      x[i * 4 + k] = *(const X *)&part[k];
+                  else x[i * 2 + k] = from[i * 2 + k];
+              }
+          }
+      }
+      template <typename X>
+      M_FN void store_kept(X *to, const X (&x)[EACH]) {
+          if constexpr (sizeof(X) == 2) {
+              m_uint part[4];
+              UNROLL for (int i = 0; i < 4; i++) part[i] = (m_uint)x[i * 2] | (m_uint)x[i * 2 + 1] << 16;
+              *(uint4 *)to = make_uint4(part[0], part[1], part[2], part[3]);
+          } else if constexpr (sizeof(X) == 4) {
+              const m_uint *y = (const m_uint *)x;
+              UNROLL for (int i = 0; i < EACH; i += 4)
+                  *(uint4 *)(to + i) = make_uint4(y[i], y[i + 1], y[i + 2], y[i + 3]);
+          } else UNROLL for (int k = 0; k < EACH; k++) to[k] = x[k];
+      }
+      M_FN void store_each(elem *to, const float (&v)[EACH]) {
+          *(uint4 *)to = make_uint4(pack(v[0], v[1]), pack(v[2], v[3]), pack(v[4], v[5]),
+                                    pack(v[6], v[7]));
+      }),
+    // ---- the kernel ----------------------------------------------------------------------------
+    T(// The place of a block in its stages: the stage and the parity of its turn.
+      struct turn { int stage; int parity; };
+      M_FN void next_turn(turn &x, int stages) {
+          if (++x.stage < stages) return;
+          x.stage = 0;
+          x.parity ^= 1;
+      }
+      // Has the stages of a tile copied, each as soon as there is room.
+      M_FN void copy_tile(const product &o, int row, int column, m_uint first, m_ulong *full, m_ulong *empty,
+                          turn &x) {
+          for (int k = 0; k < o.stages; k++, next_turn(x, STAGES)) {
+              m_uint to = first + x.stage * STAGE;
+              m_await(empty + x.stage, x.parity);
+              m_expect(full + x.stage, STAGE);
+              copy_a(to, o.a, full + x.stage, k * DEEP, row);
+              copy_b(to + A_TILE, o.b, full + x.stage, k * DEEP, column);
+          }
+      }
+      // The same for the panels of what the ending reads.
+      M_FN void copy_panels(const product &o, int row, int column, m_uint near, m_ulong *full, m_ulong *empty,
+                            turn &x) {
+          int end = min(column + (int)COLS, o.columns);
+          for (int n = column; n < end; n += 64, next_turn(x, PANELS)) {
+              m_await(empty + x.stage, x.parity);
+              m_expect(full + x.stage, PANEL);
+              copy_a(near + x.stage * PANEL, o.near, full + x.stage, n, row);
+          }
+      }
+      // One stage's products, which are only started.
+      M_FN void multiply_stage(float (&c)[NTILES][4], m_uint tile, bool add) {
+          m_uint left = tile + (threadIdx.x >> 7) * (64 * 128);
+          products_begin();
+          UNROLL for (int s = 0; s < 4; s++)
+              wgmma_tiles<0, 0>(c, describe(left + s * 32), describe(tile + A_TILE + s * 32), add || s > 0);
+          products_commit();
+      }),
+    T(extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) cores_product(GIVEN product o ENDING_PARAMS) {
+          extern __shared__ char smem[];
+          m_uint first = (m_near(smem) + 1023) & ~1023u;
+          m_uint near = first + STAGES * STAGE;
+          m_ulong *full = (m_ulong *)(smem + (near - m_near(smem)) + PANELS * PANEL);
+          m_ulong *empty = full + STAGES;
+          m_ulong *near_full = empty + STAGES;
+          m_ulong *near_empty = near_full + PANELS;
+          int lane = threadIdx.x & 31;
+          if (threadIdx.x == 0) {
+              for (int s = 0; s < STAGES; s++) {
+                  m_barrier_open(full + s);
+                  barrier_open(empty + s, WARPS);
+              }
+              for (int s = 0; s < PANELS; s++) {
+                  m_barrier_open(near_full + s);
+                  barrier_open(near_empty + s, WARPS);
+              }
+              m_barriers_opened();
+          }
+          __syncthreads();
+          m_begin();
+          if (threadIdx.x >= WARPS * 32) {
+              turn x = { 0, 1 };
+              for (int tile = blockIdx.x; tile < o.tiles && lane == 0; tile += gridDim.x) {
+                  int row = tile / o.column_tiles * ROWS;
+                  int column = tile % o.column_tiles * COLS;
+                  if (threadIdx.x < WARPS * 32 + 32) copy_tile(o, row, column, first, full, empty, x);
+                  else copy_panels(o, row, column, near, near_full, near_empty, x);
+              }
+              return;
+          }
+          float c[NTILES][4];
+          turn x = { 0, 0 };
+          turn panel = { 0, 0 };
+          for (int tile = blockIdx.x; tile < o.tiles; tile += gridDim.x) {
+              m_ulong *before = empty;
+              for (int k = 0; k < o.stages; k++, next_turn(x, STAGES)) {
+                  m_await(full + x.stage, x.parity);
+                  multiply_stage(c, first + x.stage * STAGE, k > 0);
+                  if (k > 0) {
+                      products_wait<1>();
+                      if (lane == 0) barrier_pass(before);
+                  }
+                  before = empty + x.stage;
+              }
+              products_wait<0>();
+              if (lane == 0) barrier_pass(before);
+              int warp_row = (threadIdx.x >> 5) * 16 + (lane >> 2);
+              int row = tile / o.column_tiles * ROWS + warp_row;
+              int column = tile % o.column_tiles * COLS + (lane & 3) * 8;
+              UNROLL for (int n = 0; n < NTILES; n += 4, column += 32) {
+                  bool has_panel = NEAR >= 0 && (column & ~63) < o.columns;
+                  if (n % 8 == 0 && has_panel) m_await(near_full + panel.stage, panel.parity);
+                  int from = column < o.columns ? column : 0;
+                  ENDING_BEGIN(from)
+                  UNROLL for (int lower = 0; lower < 4; lower += 2) {
+                      int r = row + lower * 4;
+                      float v[EACH];
+                      UNROLL for (int i = 0; i < EACH; i++) v[i] = c[n + i / 2][lower + i % 2];
+                      if (r >= o.rows || column >= o.columns) continue;
+                      m_long at = (m_long)r * o.columns + column;
+                      m_uint here = near + panel.stage * PANEL + (warp_row + lower * 4) * 128 +
+                                    (((n & 4) + (lane & 3)) ^ (warp_row & 7)) * 16;
+                      if constexpr (TWICE != 0) store_each(o.sum + at, v);
+                      ENDING(v, column, at)
+                      store_each(o.y + at, v);
+                  }
+                  if (n % 8 == 4 && has_panel) {
+                      __syncwarp();
+                      if (lane == 0) barrier_pass(near_empty + panel.stage);
+                      next_turn(panel, PANELS);
+                  }
+              }
+          }
+      }),
+    NULL,
+};

@@ -1,0 +1,19 @@
+// Calls with the kernel behind them, as forms of a family: what the kernel adds to a form, running the two, and the family
+// of matrix products. That of convolutions is in cuda_conv.c.
+#ifndef TNI_CUDA_WITH_KERNEL_H
+#define TNI_CUDA_WITH_KERNEL_H
+
+#include "device/cuda/method.h"
+
+// Products with a kernel that cuBLASLt has no epilogue for.
+extern const tni_family tni_products_with_kernels;
+
+// Puts the kernel's instructions.
+void tni_form_put_kernel(tni_form_words *w, const tni_call *call);
+// Libraries and kernels of our own read 16 bytes at once, and forms promise such addresses.
+bool tni_call_is_aligned(const tni_call *call);
+// Runs both: by a method, or one after the other if there is no form or addresses do not suit.
+tn_status tni_form_with_kernel(tni_form *f, const tni_call *call, void *entry, tni_launch *l,
+                               tni_text *why);
+
+#endif
