@@ -36,7 +36,7 @@ LEFT_OUT = {
         data_info cache_new""",
     "Python programs have no worlds of several ranks yet": """
         dist_open dist_close dist_rank dist_size dist_local_rank dist_engine dist_barrier
-        dist_all_reduce dist_all_gather dist_reduce_scatter dist_broadcast optim_distribute""",
+        dist_all_reduce dist_all_gather dist_reduce_scatter dist_broadcast optim_distribute data_shard""",
     "a name of the dtype object": "dtype_name",
     "an attribute of the tensor": """
         dtype_of rank size stride count item item_i64 needs_grad is_leaf has_grad grad_of""",

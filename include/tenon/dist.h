@@ -42,7 +42,7 @@ TN_API tn_status tn_dist_barrier(tn_dist *d);
 
 // Makes an optimizer's updates those of the whole world: the ranks begin with rank 0's parameters, and every update
 // is by the mean of all ranks' gradients, so that parameters and state stay equal, bit for bit. A loss that is a mean
-// over this rank's items gives the step of one process with all of them, if every rank has as many. Accumulated
+// over this rank's items, times the batch's weight (tn_data_shard), gives the step of one process with all items. Accumulated
 // gradients are exchanged once, by the step that updates; clipping is by the norm of the mean. All ranks
 // call it, and tn_step, at the same places. NULL ends it.
 TN_API tn_status tn_optim_distribute(tn_optim *o, tn_dist *d);

@@ -131,6 +131,7 @@ typedef struct {
     int64_t    count;                            // number of items
     int64_t    epoch, index;                     // the epoch, and the place of the first item in it
     bool       last;                             // whether it ends the epoch
+    double     weight;                           // 1; see tn_data_shard
 } tn_batch;
 // Returns the next batch of n items; the last one of an epoch may be shorter. All fields are NULL
 // on failure; a batch with an item that failed is skipped.
@@ -227,6 +228,12 @@ TN_API_PLAIN int64_t tn_data_row(const tn_data *d, int64_t i);
 TN_API tn_status tn_data_shuffle(tn_data *d, bool on, uint64_t seed);
 // Leaves out the last batch of an epoch if it is short, or not (the default).
 TN_API tn_status tn_data_drop_last(tn_data *d, bool on);
+// Has tn_next return the part of each batch that belongs to one of several ranks: tn_data_shard(data,
+// tn_dist_rank(d), tn_dist_size(d)). The batches, their number and the cursor are those of one process, so a run can go on
+// with another number of ranks. If a batch cannot be divided equally, the first ranks get an item more, and
+// `weight` is this rank's number of items in parts of the mean: the mean over ranks of losses that are multiplied by
+// it is the loss of the whole batch. A rest of an epoch with fewer items than ranks is left out.
+TN_API tn_status tn_data_shard(tn_data *d, int rank, int size);
 // Moves a fraction of the items, chosen by the seed, from d to a new dataset with settings of its
 // own. Both start at epoch 0.
 TN_API tn_data *tn_data_split(tn_data *d, double fraction, uint64_t seed);

@@ -53,6 +53,7 @@ static tn_data *new_data(tn_ctx *cx, tni_item_source *s, int64_t *items, int64_t
     d->items    = items;
     d->count    = count;
     d->shuffled = true;
+    d->ranks    = 1;
     d->at.seed  = cx->seed;
     tni_loader_open(&d->loader);
     tni_owned_add(cx, &d->owned, TNI_DATA, free_data);
@@ -115,7 +116,8 @@ int64_t tn_data_count(const tn_data *d)
 int64_t tn_data_batches(const tn_data *d, int64_t n)
 {
     if (!d || n <= 0) return 0;
-    return d->count / n + (!d->drop_last && d->count % n != 0);
+    int64_t rest = d->count % n;
+    return d->count / n + (!d->drop_last && rest && rest >= d->ranks);
 }
 
 const char *tn_data_schema(const tn_data *d)
@@ -155,6 +157,19 @@ tn_status tn_data_drop_last(tn_data *d, bool on)
     if (!tni_owned_ok("data_drop_last", d, TNI_DATA)) return tni_failed();
     tni_loader_cancel(&d->loader);
     d->drop_last = on;
+    return TN_OK;
+}
+
+// The cursor stays where it is, since it counts the items of all ranks.
+tn_status tn_data_shard(tn_data *d, int rank, int size)
+{
+    tn_ctx *cx = tni_owned_ok("data_shard", d, TNI_DATA);
+    if (!cx) return tni_failed();
+    if (size < 1 || rank < 0 || rank >= size)
+        return tni_fail_status(cx, TN_EARG, "data_shard: rank %d of %d", rank, size);
+    tni_loader_cancel(&d->loader);
+    d->rank  = rank;
+    d->ranks = size;
     return TN_OK;
 }
 

@@ -32,7 +32,8 @@ struct tn_data {
     int64_t         *items;  // its items, by number in the source; NULL: all
     int64_t          count;
     bool             shuffled, drop_last;
-    tn_cursor        at;  // the next batch to hand out
+    int64_t          rank, ranks;  // whose part of each batch it hands out; 0 of 1: all of it
+    tn_cursor        at;           // the next batch to hand out
     tn_augment_opts  augment;
     float           *scratch;  // an image, for augmentation; NULL: there is none
     tni_loader       loader;

@@ -139,12 +139,12 @@ static void fill_batch(const tn_data *d, tni_job *j)
     const tni_item_source *s     = d->source;
     uint64_t               epoch = (uint64_t)j->span.epoch;
     tni_order order = tni_order_by(tni_draw_by(TNI_DRAW_ORDER, j->span.seed, epoch, 0), d->count);
-    for (int64_t i = 0; i < j->span.count; i++) {
+    for (int64_t i = 0; i < j->span.mine; i++) {
         // The owner waits for the thread when settings change; it need not wait for a whole batch.
         if (atomic_load_explicit(&d->loader.cancelled, memory_order_relaxed)) return;
         void *dst[TN_MAX_FIELDS] = { 0 };
         for (int f = 0; f < s->fields; f++) dst[f] = j->field[f] + i * field_bytes(s, f);
-        j->item   = item_at(d, &order, j->span.index + i);
+        j->item   = item_at(d, &order, j->span.index + j->span.from + i);
         j->failed = s->get(s, j->item, dst);
         if (j->failed) return;
         if (d->scratch)
@@ -265,19 +265,23 @@ void tni_loader_close(tni_loader *l)
 
 // ---- asking and taking -------------------------------------------------------------------------
 
-// Returns the batch of n at cursor c. With drop_last, a rest that is too short is skipped and the next
-// epoch begins.
+// Returns the batch of n at cursor c, and this rank's part of it. A rest that is too short is skipped and the next
+// epoch begins: too short for a batch with drop_last, else for an item of each rank.
 static tni_span span_at(const tn_data *d, tn_cursor c, int64_t n)
 {
-    tni_span s = { .seed = c.seed, .epoch = c.epoch, .index = c.index, .n = n };
-    if (d->drop_last && n > d->count - s.index) {
+    tni_span s     = { .seed = c.seed, .epoch = c.epoch, .index = c.index, .n = n };
+    int64_t  least = d->drop_last ? n : d->ranks;
+    if (least > d->count - s.index) {
         s.epoch++;
         s.index = 0;
     }
     int64_t left = d->count - s.index;
     s.count      = n < left ? n : left;
-    left -= s.count;
-    s.last = d->drop_last ? left < n : left == 0;
+    s.last       = left - s.count < least;
+    // The first ranks get one item more where it cannot be divided equally.
+    int64_t each = s.count / d->ranks, more = s.count % d->ranks, rank = d->rank;
+    s.mine = each + (rank < more);
+    s.from = rank * each + (rank < more ? rank : more);
     return s;
 }
 
@@ -320,14 +324,15 @@ static bool ask_batch(tn_data *d, const tni_span *span)
     tni_loader *l = &d->loader;
     tni_job     j = { .span = *span };
     // The last batch of an epoch is shorter, but gets a buffer of full size, which can be used again.
-    int64_t items = span->n > span->count && span->n <= d->count ? span->n : span->count;
+    bool    whole = span->n <= d->count;
+    int64_t items = whole ? (span->n + d->ranks - 1) / d->ranks : span->mine;
     if (!countable(d->source, items)) return false;
     size_t bytes = place_fields(d->source, items, NULL, j.field);
     j.buffer     = get_buffer(d->owned.cx, l, bytes);
     if (!j.buffer) return false;
     j.buffer->queued = true;
     j.buffer->used   = l->asked;
-    place_fields(d->source, span->count, j.buffer->data, j.field);
+    place_fields(d->source, span->mine, j.buffer->data, j.field);
     pthread_mutex_lock(&l->lock);
     l->job[l->asked++ % TNI_AHEAD] = j;
     pthread_cond_signal(&l->wake);
@@ -368,7 +373,7 @@ static bool make_tensors(tn_data *d, const tni_job *j, tn_tensor **t)
     bool                   ok     = true;
     buffer->borrowers             = buffer->pinned ? 0 : s->fields;
     for (int f = 0; f < s->fields; f++) {
-        int64_t size[TN_MAX_RANK] = { j->span.count };
+        int64_t size[TN_MAX_RANK] = { j->span.mine };
         for (int i = 0; i < s->field[f].rank; i++) size[i + 1] = s->field[f].size[i];
         tn_dtype dt   = s->field[f].dtype;
         int      rank = s->field[f].rank + 1;
@@ -388,6 +393,9 @@ static bool batch_ok(tn_data *d, int64_t n)
 {
     tn_ctx *cx = d->owned.cx;
     if (n <= 0) tni_fail(cx, TN_EARG, "next: a batch of %lld items", (long long)n);
+    else if (n < d->ranks || d->count < d->ranks)
+        tni_fail(cx, TN_EARG, "next: a batch of %lld of %lld items for %lld ranks", (long long)n,
+                 (long long)d->count, (long long)d->ranks);
     else if (d->drop_last && n > d->count)
         tni_fail(cx, TN_EARG,
                  "next: no batch of %lld in %lld items, and short ones are dropped (drop_last)",
@@ -423,12 +431,13 @@ tn_batch tn_next(tn_data *d, int64_t n)
         return tni_fail(cx, TN_EUSER, "next: item %lld: the dataset's function returned %d",
                         (long long)j.item, j.failed),
                none;
-    tn_batch b = { .x     = t[0],
-                   .y     = t[1],
-                   .count = span.count,
-                   .epoch = span.epoch,
-                   .index = span.index,
-                   .last  = span.last };
+    tn_batch b = { .x      = t[0],
+                   .y      = t[1],
+                   .count  = span.mine,
+                   .epoch  = span.epoch,
+                   .index  = span.index + span.from,
+                   .last   = span.last,
+                   .weight = (double)(span.mine * d->ranks) / (double)span.count };
     memcpy(b.more, t + 2, sizeof b.more);
     return b;
 }

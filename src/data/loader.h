@@ -32,10 +32,11 @@ struct tni_batch_buffer {
     char             *data;
 };
 
-// Which items a batch of n has: count of them from a place in an epoch's order on.
+// Which items a batch of n has: count of them from a place in an epoch's order on, of which `mine`, from the item
+// `from` on, are of this rank.
 typedef struct {
     uint64_t seed;
-    int64_t  epoch, index, count, n;
+    int64_t  epoch, index, count, n, from, mine;
     bool     last;  // of its epoch
 } tni_span;
 

@@ -259,6 +259,11 @@ CALL(data_drop_last)
     tn_data_drop_last(k->has.data, k->i & 1);
     return NULL;
 }
+CALL(data_shard)
+{
+    tn_data_shard(k->has.data, (int)(k->i % 5), (int)(k->j % 5));
+    return NULL;
+}
 CALL(data_split)
 {
     return first(tn_data_split(k->has.data, k->d, (uint64_t)k->i));
@@ -525,7 +530,7 @@ const call calls_of_training[] = {
     O(optim_set_schedule), Q(optim_updates), O(optim_loss_scale), O(optim_skipped), Q(optim_free),
     O(next), O(digits), O(idx), O(idx_files), O(idx_read), O(image_read), O(cifar10), O(csv),
     O(text), O(arrays), O(dataset), Q(data_info), Q(data_count), Q(data_batches), Q(data_schema), Q(data_class_name), Q(data_row),
-    O(data_shuffle), O(data_drop_last), O(data_split), O(data_augment), Q(data_cursor), O(data_seek), O(data_rewind),
+    O(data_shuffle), O(data_drop_last), O(data_shard), O(data_split), O(data_augment), Q(data_cursor), O(data_seek), O(data_rewind),
     Q(data_free),
     O(tokenizer_open), O(tokenizer_gpt2), Q(tokenizer_count), O(tokenizer_encode),
     O(tokenizer_encode_with), O(tokenizer_decode), O(tokenizer_stream), Q(tokenizer_longest),

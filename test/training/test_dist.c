@@ -387,24 +387,30 @@ static double drawn(int i)
 
 enum { ITEMS = 32, INPUTS = 10, CLASSES = 3 };
 
-// Trains with this rank's part of one batch. Its weights are its own until rank 0's take their place.
+// Trains with this rank's parts of batches, of which none can be divided equally. Its weights are its own until rank 0's
+// take their place.
 static void train_rank(tn_ctx *cx, tn_dist *d, tn_dtype dt)
 {
     float   x[ITEMS * INPUTS];
-    int64_t y[ITEMS], rank = tn_dist_rank(d), part = ITEMS / tn_dist_size(d);
+    int64_t y[ITEMS], rank = tn_dist_rank(d);
     tn_seed(cx, 7 + (uint64_t)rank);
     for (int i = 0; i < ITEMS * INPUTS; i++) x[i] = (float)drawn(i);
     for (int i = 0; i < ITEMS; i++) y[i] = (int64_t)(3 * (drawn(5000 + i) + 0.5));
-    tn_tensor *xs  = tn_from(cx, TN_F32, TN_SHAPE(part, INPUTS), x + rank * part * INPUTS);
-    tn_tensor *ys  = tn_from(cx, TN_I64, TN_SHAPE(part), y + rank * part);
-    tn_layer  *net = tn_nn_seq(cx, tn_nn_linear(cx, INPUTS, 16), tn_nn_act(cx, tn_tanh),
-                               tn_nn_linear(cx, 16, CLASSES));
+    tn_tensor *const field[] = { tn_from(cx, TN_F32, TN_SHAPE(ITEMS, INPUTS), x),
+                                 tn_from(cx, TN_I64, TN_SHAPE(ITEMS), y) };
+    tn_data         *data    = tn_arrays(cx, 2, field);
+    tn_data_shuffle(data, true, 5);
+    tn_data_shard(data, (int)rank, tn_dist_size(d));
+    tn_layer *net = tn_nn_seq(cx, tn_nn_linear(cx, INPUTS, 16), tn_nn_act(cx, tn_tanh),
+                              tn_nn_linear(cx, 16, CLASSES));
     tn_layer_cast(net, dt);
     tn_optim *opt = tn_adamw(net, (tn_adamw_opts){ .lr = 0.02, .clip_norm = 0.5 });
     tn_optim_distribute(opt, d);
     for (int i = 0; i < STEPS; i++) {
         tn_scope  *s    = tn_begin(cx);
-        tn_tensor *loss = tn_cross_entropy(tn_forward(net, tn_cast(xs, dt)), ys);
+        tn_batch   b    = tn_next(data, 21);
+        tn_tensor *loss = tn_cross_entropy(tn_forward(net, tn_cast(b.x, dt)), b.y);
+        loss            = tn_mul_s(loss, b.weight);
         tn_tensor *mean = tn_dist_all_reduce(d, tn_detach(loss), TN_REDUCE_MEAN);
         tn_step(opt, loss);
         if (rank == 0) printf("loss %.17g\n", tn_item(mean));

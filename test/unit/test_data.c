@@ -95,6 +95,53 @@ static void drop_last_hands_out_full_batches_only(void)
     tn_close(cx);
 }
 
+// Of one dataset and of the parts of n ranks: every batch is the same items in the same order, also where it is short or
+// cannot be divided, and weights average to 1. A rest with fewer items than ranks is left out.
+static void ranks_share_each_batch(void)
+{
+    enum { ITEMS = 23, BATCH = 7 };  // 7, 7, 7 and 2
+    tn_ctx *cx = rules_open("cpu");
+    for (int n = 1; n <= 4; n++) {
+        tn_data *whole = count_up(cx, ITEMS), *part[4];
+        for (int r = 0; r < n; r++) {
+            part[r] = count_up(cx, ITEMS);
+            CHECK_STATUS(tn_data_shard(part[r], r, n), TN_OK);
+            CHECK_INT(tn_data_batches(part[r], BATCH), n <= 2 ? 4 : 3);
+        }
+        for (int i = 0; i < 9; i++) {
+            tn_batch all = tn_next(whole, BATCH);
+            if (all.count < n) all = tn_next(whole, BATCH);
+            float  v[2 * BATCH], w[2 * BATCH];
+            double weight = 0;
+            int    at     = 0;
+            tn_read(all.x, TN_F32, v, all.count);
+            for (int r = 0; r < n; r++) {
+                tn_batch b = tn_next(part[r], BATCH);
+                CHECK_INT(b.index, all.index + at);
+                CHECK_INT(b.epoch, all.epoch);
+                tn_read(b.x, TN_F32, w + at, b.count);
+                at += (int)b.count;
+                weight += b.weight;
+                CHECK_INT(tn_data_cursor(part[r]).index, tn_data_cursor(part[0]).index);
+            }
+            CHECK_INT(at, all.count);
+            CHECK(memcmp(v, w, (size_t)at * sizeof *v) == 0);
+            CHECK_NEAR(weight / n, 1, 1e-12);
+        }
+        CHECK_STATUS(tn_data_seek(part[n - 1], (tn_cursor){ .seed = 1, .epoch = 2, .index = 7 }),
+                     TN_OK);
+        CHECK_STATUS(tn_data_shard(part[n - 1], 0, 1), TN_OK);  // goes on alone
+        CHECK_INT(tn_next(part[n - 1], BATCH).index, 7);
+    }
+    tn_data *d = count_up(cx, 3);
+    CHECK_STATUS(tn_data_shard(d, 3, 3), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "data_shard: rank 3 of 3");
+    CHECK_STATUS(tn_data_shard(d, 0, 4), TN_OK);
+    CHECK(tn_next(d, 8).x == NULL);
+    CHECK_FAILED(cx, TN_EARG, "next: a batch of 8 of 3 items for 4 ranks");
+    tn_close(cx);
+}
+
 static void a_batch_larger_than_the_dataset_is_all_of_it(void)
 {
     tn_ctx  *cx = rules_open("cpu");
@@ -731,6 +778,7 @@ static void misuse_of_arrays_and_functions_is_told_in_words(void)
 const test_case tests_data[] = {
     TEST(rule_21_batches_wrap_and_the_last_may_be_short),
     TEST(drop_last_hands_out_full_batches_only),
+    TEST(ranks_share_each_batch),
     TEST(a_batch_larger_than_the_dataset_is_all_of_it),
     TEST(the_batch_size_can_change_at_any_time),
     TEST(rule_21_the_order_is_a_permutation_by_seed_and_epoch),
