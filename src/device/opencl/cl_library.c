@@ -210,6 +210,18 @@ void tni_cl_finish_at_exit(void)
     done = true;
 }
 
+static bool forked;
+
+static void note_fork(void)
+{
+    forked = true;
+}
+
+bool tni_cl_forked(void)
+{
+    return forked;
+}
+
 // Opens the device; run once, by pthread_once. On failure `available` stays false and `detail` has the
 // reason.
 static void open_once(void)
@@ -227,6 +239,7 @@ static void open_once(void)
     }
     cl->compiled  = tni_cl_compiled_new(cl);
     cl->available = cl->compiled != NULL;
+    pthread_atfork(NULL, NULL, note_fork);
     if (!cl->available) tni_text_add(&cl->detail, ": out of memory");
 }
 

@@ -8,6 +8,10 @@
 static bool probe_opencl(tni_text *detail)
 {
     bool there = tni_cl_get() != NULL;
+    if (tni_cl_forked()) {
+        tni_text_add(detail, "OpenCL cannot be used in the child of a fork");
+        return false;
+    }
     tni_text_add(detail, "%s", tni_cl_detail());
     return there;
 }

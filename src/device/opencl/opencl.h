@@ -38,6 +38,8 @@ typedef struct {
 // reason.
 tni_cl     *tni_cl_get(void);
 const char *tni_cl_detail(void);
+// Whether this process is the child of one that had opened the device, whose threads it does not have.
+bool tni_cl_forked(void);
 
 void tni_cl_lock(void);
 void tni_cl_unlock(void);
