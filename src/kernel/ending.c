@@ -139,6 +139,7 @@ static void put_begin(tni_emitter *s)
     }
 }
 
+// The body of ENDING's loop: every value in its order, and what is stored.
 static void put_values(tni_emitter *s)
 {
     const ending *e = s->user;

@@ -1,5 +1,5 @@
-// Products by the kernel of product_cores_text.c, as one of the methods of cuda_conv.h: which calls it takes, tiles, what
-// TMA is told, and launches.
+// Products by the kernel of product_cores_text.c, as one of the methods of cuda_conv.h: which calls it takes, tiles, the
+// maps of TMA, and launches.
 #include "device/cuda/product_cores.h"
 
 #include "base/integers.h"
@@ -277,6 +277,7 @@ static int map_near(const tni_driver *cu, tni_cutensor_map *m, const char *at,
     return map_tensor(cu, m, at, 2, size, bytes, box);
 }
 
+// Launches a block for each place on the multiprocessors, or for each tile if there are fewer.
 static tn_status launch_kernel(tni_cuda *c, const product_work *w, const product_args *o,
                                const tni_ending_args *ending, tni_text *why)
 {

@@ -69,7 +69,7 @@ const char *const tni_text_product_cores[] = {
                        "r"(to), "l"((m_ulong)&b), "r"(m_near(full)), "r"(k), "r"(0), "r"(column / 32) : "memory");
       }),
     // ---- elements ------------------------------------------------------------------------------
-    // 16 bytes at a time where there are so many. The compiler may load them before what is stored ahead of them.
+    // 16 bytes at a time where there are as many. The compiler may load them before what is stored ahead of them.
     T(M_FN uint4 load_16(const uint4 *from) {
           uint4 y;
           asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
