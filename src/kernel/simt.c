@@ -113,17 +113,16 @@ static tni_set needs_later(const tni_kernel *k, int q, const tni_set *kept)
     return later;
 }
 
-// Goes through the loops in order, since what an earlier loop keeps makes later values cheap to compute
-// again: their cost counts only down to what is kept. In a loop the last value comes first: the gradient
-// of a row is one value, and if that is kept, the exponentials that it was made from are not needed
-// again. What is cheap beside the others that are kept is not kept after all. Loads are not in the set:
-// they are held as words, which take half the registers for 16-bit dtypes.
+// Goes through the loops in order, since what an earlier loop keeps makes later values cheap to compute again: their cost
+// counts only down to what is kept. In a loop the last value comes first: the gradient of a row is one value, and if that is
+// kept, the exponentials it was made from are not needed again. What is cheap beside the others is not kept after all.
+// Loads are not in the set: they are held as words, which take half the registers for 16-bit dtypes.
 tni_set tni_simt_costly(const tni_kernel *k)
 {
     tni_set costly = { 0 };
     for (int q = 0; q + 1 < k->phases; q++) {
-        tni_set before = costly, now = tni_needs_loop(k, q, &before);
-        tni_set later = needs_later(k, q, &costly);
+        tni_set before = costly, now = tni_needs_loop(k, q, &before),
+                later = needs_later(k, q, &costly);
         for (int i = k->nins - 1; i >= 0; i--) {
             int code = k->ins[i].code;
             if ((code != TNI_I_MAP && code != TNI_I_RANDOM) || !tni_set_has(&now, i) ||
