@@ -68,11 +68,16 @@ class Data:
         return Batch._of(_c.next(self._handle, n))
 
     def batches(self, n: int) -> Iterator[Batch]:
-        """The batches of n items from the position to the end of the epoch."""
-        last = False
+        """The batches of n items from the position to the end of the epoch.
+
+        It goes on where it was, also if another loop over the dataset has moved the position meanwhile.
+        """
+        at, last = self.cursor, False
         while not last:
+            if self.cursor != at:
+                self.seek(at)
             batch = self.next(n)
-            last = batch.last
+            at, last = self.cursor, batch.last
             yield batch
 
     def num_batches(self, n: int) -> int:
@@ -484,6 +489,7 @@ class DataLoader(Generic[T]):
         self._collate = collate_fn
         self._bare = False  # whether batches are one tensor instead of a tuple
         self._left: dict[str, int] | None = None  # the position behind the last batch
+        self._next_epoch = 0  # the epoch of the next iteration
         self._data: Data | None = None
         self.sampler, self.batch_sampler = sampler, batch_sampler
         if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
@@ -551,8 +557,10 @@ class DataLoader(Generic[T]):
 
     def _iterate(self, data: Data) -> Iterator[Any]:
         at = data.cursor
-        if at["index"] and at == self._left:  # the last iteration was left before its end, and no position was set since
-            data.seek({"seed": at["seed"], "epoch": at["epoch"] + 1, "index": 0})
+        if at == self._left:  # no position was set since the last batch: another iteration, which may still run, left it
+            at = {"seed": at["seed"], "epoch": self._next_epoch, "index": 0}
+            data.seek(at)
+        self._next_epoch = at["epoch"] + 1
         for batch in data.batches(self.batch_size):
             self._left = data.cursor
             if self._collate is not None:

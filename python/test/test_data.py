@@ -242,6 +242,31 @@ class Loaders(unittest.TestCase):
         again = DataLoader(TensorDataset(tn.arange(10), tn.arange(10)), 4, shuffle=True, seed=7, drop_last=True)
         self.assertEqual([b.x.tolist() for b in again], first)
 
+    def test_iterators_are_independent(self):
+        for data in (Squares(12), tn.data.TensorDataset(tn.arange(12)), tn.data.digits(12)):
+            for shuffle in (False, True):
+                loader = DataLoader(data, 5, shuffle=shuffle, seed=3)
+                seen = []
+                for a in loader:
+                    inner = [b[0].shape[0] for b in loader]
+                    self.assertEqual(inner, [5, 5, 2])
+                    seen.append(a[0].shape[0])
+                self.assertEqual(seen, [5, 5, 2])
+        pairs = list(zip(DataLoader(Squares(9), 2), DataLoader(Squares(9), 2)))
+        loader = DataLoader(Squares(9), 2)
+        for (a, b), (c, d) in zip(zip(loader, loader), pairs):
+            self.assertEqual(a[0].tolist(), b[0].tolist())
+            self.assertEqual(a[0].tolist(), c[0].tolist())
+        # Every iteration is an epoch of its own, also those inside another.
+        loader = DataLoader(Squares(16), 16, shuffle=True, seed=1)
+        orders = [tuple(b[0].flatten().tolist()) for _ in range(4) for b in loader]
+        loader = DataLoader(Squares(16), 16, shuffle=True, seed=1)
+        nested = []
+        for a in loader:
+            nested += [tuple(b[0].flatten().tolist()) for b in [a, *loader, *loader]]
+        nested += [tuple(b[0].flatten().tolist()) for b in loader]
+        self.assertEqual(nested, orders)
+
     def test_a_loader_is_resumed(self):
         for data in (Squares(), TensorDataset(tn.arange(10), tn.arange(10)), Made(lambda i: tn.zeros(2) + i)):
             one, other = (DataLoader(data, 2, shuffle=True, seed=3) for _ in range(2))
