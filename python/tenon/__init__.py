@@ -19,23 +19,32 @@ from . import _c
 
 _c.set_package(_os.path.dirname(__file__) + _os.sep)
 
-from ._c import *  # noqa: E402,F403  every function of C that needs no other form here
-from ._c import Context, current_context, set_default_context, version as __version__  # noqa: E402
+from ._c import (Context as Context, current_context as current_context,  # noqa: E402
+                 set_default_context as set_default_context, version as __version__)
 from ._dtypes import *  # noqa: E402,F403
-from ._dtypes import DType, as_dtype as dtype  # noqa: E402
+from ._dtypes import DType as DType, as_dtype as dtype  # noqa: E402
 from ._errors import *  # noqa: E402,F403
 from ._exchange import *  # noqa: E402,F403
 from ._functions import *  # noqa: E402,F403
-from ._tensor import Tensor  # noqa: E402
-from .autograd import (autocast, enable_grad, grad, gradcheck, gradgradcheck, inference_mode, is_grad_enabled,  # noqa: E402
-                       no_grad, set_grad_enabled)
+from ._tensor import Tensor as Tensor  # noqa: E402
+from .autograd import (autocast as autocast, enable_grad as enable_grad, grad as grad, gradcheck as gradcheck,  # noqa: E402
+                       gradgradcheck as gradgradcheck, inference_mode as inference_mode,
+                       is_grad_enabled as is_grad_enabled, no_grad as no_grad, set_grad_enabled as set_grad_enabled)
 
+# Every function of C that has no other form here. Type checkers take the first of equal names, too.
 if _CHECKING:
-    from ._custom import Op, op  # noqa: F401
-    from . import checkpoint, cuda, data, files, models, nn, optim  # noqa: F401
-    from .files import load, save  # noqa: F401
-    from .inspect import devices, doctor, explain, plan_memory, profile, stats  # noqa: F401
-    from .tokenizers import Tokenizer  # noqa: F401
+    from ._custom import Op as Op, op as op
+    from . import (checkpoint as checkpoint, cuda as cuda, data as data, files as files, models as models, nn as nn,
+                   optim as optim)
+    from .files import load as load, save as save
+    from .inspect import (devices as devices, doctor as doctor, explain as explain, plan_memory as plan_memory,
+                          profile as profile, stats as stats)
+    from .tokenizers import Tokenizer as Tokenizer
+    from ._c import *  # type: ignore[assignment]  # noqa: F403
+else:
+    for _name in _c.__all__:
+        globals().setdefault(_name, getattr(_c, _name))
+    del _name
 
 # Modules that are imported when they are first asked for, and what is taken out of them: `import tenon` is quick.
 _MODULES = {"cuda", "nn", "optim", "models", "data", "files", "checkpoint", "inspect", "tokenizers", "torch"}

@@ -6,8 +6,8 @@ import re
 import warnings
 
 
-__all__ = """Error ArgumentError ShapeError DTypeError GradError GoneError OutOfMemoryError DeviceError DeviceLostError
-    FileError FormatError ThreadError UserError TenonWarning""".split()
+__all__ = ["Error", "ArgumentError", "ShapeError", "DTypeError", "GradError", "GoneError", "OutOfMemoryError",
+           "DeviceError", "DeviceLostError", "FileError", "FormatError", "ThreadError", "UserError", "TenonWarning"]
 
 
 class Error(RuntimeError):

@@ -9,16 +9,19 @@ from . import _c
 from ._dtypes import FORMATS, DTypeLike, as_dtype, bool_, float32, int64
 from ._exchange import borrowed, of_bytes
 
-__all__ = """tensor asarray zeros ones empty full full_like arange linspace eye rand randn randint randperm manual_seed
-    sum mean prod max min var std norm logsumexp any all argmax argmin
-    median cumsum cumprod count_nonzero amax amin sort topk argsort unique bincount nonzero
-    as_tensor is_tensor empty_like stack concat cat concatenate vstack hstack split chunk unbind permute movedim squeeze
-    flatten flip roll tril triu diag broadcast_to tile repeat_interleave meshgrid
-    clamp clip lerp where softmax log_softmax isclose allclose equal mm bmm dot outer einsum
-    zeros_like ones_like subtract multiply divide true_divide power negative absolute bitwise_and bitwise_or bitwise_xor
-    bitwise_not greater greater_equal less less_equal not_equal log10 sinh cosh asin acos asinh acosh atanh fmod ravel expand_dims swapaxes moveaxis
-    transpose numel is_floating_point masked_select addmm
-    pi inf nan e newaxis""".split()
+__all__ = ["tensor", "asarray", "zeros", "ones", "empty", "full", "full_like", "arange", "linspace", "eye", "rand",
+           "randn", "randint", "randperm", "manual_seed", "sum", "mean", "prod", "max", "min", "var", "std", "norm",
+           "logsumexp", "any", "all", "argmax", "argmin", "median", "cumsum", "cumprod", "count_nonzero", "amax",
+           "amin", "sort", "topk", "argsort", "unique", "bincount", "nonzero", "as_tensor", "is_tensor", "empty_like",
+           "stack", "concat", "cat", "concatenate", "vstack", "hstack", "split", "chunk", "unbind", "permute",
+           "movedim", "squeeze", "flatten", "flip", "roll", "tril", "triu", "diag", "broadcast_to", "tile",
+           "repeat_interleave", "meshgrid", "clamp", "clip", "lerp", "where", "softmax", "log_softmax", "isclose",
+           "allclose", "equal", "mm", "bmm", "dot", "outer", "einsum", "zeros_like", "ones_like", "subtract",
+           "multiply", "divide", "true_divide", "power", "negative", "absolute", "bitwise_and", "bitwise_or",
+           "bitwise_xor", "bitwise_not", "greater", "greater_equal", "less", "less_equal", "not_equal", "log10",
+           "sinh", "cosh", "asin", "acos", "asinh", "acosh", "atanh", "fmod", "ravel", "expand_dims", "swapaxes",
+           "moveaxis", "transpose", "numel", "is_floating_point", "masked_select", "addmm", "pi", "inf", "nan", "e",
+           "newaxis"]
 
 pi, inf, nan, e = math.pi, math.inf, math.nan, math.e
 newaxis = None

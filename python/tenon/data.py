@@ -18,9 +18,10 @@ from . import _c
 from ._dtypes import DType
 from ._functions import context_on, tensor
 
-__all__ = """Batch Data Dataset TensorDataset Subset ConcatDataset IterableDataset DataLoader Sampler SequentialSampler
-    RandomSampler SubsetRandomSampler WeightedRandomSampler BatchSampler random_split default_collate
-    digits mnist idx_files cifar10 csv text arrays progress read_image read_idx""".split()
+__all__ = ["Batch", "Data", "Dataset", "TensorDataset", "Subset", "ConcatDataset", "IterableDataset", "DataLoader",
+           "Sampler", "SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler",
+           "BatchSampler", "random_split", "default_collate", "digits", "mnist", "idx_files", "cifar10", "csv", "text",
+           "arrays", "progress", "read_image", "read_idx"]
 
 T = TypeVar("T")
 

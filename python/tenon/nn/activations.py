@@ -10,6 +10,10 @@ from . import init
 from .layers import _empty
 from .module import Module
 
+__all__ = ["CELU", "ELU", "GELU", "GLU", "SELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU",
+           "LogSigmoid", "LogSoftmax", "Mish", "PReLU", "ReLU", "ReLU6", "Sigmoid", "SiLU", "Softmax", "Softmax2d",
+           "Softmin", "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold"]
+
 
 class _Activation(Module):
     """An activation, whose arguments are attributes: ARGUMENTS has their names and defaults, in order."""

@@ -14,6 +14,9 @@ from .containers import ModuleList
 from .layers import Dropout, LayerNorm, Linear, _empty
 from .module import Module, Parameter
 
+__all__ = ["MultiheadAttention", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
+           "TransformerEncoderLayer"]
+
 
 def _visible(mask: Tensor | None) -> Tensor | None:
     """A mask of torch.nn, whose True hides a key, as one of attention, whose True shows it; floats are added."""

@@ -6,6 +6,8 @@ from typing import Any, Iterable, Iterator, Mapping
 from .._tensor import Tensor
 from .module import Module, Parameter
 
+__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
+
 
 class _List(Module):
     """Items named "0", "1", ..."""

@@ -7,6 +7,11 @@ from .._tensor import Tensor
 from . import functional as F
 from .module import Module
 
+__all__ = ["BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "GaussianNLLLoss",
+           "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MarginRankingLoss", "MSELoss",
+           "MultiLabelSoftMarginLoss", "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss", "SoftMarginLoss",
+           "TripletMarginLoss"]
+
 
 class _Loss(Module):
     """A loss, whose arguments are those of its function and have these defaults. Tensors among them are buffers."""

@@ -10,6 +10,8 @@ from .._functions import context_on
 from .._tensor import Tensor
 from .parameter import Parameter, rebind
 
+__all__ = ["Module"]
+
 
 class RemovableHandle:
     """What registering a hook returns; remove() ends the hook."""

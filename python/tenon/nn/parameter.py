@@ -7,6 +7,8 @@ from .. import _c
 from .._functions import asarray
 from .._tensor import Tensor
 
+__all__ = ["Parameter"]
+
 
 class Parameter(Tensor):
     """A tensor that a Module has as a parameter when it is one of its attributes, and that requires a gradient."""

@@ -10,6 +10,9 @@ from . import init
 from .layers import _empty
 from .module import Module
 
+__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
+
+
 # A step: from the gates of the input, W_ih x + b_ih, the state (h,) or (h, c) and the gates' weights of h, to the new
 # state.
 State = tuple[Tensor, ...]
