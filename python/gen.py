@@ -66,6 +66,9 @@ WAITS = set("""
     idx_files idx_read image_read cifar10 arrays data_shuffle data_drop_last data_split data_augment data_seek
     data_rewind""".split())
 
+# What a function does with two operands of which one may be a number of Python: number_use in core.h. COMPUTES if it is in none.
+NUMBER_USES = {"COMPARES": "eq ne lt le gt ge", "BOUNDS": "maximum minimum", "WRITES": "add_ sub_ mul_ div_"}
+
 # Functions that return their first argument.
 RETURNS_FIRST = re.compile(r"(.*_$|assign$|requires_grad$|set_name$|init_.*|layer_param$|layer_buffer$)")
 # The argument that a function returns, if it is not the first.
@@ -396,6 +399,16 @@ def struct_result(name, members):
     return "\n".join(lines + ["    return d;", "}", ""])
 
 
+def number_test(f, a):
+    """The call that fits numbers of Python to the operand beside them, for functions of the operands a and b or x and v."""
+    use = next((use for use, names in NUMBER_USES.items() if f.name in names.split()), "COMPUTES")
+    first, second = ("x", "v") if use == "WRITES" else ("a", "b")
+    places = [i for i, n in enumerate(a.names) if n in (first, second) and a.types[i] == "TensorLike"]
+    if [a.names[i] for i in places] != [first, second]:
+        return []
+    return [f"fit_numbers(&k, {use}, a + {places[0]}, (tn_tensor **[]){{ &p_{first}, &p_{second} }})"]
+
+
 def write_function(f, structs):
     """(text of the C function, its Python signature, its Python result)"""
     a = Arguments(f, structs)
@@ -417,6 +430,7 @@ def write_function(f, structs):
     for place, (name, _, convert) in enumerate(a.options):
         i = len(a.names) + place
         tests.append(f"(!a[{i}] || a[{i}] == Py_None || " + convert.replace("%s", f"a[{i}]", 1) + ")")
+    tests += number_test(f, a)
     passed = ", ".join(([] if f.plain else ["k.at.file", "k.at.line"]) + a.call)
     function = f"tn_{f.name}" + ("" if f.plain else "_at")
     invoke = f"{function}({passed})"

@@ -132,6 +132,88 @@ bool to_tensor(call *k, PyObject *o, const char *what, bool may_be_none, tn_tens
     return true;
 }
 
+// ---- numbers of Python beside tensors ------------------------------------------------------------
+
+bool is_float_dtype(tn_dtype dt)
+{
+    return dt == TN_F16 || dt == TN_BF16 || dt == TN_F32 || dt == TN_F64 || dt == TN_F8_E4M3 ||
+           dt == TN_F8_E5M2;
+}
+
+// The least and the largest number of an integer dtype, as doubles: 2^63 and 2^64 stand for one less.
+static void range_of(tn_dtype dt, double *low, double *high)
+{
+    bool     is_unsigned = dt == TN_U8 || dt == TN_U16 || dt == TN_U32 || dt == TN_U64;
+    uint64_t past        = (uint64_t)1 << (element_bytes(dt) * 8 - 1);
+    *low                 = is_unsigned ? 0 : -(double)past;
+    *high = (is_unsigned ? 2.0 : 1.0) * (double)past - (dt == TN_I64 || dt == TN_U64 ? 0 : 1);
+}
+
+// Puts a new tensor, which lives as long as the call, in the place of *t.
+static bool replace(call *k, tn_tensor **t, tn_tensor *with)
+{
+    PyObject *made = tensor_wrap(k->c, with);
+    bool      ok   = made && call_keep(k, made);
+    Py_XDECREF(made);
+    if (ok) *t = ((Tensor *)made)->t;
+    return ok;
+}
+
+// A float beside bools and integers makes them f32, the default dtype of floats, also if it has no fraction: C has only
+// the value to go by, and takes 2.0 for an integer.
+static bool fit_floats(call *k, number_use use, PyObject *const *o, tn_tensor **const *t)
+{
+    const char *file = k->at.file;
+    int         line = k->at.line, number = 0;
+    bool        tensors = false;
+    for (int i = 0; i < 2; i++) {
+        if (PyFloat_Check(o[i])) number = i;
+        else if (is_float_dtype(tn_dtype_of(*t[i]))) return true;
+        else tensors = true;
+    }
+    // What is written to keeps its dtype, and only a number that is a tensor makes that an error. Of numbers alone the first
+    // becomes a tensor: there is nothing else to cast.
+    if (use == WRITES || !tensors)
+        return replace(k, t[number],
+                       tn_full_at(file, line, k->c->cx, TN_F32, 0, NULL,
+                                  PyFloat_AsDouble(o[number])));
+    for (int i = 0; i < 2; i++)
+        if (!PyFloat_Check(o[i]) && !replace(k, t[i], tn_cast_at(file, line, *t[i], TN_F32)))
+            return false;
+    return true;
+}
+
+// A number beyond the range of the integers x: a bound is lowered or raised to the end of the range; to be compared, x
+// becomes f64, which holds what it is compared with.
+static bool fit_range(call *k, number_use use, PyObject *o, tn_tensor **number, tn_tensor **x)
+{
+    double   low, high, v;
+    tn_dtype dt = tn_dtype_of(*x);
+    if (is_float_dtype(dt) || dt == TN_BOOL) return true;
+    range_of(dt, &low, &high);
+    v = PyFloat_AsDouble(o);  // of an int too
+    if (v == -1 && PyErr_Occurred())
+        return PyErr_ExceptionMatches(PyExc_OverflowError) ? (PyErr_Clear(), true) : false;
+    if (!(v < low || v > high)) return true;
+    if (use == COMPARES) return replace(k, x, tn_cast_at(k->at.file, k->at.line, *x, TN_F64));
+    int64_t end = v < low ? (int64_t)low : high < 0x1p63 ? (int64_t)high : INT64_MAX;
+    return replace(k, number, tn_scalar_i64_at(k->at.file, k->at.line, k->c->cx, end));
+}
+
+bool fit_numbers(call *k, number_use use, PyObject *const *o, tn_tensor **const *t)
+{
+    bool floats = false;
+    for (int i = 0; i < 2; i++) floats = floats || PyFloat_Check(o[i]);
+    if (floats && use != COMPARES && !fit_floats(k, use, o, t)) return false;
+    for (int i = 0; i < 2 && (use == COMPARES || use == BOUNDS); i++) {
+        bool is_number = PyLong_Check(o[i]) || (PyFloat_Check(o[i]) && use == COMPARES);
+        if (is_number && tensor_check(o[!i]) && !fit_range(k, use, o[i], t[i], t[!i])) return false;
+    }
+    return true;
+}
+
+// ---- the other values --------------------------------------------------------------------------
+
 bool to_handle(call *k, PyObject *o, handle_kind kind, const char *what, bool may_be_none, void **p)
 {
     Context *c = k->c;

@@ -181,6 +181,13 @@ void *call_memory(call *k, size_t bytes);
 bool call_keep(call *k, PyObject *o);
 
 bool to_tensor(call *k, PyObject *o, const char *what, bool may_be_none, tn_tensor **t);
+
+// What an op does with operands of which some are numbers of Python.
+typedef enum { COMPUTES, COMPARES, BOUNDS, WRITES } number_use;
+
+// Changes the tensors t[] of the two operands o[] so that their numbers count as Python's do. A number whose t is NULL is
+// passed on by the caller. False with an exception.
+bool fit_numbers(call *k, number_use use, PyObject *const *o, tn_tensor **const *t);
 bool to_handle(call *k, PyObject *o, handle_kind kind, const char *what, bool may_be_none,
                void **p);
 bool to_int64(PyObject *o, const char *what, int64_t *v);
@@ -203,6 +210,7 @@ bool to_layers(call *k, PyObject *o, const char *what, int *n, tn_layer *const *
 // The dtype of a format of the struct module, in native order.
 bool      dtype_of_format(const char *format, Py_ssize_t bytes, tn_dtype *dt);
 PyObject *from_text(const char *text);
+bool      is_float_dtype(tn_dtype dt);
 int       element_bytes(tn_dtype dt);
 PyObject *from_dtype(tn_dtype d);
 PyObject *from_shape(int rank, const int64_t *size);

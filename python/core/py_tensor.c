@@ -76,6 +76,7 @@ typedef struct {
     two_fn     *two;
     number_fn  *right, *left;
     integer_fn *right_i64, *left_i64;
+    number_use  use;
 } operation;
 
 // Whether o is a plain number of Python.
@@ -116,25 +117,29 @@ static PyObject *operate(const operation *op, PyObject *a, PyObject *b)
     PyObject *other = left ? a : b;
     if (!is_operand(other)) Py_RETURN_NOTIMPLEMENTED;
     if (!call_begin(&k, op->name, both, 2, NULL)) return NULL;
-    tn_tensor *x, *y = NULL;
+    tn_tensor *t[2] = { NULL, NULL }, *y = NULL, **const places[2] = { &t[0], &t[1] };
     if (is_number(other)) {
-        if (to_tensor(&k, left ? b : a, op->name, false, &x))
-            y = with_number(&k, op, x, other, left, &done);
+        if (to_tensor(&k, both[left], op->name, false, &t[left]) &&
+            fit_numbers(&k, op->use, both, places))
+            y = with_number(&k, op, t[left], other, left, &done);
         else done = true;
         if (done) r = PyErr_Occurred() ? NULL : tensor_wrap(k.c, y);
+        else if (to_tensor(&k, other, op->name, false, &t[!left]))
+            r = tensor_wrap(k.c, op->two(k.at.file, k.at.line, t[0], t[1]));
+    } else if (to_tensor(&k, a, op->name, false, &t[0]) &&
+               to_tensor(&k, b, op->name, false, &t[1])) {
+        r = tensor_wrap(k.c, op->two(k.at.file, k.at.line, t[0], t[1]));
     }
-    tn_tensor *ta, *tb;
-    if (!done && to_tensor(&k, a, op->name, false, &ta) && to_tensor(&k, b, op->name, false, &tb))
-        r = tensor_wrap(k.c, op->two(k.at.file, k.at.line, ta, tb));
     call_end(&k);
     return r;
 }
 
-#define OPERATOR(name, right, left, right_i64, left_i64)                                         \
-    static PyObject *op_##name(PyObject *a, PyObject *b)                                         \
-    {                                                                                            \
-        static const operation op = { #name, tn_##name##_at, right, left, right_i64, left_i64 }; \
-        return operate(&op, a, b);                                                               \
+#define OPERATOR(name, right, left, right_i64, left_i64)                        \
+    static PyObject *op_##name(PyObject *a, PyObject *b)                        \
+    {                                                                           \
+        static const operation op = { #name,     tn_##name##_at, right,   left, \
+                                      right_i64, left_i64,       COMPUTES };    \
+        return operate(&op, a, b);                                              \
     }
 
 OPERATOR(add, tn_add_s_at, tn_add_s_at, tn_add_i64_at, tn_add_i64_at)
@@ -152,7 +157,9 @@ OPERATOR(shr, NULL, NULL, NULL, NULL)
 
 static PyObject *op_pow(PyObject *a, PyObject *b, PyObject *modulus)
 {
-    static const operation op = { "pow", tn_pow_at, tn_pow_s_at, NULL, tn_pow_i64_at, NULL };
+    static const operation op = {
+        "pow", tn_pow_at, tn_pow_s_at, NULL, tn_pow_i64_at, NULL, COMPUTES
+    };
     if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
     return operate(&op, a, b);
 }
@@ -160,12 +167,12 @@ static PyObject *op_pow(PyObject *a, PyObject *b, PyObject *modulus)
 static PyObject *compare(PyObject *a, PyObject *b, int which)
 {
     static const operation ops[] = {
-        [Py_LT] = { "lt", tn_lt_at, tn_lt_s_at, NULL, tn_lt_i64_at, NULL },
-        [Py_LE] = { "le", tn_le_at, tn_le_s_at, NULL, tn_le_i64_at, NULL },
-        [Py_EQ] = { "eq", tn_eq_at, tn_eq_s_at, NULL, tn_eq_i64_at, NULL },
-        [Py_NE] = { "ne", tn_ne_at, tn_ne_s_at, NULL, tn_ne_i64_at, NULL },
-        [Py_GT] = { "gt", tn_gt_at, tn_gt_s_at, NULL, tn_gt_i64_at, NULL },
-        [Py_GE] = { "ge", tn_ge_at, tn_ge_s_at, NULL, tn_ge_i64_at, NULL },
+        [Py_LT] = { "lt", tn_lt_at, tn_lt_s_at, NULL, tn_lt_i64_at, NULL, COMPARES },
+        [Py_LE] = { "le", tn_le_at, tn_le_s_at, NULL, tn_le_i64_at, NULL, COMPARES },
+        [Py_EQ] = { "eq", tn_eq_at, tn_eq_s_at, NULL, tn_eq_i64_at, NULL, COMPARES },
+        [Py_NE] = { "ne", tn_ne_at, tn_ne_s_at, NULL, tn_ne_i64_at, NULL, COMPARES },
+        [Py_GT] = { "gt", tn_gt_at, tn_gt_s_at, NULL, tn_gt_i64_at, NULL, COMPARES },
+        [Py_GE] = { "ge", tn_ge_at, tn_ge_s_at, NULL, tn_ge_i64_at, NULL, COMPARES },
     };
     return operate(&ops[which], a, b);
 }
@@ -208,10 +215,11 @@ static PyObject *write_with(const char *name, two_fn *f, PyObject *a, PyObject *
 {
     PyObject  *both[2] = { a, b }, *r = NULL;
     call       k;
-    tn_tensor *x, *v;
+    tn_tensor *x, *v, **const places[2] = { &x, &v };
     if (!is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
     if (!call_begin(&k, name, both, 2, NULL)) return NULL;
-    if (to_tensor(&k, a, name, false, &x) && to_tensor(&k, b, name, false, &v))
+    if (to_tensor(&k, a, name, false, &x) && to_tensor(&k, b, name, false, &v) &&
+        fit_numbers(&k, WRITES, both, places))
         r = f(k.at.file, k.at.line, x, v) ? Py_NewRef(a) : context_raise(k.c);
     call_end(&k);
     return r;
@@ -246,12 +254,6 @@ static bool is_open(Tensor *o)
 
 // ---- one number --------------------------------------------------------------------------------
 
-static bool is_float(tn_dtype dt)
-{
-    return dt == TN_F16 || dt == TN_BF16 || dt == TN_F32 || dt == TN_F64 || dt == TN_F8_E4M3 ||
-           dt == TN_F8_E5M2;
-}
-
 static PyObject *read_one(PyObject *self)
 {
     Tensor   *o = (Tensor *)self;
@@ -259,7 +261,7 @@ static PyObject *read_one(PyObject *self)
     PyObject *r = NULL;
     if (!call_begin(&k, "item", &self, 1, NULL)) return NULL;
     tn_dtype       dt    = tn_dtype_of(o->t);
-    bool           whole = !is_float(dt);
+    bool           whole = !is_float_dtype(dt);
     double         d     = 0;
     int64_t        i     = 0;
     PyThreadState *s     = context_let_go(k.c);
@@ -314,7 +316,7 @@ static PyObject *tensor_as_index(PyObject *self)
 {
     tn_tensor *t = ((Tensor *)self)->t;
     if (!is_open((Tensor *)self)) return NULL;
-    if (tn_count(t) == 1 && !is_float(tn_dtype_of(t))) return read_one(self);
+    if (tn_count(t) == 1 && !is_float_dtype(tn_dtype_of(t))) return read_one(self);
     return PyErr_SetString(PyExc_TypeError, "only a tensor of one integer is an index"), NULL;
 }
 

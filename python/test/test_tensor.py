@@ -34,6 +34,33 @@ class Operators(unittest.TestCase):
         self.assertEqual((x ^ 3).tolist(), [2, 1])
         self.assertEqual((x >> 1).tolist(), [0, 1])
 
+    def test_a_float_beside_integers_and_bools_makes_floats(self):
+        x, flags = tn.tensor([1, 3]), tn.tensor([True, False])
+        for got, want in [(x + 1.0, [2, 4]), (1.0 - x, [0, -2]), (x * 2.0, [2, 6]), (x / 2.0, [0.5, 1.5]), (x // 2.0, [0, 1]),
+                          (7.0 // x, [7, 2]), (x % 2.0, [1, 1]), (x ** 2.0, [1, 9]), (2.0 ** x, [2, 8]), (flags * 2.0, [2, 0]),
+                          (x[1] * 1.0, 3), (tn.add(x, 1.0), [2, 4]), (tn.pow(2.0, x), [2, 8]), (x.clamp(2.0), [2, 3]),
+                          (tn.minimum(x, 2.0), [1, 2]), (tn.where(flags, 1.0, 0.0), [1, 0]), (tn.where(flags, x, 0.0), [1, 0]),
+                          (tn.where(flags, 2, 1.0), [2, 1])]:
+            self.assertEqual((got.dtype, got.tolist()), (tn.float32, want))
+        half = tn.tensor([1.5], dtype=tn.float16)
+        self.assertEqual((half * 2.0).dtype, tn.float16)
+        self.assertEqual(tn.where(tn.tensor([True]), half, 0.0).dtype, tn.float16)
+        self.assertEqual((x == 1.0).tolist(), [True, False])
+        self.assertEqual((x < 1.5).tolist(), [True, False])
+        with self.assertRaises(tn.DTypeError):
+            x += 1.0
+        self.assertRaises(tn.DTypeError, x.mul_, 2.0)
+        self.assertEqual(x.tolist(), [1, 3])
+
+    def test_numbers_beyond_the_range_of_a_dtype_are_compared_by_value(self):
+        small, signed = tn.tensor([5], dtype=tn.uint8), tn.tensor([5], dtype=tn.int8)
+        for got, want in [(small == 261, False), (small != 257, True), (small < 257.0, True), (small > -1, True),
+                          (1000 > signed, True), (signed == 1000, False), (signed >= 1e30, False), (tn.eq(small, 261), False),
+                          (tn.tensor([5], dtype=tn.uint64) > -1, True), (tn.tensor([2 ** 31 - 1], dtype=tn.int32) == 2 ** 31, False)]:
+            self.assertEqual(got.tolist(), [want])
+        for got, want in [(small.clamp(min=-1), 5), (small.clamp(-3, 300), 5), (tn.maximum(-1, small), 5), (small.clamp(max=-1), 0)]:
+            self.assertEqual((got.dtype, got.tolist()), (tn.uint8, [want]))
+
     def test_comparisons_are_elementwise_and_tensors_hash_by_identity(self):
         x = tn.tensor([1.0, 2.0, 3.0])
         self.assertEqual((x > 1.5).tolist(), [False, True, True])
