@@ -108,6 +108,9 @@ TN_API tn_status tn_optim_clip_value(tn_optim *o, double max);
 TN_API_PLAIN double tn_optim_lr(const tn_optim *o);
 // Sets the learning rate that the schedule multiplies.
 TN_API void tn_optim_set_lr(tn_optim *o, double lr);
+// Sets a number of the rule from the next update on: "momentum" or "dampening" of SGD, "beta1", "beta2"
+// or "eps" of Adam and AdamW, "alpha", "eps" or "momentum" of RMSprop. 0 means 0. State is kept.
+TN_API tn_status tn_optim_set(tn_optim *o, const char *setting, double value);
 // Replaces the schedule and keeps the number of updates done, for example to make a run longer.
 TN_API tn_status tn_optim_set_schedule(tn_optim *o, tn_schedule s);
 // Returns the number of updates done.
@@ -377,7 +380,7 @@ enum { TN_MAX_CHECKPOINT = 8 };  // networks in a checkpoint, and optimizers, an
 // the random counter, and the caller's step and bytes. The file is replaced atomically, and is
 // verified before the first assignment. Save between steps. Loading needs the same networks, kinds
 // of optimizers and datasets; an optimizer takes its settings from the file. If user is NULL, the
-// bytes are not read.
+// bytes are not read. keep_random: loading leaves the context's random numbers as they are.
 typedef struct {
     tn_layer *net[TN_MAX_CHECKPOINT];
     tn_optim *opt[TN_MAX_CHECKPOINT];
@@ -385,6 +388,7 @@ typedef struct {
     int64_t   step;
     void     *user;
     size_t    user_bytes;
+    bool      keep_random;
 } tn_checkpoint;
 // Saves a checkpoint, and loads one.
 TN_API tn_status tn_checkpoint_save(tn_ctx *cx, const char *path, const tn_checkpoint *c);

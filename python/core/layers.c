@@ -330,21 +330,24 @@ static PyObject *checkpoint_save(PyObject *self, PyObject *args)
     return r;
 }
 
-// checkpoint_load(path, nets, optims, data, user_bytes, context): the step and the bytes.
+// checkpoint_load(path, nets, optims, data, user_bytes, context, keep_random=False): the step and the bytes.
 static PyObject *checkpoint_load(PyObject *self, PyObject *args)
 {
     PyObject     *path, *nets, *optims, *data, *context, *user = NULL, *r = NULL;
     Py_ssize_t    bytes;
+    int           keep_random = 0;
     call          k;
     const char   *file;
     tn_checkpoint c = { 0 };
     (void)self;
-    if (!PyArg_ParseTuple(args, "OOOOnO", &path, &nets, &optims, &data, &bytes, &context))
+    if (!PyArg_ParseTuple(args, "OOOOnO|p", &path, &nets, &optims, &data, &bytes, &context,
+                          &keep_random))
         return NULL;
     if (!call_begin(&k, "checkpoint_load", NULL, 0, context)) return NULL;
     if (to_text(&k, path, "checkpoint_load: path", false, &file) &&
         to_checkpoint(&k, nets, optims, data, &c) &&
         (user = PyBytes_FromStringAndSize(NULL, bytes))) {
+        c.keep_random         = keep_random;
         c.user_bytes          = (size_t)bytes;
         c.user                = bytes ? PyBytes_AsString(user) : NULL;
         PyThreadState *state  = context_let_go(k.c);

@@ -59,6 +59,8 @@ def save(path: Any, nets: Any = None, optims: Any = None, data: Any = None, *, s
 def load(path: Any, nets: Any = None, optims: Any = None, data: Any = None) -> Loaded:
     """Loads what save() has saved into the same networks, kinds of optimizers and datasets: all or nothing of it."""
     layers, optims = [layer_of(m) for m in _list(nets)], _list(optims)
+    for o in optims:
+        o._apply_groups()
     context = _context(layers, optims)
     file = _c.file_open(os.fspath(path), context=context)
     rows = [_c.file_info(file, i) for i in range(_c.file_count(file))]

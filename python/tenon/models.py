@@ -9,7 +9,7 @@ from ._dtypes import as_dtype
 from ._functions import _on as _context
 from ._tensor import Tensor
 from .nn.module import Module, _target
-from .nn.parameter import Parameter
+from .nn.parameter import Parameter, rebound
 
 __all__ = ["Network", "Cache", "mlp", "lenet", "resnet", "gpt2", "llama", "pretrained", "sample"]
 
@@ -84,6 +84,7 @@ class Network(Layer):
             own = self.state_dict(keep_vars=True)
             for name, t in _c.layer_entries(self._handle):
                 _c.rebind(own[name], t)
+                rebound(own[name])
         return self
 
     def load(self, path: Any, **options: Any) -> Network:

@@ -118,10 +118,64 @@ class Optimizers(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "state of AdamW"):
             optim.SGD([w]).load_state_dict(a.state_dict())
 
+    def test_random_numbers_go_on(self):
+        net = nn.Linear(3, 2)
+        opt = optim.Adam(net, lr=0.1)
+        opt.step(net(tn.ones(1, 3)).sum())
+        state = opt.state_dict()
+        tn.manual_seed(3)
+        want = [tn.rand(2).tolist() for _ in range(2)]
+        tn.manual_seed(3)
+        got = [tn.rand(2).tolist()]
+        opt.state_dict()
+        opt.load_state_dict(state)
+        self.assertEqual(got + [tn.rand(2).tolist()], want)
+
+    def test_parameters_that_are_replaced_are_trained(self):
+        def converted(net):
+            net.double()
+
+        def assigned(net):
+            net.weight.data = tn.ones(2, 3)
+
+        for change in (converted, assigned):
+            for clear in (True, False):
+                net, plain = nn.Linear(3, 2), nn.Linear(3, 2)
+                plain.load_state_dict(net.state_dict())
+                opt, other = (optim.SGD(n, lr=0.1, momentum=0.9) for n in (net, plain))
+                for i in range(4):
+                    if i == 2:
+                        change(net)
+                        if change is assigned:
+                            plain.load_state_dict(net.state_dict())
+                    for n, o in ((net, opt), (plain, other)):
+                        if clear or i != 2:
+                            o.zero_grad()
+                        (n(tn.ones(2, 3, dtype=n.weight.dtype)) ** 2).sum().backward()
+                        o.step()
+                self.assertEqual(opt.updates, 4)
+                np_close(self, net.weight.flatten().tolist(), plain.weight.flatten().tolist())
+        net.weight.data = tn.ones(4, 3)
+        with self.assertRaisesRegex(RuntimeError, "make a new optimizer"):
+            opt.step()
+
+    def test_options_that_cannot_change_are_refused(self):
+        opt = optim.SGD([{"params": [nn.Parameter(tn.ones(1))]}, {"params": [nn.Parameter(tn.ones(1))]}], momentum=0.9)
+        opt.param_groups[0]["nesterov"] = True
+        with self.assertRaisesRegex(NotImplementedError, "nesterov"):
+            opt.step()
+        opt.param_groups[0].update(nesterov=False, momentum=0.5)
+        with self.assertRaisesRegex(NotImplementedError, "not in momentum"):
+            opt.step()
+        opt.param_groups[1]["momentum"] = -1.0
+        opt.param_groups[0]["momentum"] = -1.0
+        with self.assertRaisesRegex(ValueError, "momentum -1"):
+            opt.step()
+
     def test_a_schedule_does_not_plan_anew(self):
         net = nn.Linear(4, 4)
         opt = optim.AdamW([{"params": [net.weight]}, {"params": [net.bias], "lr": 3e-4}], lr=1e-3)
-        schedule = lr_scheduler.CosineAnnealingLR(opt, 50)
+        schedule = lr_scheduler.OneCycleLR(opt, [1e-3, 3e-4], total_steps=50)
         x = tn.randn(8, 4)
         plans = []
         for _ in range(12):
@@ -137,15 +191,15 @@ def np_close(test, got, want):
 
 
 OPTIMIZERS = ["SGD({}, lr=0.1)", "SGD({}, lr=0.1, momentum=0.9, dampening=0.1, weight_decay=0.01)",
-              "SGD({}, lr=0.1, momentum=0.9, nesterov=True)", "Adam({}, lr=0.02, weight_decay=0.1)",
+              "SGD({}, lr=0.1, momentum=0.9, nesterov=True)", "Adam({}, lr=0.01, betas=(0.0, 0.9))", "Adam({}, lr=0.02, weight_decay=0.1)",
               "AdamW({}, lr=0.02, betas=(0.8, 0.95), eps=1e-6)", "AdamW({}, lr=0.02, weight_decay=0)",
               "RMSprop({}, lr=0.01)", "RMSprop({}, lr=0.01, alpha=0.9, momentum=0.5, centered=True, weight_decay=0.01)"]
 
 SCHEDULES = ["StepLR(opt, 3, 0.5)", "MultiStepLR(opt, [2, 5, 5, 9])", "ConstantLR(opt, 0.5, 4)",
              "LinearLR(opt, 0.1, 0.8, 6)", "ExponentialLR(opt, 0.9)", "PolynomialLR(opt, 8, 2.0)",
              "CosineAnnealingLR(opt, 7, 1e-3)", "CosineAnnealingWarmRestarts(opt, 3, 2)",
-             "LambdaLR(opt, lambda t: 1 / (1 + t))", "OneCycleLR(opt, 0.3, total_steps=20, cycle_momentum=False)",
-             "OneCycleLR(opt, 0.3, total_steps=20, cycle_momentum=False, three_phase=True, anneal_strategy='linear')",
+             "LambdaLR(opt, lambda t: 1 / (1 + t))", "OneCycleLR(opt, 0.3, total_steps=20)",
+             "OneCycleLR(opt, 0.3, total_steps=20, max_momentum=0.9, three_phase=True, anneal_strategy='linear')",
              "SequentialLR(opt, [LinearLR(opt, 0.1, 1.0, 4), CosineAnnealingLR(opt, 10)], [4])"]
 
 
@@ -161,6 +215,7 @@ class BesideTorch(unittest.TestCase):
     def test_ten_steps_of_each_optimizer(self):
         rng = np.random.default_rng(0)
         x, y = rng.normal(size=(16, 5)).astype("f4"), rng.integers(0, 3, 16)
+        changes = {"lr": 0.01, "momentum": 0.5, "betas": (0.7, 0.9), "eps": 1e-4, "alpha": 0.8, "weight_decay": 0.0}
         for text in OPTIMIZERS:
             for fused in (True, False):
                 for groups in (False, True):
@@ -172,7 +227,9 @@ class BesideTorch(unittest.TestCase):
                             lists = [[{"params": p[:2]}, {"params": p[2:], **other}] for p in lists]
                         a = eval("optim." + text.format("p"), {"optim": optim, "p": lists[0]})
                         b = eval("torch.optim." + text.format("p"), {"torch": torch, "p": lists[1]})
-                        for _ in range(10):
+                        for i in range(10):
+                            for g in a.param_groups + b.param_groups if i == 5 else []:
+                                g.update({k: v for k, v in changes.items() if k in g and (g[k] or k != "momentum")})
                             loss = nn.functional.cross_entropy(ours(tn.tensor(x)), tn.tensor(y))
                             if fused:
                                 a.step(loss)
@@ -199,6 +256,7 @@ class BesideTorch(unittest.TestCase):
                 t = eval(make, {"m": torch.optim.lr_scheduler, "opt": b})
                 for _ in range(15):
                     np.testing.assert_allclose(s.get_last_lr(), t.get_last_lr(), rtol=1e-9, atol=1e-15)
+                    self.assertAlmostEqual(a.param_groups[1]["momentum"], b.param_groups[1]["momentum"], places=9)
                     b.step()
                     s.step()
                     t.step()

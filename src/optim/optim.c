@@ -288,6 +288,38 @@ void tn_optim_set_lr(tn_optim *o, double lr)
     else tni_fail(cx, TN_EARG, "optim_set_lr: lr %g is not a number >= 0", lr);
 }
 
+// Returns the place of a number that the rule has by this name; NULL if it has none.
+static double *setting_of(tn_optim *o, const char *name)
+{
+    const struct {
+        const char *name;
+        double     *at;
+    } number[] = { { "momentum", &o->momentum }, { "dampening", &o->dampening },
+                   { "beta1", &o->beta1 },       { "beta2", &o->beta2 },
+                   { "alpha", &o->alpha },       { "eps", &o->eps } };
+    for (const char *const *s = o->rule->settings; *s; s++)
+        for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+            if (!strcmp(*s, name) && !strcmp(number[i].name, name)) return number[i].at;
+    return NULL;
+}
+
+// A buffer of momentum stays while the momentum is 0, as in PyTorch. What is wrong changes nothing.
+tn_status tn_optim_set(tn_optim *o, const char *setting, double value)
+{
+    tn_ctx *cx = tni_owned_ok("optim_set", o, TNI_OPTIM);
+    if (!cx) return tni_failed();
+    double *at = setting ? setting_of(o, setting) : NULL;
+    if (!at)
+        return tni_fail_status(cx, TN_EARG, "optim_set: %s has no setting \"%.100s\"",
+                               o->rule->name, setting ? setting : "(null)");
+    double before  = *at;
+    *at            = tni_decimal(value);
+    tni_text wrong = tni_optim_wrong(o);
+    if (!*wrong.s) return TN_OK;
+    *at = before;
+    return tni_fail_status(cx, TN_EARG, "optim_set: %s", wrong.s);
+}
+
 // Takes effect at the next update; counts of updates go on.
 tn_status tn_optim_set_schedule(tn_optim *o, tn_schedule s)
 {

@@ -22,9 +22,11 @@ static bool has_moment(const tn_optim *o, int k)
     return k == 0 || (k == 1 ? o->centered : o->momentum > 0);
 }
 
-static const tni_update_rule rule = {
-    "rmsprop", { "square_avg", "grad_avg", "momentum_buffer" }, update_rmsprop, has_moment
-};
+static const tni_update_rule rule = { "rmsprop",
+                                      { "square_avg", "grad_avg", "momentum_buffer" },
+                                      update_rmsprop,
+                                      has_moment,
+                                      { "alpha", "eps", "momentum" } };
 
 tn_optim *tn_rmsprop(tn_layer *net, tn_rmsprop_opts o)
 {

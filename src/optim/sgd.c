@@ -27,7 +27,9 @@ static bool has_momentum(const tn_optim *o, int k)
     return o->momentum > 0;
 }
 
-static const tni_update_rule rule = { "sgd", { "momentum_buffer" }, update_sgd, has_momentum };
+static const tni_update_rule rule = {
+    "sgd", { "momentum_buffer" }, update_sgd, has_momentum, { "momentum", "dampening" }
+};
 
 tn_optim *tn_sgd(tn_layer *net, tn_sgd_opts o)
 {

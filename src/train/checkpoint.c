@@ -209,8 +209,9 @@ static bool match_pieces(tni_snapshot *s, tn_file *f)
 }
 
 // Returns the tensor of the file for a piece, if it has the piece's dtype and shape; NULL, reported, if
-// not. Files of earlier versions keep the state of f16 and bf16 parameters in the parameter's dtype:
-// such a state is accepted, and cast by the caller.
+// not. State and gradients of another float dtype are accepted, and cast by the caller: files of earlier
+// versions keep the state of f16 and bf16 parameters in the parameter's dtype, and a program may have cast
+// its parameters since the file was written.
 static tn_tensor *open_fitting(const tni_snapshot *s, tn_file *f, const tni_piece *p)
 {
     bool         numbers = p->kind == TNI_PIECE_NUMBERS;
@@ -219,7 +220,8 @@ static tn_tensor *open_fitting(const tni_snapshot *s, tn_file *f, const tni_piec
     if (!tni_shape_fits(s->cx, s->op, s->path, &d, v.rank, v.size)) return NULL;
     tn_tensor *t = tn_file_tensor(f, p->name);
     if (!t || tn_dtype_of(t) == p->dtype) return t;
-    if (p->kind == TNI_PIECE_STATE && tn_dtype_of(t) == tn_dtype_of(p->t)) return t;
+    bool cast = p->kind == TNI_PIECE_STATE || p->kind == TNI_PIECE_GRADIENT;
+    if (cast && tni_is_float(tn_dtype_of(t))) return t;
     return tni_fail(s->cx, TN_EDTYPE, "%s: %.120s: %.60s is %s in the file, but %s here", s->op,
                     s->path, p->name, tn_dtype_name(tn_dtype_of(t)), tn_dtype_name(p->dtype));
 }

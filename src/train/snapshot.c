@@ -269,6 +269,7 @@ bool tni_snapshot_put(tni_snapshot *s)
             tni_flats_divide(s->c->opt[k]);
         }
     if (s->user) memcpy(s->c->user, s->user, s->c->user_bytes);
+    if (s->c->keep_random) return true;
     s->cx->seed    = s->seed;
     s->cx->counter = s->counter;
     return true;

@@ -128,6 +128,12 @@ CALL(optim_set_lr)
     tn_optim_set_lr(k->has.opt, k->d);
     return NULL;
 }
+CALL(optim_set)
+{
+    static const char *const setting[] = { "momentum", "beta1", "eps", "mass", NULL };
+    tn_optim_set(k->has.opt, setting[(k->j < 0 ? -(k->j + 1) : k->j) % 5], k->d);
+    return NULL;
+}
 CALL(optim_set_schedule)
 {
     tn_optim_set_schedule(k->has.opt, schedule_of(k));
@@ -526,7 +532,7 @@ CALL(dist_barrier)
 // clang-format off
 const call calls_of_training[] = {
     O(sgd), O(adam), O(adamw), O(rmsprop), O(optim_add_group), O(step), O(optim_step),
-    O(optim_zero_grad), O(optim_clip_norm), O(optim_clip_value), Q(optim_lr), O(optim_set_lr),
+    O(optim_zero_grad), O(optim_clip_norm), O(optim_clip_value), Q(optim_lr), O(optim_set_lr), O(optim_set),
     O(optim_set_schedule), Q(optim_updates), O(optim_loss_scale), O(optim_skipped), Q(optim_free),
     O(next), O(digits), O(idx), O(idx_files), O(idx_read), O(image_read), O(cifar10), O(csv),
     O(text), O(arrays), O(dataset), Q(data_info), Q(data_count), Q(data_batches), Q(data_schema), Q(data_class_name), Q(data_row),

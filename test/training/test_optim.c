@@ -326,6 +326,19 @@ static void the_rate_can_be_set(void)
     tn_close(cx);
 }
 
+static void numbers_of_the_rule_can_be_set(void)
+{
+    tn_ctx   *cx  = rules_open("cpu");
+    pair      x   = pair_open(cx, TN_F64);
+    tn_optim *opt = tn_sgd(x.net, (tn_sgd_opts){ .momentum = 0.9, .nesterov = true });
+    CHECK_STATUS(tn_optim_set(opt, "momentum", 0.5), TN_OK);
+    CHECK_STATUS(tn_optim_set(opt, "momentum", 0), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "nesterov needs a momentum");
+    CHECK_STATUS(tn_optim_set(opt, "beta1", 0.5), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "sgd has no setting \"beta1\"");
+    tn_close(cx);
+}
+
 // ---- clipping ----------------------------------------------------------------------------------
 
 // The gradient of the first step, its norm, and where plain descent by scale * gradient goes.
@@ -641,6 +654,7 @@ const test_case tests_optim[] = {
     TEST(a_group_of_nobody_is_an_error),
     TEST(schedules_give_the_factor_of_the_rate),
     TEST(the_rate_can_be_set),
+    TEST(numbers_of_the_rule_can_be_set),
     TEST(clip_norm_bounds_the_common_norm),
     TEST(clip_value_bounds_every_element),
     TEST(stored_gradients_are_clipped_without_a_host_read),

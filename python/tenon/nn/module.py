@@ -348,7 +348,7 @@ class Module(_c.Module):
     def to(self, *args: Any, device: Any = None, dtype: Any = None) -> Module:
         """Converts its floating-point parameters and buffers to a dtype, or copies all to a device.
 
-        The objects of the parameters stay. Optimizers that were made before keep the old values: make them afterwards.
+        The objects of the parameters stay, so that optimizers that were made before go on with the converted ones.
         """
         device, dtype = _target(args, device, dtype)
         kind = None if dtype is None else as_dtype(dtype)

@@ -1,6 +1,7 @@
 """Parameters: the tensors of a module that are trained."""
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from .. import _c
@@ -48,6 +49,9 @@ def _unpickle(data: bytes, dtype: str, shape: Any, requires_grad: bool) -> Param
     return Parameter(_c.from_bytes(data, dtype, shape), requires_grad)
 
 
+watchers: weakref.WeakSet[Any] = weakref.WeakSet()  # optimizers, whose _rebound(x) is called for each tensor x that changes
+
+
 def rebind(x: Tensor, value: Tensor) -> None:
     """Makes x, the object, stand for another tensor, so that all that hold x have the new one."""
     if x is value:
@@ -56,3 +60,10 @@ def rebind(x: Tensor, value: Tensor) -> None:
     _c.rebind(x, value.detach())
     if requires_grad:
         x.requires_grad = True
+    rebound(x)
+
+
+def rebound(x: Tensor) -> None:
+    """Tells the optimizers that x, the object, stands for another tensor now."""
+    for w in list(watchers):
+        w._rebound(x)

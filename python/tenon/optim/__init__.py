@@ -6,12 +6,27 @@ import tempfile
 from typing import Any, Callable
 
 from .. import _c
+from .._errors import Error
 from .._tensor import Tensor
 from ..autograd import enable_grad
 from ..nn.module import Module
+from ..nn.parameter import watchers
 from . import lr_scheduler
 
 _SCHEDULES = {"constant": 0, "step": 1, "cosine": 2, "linear": 3}
+_FIXED = ("nesterov", "centered")  # options that decide which state there is
+
+
+def _value(v: Any) -> Any:
+    return tuple(v) if isinstance(v, (list, tuple)) else v
+
+
+def _numbers(group: dict[str, Any]) -> dict[str, float]:
+    """The numbers of the rule in a group, by C's names."""
+    numbers = {k: group[k] for k in ("momentum", "dampening", "alpha", "eps") if k in group}
+    if "betas" in group:
+        numbers["beta1"], numbers["beta2"] = group["betas"]
+    return numbers
 
 
 def _named(params: Any) -> list[tuple[str, Any]]:
@@ -65,33 +80,84 @@ class Optimizer:
         self.defaults = defaults
         self._made = (make.__name__, dict(options))  # for copies
         groups = _groups(params)
+        for g in groups:
+            _refuse_other_options(g, defaults)
+        schedule = options.get("schedule")
+        if schedule is not None and schedule not in _SCHEDULES:
+            raise ValueError(f"schedule must be one of {', '.join(_SCHEDULES)}, not {schedule!r}")
+        self.param_groups: list[dict[str, Any]] = [{**defaults, **g} for g in groups]
+        self._make()
+        self._apply_groups()
+        watchers.add(self)
+
+    def _make(self) -> None:
+        """Makes the optimizer of C over the tensors that the parameters are now, with the settings of the beginning."""
+        groups, defaults = self.param_groups, self.defaults
+        name, given = self._made
         several = len(groups) > 1
         context = next(p for g in groups for p in g["params"]).context
         tree = _c.layer_container(context)
         for i, g in enumerate(groups):
-            for name, p in zip(g["names"], g["params"]):
-                _c.layer_param(tree, f"{i}.{name}" if several else name, p)
-            _refuse_other_options(g, defaults)
+            for path, p in zip(g["names"], g["params"]):
+                _c.layer_param(tree, f"{i}.{path}" if several else path, p)
+        options = dict(given)
         schedule = options.pop("schedule", None)
         if schedule is not None:
-            if schedule not in _SCHEDULES:
-                raise ValueError(f"schedule must be one of {', '.join(_SCHEDULES)}, not {schedule!r}")
             options["kind"] = _SCHEDULES[schedule]
-        of_c = {k: v for k, v in defaults.items() if k != "betas"}
-        if "betas" in defaults:
-            of_c["beta1"], of_c["beta2"] = defaults["betas"]
-        self._handle = make(tree, **of_c, **options)
+        numbers = _numbers(defaults)
+        fixed = {k: defaults[k] for k in _FIXED if k in defaults}
+        self._handle = getattr(_c, name)(tree, lr=defaults["lr"], weight_decay=defaults["weight_decay"], **numbers, **fixed,
+                                         **options)
         self._context = context
-        self.param_groups: list[dict[str, Any]] = [{**defaults, **g} for g in groups]
-        self._applied: list[tuple[float, float]] = [(1.0, defaults["weight_decay"])] * len(groups)  # lr_scale, decay
-        self._base = defaults["lr"]
-        self._apply_groups()
+        self._stale: list[Any] = []  # the parameters whose tensors were replaced since
+        self._numbers: dict[str, float | None]  # those that C has; it takes 0 for its own default
+        self._numbers = {k: v if v else None for k, v in numbers.items()}
+        self._applied: list[tuple[float, float | None]]  # lr_scale and weight decay of each group
+        self._applied = [(1.0, defaults["weight_decay"] or None)] * len(groups)
+        self._base: float | None = defaults["lr"] or None
 
     # ---- settings
 
+    def _rebound(self, x: Any) -> None:
+        """Called when a tensor was replaced in its object: by module.double(), or p.data = y."""
+        if any(p is x for g in self.param_groups for p in g["params"]):
+            self._stale.append(x)
+
+    def _remake(self) -> None:
+        """Goes on with the tensors that the parameters are now, and with the state that there is."""
+        with _Scratch() as path:
+            _c.checkpoint_save(path, [], [self._handle], [], 0, b"", self._context)
+            old = self._handle, self._context, self._numbers, self._applied, self._base
+            stale, grads = self._stale, [(p, p.grad.clone()) for p in self._stale if p.grad is not None]
+            try:
+                self._make()
+                _c.checkpoint_load(path, [], [self._handle], [], 0, self._context, True)
+                for p, grad in grads:  # the file has those of the tensors before, to which these were to be added
+                    p.grad = grad if p.grad is None else p.grad + grad
+            except (Error, OSError) as e:
+                self._handle, self._context, self._numbers, self._applied, self._base = old
+                self._stale = stale
+                raise RuntimeError("the parameters of the optimizer were replaced by others, for which its state does not "
+                                   "fit: make a new optimizer") from e
+            self._numbers, self._applied, self._base = old[2:]
+
     def _apply_groups(self) -> None:
-        """Brings learning rates and weight decays that were set in param_groups to the optimizer of C."""
+        """Brings parameters that were replaced, and what was set in param_groups, to the optimizer of C."""
+        if self._stale:
+            self._remake()
         groups = self.param_groups
+        for g in groups:
+            for k in self.defaults:
+                if k in _FIXED and g[k] != self.defaults[k]:
+                    raise NotImplementedError(f"{k} of an optimizer cannot be changed: make a new one")
+                if k not in ("lr", "weight_decay") and _value(g[k]) != _value(groups[0][k]):
+                    raise NotImplementedError(f"groups of parameters may differ in lr and weight_decay, not in {k}")
+        numbers = _numbers(groups[0])
+        if numbers != self._numbers:
+            for k, v in numbers.items():
+                if v != self._numbers[k]:
+                    _c.optim_set(self._handle, k, v)
+                    self._numbers[k] = v
         if len(groups) == 1:
             g = groups[0]
             if g["lr"] != self._base:
@@ -171,10 +237,14 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clears the gradients of its parameters."""
+        if self._stale:
+            self._remake()
         _c.optim_zero_grad(self._handle)
 
     def clip_norm(self, max_norm: float) -> Tensor:
         """Scales the gradients so that their common norm is at most max_norm; returns the norm before, not read yet."""
+        if self._stale:
+            self._remake()
         return _c.optim_clip_norm(self._handle, max_norm)
 
     # ---- state
@@ -192,23 +262,21 @@ class Optimizer:
         return {"kind": type(self).__name__, "state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes what state_dict() of an optimizer of the same kind and parameters has returned.
-
-        The context's random numbers go on as they did after state_dict().
-        """
+        """Takes what state_dict() of an optimizer of the same kind and parameters has returned."""
         if state_dict.get("kind") != type(self).__name__:
             raise ValueError(f"this is the state of {state_dict.get('kind')}, and the optimizer is "
                              f"{type(self).__name__}")
         groups = state_dict["param_groups"]
         if [len(g["params"]) for g in groups] != [len(g["params"]) for g in self.param_groups]:
             raise ValueError("the groups of the state have other numbers of parameters")
+        self._apply_groups()
         with _Scratch() as path:
             with open(path, "wb") as f:
                 f.write(state_dict["state"])
-            _c.checkpoint_load(path, [], [self._handle], [], 0, self._context)
+            _c.checkpoint_load(path, [], [self._handle], [], 0, self._context, True)
         for mine, g in zip(self.param_groups, groups):
             mine.update({k: v for k, v in g.items() if k not in ("params", "names")})
-        self._base = max(g["lr"] for g in self.param_groups)
+        self._base, self._numbers = None, dict.fromkeys(self._numbers)
         self._applied = [(float("nan"), 0.0)] * len(groups) if len(groups) > 1 else [(1.0, groups[0]["weight_decay"])]
         self._apply_groups()
 
@@ -216,13 +284,19 @@ class Optimizer:
         """A copy has copies of the parameters, which are those of a module that is copied in the same call."""
         groups = [{"params": list(zip(g["names"], g["params"])), "lr": g["lr"], "weight_decay": g["weight_decay"]}
                   for g in self.param_groups]
-        own = {"defaults", "param_groups", "_made", "_handle", "_context", "_applied", "_base"}
+        own = {"defaults", "param_groups", "_made", "_handle", "_context", "_applied", "_base", "_numbers", "_stale"}
         more = {k: v for k, v in self.__dict__.items() if k not in own}
         return _remade, (type(self), *self._made, self.defaults, groups, self.state_dict()), more or None
 
     def _read_groups(self, settings: list[float], groups: list[float]) -> None:
-        """Takes over the learning rates and weight decays of a checkpoint: the rate first, and pairs by parameter."""
-        self._base, at = settings[0], 0
+        """Takes over the numbers of a checkpoint: the settings in C's order, and lr_scale and weight decay by parameter."""
+        of_file = dict(zip(("lr", "beta1", "beta2", "alpha", "eps", "momentum", "dampening"), settings))
+        self._numbers = {k: of_file[k] for k in self._numbers}
+        for g in self.param_groups:
+            g.update({k: v for k, v in self._numbers.items() if k in g})
+            if "betas" in g:
+                g["betas"] = (of_file["beta1"], of_file["beta2"])
+        self._base, at = of_file["lr"], 0
         for i, g in enumerate(self.param_groups):
             if g["params"]:
                 self._applied[i] = (groups[2 * at], groups[2 * at + 1])

@@ -34,6 +34,10 @@ class LRScheduler:
     def step(self, epoch: int | None = None) -> None:
         """Goes to the next learning rate."""
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        self._set()
+
+    def _set(self) -> None:
+        """Sets the groups of the optimizer to the numbers of this step."""
         for g, lr in zip(self.optimizer.param_groups, self._lrs(self.last_epoch)):
             g["lr"] = lr
 
@@ -49,8 +53,7 @@ class LRScheduler:
         """Takes what state_dict() has returned."""
         self.__dict__.update(state_dict)
         if self.last_epoch >= 0:
-            for g, lr in zip(self.optimizer.param_groups, self._lrs(self.last_epoch)):
-                g["lr"] = lr
+            self._set()
 
 
 class LambdaLR(LRScheduler):
@@ -168,14 +171,19 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class OneCycleLR(LRScheduler):
-    """From max_lr / div_factor up to max_lr and down to that over final_div_factor. Momentum stays as it is."""
+    """From max_lr / div_factor up to max_lr and down to that over final_div_factor.
+
+    With cycle_momentum, the momentum, or Adam's first beta, goes from max_momentum down to base_momentum and up again.
+    """
 
     def __init__(self, optimizer: Any, max_lr: float | Sequence[float], total_steps: int | None = None,
                  epochs: int | None = None, steps_per_epoch: int | None = None, pct_start: float = 0.3,
-                 anneal_strategy: str = "cos", cycle_momentum: bool = False, div_factor: float = 25.0,
-                 final_div_factor: float = 1e4, three_phase: bool = False, last_epoch: int = -1) -> None:
-        if cycle_momentum:
-            raise NotImplementedError("OneCycleLR: cycle_momentum")
+                 anneal_strategy: str = "cos", cycle_momentum: bool = True, base_momentum: float = 0.85,
+                 max_momentum: float = 0.95, div_factor: float = 25.0, final_div_factor: float = 1e4,
+                 three_phase: bool = False, last_epoch: int = -1) -> None:
+        if cycle_momentum and not {"momentum", "betas"} & set(optimizer.defaults):
+            raise ValueError("OneCycleLR: cycle_momentum needs an optimizer with momentum or betas")
+        self.cycle_momentum, self.base_momentum, self.max_momentum = cycle_momentum, base_momentum, max_momentum
         if total_steps is None:
             if epochs is None or steps_per_epoch is None:
                 raise ValueError("OneCycleLR needs total_steps, or epochs and steps_per_epoch")
@@ -195,10 +203,25 @@ class OneCycleLR(LRScheduler):
             raise ValueError(f"step {t + 1} of a schedule of {self.total_steps}")
         return [self._one(top, t) for top in self.max_lrs]
 
+    def _set(self) -> None:
+        super()._set()
+        if not self.cycle_momentum:
+            return
+        low, high = self.base_momentum, self.max_momentum
+        momentum = self._between([high, low, high] if len(self.ends) == 2 else [high, low, high, high], self.last_epoch)
+        for g in self.optimizer.param_groups:
+            if "betas" in g:
+                g["betas"] = (momentum, *g["betas"][1:])
+            else:
+                g["momentum"] = momentum
+
     def _one(self, top: float, t: int) -> float:
         first = top / self.div_factor
         last = first / self.final_div_factor
-        points = [first, top, last] if len(self.ends) == 2 else [first, top, first, last]
+        return self._between([first, top, last] if len(self.ends) == 2 else [first, top, first, last], t)
+
+    def _between(self, points: list[float], t: int) -> float:
+        """The value at step t of a curve that has these points at the ends of the phases."""
         start = 0.0
         for i, end in enumerate(self.ends):
             if t <= end or i == len(self.ends) - 1:
