@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import threading
 from typing import Any, Callable
 
 from . import _c
@@ -15,20 +17,72 @@ class _Mode:
     _set: Any  # sets it and returns what was set before
     mode: Any
 
+    def _entries(self) -> list[Any]:
+        """What was set before each entry of this thread: one object may be entered by several, and inside itself."""
+        return _entered.by_id.setdefault(id(self), [])
+
     def __enter__(self) -> Any:
-        # One object may be entered again inside itself.
-        self.__dict__.setdefault("_stack", []).append(type(self)._set(self.mode))
+        self._entries().append(type(self)._set(self.mode))
         return self
 
     def __exit__(self, *unused: Any) -> None:
-        type(self)._set(self.__dict__["_stack"].pop())
+        entries = self._entries()
+        type(self)._set(entries.pop())
+        if not entries:
+            del _entered.by_id[id(self)]
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        change, mode = type(self)._set, self.mode
+        if inspect.isgeneratorfunction(function):
+            return _around_generator(change, mode, function)
+
         @functools.wraps(function)
         def inside(*args: Any, **kwargs: Any) -> Any:
-            with self:
+            before = change(mode)
+            try:
                 return function(*args, **kwargs)
+            finally:
+                change(before)
         return inside
+
+
+class _Entered(threading.local):
+    def __init__(self) -> None:
+        self.by_id: dict[int, list[Any]] = {}  # of a _Mode, which lives as long as its block
+
+
+_entered = _Entered()
+
+
+def _around_generator(change: Any, mode: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A generator function whose code runs in a mode and whose caller, between two items, does not."""
+    @functools.wraps(function)
+    def inside(*args: Any, **kwargs: Any) -> Any:
+        generator = function(*args, **kwargs)
+        resume, given = generator.send, None
+        try:
+            while True:
+                before = change(mode)
+                try:
+                    item = resume(given)
+                except StopIteration as end:
+                    return end.value
+                finally:
+                    change(before)
+                try:
+                    given = yield item
+                    resume = generator.send
+                except GeneratorExit:
+                    raise
+                except BaseException as error:  # what the caller throws into it
+                    resume, given = generator.throw, error
+        finally:
+            before = change(mode)
+            try:
+                generator.close()
+            finally:
+                change(before)
+    return inside
 
 
 class set_grad_enabled(_Mode):
@@ -43,7 +97,7 @@ class set_grad_enabled(_Mode):
     def __enter__(self) -> Any:
         super().__enter__()
         if self._first is not None:  # what was set before the object was made
-            self.__dict__["_stack"][-1] = self._first
+            self._entries()[-1] = self._first
             self._first = None
         return self
 

@@ -359,6 +359,65 @@ class Threads(unittest.TestCase):
             self.assertFalse((tn.ones(2, requires_grad=True) * 2).requires_grad)
         self.assertTrue((w * 2).requires_grad)
 
+    def test_threads_share_a_mode(self):
+        shared = tn.no_grad()
+        for block in (False, True):
+            (first_in, second_in, first_out), seen = [threading.Event() for _ in range(3)], []
+
+            @shared
+            def decorated(f):
+                f()
+
+            def inside(f, block=block, decorated=decorated):
+                if not block:
+                    return decorated(f)
+                with shared:
+                    f()
+
+            def first():
+                inside(lambda: (first_in.set(), second_in.wait(30)))
+                seen.append(tn.is_grad_enabled())
+                first_out.set()
+
+            def second():
+                first_in.wait(30)
+                with tn.no_grad():
+                    inside(lambda: (second_in.set(), first_out.wait(30)))
+                    seen.append(tn.is_grad_enabled())
+
+            self.run_threads(first, second)
+            self.assertEqual(seen, [True, False])
+
+    def test_a_generator_runs_in_the_mode_of_its_decorator(self):
+        seen = []
+
+        @tn.no_grad()
+        def numbers(n):
+            try:
+                for i in range(n):
+                    seen.append(tn.is_grad_enabled())
+                    try:
+                        sent = yield i
+                        seen.append(sent)
+                    except KeyError:
+                        seen.append(("caught", tn.is_grad_enabled()))
+            finally:
+                seen.append(("end", tn.is_grad_enabled()))
+            return "all"
+
+        g = numbers(3)
+        self.assertEqual((next(g), tn.is_grad_enabled()), (0, True))
+        self.assertEqual((g.send("a"), tn.is_grad_enabled()), (1, True))
+        self.assertEqual((g.throw(KeyError), tn.is_grad_enabled()), (2, True))
+        with self.assertRaises(StopIteration) as end:
+            next(g)
+        self.assertEqual(end.exception.value, "all")
+        self.assertEqual(seen, [False, "a", False, ("caught", False), False, None, ("end", False)])
+        g = numbers(3)
+        next(g)
+        g.close()
+        self.assertEqual((seen[-1], tn.is_grad_enabled()), (("end", False), True))
+
     def test_an_argument_that_lets_another_thread_run(self):
         stop, x = threading.Event(), tn.ones(2, 3)
 
