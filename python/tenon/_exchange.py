@@ -34,6 +34,12 @@ def _cuda_number(device: str) -> int | None:
     return int(number or 0) if name == "cuda" else None
 
 
+def rounded_float32(x: Any) -> Any:
+    """The elements of a shorter float dtype as float32: stored first, since what is not stored is not yet rounded."""
+    _c.eval_of(x)
+    return _c.cast(x, float32)
+
+
 class Exchange:
     """The part of the class of tensors that other libraries use."""
 
@@ -47,7 +53,7 @@ class Exchange:
             return numpy.asarray(memoryview(self))
         more = _ml_dtypes()
         if more is None:
-            return _c.cast(self, float32).numpy()
+            return rounded_float32(self).numpy()
         return numpy.frombuffer(_c.memory(self), getattr(more, self.dtype.name)).reshape(self.shape)
 
     def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:

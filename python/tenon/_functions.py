@@ -7,7 +7,7 @@ from typing import Any, Callable, NamedTuple, Sequence
 
 from . import _c
 from ._dtypes import FORMATS, DTypeLike, as_dtype, bool_, float32, int64
-from ._exchange import borrowed, of_bytes
+from ._exchange import borrowed, of_bytes, rounded_float32
 
 __all__ = ["tensor", "asarray", "zeros", "ones", "empty", "full", "full_like", "arange", "linspace", "eye", "rand",
            "randn", "randint", "randperm", "manual_seed", "sum", "mean", "prod", "max", "min", "var", "std", "norm",
@@ -877,7 +877,7 @@ def tolist(x: Any) -> Any:
     """The elements as nested lists, or as one number."""
     format = FORMATS.get(x.dtype.name, "e")
     if format == "e":  # memoryview has no halves
-        x = _c.cast(x, float32)
+        x = rounded_float32(x)
         format = "f"
     data: Any = list(memoryview(_c.read_bytes(x)).cast(format))  # type: ignore[call-overload]
     if not x.ndim:

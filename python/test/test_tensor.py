@@ -81,6 +81,14 @@ class Operators(unittest.TestCase):
         self.assertIs(before, x)
         self.assertEqual(x.tolist(), [[7, 1, 1], [7, -3, -3]])
 
+    def test_every_read_of_a_half_is_rounded_to_its_dtype(self):
+        for dtype, want in ((tn.float16, [1.2470703125, 2.494140625]), (tn.bfloat16, [1.25, 2.5])):
+            def made():
+                return tn.tensor([1.0, 2.0], dtype=dtype) * 1.2345 * 1.01  # nothing has asked for its value yet
+            self.assertEqual(made().tolist(), want)
+            self.assertEqual([v.item() for v in made()], want)
+            self.assertEqual(made()[1].tolist(), want[1])
+
     def test_products(self):
         a, b = tn.tensor([[1.0, 2], [3, 4]]), tn.tensor([1.0, -1])
         self.assertEqual((a @ b).tolist(), [-1, -1])
