@@ -12,6 +12,7 @@ from typing import Any
 
 from . import _c
 from ._dtypes import DTypeLike, as_dtype, float32
+from ._errors import Error
 
 __all__ = ["from_numpy", "from_dlpack", "eval_into"]
 
@@ -148,6 +149,20 @@ def of_bytes(a: Any, context: _c.Context | None) -> Any:
     if getattr(dtype, "isbuiltin", 1) != 2 or dtype.name not in _NO_FORMAT:  # 2: a dtype that a package has added
         return None
     return _c.from_bytes(a.tobytes(), dtype.name, a.shape, context)
+
+
+def copied(a: Any, context: _c.Context | None) -> Any:
+    """A tensor with the elements of an array of any library: of one without a buffer by DLPack, which has bfloat16 too."""
+    x = of_bytes(a, context)
+    if x is None and hasattr(a, "__dlpack__") and not isinstance(a, _c.Tensor):
+        try:
+            memoryview(a).release()
+        except TypeError:
+            try:
+                return from_dlpack(a, device=context, copy=True)
+            except (BufferError, Error):  # memory or a dtype that DLPack does not have; __array__ may convert it
+                pass
+    return _c.from_object(a, context) if x is None else x
 
 
 def borrowed(a: Any, device: Any = None) -> Any:

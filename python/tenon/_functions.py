@@ -7,7 +7,7 @@ from typing import Any, Callable, NamedTuple, Sequence
 
 from . import _c
 from ._dtypes import FORMATS, DTypeLike, as_dtype, bool_, float32, int64
-from ._exchange import borrowed, of_bytes, rounded_float32
+from ._exchange import borrowed, copied, rounded_float32
 
 __all__ = ["tensor", "asarray", "zeros", "ones", "empty", "full", "full_like", "arange", "linspace", "eye", "rand",
            "randn", "randint", "randperm", "manual_seed", "sum", "mean", "prod", "max", "min", "var", "std", "norm",
@@ -70,8 +70,7 @@ def tensor(data: Any, dtype: DTypeLike | None = None, *, requires_grad: bool = F
         make: Callable[..., Any] = _c.full_i64 if isinstance(data, int) and kind.kind != "f" else _c.full
         x = make(kind, (), data, context=context)
     else:
-        x = of_bytes(data, context)
-        x = _c.from_object(data, context) if x is None else x
+        x = copied(data, context)
     if dtype is not None and as_dtype(dtype) is not x.dtype:
         x = _c.cast(x, dtype)
     if requires_grad:

@@ -186,6 +186,21 @@ class CudaText(unittest.TestCase):
 
 @unittest.skipUnless(torch is not None, "PyTorch is not installed")
 class Weights(unittest.TestCase):
+    def test_in_bfloat16(self):
+        theirs = torch.nn.Linear(3, 5).bfloat16()
+        for take in (lambda m: tenon.torch.load(m, theirs),
+                     lambda m: m.load_state_dict(dict(theirs.named_parameters()))):
+            ours = tn.nn.Linear(3, 5)
+            take(ours)
+            self.assertEqual(ours.weight.dtype, tn.float32)
+            self.assertEqual(ours.weight.tolist(), theirs.weight.float().tolist())
+        x = tn.tensor(theirs.weight)
+        self.assertEqual((x.dtype, x.tolist()), (tn.bfloat16, theirs.weight.float().tolist()))
+        with torch.no_grad():
+            theirs.weight.zero_()
+        self.assertEqual(x.tolist(), ours.weight.tolist())  # a copy
+        self.assertEqual(tn.tensor(torch.ones(2, requires_grad=True).double()).dtype, tn.float64)
+
     def test_by_name(self):
         theirs = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2))
         ours = tn.nn.Sequential(tn.nn.Linear(4, 8), tn.nn.ReLU(), tn.nn.BatchNorm1d(8), tn.nn.Linear(8, 2))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping
 from .. import _c
 from .._dtypes import as_dtype
 from .._errors import Error
+from .._exchange import copied
 from .._functions import context_on
 from .._tensor import Tensor
 from .parameter import Parameter, rebind
@@ -285,7 +286,7 @@ class Module(_c.Module):
         for name, value in state_dict.items():
             if name not in own:
                 continue
-            value = value if isinstance(value, _c.Tensor) else _c.from_object(_host(value), own[name].context)
+            value = value if isinstance(value, _c.Tensor) else copied(value, own[name].context)
             if tuple(value.shape) != own[name].shape:
                 wrong.append(f"the shape of {name} is {tuple(value.shape)} there, and {own[name].shape} here")
             pairs.append((own[name], value))
@@ -524,10 +525,3 @@ def _name_layer(m: Module, e: Error) -> None:
 
 def _indent(text: str) -> str:
     return text.replace("\n", "\n  ")
-
-
-def _host(x: Any) -> Any:
-    """Arrays of other libraries as they can be read: tensors of PyTorch that require a gradient must be detached."""
-    return x.detach().cpu() if hasattr(x, "detach") else x
-
-
