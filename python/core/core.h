@@ -80,6 +80,8 @@ void context_release(void *object);
 PyObject *context_raise(Context *c);
 // The same for a status: None if it is TN_OK.
 PyObject *context_status(Context *c, tn_status s);
+// Raises an exception of the program, a reference that it takes over, instead of the error. Returns NULL.
+PyObject *context_raise_itself(Context *c, PyObject *exception);
 // Raises the error of a call that had no context.
 PyObject *raise_thread_error(void);
 // Keeps the current exception as the cause of the error that the running call will report.

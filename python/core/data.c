@@ -286,19 +286,27 @@ static python_items *items_of(PyObject *o)
     return NULL;
 }
 
-// Hands the exception of the item that the error of tn_next names to the error, as its cause.
-static void find_cause(PyObject *o, Context *c)
+// Raises the error of tn_next: for an item whose function has raised an exception that one, with a note of the item.
+static PyObject *raise_of_item(PyObject *o, Context *c)
 {
     python_items *p = items_of(o);
     long long     item;
-    if (!p || c->failed.code != TN_EUSER || !c->failed.text) return;
-    if (sscanf(c->failed.text, "next: item %lld:", &item) != 1) return;
+    if (!p || c->failed.code != TN_EUSER || !c->failed.text ||
+        sscanf(c->failed.text, "next: item %lld:", &item) != 1)
+        return context_raise(c);
+    PyObject *e = NULL;
     for (int i = 0; i < KEPT; i++)
-        if (p->kept[i].exception && p->kept[i].item == item) {
-            Py_XDECREF(c->raised);
-            c->raised            = p->kept[i].exception;
+        if (!e && p->kept[i].exception && p->kept[i].item == item) {
+            e                    = p->kept[i].exception;
             p->kept[i].exception = NULL;
         }
+    if (!e) return context_raise(c);
+    PyObject *note = PyUnicode_FromFormat("in item %lld of the dataset", item);
+    PyObject *r    = note ? PyObject_CallMethod(e, "add_note", "O", note) : NULL;
+    if (!r) PyErr_Clear();  // the exception matters more than its note
+    Py_XDECREF(note);
+    Py_XDECREF(r);
+    return context_raise_itself(c, e);
 }
 
 // ---- batches -----------------------------------------------------------------------------------
@@ -343,8 +351,7 @@ static PyObject *next_batch(PyObject *self, PyObject *args)
         PyThreadState *state = context_let_go(k.c);
         tn_batch       b     = tn_next_at(k.at.file, k.at.line, d, n);
         context_take_back(k.c, state);
-        if (!b.x) find_cause(data, k.c);
-        r = b.x ? from_batch(k.c, &b) : context_raise(k.c);
+        r = b.x ? from_batch(k.c, &b) : raise_of_item(data, k.c);
     }
     call_end(&k);
     return r;

@@ -69,8 +69,8 @@ static void on_warning(tn_ctx *cx, const tn_fault *f, void *user)
     PyGILState_Release(state);
 }
 
-// What is no Exception (KeyboardInterrupt, SystemExit) is raised as it is, not as the cause of an error.
-static PyObject *raise_itself(Context *c, PyObject *e)
+// For what is no Exception (KeyboardInterrupt, SystemExit), and for the exceptions of datasets.
+PyObject *context_raise_itself(Context *c, PyObject *e)
 {
     PyErr_SetObject((PyObject *)Py_TYPE(e), e);
     Py_DECREF(e);
@@ -86,7 +86,7 @@ PyObject *context_raise(Context *c)
     PyObject *cause = c->raised;
     c->raised       = NULL;
     if (cause && !PyObject_TypeCheck(cause, (PyTypeObject *)PyExc_Exception))
-        return raise_itself(c, cause);
+        return context_raise_itself(c, cause);
     fault f   = c->failed;
     c->failed = (fault){ 0 };
     if (!f.code) {  // no handler ran: an error that belongs to no context

@@ -7,7 +7,8 @@ import warnings
 
 
 __all__ = ["Error", "ArgumentError", "ShapeError", "DTypeError", "GradError", "GoneError", "OutOfMemoryError",
-           "DeviceError", "DeviceLostError", "FileError", "FormatError", "ThreadError", "UserError", "TenonWarning"]
+           "DeviceError", "DeviceLostError", "FileError", "FormatError", "MissingFileError", "OutOfRangeError", "ThreadError",
+           "UserError", "TenonWarning"]
 
 
 class Error(RuntimeError):
@@ -20,6 +21,10 @@ class Error(RuntimeError):
 
 class ArgumentError(Error, ValueError):
     """An argument is wrong."""
+
+
+class OutOfRangeError(ArgumentError, IndexError):
+    """An index or an axis is out of range."""
 
 
 class ShapeError(Error, ValueError):
@@ -54,6 +59,10 @@ class FileError(Error, OSError):
     """A file could not be opened, read or written."""
 
 
+class MissingFileError(FileError, FileNotFoundError):
+    """There is no such file."""
+
+
 class FormatError(Error, ValueError):
     """The content of a file is malformed."""
 
@@ -63,7 +72,7 @@ class ThreadError(Error):
 
 
 class UserError(Error):
-    """A function of the program failed: of an op, a layer or a dataset. Its exception is the cause."""
+    """A function of the program failed: of an op or a layer. Its exception is the cause."""
 
 
 class TenonWarning(UserWarning):
@@ -84,12 +93,23 @@ _SPELLED = {"copy_to": "x.to(device)", "detach": "x.detach()", "read": "x.numpy(
 
 def in_python(text: str) -> str:
     """A text of the core with Python's names: tn_grad becomes tn.grad."""
+    text = text.replace("tn_grad_mode(cx, false)", "tn.no_grad()")
     return re.sub(r"\btn_([a-z_0-9]+)", lambda m: _SPELLED.get(m[1], "tn." + m[1]), text)
+
+
+def _class_of(code: str, text: str) -> type[Error]:
+    """The class of a fault. Some of the core's codes are two kinds of Python, which the text tells apart."""
+    if code == "TN_EARG" and re.search(r"\b(index|axis) -?\d+ (is|was) out of range", text):
+        return OutOfRangeError
+    if code == "TN_EIO" and ("No such file or directory" in text or "there is no such folder" in text):
+        return MissingFileError
+    return _CLASSES.get(code, Error)
 
 
 def make(code: str, text: str, file: str, line: int, layer: str, cause: BaseException | None) -> Error:
     """The exception of a fault, which names the line that recorded the op."""
-    e = _CLASSES.get(code, Error)(in_python(text or code))
+    why = "" if cause is None else f": {type(cause).__name__}: {cause}"
+    e = _class_of(code, text)(in_python(text or code) + why)
     e.file, e.line, e.layer = file, line, layer
     if line:
         source = linecache.getline(file, line).strip()

@@ -85,7 +85,7 @@ class Functions(unittest.TestCase):
 
         bad = tn.op(compute=fail, grad=lambda gy, y, x: 1 / 0)
         y = bad(tn.ones(2))
-        with self.assertRaisesRegex(tn.UserError, "fail: compute failed") as caught:
+        with self.assertRaisesRegex(tn.UserError, "fail: compute failed.*: KeyError: 'lost'") as caught:
             y.tolist()
         self.assertIsInstance(caught.exception.__cause__, KeyError)
         x = tn.ones(2, requires_grad=True)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 import unittest
 
 import tenon as tn
@@ -151,21 +152,22 @@ class OfPython(unittest.TestCase):
         sums = DataLoader(Squares(4), 2, collate_fn=lambda items: sum(i for i, _ in items))
         self.assertEqual(list(sums), [1, 5])
 
-    def test_an_exception_is_the_cause_at_its_batch(self):
+    def test_an_exception_is_raised_at_its_batch(self):
         batches = iter(DataLoader(Squares(bad=5), 2))
         self.assertEqual([next(batches).x.tolist() for _ in range(2)], [[0, 1], [2, 3]])
-        with self.assertRaises(tn.UserError) as e:
+        try:
             next(batches)
-        self.assertIsInstance(e.exception.__cause__, KeyError)
-        self.assertIn("no item 5", str(e.exception.__cause__))
-        self.assertIsNotNone(e.exception.__cause__.__traceback__)
+            self.fail("no exception")
+        except KeyError as e:
+            text = "".join(traceback.format_exception(e))
+        for part in ("in __getitem__", "no item 5", "in item 5 of the dataset"):
+            self.assertIn(part, text)
+        self.assertEqual((tn.ones(2) + 1).tolist(), [2, 2])
 
     def test_tensors_cannot_be_used_on_the_loaders_thread(self):
         base = tn.arange(6)
-        with self.assertRaises(tn.UserError) as e:
+        with self.assertRaisesRegex(tn.ThreadError, "pass collate_fn"):
             list(DataLoader(Made(lambda i: base[i].item()), 3))
-        self.assertIsInstance(e.exception.__cause__, tn.ThreadError)
-        self.assertIn("pass collate_fn", str(e.exception.__cause__))
         collate = lambda items: tn.tensor(items)
         self.assertEqual([b.tolist() for b in DataLoader(Made(lambda i: base[i].item()), 3, collate_fn=collate)], [[0, 1, 2]])
 
@@ -177,9 +179,8 @@ class OfPython(unittest.TestCase):
             (lambda i: b"a" * (1 + i), r"u8 \(1,\)"),
             (lambda i: 0.0 if i < 2 else "x", "a number"),
         ]:
-            with self.subTest(message=message), self.assertRaises(tn.UserError) as e:
+            with self.subTest(message=message), self.assertRaisesRegex((ValueError, TypeError), message):
                 list(DataLoader(Made(make), 3))
-            self.assertRegex(str(e.exception.__cause__), message)
         with self.assertRaisesRegex(TypeError, "a number, a list or an array, not a object"):
             DataLoader(Made(lambda i: object()), 3)
 

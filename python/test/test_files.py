@@ -133,7 +133,7 @@ class Tokenizers(unittest.TestCase):
         self.assertEqual(t.decode_bytes([]), b"")
         with self.assertRaises(tn.Error):
             t.decode([len(t) + 5])
-        with self.assertRaises(tn.FileError):
+        with self.assertRaises(FileNotFoundError):
             tn.Tokenizer.open("/nowhere")
 
     def test_characters_of_several_tokens_come_whole(self):
