@@ -815,7 +815,7 @@ TN_API tn_status tn_grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *
 TN_API tn_tensor *tn_grad_of(tn_tensor *x);
 // Whether leaf x has a gradient.
 TN_API_PLAIN bool tn_has_grad(const tn_tensor *x);
-// Clears the gradient of leaf x: it then has none.
+// Clears the gradient of leaf x: it then has none. Views of the gradient keep its value.
 TN_API void tn_zero_grad(tn_tensor *x);
 // Compares the gradients of f at the f64 tensors x with finite differences. Returns TN_OK if they
 // agree.

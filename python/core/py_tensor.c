@@ -402,10 +402,13 @@ static PyObject *get_grad(PyObject *self, void *unused)
     (void)unused;
     if (!is_open(o)) return NULL;
     if (!tn_has_grad(o->t)) Py_RETURN_NONE;
-    return tensor_wrap(o->owner, tn_grad_of(o->t));
+    // A view of it: the handle itself would show the next gradient after this one was cleared.
+    site       at   = site_here();
+    tn_tensor *grad = tn_grad_of_at(at.file, at.line, o->t);
+    return tensor_wrap(o->owner, grad ? tn_detach_at(at.file, at.line, grad) : NULL);
 }
 
-// x.grad = v: the gradient's own tensor gets the value of v.
+// x.grad = v: the gradient's own tensor gets the value of v; an older gradient that the program has keeps its own.
 static int write_grad(Tensor *o, PyObject *v)
 {
     Tensor *g = (Tensor *)v;
@@ -423,7 +426,8 @@ static int write_grad(Tensor *o, PyObject *v)
     tn_ctx    *cx   = o->owner->cx;
     bool       mode = tn_grad_mode(cx, false);
     tn_tensor *grad = tn_grad_of_at(at.file, at.line, o->t);
-    bool       ok   = grad && tn_assign_at(at.file, at.line, grad, g->t);
+    if (grad && tn_has_grad(o->t)) tn_zero_grad_at(at.file, at.line, o->t);
+    bool ok = grad && tn_assign_at(at.file, at.line, grad, g->t);
     tn_grad_mode(cx, mode);
     return ok ? 0 : (context_raise(o->owner), -1);
 }

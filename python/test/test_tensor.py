@@ -229,6 +229,25 @@ class Gradients(unittest.TestCase):
 
 
 class Errors(unittest.TestCase):
+    def test_a_gradient_that_was_kept_keeps_its_value(self):
+        w, kept = tn.tensor([1.0, 2.0], requires_grad=True), []
+        for k in (1.0, 2.0, 3.0):
+            w.grad = None
+            (w * k).sum().backward()
+            kept += [w.grad, w.grad.detach()]
+        self.assertEqual([g.tolist() for g in kept], [[1, 1], [1, 1], [2, 2], [2, 2], [3, 3], [3, 3]])
+        (w * 4.0).sum().backward()  # not cleared: added in place
+        self.assertEqual([g.tolist() for g in kept[3:]], [[2, 2], [7, 7], [7, 7]])
+        w.grad *= 2.0
+        self.assertEqual([w.grad.tolist(), kept[4].tolist()], [[14, 14], [14, 14]])
+        w.grad = tn.tensor([5.0, 6.0])
+        self.assertEqual([w.grad.tolist(), kept[4].tolist()], [[5, 6], [14, 14]])
+        held, optimizer = w.grad, tn.optim.SGD([w], lr=1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        (w * 9.0).sum().backward()
+        self.assertEqual([w.tolist(), held.tolist(), w.grad.tolist()], [[-4, -4], [5, 6], [9, 9]])
+
     def test_errors_have_pythons_kinds_and_the_users_line(self):
         a, b = tn.zeros(2, 3), tn.zeros(4, 5)
         with self.assertRaises(tn.ShapeError) as caught:

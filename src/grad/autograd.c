@@ -133,6 +133,11 @@ void tn_zero_grad(tn_tensor *x)
     if (!grad) return;
     tni_node *zeros = zeros_of(cx, x);
     if (!zeros) return;
+    // Views of the gradient that the program has keep its value.
+    if (grad->store->refs > 1) {
+        tni_tensor_leave_store(grad, tni_node_ref(zeros));
+        return;
+    }
     // Zeros that nothing has asked for yet: no step need compute them.
     grad->store->written = grad->store->assigned = grad->store->wanted = false;
     tni_store_bind(cx, grad->store, tni_node_ref(zeros));

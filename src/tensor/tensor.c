@@ -401,6 +401,23 @@ void tni_tensor_disown(tn_tensor *t)
     if (--t->owners == 0) tni_tensor_free(t);
 }
 
+// A new handle and t exchange their stores, and with them what the stores count of their handles.
+bool tni_tensor_leave_store(tn_tensor *t, tni_node *n)
+{
+    tn_tensor *other = tni_wrap(t->cx, n);
+    if (!other) return false;
+    if (t->node) uncache_node(t);
+    tni_store *old  = t->store;
+    bool       used = t->used;
+    t->store        = other->store;
+    t->used         = other->used;
+    t->store->depth = old->depth;
+    other->store    = old;
+    other->used     = used;
+    tni_tensor_free(other);
+    return true;
+}
+
 tni_view tni_layout(const tn_tensor *x)
 {
     if (x->view) return *x->view;

@@ -220,6 +220,9 @@ void tni_tensor_free(tn_tensor *t);
 // Disowning takes one away; with the last t dies.
 void tni_tensor_own(tn_tensor *t);
 void tni_tensor_disown(tn_tensor *t);
+// Gives t a new store that is bound to n, whose reference is taken over, also on failure. Other
+// handles of the old one keep it and its value. False, reported, when memory is out.
+bool tni_tensor_leave_store(tn_tensor *t, tni_node *n);
 void tni_scope_close(tn_scope *s);
 // Takes t out of its scope's list; adds it to that of another.
 void tni_scope_remove(tn_tensor *t);

@@ -60,6 +60,25 @@ static void rule_09_one_backward_through_several_states_sums(void)
     }
 }
 
+// A view keeps the value that was cleared, whether it was computed before or after, and the gradient's
+// own handle stays.
+static void rule_09_views_of_a_cleared_gradient_keep_its_value(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *w = leaf(cx), *g = tn_grad_of(w), *kept[2] = { NULL };
+        for (int i = 0; i < 2; i++) {
+            CHECK_STATUS(tn_backward(tn_sum_all(tn_mul_s(w, i + 1)), NULL), TN_OK);
+            kept[i] = i ? tn_slice(g, 0, 0, 2, 1) : tn_detach(g);
+            if (i) tn_eval_of(g);
+            tn_zero_grad(w);
+            CHECK(tn_grad_of(w) == g && !tn_has_grad(w));
+        }
+        CHECK_VALUES(g, 0, 0, 0);
+        CHECK_VALUES(kept[0], 1, 1, 1);
+        CHECK_VALUES(kept[1], 2, 2);
+    }
+}
+
 static void rule_09_after_a_no_grad_assign_it_is_still_a_leaf(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
@@ -720,6 +739,7 @@ const test_case tests_rules_gradients[] = {
     TEST(rule_10_cleared_gradients_leave_no_memory),
     TEST(rule_09_all_past_states_deposit_in_the_leaf),
     TEST(rule_09_one_backward_through_several_states_sums),
+    TEST(rule_09_views_of_a_cleared_gradient_keep_its_value),
     TEST(rule_09_after_a_no_grad_assign_it_is_still_a_leaf),
     TEST(rule_09_writing_to_a_leaf_outside_no_grad_is_an_error),
     TEST(rule_09_a_value_with_history_can_be_written_and_differentiated),
