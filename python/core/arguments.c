@@ -52,16 +52,23 @@ bool take_arguments(const signature *s, PyObject *self, PyObject *const *args, P
 
 // ---- a call ------------------------------------------------------------------------------------
 
-static Context *context_of(PyObject *o)
+// Of lists that of the first element. A list may contain itself: what is nested deeper than a tensor's axes has none.
+static Context *context_within(PyObject *o, int depth)
 {
-    if (!o) return NULL;
+    if (!o || depth > TN_MAX_RANK) return NULL;
     if (tensor_check(o)) return ((Tensor *)o)->owner;
     for (int i = 0; i < HANDLE_KINDS; i++)
         if (PyObject_TypeCheck(o, handle_types[i])) return ((Handle *)o)->owner;
     if (PyObject_TypeCheck(o, context_type)) return (Context *)o;
-    if (PyList_Check(o) && PyList_Size(o)) return context_of(PyList_GetItem(o, 0));
-    if (PyTuple_Check(o) && PyTuple_Size(o)) return context_of(PyTuple_GetItem(o, 0));
+    if (PyList_Check(o) && PyList_Size(o)) return context_within(PyList_GetItem(o, 0), depth + 1);
+    if (PyTuple_Check(o) && PyTuple_Size(o))
+        return context_within(PyTuple_GetItem(o, 0), depth + 1);
     return NULL;
+}
+
+static Context *context_of(PyObject *o)
+{
+    return context_within(o, 0);
 }
 
 bool call_begin(call *k, const char *name, PyObject *const *a, int n, PyObject *context)

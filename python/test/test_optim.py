@@ -159,6 +159,19 @@ class Optimizers(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "make a new optimizer"):
             opt.step()
 
+    def test_gradients_are_cleared_to_none_or_to_zeros(self):
+        net = nn.Linear(2, 1)
+        for owner in (net, optim.SGD(net, lr=0.1)):
+            owner.zero_grad(set_to_none=False)
+            self.assertIsNone(net.weight.grad)  # there was none
+            net(tn.ones(1, 2)).sum().backward()
+            owner.zero_grad(set_to_none=False)
+            self.assertEqual(net.weight.grad.tolist(), [[0, 0]])
+            net(tn.ones(1, 2)).sum().backward()
+            self.assertEqual(net.weight.grad.tolist(), [[1, 1]])
+            owner.zero_grad()
+            self.assertIsNone(net.weight.grad)
+
     def test_options_that_cannot_change_are_refused(self):
         opt = optim.SGD([{"params": [nn.Parameter(tn.ones(1))]}, {"params": [nn.Parameter(tn.ones(1))]}], momentum=0.9)
         opt.param_groups[0]["nesterov"] = True

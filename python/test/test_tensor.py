@@ -268,6 +268,13 @@ class Errors(unittest.TestCase):
                 call()
         self.assertEqual((a + 1).sum().item(), 6)
 
+    def test_a_list_that_contains_itself_is_refused(self):
+        a: list = []
+        a.append(a)
+        for call in (tn.tensor, tn.cat, tn.stack, tn.vstack):
+            with self.assertRaisesRegex(ValueError, "at most 8 axes"):
+                call(a)
+
     def test_wrong_arguments_name_the_function(self):
         x = tn.zeros(2)
         for text, call in [("softmax\\(\\) misses its argument 'axis'", lambda: tn.softmax(x)),

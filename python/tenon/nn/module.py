@@ -324,9 +324,9 @@ class Module(_c.Module):
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clears the gradients of its parameters."""
+        """Clears the gradients of its parameters, which are then None or zeros."""
         for p in self.parameters():
-            p.grad = None
+            p.grad = None if set_to_none or p.grad is None else _c.zeros_like(p.detach())
 
     def apply(self, fn: Callable[[Module], Any]) -> Module:
         """Calls fn for every module below it and then for itself."""

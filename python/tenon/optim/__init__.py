@@ -236,10 +236,13 @@ class Optimizer:
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clears the gradients of its parameters."""
+        """Clears the gradients of its parameters, which are then None or zeros."""
         if self._stale:
             self._remake()
+        had = [] if set_to_none else [p for g in self.param_groups for p in g["params"] if p.grad is not None]
         _c.optim_zero_grad(self._handle)
+        for p in had:
+            p.grad = _c.zeros_like(p.detach())
 
     def clip_norm(self, max_norm: float) -> Tensor:
         """Scales the gradients so that their common norm is at most max_norm; returns the norm before, not read yet."""
