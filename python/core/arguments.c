@@ -207,13 +207,21 @@ static bool fit_range(call *k, number_use use, PyObject *o, tn_tensor **number, 
     return replace(k, number, tn_scalar_i64_at(k->at.file, k->at.line, k->c->cx, end));
 }
 
+// Whether o, of which t was made, is an integer of another library, such as NumPy's int64.
+static bool is_integer_scalar(PyObject *o, tn_tensor *t)
+{
+    return t && !tensor_check(o) && PyIndex_Check(o) && tn_rank(t) == 0 &&
+           !is_float_dtype(tn_dtype_of(t));
+}
+
 bool fit_numbers(call *k, number_use use, PyObject *const *o, tn_tensor **const *t)
 {
     bool floats = false;
     for (int i = 0; i < 2; i++) floats = floats || PyFloat_Check(o[i]);
     if (floats && use != COMPARES && !fit_floats(k, use, o, t)) return false;
     for (int i = 0; i < 2 && (use == COMPARES || use == BOUNDS); i++) {
-        bool is_number = PyLong_Check(o[i]) || (PyFloat_Check(o[i]) && use == COMPARES);
+        bool is_number = PyLong_Check(o[i]) || (PyFloat_Check(o[i]) && use == COMPARES) ||
+                         is_integer_scalar(o[i], *t[i]);
         if (is_number && tensor_check(o[!i]) && !fit_range(k, use, o[i], t[i], t[!i])) return false;
     }
     return true;

@@ -198,6 +198,13 @@ class Protocol(unittest.TestCase):
 
 @unittest.skipUnless(np is not None and on_cpu, "NumPy is not installed")
 class WithNumPy(unittest.TestCase):
+    def test_scalars_of_numpy_count_as_numbers(self):
+        x, small = tn.tensor([1, 3]), tn.tensor([5], dtype="u8")
+        for number in (np.float64(2), np.float32(2)):
+            self.assertEqual([(y.dtype, y.tolist()) for y in (x * number, number * x)], [(tn.float32, [2, 6])] * 2)
+        self.assertEqual((small == np.int64(261)).tolist(), [False])
+        self.assertEqual(small.clamp(np.int64(-1)).tolist(), [5])
+
     def test_values_of_every_dtype_both_ways(self):
         for name in DTYPES:
             with self.subTest(name=name):
