@@ -7,8 +7,8 @@ import warnings
 
 
 __all__ = ["Error", "ArgumentError", "ShapeError", "DTypeError", "GradError", "GoneError", "OutOfMemoryError",
-           "DeviceError", "DeviceLostError", "FileError", "FormatError", "MissingFileError", "OutOfRangeError", "ThreadError",
-           "UserError", "TenonWarning"]
+           "DeviceError", "DeviceLostError", "FileError", "FormatError", "MissingFileError", "OutOfRangeError",
+           "ThreadError", "UserError", "TenonWarning"]
 
 
 class Error(RuntimeError):

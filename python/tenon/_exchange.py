@@ -152,7 +152,7 @@ def of_bytes(a: Any, context: _c.Context | None) -> Any:
 
 
 def copied(a: Any, context: _c.Context | None) -> Any:
-    """A tensor with the elements of an array of any library: of one without a buffer by DLPack, which has bfloat16 too."""
+    """A tensor with the elements of an array of any library: without a buffer by DLPack, which has bfloat16 too."""
     x = of_bytes(a, context)
     if x is None and hasattr(a, "__dlpack__") and not isinstance(a, _c.Tensor):
         try:

@@ -8,6 +8,7 @@ from typing import Any, Callable
 
 from . import _c
 from ._dtypes import DTypeLike, as_dtype, bfloat16, float32
+from ._errors import GradError
 from ._tensor import Tensor
 
 
@@ -161,15 +162,31 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *, create_graph: b
          allow_unused: bool = True) -> tuple[Tensor, ...]:
     """The gradients of outputs, each times its grad_outputs, by inputs: a tuple, also of one.
 
-    They are zeros for an input that the outputs do not depend on. With create_graph they can be differentiated again.
-    Stored gradients do not change.
+    They are zeros for an input that the outputs do not depend on; with allow_unused=False that is an error. With
+    create_graph they can be differentiated again. Stored gradients do not change.
     """
     ys, _ = _many(outputs)
     xs, _ = _many(inputs)
     given = None if grad_outputs is None else _many(grad_outputs)[0]
+    if not allow_unused:
+        _refuse_unused(ys, xs)
     with set_grad_enabled(create_graph):
         gx = _c.grad(ys, xs, given)
     return tuple(gx)
+
+
+def _refuse_unused(ys: list[Any], xs: list[Any]) -> None:
+    """Raises an error if no output depends on some input."""
+    # A gradient is linear in grad_outputs, so it depends on them if and only if the outputs depend on the input. It is
+    # recorded, not computed.
+    with set_grad_enabled(True):
+        seeds = [_c.ones_like(y.detach()) for y in ys]
+        for g in seeds:
+            g.requires_grad = True
+        unused = [i for i, g in enumerate(_c.grad(ys, xs, seeds)) if not g.requires_grad]
+    if unused:
+        raise GradError(f"grad: no gradient reaches input {unused[0]} from the outputs; allow_unused=True gives zeros "
+                        "for it")
 
 
 def gradcheck(function: Callable[..., Tensor], inputs: Any, *, second: bool = False) -> bool:

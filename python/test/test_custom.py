@@ -163,6 +163,9 @@ class Gradients(unittest.TestCase):
         g, = tn.grad((x ** 3).sum(), x, create_graph=True)
         self.assertEqual(tn.grad(g.sum(), [x])[0].tolist(), [6, 12])
         a, b = tn.grad(x * 2, [x, tn.ones(1, requires_grad=True)], tn.tensor([1.0, 10.0]))
+        with self.assertRaisesRegex(RuntimeError, "reaches input 1"):
+            tn.grad(x * 2, [x, tn.ones(1, requires_grad=True)], tn.tensor([1.0, 10.0]), allow_unused=False)
+        self.assertEqual(tn.grad((x ** 2).sum(), x, allow_unused=False)[0].tolist(), (2 * x).tolist())
         self.assertEqual(a.tolist(), [2, 20])
         self.assertEqual(b.tolist(), [0])
         with self.assertRaises(tn.Error):
