@@ -204,7 +204,8 @@ def np_close(test, got, want):
 
 
 OPTIMIZERS = ["SGD({}, lr=0.1)", "SGD({}, lr=0.1, momentum=0.9, dampening=0.1, weight_decay=0.01)",
-              "SGD({}, lr=0.1, momentum=0.9, nesterov=True)", "Adam({}, lr=0.01, betas=(0.0, 0.9))", "Adam({}, lr=0.02, weight_decay=0.1)",
+              "SGD({}, lr=0.1, momentum=0.9, nesterov=True)", "Adam({}, lr=0.01, betas=(0.0, 0.9))",
+              "Adam({}, lr=0.02, weight_decay=0.1)",
               "AdamW({}, lr=0.02, betas=(0.8, 0.95), eps=1e-6)", "AdamW({}, lr=0.02, weight_decay=0)",
               "RMSprop({}, lr=0.01)", "RMSprop({}, lr=0.01, alpha=0.9, momentum=0.5, centered=True, weight_decay=0.01)"]
 

@@ -49,7 +49,8 @@ def _unpickle(data: bytes, dtype: str, shape: Any, requires_grad: bool) -> Param
     return Parameter(_c.from_bytes(data, dtype, shape), requires_grad)
 
 
-watchers: weakref.WeakSet[Any] = weakref.WeakSet()  # optimizers, whose _rebound(x) is called for each tensor x that changes
+# Optimizers, whose _rebound(x) is called for each object x that stands for another tensor.
+watchers: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def rebind(x: Tensor, value: Tensor) -> None:

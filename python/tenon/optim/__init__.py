@@ -106,8 +106,8 @@ class Optimizer:
             options["kind"] = _SCHEDULES[schedule]
         numbers = _numbers(defaults)
         fixed = {k: defaults[k] for k in _FIXED if k in defaults}
-        self._handle = getattr(_c, name)(tree, lr=defaults["lr"], weight_decay=defaults["weight_decay"], **numbers, **fixed,
-                                         **options)
+        fixed |= {"lr": defaults["lr"], "weight_decay": defaults["weight_decay"]}
+        self._handle = getattr(_c, name)(tree, **numbers, **fixed, **options)
         self._context = context
         self._stale: list[Any] = []  # the parameters whose tensors were replaced since
         self._numbers: dict[str, float | None]  # those that C has; it takes 0 for its own default
@@ -137,8 +137,8 @@ class Optimizer:
             except (Error, OSError) as e:
                 self._handle, self._context, self._numbers, self._applied, self._base = old
                 self._stale = stale
-                raise RuntimeError("the parameters of the optimizer were replaced by others, for which its state does not "
-                                   "fit: make a new optimizer") from e
+                raise RuntimeError("the parameters of the optimizer were replaced by others, for which its state does "
+                                   "not fit: make a new optimizer") from e
             self._numbers, self._applied, self._base = old[2:]
 
     def _apply_groups(self) -> None:
@@ -292,7 +292,7 @@ class Optimizer:
         return _remade, (type(self), *self._made, self.defaults, groups, self.state_dict()), more or None
 
     def _read_groups(self, settings: list[float], groups: list[float]) -> None:
-        """Takes over the numbers of a checkpoint: the settings in C's order, and lr_scale and weight decay by parameter."""
+        """Takes over the numbers of a checkpoint: settings in C's order, lr_scale and weight decay by parameter."""
         of_file = dict(zip(("lr", "beta1", "beta2", "alpha", "eps", "momentum", "dampening"), settings))
         self._numbers = {k: of_file[k] for k in self._numbers}
         for g in self.param_groups:
