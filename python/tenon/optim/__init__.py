@@ -23,7 +23,7 @@ def _value(v: Any) -> Any:
 
 def _numbers(group: dict[str, Any]) -> dict[str, float]:
     """The numbers of the rule in a group, by C's names."""
-    numbers = {k: group[k] for k in ("momentum", "dampening", "alpha", "eps") if k in group}
+    numbers: dict[str, float] = {k: group[k] for k in ("momentum", "dampening", "alpha", "eps") if k in group}
     if "betas" in group:
         numbers["beta1"], numbers["beta2"] = group["betas"]
     return numbers
