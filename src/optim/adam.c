@@ -40,16 +40,12 @@ static tn_tensor *update_adamw(const tn_optim *o, tni_update *u)
     return descend(o, u, p, u->g);
 }
 
-static const tni_update_rule adam  = { "adam",
-                                       { "exp_avg", "exp_avg_sq" },
-                                       update_adam,
-                                       NULL,
-                                       { "beta1", "beta2", "eps" } };
-static const tni_update_rule adamw = { "adamw",
-                                       { "exp_avg", "exp_avg_sq" },
-                                       update_adamw,
-                                       NULL,
-                                       { "beta1", "beta2", "eps" } };
+static const tni_update_rule adam = {
+    "adam", { "exp_avg", "exp_avg_sq" }, update_adam, NULL, { "beta1", "beta2", "eps" }
+};
+static const tni_update_rule adamw = {
+    "adamw", { "exp_avg", "exp_avg_sq" }, update_adamw, NULL, { "beta1", "beta2", "eps" }
+};
 
 // Both rules have the same options and defaults, except for the weight decay.
 static tn_optim *make_adam(const tni_update_rule *rule, tn_layer *net, tn_adamw_opts o,

@@ -70,8 +70,8 @@ typedef struct {
     const char *state[TNI_RULE_STATES];  // NULL where there is none
     tn_tensor *(*update)(const tn_optim *o, tni_update *u);
     bool (*has)(const tn_optim *o,
-                int             k);  // whether the settings need state k; NULL: all named ones
-    const char *settings[4];         // its numbers that tn_optim_set can set, up to a NULL
+                int             k);       // whether the settings need state k; NULL: all named ones
+    const char *settings[4];  // its numbers that tn_optim_set can set, up to a NULL
 } tni_update_rule;
 
 // An optimizer. Numbers are the user's decimals (0.9, not 0.9f as a double), so that f64 training equals
