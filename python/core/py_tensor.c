@@ -127,7 +127,8 @@ static PyObject *operate(const operation *op, PyObject *a, PyObject *b)
         else if (to_tensor(&k, other, op->name, false, &t[!left]))
             r = tensor_wrap(k.c, op->two(k.at.file, k.at.line, t[0], t[1]));
     } else if (to_tensor(&k, a, op->name, false, &t[0]) &&
-               to_tensor(&k, b, op->name, false, &t[1]) && fit_numbers(&k, op->use, both, places)) {
+               to_tensor(&k, b, op->name, false, &t[1]) &&
+               (tensor_check(other) || fit_numbers(&k, op->use, both, places))) {
         r = tensor_wrap(k.c, op->two(k.at.file, k.at.line, t[0], t[1]));
     }
     call_end(&k);

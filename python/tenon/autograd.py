@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import threading
 from typing import Any, Callable
 
@@ -10,6 +9,8 @@ from . import _c
 from ._dtypes import DTypeLike, as_dtype, bfloat16, float32
 from ._errors import GradError
 from ._tensor import Tensor
+
+_GENERATOR = 0x20  # inspect.CO_GENERATOR: that module is slow to import
 
 
 class _Mode:
@@ -34,7 +35,8 @@ class _Mode:
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         change, mode = type(self)._set, self.mode
-        if inspect.isgeneratorfunction(function):
+        code = getattr(function, "__code__", None)
+        if code is not None and code.co_flags & _GENERATOR:
             return _around_generator(change, mode, function)
 
         @functools.wraps(function)
