@@ -12,16 +12,6 @@ typedef struct {
     void *entry;
 } product_work;
 
-static size_t own_version(void)
-{
-    return 1;
-}
-
-static int count_one(void *work)
-{
-    return work != NULL;
-}
-
 static const char *product_declines(tni_cuda *c, const tni_call *call)
 {
     tni_arg  in[2];
@@ -38,12 +28,6 @@ static void *product_open(tni_cuda *c, const tni_call *call)
     (void)c;
     if (w && tni_conv_product(call, in, &m)) w->entry = tni_cuda_prepare_matmul(&m);
     return w;
-}
-
-static size_t no_scratch(void *work)
-{
-    (void)work;
-    return 0;
 }
 
 // The entry is that of all calls of the form, which the lock of method.c lets run one at a time.
@@ -69,11 +53,8 @@ static const char *product_varies(tni_cuda *c, void *work, const tni_call *call)
 }
 
 static const tni_method by_product = { .name     = "product",
-                                       .version  = own_version,
                                        .declines = product_declines,
                                        .open     = product_open,
-                                       .count    = count_one,
-                                       .scratch  = no_scratch,
                                        .launch   = product_launch,
                                        .varies   = product_varies };
 
@@ -167,11 +148,8 @@ static tn_status depthwise_launch(tni_cuda *c, void *work, const tni_call *call,
 }
 
 static const tni_method by_depthwise = { .name     = "depthwise",
-                                         .version  = own_version,
                                          .declines = depthwise_declines,
                                          .open     = depthwise_open,
-                                         .count    = count_one,
-                                         .scratch  = no_scratch,
                                          .launch   = depthwise_launch };
 
 // ---- by the kernels of all devices with work groups --------------------------------------------
@@ -180,12 +158,6 @@ static const tni_method by_depthwise = { .name     = "depthwise",
 typedef struct {
     size_t scratch;
 } groups_work;
-
-static const char *groups_declines(tni_cuda *c, const tni_call *call)
-{
-    (void)c, (void)call;
-    return NULL;
-}
 
 static void *groups_open(tni_cuda *c, const tni_call *call)
 {
@@ -212,10 +184,7 @@ static tn_status groups_launch(tni_cuda *c, void *work, const tni_call *call, in
 
 static const tni_method by_groups = { .name        = "kernels of work groups",
                                       .last_resort = true,
-                                      .version     = own_version,
-                                      .declines    = groups_declines,
                                       .open        = groups_open,
-                                      .count       = count_one,
                                       .scratch     = groups_scratch,
                                       .launch      = groups_launch };
 
@@ -252,12 +221,6 @@ typedef struct {
     tni_form *alone;
 } pair_work;
 
-static const char *pair_declines(tni_cuda *c, const tni_call *call)
-{
-    (void)c, (void)call;
-    return NULL;
-}
-
 static void *pair_open(tni_cuda *c, const tni_call *call)
 {
     tni_call   plain = tni_call_within(call, call->op);
@@ -292,14 +255,11 @@ static const char *pair_varies(tni_cuda *c, void *work, const tni_call *call)
     return tni_form_varies(((const pair_work *)work)->alone, &plain);
 }
 
-static const tni_method by_pair = { .name     = "two launches",
-                                    .version  = own_version,
-                                    .declines = pair_declines,
-                                    .open     = pair_open,
-                                    .count    = count_one,
-                                    .scratch  = pair_scratch,
-                                    .launch   = pair_launch,
-                                    .varies   = pair_varies };
+static const tni_method by_pair = { .name    = "two launches",
+                                    .open    = pair_open,
+                                    .scratch = pair_scratch,
+                                    .launch  = pair_launch,
+                                    .varies  = pair_varies };
 
 static void describe_with_kernel(const tni_call *call, tni_form_words *w)
 {

@@ -46,6 +46,13 @@ static const tni_method *method_of(const tni_form *f, int i)
     return f->key.family->method[i];
 }
 
+// How many candidates a method has for a form that it opened.
+static int count_of(const tni_form *f, int i)
+{
+    const tni_method *by = method_of(f, i);
+    return by->count ? by->count(f->work[i]) : 1;
+}
+
 // ---- forms -------------------------------------------------------------------------------------
 
 void tni_form_put(tni_form_words *w, int64_t word)
@@ -98,15 +105,16 @@ static void ask_methods(tni_cuda *c, const tni_call *call, tni_form *f)
 {
     int takes = 0, last = 0;
     for (int i = 0; i < f->key.family->methods; i++) {
-        const char *why = method_of(f, i)->declines(c, call);
-        f->takes[i]     = !why;
+        const tni_method *by  = method_of(f, i);
+        const char       *why = by->declines ? by->declines(c, call) : NULL;
+        f->takes[i]           = !why;
         if (why) f->declined = why;
         else takes++, last = i;
     }
     if (takes) f->declined = NULL;
     if (takes != 1 || !method_of(f, last)->may_fail) return;
     open_form(c, call, f);
-    if (f->work[last] && method_of(f, last)->count(f->work[last])) return;
+    if (f->work[last] && count_of(f, last)) return;
     f->work[last] = NULL;
     f->declined   = "no engine of the library compiles";
 }
@@ -167,7 +175,9 @@ size_t tni_form_scratch(const tni_form *f)
 {
     size_t most = 0;
     for (int i = 0; i < f->key.family->methods; i++) {
-        size_t need = f->work[i] && !f->broken[i] ? method_of(f, i)->scratch(f->work[i]) : 0;
+        const tni_method *by   = method_of(f, i);
+        bool              asks = f->work[i] && !f->broken[i] && by->scratch;
+        size_t            need = asks ? by->scratch(f->work[i]) : 0;
         if (need > most) most = need;
     }
     return most;
@@ -186,8 +196,10 @@ typedef struct {
 static tni_choice_key choice_key_of(const tni_cuda *c, const tni_form *f)
 {
     size_t version = (size_t)f->key.tf32;
-    for (int i = 0; i < f->key.family->methods; i++)
-        if (f->work[i]) version = version * 1000003 + method_of(f, i)->version() + (size_t)i;
+    for (int i = 0; i < f->key.family->methods; i++) {
+        const tni_method *by = method_of(f, i);
+        if (f->work[i]) version = version * 1000003 + (by->version ? by->version() : 1) + (size_t)i;
+    }
     return (tni_choice_key){ .library = f->key.family->name,
                              .version = version,
                              .gpu     = c->gpu->name,
@@ -208,7 +220,7 @@ static bool find_kept(const tni_cuda *c, const tni_call *call, tni_form *f)
         return false;
     for (int i = 0; i < f->key.family->methods; i++) {
         if (!f->work[i] || strncmp(kept.name, method_of(f, i)->name, sizeof kept.name)) continue;
-        int count    = method_of(f, i)->count(f->work[i]);
+        int count    = count_of(f, i);
         f->method    = i;
         f->candidate = count == 1 ? 0 : (int)kept.candidate;
         return count == 1 || (!method_of(f, i)->may_fail && kept.candidate < count);
@@ -256,7 +268,7 @@ static int list_candidates(trial *t, tni_form *f)
     int own = 0;
     for (int m = 0; m < f->key.family->methods; m++) {
         if (!competes(f, m)) continue;
-        int n = method_of(f, m)->count(f->work[m]);
+        int n = count_of(f, m);
         if (!n) f->broken[m] = true;
         for (int i = 0; i < n && t->count < MOST_TIMED; i++) {
             t->method[t->count]      = m;
@@ -284,7 +296,7 @@ static void take_fastest(trial *t, tni_form *f, const float *ms)
         if (at >= 0 && by->settle) by->settle(f->work[m], at);
         if (at >= 0 && best == first + at) {
             f->method    = m;
-            f->candidate = by->count(f->work[m]) == 1 ? 0 : at;
+            f->candidate = count_of(f, m) == 1 ? 0 : at;
             f->chosen    = true;
         }
     }

@@ -18,16 +18,16 @@ typedef struct {
     const char *name;         // for choices on disk and for people
     bool        may_fail;     // what is taken may turn out not to compile: a library's engines
     bool        last_resort;  // it is used only for forms that no other method computes
-    size_t (*version)(void);  // of the library, or of our texts; 0: it is not here
+    size_t (*version)(void);  // of the library, or of our texts; 0: it is not here. NULL: 1
     // Returns why it does not compute a form, in words that live forever; NULL: it does. Nothing is
-    // compiled. call has no addresses. Results may be strided, as device.h says.
+    // compiled. call has no addresses. Results may be strided, as device.h says. NULL: it takes all.
     const char *(*declines)(tni_cuda *c, const tni_call *call);
     // Describes a form and begins to compile for it, in the background. NULL: it declines after all.
     void *(*open)(tni_cuda *c, const tni_call *call);
     // Waits until it is compiled. Returns how many candidates there are, its best guess first; 0: it
-    // cannot be compiled.
+    // cannot be compiled. NULL: there is one.
     int (*count)(void *work);
-    // Returns the bytes of scratch that any of its candidates needs.
+    // Returns the bytes of scratch that any of its candidates needs. NULL: none.
     size_t (*scratch)(void *work);
     // Launches a candidate. Anything but TN_OK means that nothing was launched and another method
     // should: addresses that it cannot take, or a failure.

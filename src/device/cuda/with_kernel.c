@@ -89,28 +89,6 @@ typedef struct {
     void *entry;
 } pair_work;
 
-static size_t own_version(void)
-{
-    return 1;
-}
-
-static int count_one(void *work)
-{
-    return work != NULL;
-}
-
-static size_t no_scratch(void *work)
-{
-    (void)work;
-    return 0;
-}
-
-static const char *pair_declines(tni_cuda *c, const tni_call *call)
-{
-    (void)c, (void)call;
-    return NULL;
-}
-
 static void *pair_open(tni_cuda *c, const tni_call *call)
 {
     tni_call   plain = tni_call_within(call, TNI_matmul);
@@ -140,14 +118,9 @@ static const char *pair_varies(tni_cuda *c, void *work, const tni_call *call)
     return tni_cuda_matmul_varies(&plain);
 }
 
-static const tni_method by_pair = { .name     = "two launches",
-                                    .version  = own_version,
-                                    .declines = pair_declines,
-                                    .open     = pair_open,
-                                    .count    = count_one,
-                                    .scratch  = no_scratch,
-                                    .launch   = pair_launch,
-                                    .varies   = pair_varies };
+static const tni_method by_pair = {
+    .name = "two launches", .open = pair_open, .launch = pair_launch, .varies = pair_varies
+};
 
 // Sizes, strides and the kernel.
 static void describe(const tni_call *call, tni_form_words *w)
