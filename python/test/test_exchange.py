@@ -45,6 +45,17 @@ def resident():
         return int(f.read().split()[1]) * 4096
 
 
+def check_memory(case, rounds, warm, many):
+    """After rounds(warm), rounds(many) takes no more memory, and nothing stays exported."""
+    rounds(warm)
+    before = resident()
+    rounds(many)
+    if "asan" not in os.environ.get("LD_PRELOAD", ""):  # which keeps what is freed
+        case.assertLess(resident() - before, 4 << 20)
+    tn.ones(1).item()
+    case.assertEqual(exported(), 0)
+
+
 @unittest.skipUnless(on_cpu, "the default device is not the cpu")
 class Buffers(unittest.TestCase):
     """What needs no other library."""
@@ -133,13 +144,7 @@ class Buffers(unittest.TestCase):
                 x.__dlpack__(max_version=(1, 0), copy=True)
                 tn.eval_into(out, y * 2)
 
-        rounds(500)
-        before = resident()
-        rounds(2500)
-        if "asan" not in os.environ.get("LD_PRELOAD", ""):  # which keeps what is freed
-            self.assertLess(resident() - before, 4 << 20)
-        tn.ones(1).item()
-        self.assertEqual(exported(), 0)
+        check_memory(self, rounds, 500, 2500)
 
 
 @unittest.skipUnless(on_cpu, "the default device is not the cpu")
@@ -357,13 +362,7 @@ class WithPyTorch(unittest.TestCase):
         def rounds(n):
             for _ in range(n):
                 torch.from_dlpack(tn.from_dlpack(a) + 1).sum()
-        rounds(1000)
-        before = resident()
-        rounds(10000)
-        if "asan" not in os.environ.get("LD_PRELOAD", ""):  # which keeps what is freed
-            self.assertLess(resident() - before, 4 << 20)
-        tn.ones(1).item()
-        self.assertEqual(exported(), 0)
+        check_memory(self, rounds, 1000, 10000)
 
 
 @unittest.skipUnless(jax is not None and on_cpu, "JAX is not installed")
