@@ -158,7 +158,7 @@ void tni_simt_put_hoisted(tni_simt_emitter *c, int i)
     }
 }
 
-// Prints a random number of which the vector has the whole block:
+// Prints a random number of which the vector has the whole block (a finish stage has single columns):
 //
 //     m_uniform_f(m_block_bits(m_philox((m_ulong)a.w[10], (m_ulong)a.w[11] + (m_ulong)((m_long)(a1 + c) >> 2) + j / 4, 0), j))
 //
@@ -227,7 +227,8 @@ void tni_simt_put_ins(tni_simt_emitter *c, int i)
         else if (divides_by_row(c, i))
             tni_out_print(c->o, "m_div_by_f(%s, %s)", tni_simt_value_name(c, x->a).s,
                           tni_simt_value_name(c, x->b).s);
-        else if (c->m->whole_blocks && x->code == TNI_I_RANDOM) put_block_draw(c, i);
+        else if (c->m->whole_blocks && x->code == TNI_I_RANDOM && c->stage != TNI_AT_FINISH)
+            put_block_draw(c, i);
         else if (tni_simt_finds_column(c, i))
             tni_out_print(c->o, c->no_column_match ? "0" : "l == w%d", i);
         else tni_emit_value(&c->emitter, i);

@@ -277,6 +277,18 @@ static void scaled_sums(kit_case *c, int64_t rows, int64_t cols)
               kit_reduce(c, TNI_sum, kit_map2(c, TNI_mul, g, x), true));
 }
 
+// A dropout of column sums, drawn where their parts are joined.
+static void sums_dropped(kit_case *c, int64_t rows, int64_t cols)
+{
+    kit_begin(c, 1, (int64_t[]){ rows }, 1, (int64_t[]){ cols }, true);
+    int x = kit_cast(c, TN_F32, kit_load_new(c, TN_BF16, TNI_PER_ELEM));
+    int u = kit_random(c, TNI_uniform, TN_F32, kit_place(c, 0, (int64_t[]){ 0, 1 }), 7, 1000);
+    int k = kit_map2(c, TNI_lt, u, kit_number(c, TN_F32, 0.5));
+    int y = kit_reduce(c, TNI_sum, x, true);
+    y     = kit_map(c, TNI_where, k, y, kit_number(c, TN_F32, 0));
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_COL), y);
+}
+
 // Rows of a table by an index for each row: an embedding.
 static void rows_by_index(kit_case *c, int64_t rows, int64_t cols)
 {
@@ -325,6 +337,7 @@ static const work works[] = {
     { "scaled channels of odd number", scaled_channels, 50176, 333, 300, 37 },
     { "sums of scaled channels", scaled_sums, 802816, 256, 700, 24 },
     { "sums of many scaled channels", scaled_sums, 12544, 2048, 50, 512 },
+    { "dropout of column sums", sums_dropped, 65536, 1024, 100, 200 },
 };
 enum { WORKS = sizeof works / sizeof *works };
 
