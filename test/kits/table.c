@@ -251,7 +251,10 @@ static bool float_agrees(tn_dtype dt, double y, double want, const tolerance *t,
         double tol  = unit * sqrt(t->depth) * bound + (is_half(dt) ? 0.5 * dtype_ulp(dt, want) : 0);
         double top  = ldexp(1, format_of(dt).highest) * 2;
         tol += t->coarse * bound;
-        if (t->narrow) tol += ldexp(bound, -1 - format_of(dt).digits);
+        // Each that is added is rounded by at least half the distance between the smallest numbers.
+        if (t->narrow)
+            tol += ldexp(bound, -1 - format_of(dt).digits) +
+                   0.5 * sqrt(t->depth) * dtype_ulp(dt, 0);
         if (y == want) return true;
         if (isinf(want) || (dt == TN_F64 && isinf(y))) return false;
         if (dt != TN_F64 && fabs(want) > top) want = copysign(top, want);
