@@ -96,7 +96,8 @@ typedef enum {
     TN_EIO,      // a file could not be opened, read or written
     TN_EFORMAT,  // the content of a file is malformed
     TN_ETHREAD,  // the context belongs to another thread
-    TN_EUSER     // a user's function failed: of an op, a layer or a dataset
+    TN_EUSER,    // a user's function failed: of an op, a layer or a dataset
+    TN_ESTOP     // the program asked the evaluation to stop (tn_stop_when)
 } tn_status;
 
 // Files and programs depend on these numbers: a new dtype is added at the end.
@@ -240,6 +241,11 @@ TN_API_PLAIN void tn_on_error(tn_ctx *cx, tn_handler *h, void *user);
 // first warning of a context is reported, as a fault with code TN_OK. Until this is called, the
 // warning is printed to stderr, unless the program has replaced the error handler.
 TN_API_PLAIN void tn_on_warning(tn_ctx *cx, tn_handler *h, void *user);
+// While an evaluation runs, `asked` is called before a kernel or call that follows, at most about 20 times a
+// second. Once it returns true, the evaluation stops, and the call that it was for fails with TN_ESTOP; everything
+// is pending as before, and the next evaluation computes it. An evaluation that has begun to overwrite
+// values in their place, as an optimizer does at the end of a step, is not stopped. NULL: nobody is asked.
+TN_API_PLAIN void tn_stop_when(tn_ctx *cx, bool (*asked)(void *user), void *user);
 // Returns the name of a status, "TN_EARG".
 TN_API_PLAIN const char *tn_status_name(tn_status s);
 // Returns the version of the library, "0.1.0".

@@ -24,7 +24,7 @@ LEFT_OUT = {
     "the life of contexts and tensors is that of their objects": """
         open open_with close ctx_leave ctx_enter ctx_take ctx_of ctx_device begin end keep want drop
         retain release""",
-    "errors are exceptions": "error error_text error_clear error_set on_error on_warning escape status_name",
+    "errors are exceptions": "error error_text error_clear error_set on_error on_warning stop_when escape status_name",
     "written by hand in core/": """
         grad_mode autocast
         to_dlpack to_dlpack_unversioned from_dlpack from_dlpack_unversioned ctx_stream ctx_wait_stream ctx_signal_stream ctx_use_stream

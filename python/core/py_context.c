@@ -69,7 +69,19 @@ static void on_warning(tn_ctx *cx, const tn_fault *f, void *user)
     PyGILState_Release(state);
 }
 
-// For what is no Exception (KeyboardInterrupt, SystemExit), and for the exceptions of datasets.
+// Runs the handlers of signals that have arrived, as the interpreter does between two instructions. An evaluation
+// asks for it, on any thread; on others than the main thread there is nothing to run. What a handler raises, such as
+// KeyboardInterrupt, stops the evaluation.
+static bool on_signals(void *user)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    bool             stops = PyErr_CheckSignals() < 0;
+    if (stops) context_keep_exception(user);
+    PyGILState_Release(state);
+    return stops;
+}
+
+// For what is no Exception (KeyboardInterrupt, SystemExit), and for the exceptions of datasets and of handlers of signals.
 PyObject *context_raise_itself(Context *c, PyObject *e)
 {
     PyErr_SetObject((PyObject *)Py_TYPE(e), e);
@@ -85,7 +97,8 @@ PyObject *context_raise(Context *c)
 {
     PyObject *cause = c->raised;
     c->raised       = NULL;
-    if (cause && !PyObject_TypeCheck(cause, (PyTypeObject *)PyExc_Exception))
+    if (cause &&
+        (c->failed.code == TN_ESTOP || !PyObject_TypeCheck(cause, (PyTypeObject *)PyExc_Exception)))
         return context_raise_itself(c, cause);
     fault f   = c->failed;
     c->failed = (fault){ 0 };
@@ -374,6 +387,7 @@ static void close_context(Context *c)
     tn_on_error(cx, NULL,
                 NULL);  // the object that the handlers use may die before the context does
     tn_on_warning(cx, NULL, NULL);
+    tn_stop_when(cx, NULL, NULL);
     c->cx = NULL;
     if (n_read_by_others) close_deferred();
     close_or_defer(cx);
@@ -403,6 +417,7 @@ static Context *open_context(const char *device, uint64_t seed, int threads, int
     PyEval_RestoreThread(state);
     if (!c->cx) return raise_thread_error(), Py_DECREF(self), NULL;
     tn_on_warning(c->cx, on_warning, c);
+    tn_stop_when(c->cx, on_signals, c);
     c->owner = PyThread_get_thread_ident();
     if (!remember(c)) return Py_DECREF(self), NULL;
     return c;

@@ -2,7 +2,9 @@
 import copy
 import gc
 import math
+import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -354,6 +356,42 @@ class Misuse(unittest.TestCase):
             raise KeyboardInterrupt
         with self.assertRaises(KeyboardInterrupt):
             tn.op(compute=compute, shape=lambda x: x)(tn.ones(2)).tolist()
+
+    def test_a_signal_stops_an_evaluation_between_kernels(self):
+        class Alarm(Exception):
+            pass
+
+        def ring(*unused):
+            raise Alarm
+
+        def long(n):
+            x = tn.full((n, n), 1 / n)
+            y = x
+            for _ in range(60):
+                y = y @ x
+            return y.sum()
+
+        n, took = 256, 0.0
+        while took < 0.4:  # so long that a signal arrives in the middle
+            n = n * 5 // 4
+            before, begin = tn.stats().launches, time.perf_counter()
+            want = long(n).item()
+            launches, took = tn.stats().launches - before, time.perf_counter() - begin
+        for number, handler, raised in ((signal.SIGINT, signal.default_int_handler, KeyboardInterrupt),
+                                        (signal.SIGALRM, ring, Alarm)):
+            old = signal.signal(number, handler)
+            timer = threading.Timer(took / 8, os.kill, (os.getpid(), number))
+            before = tn.stats().launches
+            y = long(n)
+            timer.start()
+            try:
+                with self.assertRaises(raised):
+                    y.item()
+            finally:
+                timer.join()
+                signal.signal(number, old)
+            self.assertLess(tn.stats().launches - before, launches)
+            self.assertEqual(y.item(), want)
 
     def test_ctypes_arrays(self):
         import ctypes

@@ -60,17 +60,20 @@ struct tni_engine {
     const tni_device_borrowed *borrowed;
     const tni_device_pinned   *pinned;
 
-    char                name[32];        // of the device, as tn_open takes it
-    int                 threads;         // of the cpu device
-    bool                eager;           // TN_EAGER: op by op
-    bool                compiles_first;  // TN_COMPILE=wait: kernels are compiled before a plan runs
-    unsigned            watch;           // what the observer wants to see: TNI_WATCH_*
-    tni_plans           plans;
-    uint64_t            tickets;      // given so far to steps that can fail late
-    int64_t             steps;        // step boundaries so far
-    uint64_t            evaluations;  // so far
-    tni_repeat         *repeat;       // looks at the evaluation in progress; NULL: none
-    const tni_into     *into;         // where values of the evaluation in progress go; NULL: none
+    char        name[32];        // of the device, as tn_open takes it
+    int         threads;         // of the cpu device
+    bool        eager;           // TN_EAGER: op by op
+    bool        compiles_first;  // TN_COMPILE=wait: kernels are compiled before a plan runs
+    unsigned    watch;           // what the observer wants to see: TNI_WATCH_*
+    tni_plans   plans;
+    uint64_t    tickets;             // given so far to steps that can fail late
+    int64_t     steps;               // step boundaries so far
+    uint64_t    evaluations;         // so far
+    tni_repeat *repeat;              // looks at the evaluation in progress; NULL: none
+    bool (*stop_asked)(void *user);  // tn_stop_when; NULL: nobody is asked
+    void               *stop_user;
+    int64_t             stop_time;  // when it was asked last, in milliseconds
+    const tni_into     *into;       // where values of the evaluation in progress go; NULL: none
     size_t              intos;
     tni_exports         exports;
     tni_async_item     *async_item;
@@ -84,6 +87,10 @@ struct tni_engine {
 tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root);
 // Returns every store to its last computed value; values that have none are gone.
 void tni_roll_back(tn_ctx *cx);
+
+// Whether the program asks the evaluation to stop, in which case that is reported. It may be asked before step number
+// `step` of a plan runs, and is not asked once inputs have been overwritten.
+bool tni_stops(tn_ctx *cx, const tni_plan *p, size_t step);
 
 // Gives a ticket to every step of a new plan that can fail late, and keeps the messages. Does nothing if the
 // device reports errors at once, or for a plan that has them. False, reported, when memory is out.

@@ -14,12 +14,14 @@
 //
 // On failure nothing of 7 and 8 happens. A read leaves everything pending as it was (return_recalled)
 // and marks the item that failed, so that later evaluations leave it out. A training step rolls back: every
-// store returns to its last computed value (tni_roll_back). 1 to 5 change nothing that would have to be undone;
-// in 6 inputs are only overwritten by plan steps after the last one that can fail (plan/memory.c).
+// store returns to its last computed value (tni_roll_back); a step that the program stopped (tn_stop_when) stays
+// pending. 1 to 5 change nothing that would have to be undone; in 6 inputs are only overwritten by plan steps
+// after the last one that can fail (plan/memory.c).
 #include "engine/observer.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef tni_run run;
 
@@ -693,6 +695,30 @@ bool tni_submit_plan(tn_ctx *cx, tni_plan *p, bool resumes,
     return true;
 }
 
+void tn_stop_when(tn_ctx *cx, bool (*asked)(void *user), void *user)
+{
+    if (!tni_ctx_ok(cx, "stop_when")) return;
+    cx->engine->stop_asked = asked;
+    cx->engine->stop_user  = user;
+}
+
+// A person who presses a key does not notice 50 ms, and an interpreter that has to be asked does not notice 20 questions
+// a second.
+bool tni_stops(tn_ctx *cx, const tni_plan *p, size_t step)
+{
+    enum { PAUSE = 50 };
+    tni_engine     *e = cx->engine;
+    struct timespec t;
+    if (!e->stop_asked || cx->recording || step > p->overwrites) return false;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    int64_t now = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    if (now - e->stop_time < PAUSE) return false;
+    e->stop_time = now;
+    if (!e->stop_asked(e->stop_user)) return false;
+    tni_fail_status(cx, TN_ESTOP, "evaluating: stopped by the program");
+    return true;
+}
+
 // A run whose steps are submitted, and the item that failed.
 typedef struct {
     run    *r;
@@ -709,6 +735,10 @@ static bool submit_steps(void *arg, bool changed_only)
     if (timed) r->e->observer->run_begins(r);
     for (size_t t = 0; ok && t < r->plan->steps; t++) {
         size_t last;
+        if (r->e->stop_asked && tni_stops(r->cx, r->plan, t)) {
+            ok = false;
+            break;
+        }
         tni_mark_step(r->e, t);
         ok = run_step(r, r->plan->step[t], &last) == TN_OK;
         if (!ok) *x->item = last;
@@ -795,7 +825,7 @@ tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
         settle_stores(cx, mode, computed);
         if (mode != TNI_READ) spend_walked(cx);
         if (mode != TNI_READ) cx->declined.s[0] = 0;
-    } else if (mode == TNI_STEP) {
+    } else if (mode == TNI_STEP && s != TN_ESTOP) {
         tni_roll_back(cx);
     }
     return s;

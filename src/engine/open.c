@@ -438,7 +438,8 @@ tn_status tn_end(tn_scope *s)
     tni_scope_close(s);
     if (!outermost) return TN_OK;
     tn_status status = tni_evaluate(cx, TNI_FLUSH, NULL);
-    if (status != TN_OK) tni_roll_back(cx);  // the end of the outermost scope is a step
+    if (status != TN_OK && status != TN_ESTOP)
+        tni_roll_back(cx);  // the end of the outermost scope is a step
     return status;
 }
 

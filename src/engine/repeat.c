@@ -414,6 +414,7 @@ tn_status tni_repeat_run(tni_repeat *t, tn_tensor *result, int n, int64_t *ticke
     t->fetched   = result;
     t->fetches   = n;
     t->ticket    = ticket;
+    if (s == TN_OK && cx->engine->stop_asked && tni_stops(cx, t->plan, 0)) s = TN_ESTOP;
     for (size_t i = 0; s == TN_OK && i < t->moves; i++) {
         moving *m   = &t->move[i];
         *m->word.at = m->next[t->runs % PERIOD];

@@ -108,12 +108,14 @@ tn_scope *tni_record_begin(tn_ctx *cx)
     cx->grad_mode = false;
     cx->autocast  = TN_F32;
     cx->busy      = true;
+    cx->recording = true;
     return s;
 }
 
 void tni_record_end(tn_scope *s)
 {
-    s->cx->busy = false;
+    s->cx->busy      = false;
+    s->cx->recording = false;
     tni_scope_close(s);
 }
 
@@ -201,7 +203,8 @@ tn_status tn_step(tn_optim *o, tn_tensor *loss)
         return tni_fail_status(cx, TN_EGRAD,
                                "step: the loss depends on none of the optimizer's parameters");
     o->micro = last ? 0 : o->micro + 1;
-    return tni_evaluate(cx, TNI_STEP, NULL) == TN_OK ? TN_OK : tni_record_give_up(o);
+    status   = tni_evaluate(cx, TNI_STEP, NULL);
+    return status == TN_OK || status == TN_ESTOP ? status : tni_record_give_up(o);
 }
 
 // Gradients may have come from anywhere; only the update is recorded, and evaluated when something is

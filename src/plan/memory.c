@@ -59,6 +59,12 @@ static uint32_t place_of_source(const placer *b, const tni_node *src)
     return (uint32_t)g->count + base->mark - 1;
 }
 
+// Notes that a step overwrites an input: from then on, a run cannot stop and leave everything as it was.
+static void note_overwrite(placer *b, size_t step)
+{
+    if (step < b->plan->overwrites) b->plan->overwrites = step;
+}
+
 // ---- lifetimes ---------------------------------------------------------------------------------
 
 // Extends a place's lifetime to a step that reads it.
@@ -236,6 +242,7 @@ static void fill_update(placer *b, size_t i, uint32_t base)
     for (size_t t = b->made_at[k]; t < b->made_at[i]; t++)
         if (step_reads(b, t, base)) return;
     share_place(b, (size_t)k, base);
+    note_overwrite(b, b->made_at[k]);
     b->plan->place[k].into   = (uint32_t)i + 1;
     b->plan->place[i].filled = true;
 }
@@ -275,6 +282,7 @@ static void share_places(placer *b)
             uint32_t base = place_of_source(b, n->src[0]);
             p->in_place   = can_update_in_place(b, i, base, place_of_source(b, n->src[1]));
             if (p->in_place) share_place(b, i, base);
+            if (p->in_place && base >= g->count) note_overwrite(b, b->made_at[i]);
             if (p->in_place) fill_update(b, i, base);
         }
     }
@@ -601,6 +609,7 @@ static void place_result(placer *b, const tni_planned_kernel *k, int32_t seed, s
     int give = kept ? find_donor(b, k, seed, step) : -1;
     if (give >= 0) {
         use_donor(b, k, seed, give);
+        note_overwrite(b, step);
         return;
     }
     bool new     = p->where == TNI_ARENA && !b->plan->place[p->root].bytes && !b->outlives[p->root];
@@ -664,9 +673,10 @@ static bool take_place_lists(placer *b)
 // Lifetimes first, then what shares a place, which joins lifetimes, then places and offsets.
 bool tni_place_values(tni_graph *g, const tni_limits *limits, tni_plan *p)
 {
-    tni_heap *h  = &g->cx->heap;
-    placer    b  = { .g = g, .limits = limits, .plan = p };
-    bool      ok = take_place_lists(&b);
+    tni_heap *h   = &g->cx->heap;
+    placer    b   = { .g = g, .limits = limits, .plan = p };
+    bool      ok  = take_place_lists(&b);
+    p->overwrites = p->steps;
     if (ok) {
         find_place_lifetimes(&b);
         share_places(&b);

@@ -274,6 +274,7 @@ struct tni_plan {
     int32_t            *partition;  // by item, as the graph had them; NULL: no kernel was split
     int64_t             arena;      // bytes
     size_t              steps, kernels, calls;
+    size_t              overwrites;  // the first step that overwrites an input; `steps`: none does
     tni_plan_step      *step;
     tni_planned_kernel *kernel;
     tni_planned_call   *call;

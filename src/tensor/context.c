@@ -100,7 +100,7 @@ void tn_error_clear(tn_ctx *cx)
 void *tn_error_set(tn_ctx *cx, tn_status code, const char *text)
 {
     if (!tni_ctx_ok(cx, "error_set")) return NULL;
-    bool known = code > TN_OK && code <= TN_EUSER;
+    bool known = code > TN_OK && code <= TN_ESTOP;
     return tni_fail(cx, known ? code : TN_EUSER, "%s", text ? text : "no reason given");
 }
 
@@ -126,8 +126,8 @@ const char *tn_status_name(tn_status s)
     static const char *const names[] = { "TN_OK",    "TN_EARG",  "TN_ESHAPE",  "TN_EDTYPE",
                                          "TN_EGRAD", "TN_EGONE", "TN_EMEM",    "TN_EDEVICE",
                                          "TN_ELOST", "TN_EIO",   "TN_EFORMAT", "TN_ETHREAD",
-                                         "TN_EUSER" };
-    return (unsigned)s <= TN_EUSER ? names[s] : "?";
+                                         "TN_EUSER", "TN_ESTOP" };
+    return (unsigned)s <= TN_ESTOP ? names[s] : "?";
 }
 
 // ---- the public call in progress ---------------------------------------------------------------

@@ -93,8 +93,9 @@ struct tn_ctx {
     // engine. Not called while busy: in the middle of a walk or an evaluation.
     tn_status (*flush)(tn_ctx *cx);
     bool busy;
-    bool updating;  // an optimizer records its update, which is computed whole or not at all
-    int  nested;    // nested calls of a user's function in progress
+    bool recording;  // an update, as a whole or not at all: what it computes is not stopped
+    bool updating;   // an optimizer records its update, which is computed whole or not at all
+    int  nested;     // nested calls of a user's function in progress
 };
 
 enum { TNI_CTX_LIVE = 0x7e407e40, TNI_CTX_DEAD = 0x0ead0ead, TNI_SCOPE_LIVE = 0x5c09e };

@@ -150,6 +150,11 @@ CALL(on_warning)
     tn_on_warning(k->cx, NULL, NULL);
     return NULL;
 }
+CALL(stop_when)
+{
+    tn_stop_when(k->cx, NULL, NULL);
+    return NULL;
+}
 CALL(status_name)
 {
     CHECK(tn_status_name((tn_status)k->i) != NULL);
@@ -923,7 +928,7 @@ CALL(ctx_stats)
 // clang-format off
 const call calls_of_tensors[] = {
     Q(open), Q(open_with), Q(close), O(ctx_leave), O(ctx_enter), Q(ctx_take), Q(ctx_device), O(seed), O(begin), O(end),
-    O(keep), O(want), Q(drop), Q(retain), Q(release), Q(error), Q(error_text), Q(escape), Q(error_clear), O(error_set), O(on_error), O(on_warning),
+    O(keep), O(want), Q(drop), Q(retain), Q(release), Q(error), Q(error_text), Q(escape), Q(error_clear), O(error_set), O(on_error), O(on_warning), O(stop_when),
     Q(status_name), Q(version),
     O(from), O(borrow), O(zeros), O(ones), O(full), O(full_i64), U(zeros_like), U(ones_like), S(full_like),
     I(full_like_i64), O(scalar), O(scalar_i64), O(arange), O(arange_i64), O(linspace), O(eye), O(rand), O(randn), U(rand_like), U(randn_like),

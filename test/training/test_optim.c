@@ -2,6 +2,7 @@
 // a scalar copy of them, groups, schedules, clipping, accumulation, settings.
 #include "rules_kit.h"
 
+#include "engine/engine.h"
 #include "optim/optim.h"
 
 #include <math.h>
@@ -566,6 +567,55 @@ static void an_update_that_was_read_stays_with_its_moments_when_the_next_step_fa
     }
 }
 
+// How often somebody may be asked before an evaluation stops, without the pause between two questions.
+typedef struct {
+    tn_ctx *cx;
+    int     left, asked;
+} patience;
+
+static bool is_stopped(void *user)
+{
+    patience *p              = user;
+    p->cx->engine->stop_time = 0;
+    p->asked++;
+    return p->left-- == 0;
+}
+
+// Every step is stopped once, each at a later place than the one before, until one is not stopped any more.
+static void a_step_that_is_stopped_is_computed_by_the_next_evaluation(void)
+{
+    settings s = { .rule = ADAM, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 };
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        pair      x   = pair_open(cx, TN_F64);
+        tn_optim *opt = open_rule(x.net, &s);
+        number    n[ALL];
+        double    have[ALL], want[ALL];
+        bool      stopped = true;
+        for (int i = 0; i < ALL; i++) n[i] = (number){ .p = start[i] };
+        for (int step = 1; stopped && step < 400; step++) {
+            patience   p    = { cx, step - 1, 0 };
+            tn_tensor *loss = pair_loss(&x, step);
+            tn_stop_when(cx, is_stopped, &p);
+            tn_status status = tn_step(opt, loss);
+            stopped          = status == TN_ESTOP;
+            if (!stopped) CHECK_STATUS(status, TN_OK);
+            CHECK(p.asked == (stopped ? step : step - 1));
+            if (stopped) CHECK_FAILED(cx, TN_ESTOP, "evaluating: stopped by the program");
+            if (stopped && step % 2) CHECK_STATUS(tn_eval(cx), TN_OK);
+            CHECK(isfinite(tn_item(loss)));
+            for (int i = 0; i < ALL; i++) {
+                update_number(&s, &n[i], gradient(n[i].p, step));
+                want[i] = n[i].p;
+            }
+            CHECK_INT(tn_optim_updates(opt), step);
+            pair_read(&x, have);
+            check_near(have, want, 1e-12, "stopped");
+        }
+        CHECK(!stopped);
+        tn_stop_when(cx, NULL, NULL);
+    }
+}
+
 // ---- settings ----------------------------------------------------------------------------------
 
 static void wrong_settings_are_errors(void)
@@ -662,6 +712,7 @@ const test_case tests_optim[] = {
     TEST(accumulated_steps_equal_one_of_the_mean),
     TEST(a_loss_that_will_not_do_changes_nothing),
     TEST(an_update_that_was_read_stays_with_its_moments_when_the_next_step_fails),
+    TEST(a_step_that_is_stopped_is_computed_by_the_next_evaluation),
     TEST(wrong_settings_are_errors),
     TEST(rule_24_zero_is_the_default_and_tn_zero_is_zero),
     TEST_END,
