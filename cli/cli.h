@@ -237,8 +237,10 @@ typedef struct {
     double  bits_per_byte;  // of text
 } cli_score;
 
-// Evaluates on the test part, in order, in evaluation mode. Then sets training mode again.
-tn_status cli_evaluate(tn_layer *net, const cli_source *d, int64_t batch, cli_score *score);
+// Evaluates on the test part, in order, in evaluation mode. Then sets training mode again. The ranks of a world divide
+// the items, and all get the score of all; NULL: this process alone.
+tn_status cli_evaluate(tn_dist *dist, tn_layer *net, const cli_source *d, int64_t batch,
+                       cli_score *score);
 // Prints results on stdout. For classes, the last line is the accuracy.
 void cli_score_print(cli_task task, const cli_score *score);
 
@@ -366,6 +368,7 @@ void cli_signals_hold(bool held);
 typedef struct {
     cli_settings    *s;
     tn_ctx          *cx;
+    tn_dist         *dist;  // the ranks that train together; one without a launcher
     const cli_model *model;
     cli_source       data;
     tn_layer        *net;
@@ -389,6 +392,7 @@ typedef struct {
     bool      is_scored;          // by this process
     cli_score score;
     int       signal;  // that stopped it, or 0
+    bool      late;    // rank 0 has not saved for a while
 } cli_run;
 
 // Opens the device, the data, the network and (resume) what was saved. Returns the exit status.
@@ -399,7 +403,10 @@ void cli_run_close(cli_run *r);
 
 // ---- saved networks ----------------------------------------------------------------------------
 
+// All ranks together: rank 0 writes.
 tn_status cli_run_save(cli_run *r);
+// Whether this process was started again by `tenon launch --restarts`, and saved after the first start.
+bool cli_is_restart(const cli_settings *s);
 // Whether a new run may be saved where settings.save says: not over one that is finished, without --force.
 // False, reported on stderr.
 bool cli_run_may_save(cli_run *r);

@@ -39,7 +39,7 @@ int cli_demo(int argc, char **argv)
     cli_options_default(&s, preset);
     int status = cli_run_open(&r, &s);
     if (status == 0) status = cli_run_train(&r);
-    if (status == 0 && r.is_scored) {
+    if (status == 0 && r.is_scored && tn_dist_rank(r.dist) == 0) {
         putchar('\n');
         if (cli_pictures(r.net, r.data.test, SHOWN) != TN_OK) status = cli_fail_of(r.cx);
         else say_what_next(&s);

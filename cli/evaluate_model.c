@@ -76,21 +76,65 @@ static void score_of(const sums *s, cli_score *score)
     };
 }
 
-tn_status cli_evaluate(tn_layer *net, const cli_source *d, int64_t batch, cli_score *score)
+// Adds up what the ranks have. Squared distances from two means are joined by the distance between the means.
+static tn_status join_ranks(tn_ctx *cx, tn_dist *dist, sums *s)
+{
+    enum { N = 8 };
+    double mine[N] = { s->loss,  s->items,  s->hits,           s->squares,
+                       s->bytes, s->tokens, s->mean * s->items };
+    double off     = s->mean;
+    for (int pass = 0; pass < 2; pass++) {  // the second needs the mean of all
+        tn_tensor *all = tn_from(cx, TN_F64, TN_SHAPE(N), mine);
+        all            = tn_dist_all_reduce(dist, all, TN_REDUCE_SUM);
+        double sum[N];
+        if (!all || tn_read(all, TN_F64, sum, N) != TN_OK) return tn_error(cx);
+        if (pass == 0) {
+            double mean = sum[6] / sum[1];
+            mine[7]     = s->deviations + s->items * (off - mean) * (off - mean);
+            *s          = (sums){ sum[0], sum[1], sum[2], sum[3], mean, 0, sum[4], sum[5] };
+        } else s->deviations = sum[7];
+    }
+    return TN_OK;
+}
+
+// One more batch of the test.
+static tn_status advance(sums *s, tn_layer *net, const cli_source *d, int64_t batch)
+{
+    tn_ctx   *cx     = tn_layer_ctx(net);
+    tn_scope *scope  = tn_begin(cx);
+    tn_status status = add_batch(s, net, d, tn_next(d->test, batch));
+    return tn_end(scope) != TN_OK && status == TN_OK ? tn_error(cx) : status;
+}
+
+// A rest of fewer items than ranks cannot be divided: it is rank 0's.
+static tn_status add_all(sums *s, tn_dist *dist, tn_layer *net, const cli_source *d, int64_t batch)
+{
+    int       rank = tn_dist_rank(dist), size = tn_dist_size(dist);
+    int64_t   count = tn_data_count(d->test), each = batch * size, rest = count % each;
+    tn_status status = tn_data_shard(d->test, rank, size);
+    for (int64_t i = 0; status == TN_OK && i < count / each + (rest >= size && rest); i++)
+        status = advance(s, net, d, each);
+    if (status == TN_OK) status = tn_data_shard(d->test, 0, 1);
+    if (status != TN_OK || !rest || rest >= size || rank != 0) return status;
+    tn_cursor at = tn_data_cursor(d->test);
+    at.epoch     = 0;
+    at.index     = count - rest;
+    status       = tn_data_seek(d->test, at);
+    return status == TN_OK ? advance(s, net, d, rest) : status;
+}
+
+tn_status cli_evaluate(tn_dist *dist, tn_layer *net, const cli_source *d, int64_t batch,
+                       cli_score *score)
 {
     tn_ctx   *cx     = tn_layer_ctx(net);
     sums      s      = { 0 };
     tn_scope *all    = tn_begin(cx);
-    int64_t   count  = tn_data_count(d->test);
     tn_status status = tn_data_shuffle(d->test, false, 0);
     if (status == TN_OK) status = tn_data_rewind(d->test);
     tn_grad_mode(cx, false);
     tn_layer_train(net, false);
-    while (status == TN_OK && (int64_t)s.items < count) {
-        tn_scope *scope = tn_begin(cx);
-        status          = add_batch(&s, net, d, tn_next(d->test, batch));
-        if (tn_end(scope) != TN_OK && status == TN_OK) status = tn_error(cx);
-    }
+    if (status == TN_OK) status = add_all(&s, dist, net, d, batch);
+    if (status == TN_OK && tn_dist_size(dist) > 1) status = join_ranks(cx, dist, &s);
     tn_layer_train(net, true);
     tn_end(all);
     score_of(&s, score);
@@ -157,7 +201,7 @@ static int evaluate(tn_ctx *cx, cli_settings *s, const cli_saved *f)
     else if (!facts_fit(&d.facts, &what.facts)) return 1;
     tn_layer *net = cli_saved_build(cx, s, s->load, &what);
     if (!net) return 1;
-    if (cli_evaluate(net, &d, s->batch, &score) != TN_OK) return cli_fail_of(cx);
+    if (cli_evaluate(NULL, net, &d, s->batch, &score) != TN_OK) return cli_fail_of(cx);
     printf("%s, %lld item%s of %s\n", s->model, (long long)score.items, cli_s(score.items),
            cli_shown(s->data));
     cli_score_print(d.facts.task, &score);

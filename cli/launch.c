@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 // Time for the other ranks to find out and say which one failed, in seconds.
@@ -263,6 +264,11 @@ static void share_machine(long ranks, long restart)
     setenv("TN_DEVICE", "cpu", 0);
     snprintf(text, sizeof text, "%ld", restart);
     setenv("TN_RESTART", text, 1);
+    if (restart) return;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(text, sizeof text, "%lld.%09ld", (long long)now.tv_sec, now.tv_nsec);
+    setenv("TN_LAUNCHED", text, 1);
 }
 
 // Starts all ranks once, and returns the status of the launcher.

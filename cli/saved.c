@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MOST_PAIRS = 64, ROOM = 64, PATH_ROOM = 4096 };
@@ -88,7 +89,8 @@ static tn_checkpoint checkpoint_of(cli_run *r)
                             .data       = { r->data.train },
                             .step       = r->memory.step,
                             .user       = r->notes,
-                            .user_bytes = r->notes_bytes };
+                            .user_bytes = r->notes_bytes,
+                            .dist       = r->dist };
 }
 
 static bool state_path(const cli_settings *s, char *path)
@@ -98,7 +100,19 @@ static bool state_path(const cli_settings *s, char *path)
 
 static tn_status save_weights(const cli_run *r, const pairs *p)
 {
+    if (tn_dist_rank(r->dist) > 0) return TN_OK;
     return tn_save_with(r->net, r->s->save, (tn_save_opts){ .nmeta = p->count, .meta = p->text });
+}
+
+// Compares the file's time with that of the launch: a state that was there before is of another run.
+bool cli_is_restart(const cli_settings *s)
+{
+    struct stat st;
+    char        path[PATH_ROOM];
+    const char *restart = getenv("TN_RESTART"), *launched = getenv("TN_LAUNCHED");
+    if (!s->save || s->resume || !restart || !strcmp(restart, "0") || !launched) return false;
+    if (!state_path(s, path) || stat(path, &st) != 0) return false;
+    return (double)st.st_mtim.tv_sec + 1e-9 * (double)st.st_mtim.tv_nsec >= strtod(launched, NULL);
 }
 
 // Whether FILE should get the current weights: with --patience it keeps the best ones, while the state

@@ -1,9 +1,12 @@
 // train.c: `tenon train`, a training run from its first step to its results. The demo is the same run
-// with other settings.
+// with other settings. Under a launcher all ranks run it: each trains on its part of every batch, and rank 0 alone
+// prints, logs and writes files. What decides how the run goes on (a signal, the time to save) is agreed upon in each
+// step.
 #include "cli.h"
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +64,11 @@ static bool open_context(cli_run *r)
     if (r->cx && is == was) return true;
     if (is != was) setenv("TN_TF32", is ? "1" : "0", 1);
     if (r->cx) tn_close(r->cx);
-    return (r->cx = cli_open(r->s)) != NULL;
+    r->dist = NULL;
+    if (!(r->cx = cli_open(r->s))) return false;
+    if (!(r->dist = tn_dist_open(r->cx, (tn_dist_opts){ 0 }))) return cli_fail_of(r->cx), false;
+    if (tn_dist_rank(r->dist) > 0) r->s->quiet = true;
+    return true;
 }
 
 // Autocast for the whole run, its evaluations too. Parameters and files stay f32.
@@ -156,7 +163,7 @@ static bool keep_classes(cli_run *r)
 static void say_what_runs(const cli_run *r)
 {
     int64_t skipped = tn_data_info(r->data.train).skipped;
-    if (skipped > 0)
+    if (skipped > 0 && tn_dist_rank(r->dist) == 0)
         fprintf(stderr, "tenon: %lld row%s with missing cells %s skipped\n", (long long)skipped,
                 cli_s(skipped), skipped == 1 ? "was" : "were");
     if (r->s->quiet) return;
@@ -165,6 +172,8 @@ static void say_what_runs(const cli_run *r)
             r->model->name, (long long)parameters, cli_s(parameters), (long long)items,
             cli_s(items), cli_shown(r->s->data), (long long)r->s->epochs, cli_s(r->s->epochs),
             (long long)r->epoch_steps, cli_s(r->epoch_steps));
+    if (tn_dist_size(r->dist) > 1)
+        fprintf(stderr, "%d ranks by %s\n", tn_dist_size(r->dist), tn_dist_engine(r->dist));
     if (r->memory.step > 0)
         fprintf(stderr, "continuing after step %lld\n", (long long)r->memory.step);
 }
@@ -217,16 +226,21 @@ static int open_run(cli_run *r)
     find_rates(r);
     if (r->schema && !s->resume && cli_tabular_fit(r->net, &r->data.facts, r->data.train) != TN_OK)
         return cli_fail_of(r->cx);
+    if (tn_data_shard(r->data.train, tn_dist_rank(r->dist), tn_dist_size(r->dist)) != TN_OK)
+        return cli_fail_of(r->cx);
     r->epoch_steps = tn_data_batches(r->data.train, s->batch);
     r->steps       = r->epoch_steps * s->epochs;
     if ((status = check_length(r)) != 0) return status;
     r->opt = make_optimizer(r);
-    if (!r->opt || tn_error(r->cx) != TN_OK) return cli_fail_of(r->cx);
+    if (!r->opt || tn_optim_distribute(r->opt, r->dist) != TN_OK || tn_error(r->cx) != TN_OK)
+        return cli_fail_of(r->cx);
     if (s->resume && (status = cli_run_resume(r)) != 0) return status;
     if (s->resume && tn_optim_set_schedule(r->opt, schedule_of(r)) != TN_OK)  // --epochs may be new
         return cli_fail_of(r->cx);
     r->first_step = r->memory.step;
-    if (s->log && !(r->log = cli_log_open(s->log, s->resume, r->first_step, &r->earlier))) return 1;
+    if (s->log && tn_dist_rank(r->dist) == 0 &&
+        !(r->log = cli_log_open(s->log, s->resume, r->first_step, &r->earlier)))
+        return 1;
     say_what_runs(r);
     return 0;
 }
@@ -248,24 +262,63 @@ void cli_run_close(cli_run *r)
 
 // ---- a step
 
+// What all ranks have to know of a step, added up: the loss, of which each has its share, the hits, whether one got a
+// signal, and whether rank 0 has not saved for a while.
+enum { LOSS, HITS, STOP, LATE, FACTS };
+
+static bool is_late(const cli_run *r)
+{
+    return cli_seconds() - r->saved >= SAVE_SECONDS;
+}
+
+// Records the sum over ranks of this rank's facts; NULL, with the error in the context, on failure.
+static tn_tensor *sum_facts(const cli_run *r, tn_tensor *loss, tn_tensor *hits)
+{
+    tn_ctx    *cx     = r->cx;
+    double     of[2]  = { cli_signals_asked() != 0, tn_dist_rank(r->dist) == 0 && is_late(r) };
+    tn_tensor *one    = tn_reshape(tn_cast(loss, TN_F64), TN_SHAPE(1));
+    tn_tensor *part[] = { tn_div_s(one, tn_dist_size(r->dist)),
+                          hits ? tn_reshape(tn_cast(hits, TN_F64), TN_SHAPE(1))
+                               : tn_zeros(cx, TN_F64, TN_SHAPE(1)),
+                          tn_from(cx, TN_F64, TN_SHAPE(2), of) };
+    return tn_dist_all_reduce(r->dist, tn_concat(3, part, 0), TN_REDUCE_SUM);
+}
+
+// Reads what sum_facts recorded. All ranks stop after the same step, whichever got the signal.
+static void take_facts(cli_run *r, tn_tensor *facts, double fact[FACTS])
+{
+    if (tn_read(facts, TN_F64, fact, FACTS) != TN_OK) return;
+    r->late = fact[LATE] > 0;
+    if (fact[STOP] > 0) r->signal = cli_signals_asked() ? cli_signals_asked() : SIGTERM;
+}
+
 // Trains on one batch and measures it. Returns false on failure, with the error in the context.
 static bool learn(cli_run *r, cli_moment *m)
 {
     const cli_facts *f     = &r->data.facts;
+    int              ranks = tn_dist_size(r->dist);
     tn_scope        *scope = tn_begin(r->cx);
-    double           began = cli_seconds();
-    tn_batch         b     = tn_next(r->data.train, r->s->batch);
-    tn_tensor       *y     = tn_forward(r->net, b.x);
-    tn_tensor       *loss  = cli_loss(r->net, f, y, b.y);
-    bool             look  = f->task == CLI_CLASSES && m->step % MEASURED == 0;
-    tn_tensor       *hits  = look ? cli_hits(y, b.y) : NULL;
+    double           began = cli_seconds(), fact[FACTS] = { NAN };
+    tn_batch         b    = tn_next(r->data.train, r->s->batch);
+    tn_tensor       *y    = tn_forward(r->net, b.x);
+    tn_tensor       *loss = cli_loss(r->net, f, y, b.y);
+    bool             look = f->task == CLI_CLASSES && m->step % MEASURED == 0;
+    tn_tensor       *hits = look ? cli_hits(y, b.y) : NULL, *facts = NULL;
+    if (ranks > 1) {
+        loss  = tn_mul_s(loss, b.weight);
+        facts = sum_facts(r, loss, hits);
+    }
+    double items = ranks > 1 ? round((double)b.count * ranks / b.weight) : (double)b.count;
 
     m->lr = tn_optim_lr(r->opt);
     tn_step(r->opt, loss);
-    m->loss     = tn_item(loss);
-    m->accuracy = hits ? tn_item(hits) / (double)b.count : NAN;
+    if (ranks > 1) take_facts(r, facts, fact);
+    else fact[LOSS] = tn_item(loss);
+    if (ranks == 1 && hits) fact[HITS] = tn_item(hits);
+    m->loss     = fact[LOSS];
+    m->accuracy = hits ? fact[HITS] / items : NAN;
     bool ok     = tn_end(scope) == TN_OK && tn_error(r->cx) == TN_OK;
-    r->items    = RATE_SMOOTH * r->items + (double)b.count;
+    r->items    = RATE_SMOOTH * r->items + items;
     r->busy     = RATE_SMOOTH * r->busy + cli_seconds() - began;
     return ok;
 }
@@ -301,7 +354,7 @@ static bool is_due(int64_t step, int64_t every)
 static bool score(cli_run *r)
 {
     cli_best *best = &r->memory.best;
-    if (cli_evaluate(r->net, &r->data, r->s->batch, &r->score) != TN_OK) return false;
+    if (cli_evaluate(r->dist, r->net, &r->data, r->s->batch, &r->score) != TN_OK) return false;
     r->is_scored = true;
     if (r->s->patience == 0) return true;
     best->since++;
@@ -330,7 +383,7 @@ static bool save_if_due(cli_run *r, const cli_moment *m)
 {
     bool due = m->step == m->steps || is_due(m->step, r->s->save_every) || is_out_of_patience(r) ||
                r->memory.best.step == m->step;
-    if (m->epoch_ends && cli_seconds() - r->saved >= SAVE_SECONDS) due = true;
+    if (m->epoch_ends && (tn_dist_size(r->dist) > 1 ? r->late : is_late(r))) due = true;
     return !due || cli_run_save(r) == TN_OK;
 }
 
@@ -382,6 +435,7 @@ static int stop(cli_run *r)
 {
     const cli_settings *s = r->s;
     if (cli_run_save(r) != TN_OK) return cli_fail_of(r->cx);
+    if (tn_dist_rank(r->dist) > 0) return 128 + r->signal;
     fprintf(stderr, "stopped after step %lld of %lld", (long long)r->memory.step,
             (long long)r->steps);
     if (!s->save) {
@@ -415,6 +469,7 @@ static int finish(cli_run *r)
     const cli_best *best = &r->memory.best;
     if (best->step > 0) r->score = best->score;
     else if (!r->is_scored && !score(r)) return cli_fail_of(r->cx);
+    if (tn_dist_rank(r->dist) > 0) return 0;
     if (!r->s->quiet) cli_curve_draw(&r->memory.curve);
     print_steps(r);
     if (is_out_of_patience(r))
@@ -429,12 +484,18 @@ static int finish(cli_run *r)
     return r->log_failed ? 1 : 0;
 }
 
+// Whether a signal has asked to stop. With several ranks the step has found out.
+static bool is_stopped(cli_run *r)
+{
+    if (tn_dist_size(r->dist) == 1) r->signal = cli_signals_asked();
+    return r->signal != 0;
+}
+
 // Runs steps until the last one, a failure, or a signal. Returns the exit status.
 static int train(cli_run *r)
 {
     int status = 0;
-    while (status == 0 && r->memory.step < r->steps && !is_out_of_patience(r) &&
-           !(r->signal = cli_signals_asked()))
+    while (status == 0 && r->memory.step < r->steps && !is_out_of_patience(r) && !is_stopped(r))
         status = advance(r);
     cli_progress_end(&r->progress);
     if (status != 0) return status;
@@ -470,6 +531,10 @@ int cli_train(int argc, char **argv)
     cli_run      r;
     if (!cli_options_parse(&s, CLI_TRAIN, argc, argv)) return 2;
     int status = 2;
+    if (cli_is_restart(&s)) {
+        s.resume = true;
+        s.force  = false;
+    }
     if (is_complete(&s)) {
         status = cli_run_open(&r, &s);
         if (status == 0) status = cli_run_train(&r);

@@ -381,6 +381,10 @@ enum { TN_MAX_CHECKPOINT = 8 };  // networks in a checkpoint, and optimizers, an
 // verified before the first assignment. Save between steps. Loading needs the same networks, kinds
 // of optimizers and datasets; an optimizer takes its settings from the file. If user is NULL, the
 // bytes are not read. keep_random: loading leaves the context's random numbers as they are.
+// dist: the world whose ranks save or load together, all calling it at the same place; it succeeds on all of them or
+// fails on all, and until all have done their part the old file stays. Rank 0 writes the file, or with `sharded` each
+// rank a part of it, PATH.a.rank0of4 and so on, and path becomes an index of them. The paths must lead to the same
+// files on all ranks. A run can be resumed with another number of ranks, or none.
 typedef struct {
     tn_layer *net[TN_MAX_CHECKPOINT];
     tn_optim *opt[TN_MAX_CHECKPOINT];
@@ -389,6 +393,8 @@ typedef struct {
     void     *user;
     size_t    user_bytes;
     bool      keep_random;
+    tn_dist  *dist;
+    bool      sharded;
 } tn_checkpoint;
 // Saves a checkpoint, and loads one.
 TN_API tn_status tn_checkpoint_save(tn_ctx *cx, const char *path, const tn_checkpoint *c);

@@ -488,6 +488,12 @@ bool tni_line_broken(const tni_line *l)
     return atomic_load_explicit(&l->broken, memory_order_relaxed);
 }
 
+tni_text tni_line_name(const tni_line *l, int rank)
+{
+    const peer *p = &l->peer[rank];
+    return tni_text_of("rank %d (process %d on %.40s)", rank, p->pid, p->host);
+}
+
 // The first that was gone is named: the others may have left because of it.
 bool tni_line_up(tni_line *l, uint64_t number, tni_text *why)
 {
@@ -500,7 +506,8 @@ bool tni_line_up(tni_line *l, uint64_t number, tni_text *why)
         if (gone && i != l->rank && (!p || q->order < p->order)) p = q;
     }
     if (p) {
-        *why = tni_text_of("rank %d (process %d on %.40s) ", (int)(p - l->peer), p->pid, p->host);
+        *why = tni_line_name(l, (int)(p - l->peer));
+        tni_text_add(why, " ");
         if (p->state == IS_LOST) tni_text_add(why, "has died");
         else if (*p->why) tni_text_add(why, "failed: %s", p->why);
         else tni_text_add(why, "left after %llu collectives", (unsigned long long)p->number);

@@ -24,6 +24,8 @@ int tni_line_listen(bool local, uint16_t port, tni_line_address *a, tni_text *wh
 tni_line *tni_line_open(int rank, int size, const tni_line_address *a, int listening,
                         double seconds, tni_text *why);
 
+// A rank in words: "rank 2 (process 4711 on node3)".
+tni_text tni_line_name(const tni_line *l, int rank);
 // Whether any rank is known to have ended: one load, for loops that wait.
 bool tni_line_broken(const tni_line *l);
 // Whether all ranks can take part in collective `number`, counted from 1; else who cannot, in *why: it has

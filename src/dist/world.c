@@ -110,6 +110,34 @@ tn_status tni_dist_run(tn_dist *d, const tni_collective *c, const char *what, tn
                : TN_EDEVICE;
 }
 
+// The least rank that failed is found first; then it sends its reason.
+bool tni_dist_agree(tn_dist *d, const char *what, const char *failure, tni_text *why)
+{
+    if (failure) *why = tni_text_of("%s", failure);
+    if (!tni_dist_is_real(d) || d->place.size == 1) return !failure;
+    int64_t        first = failure ? d->place.rank : d->place.size;
+    tni_collective least = { .kind  = TNI_ALL_REDUCE,
+                             .dtype = TN_I64,
+                             .op    = TNI_REDUCE_MIN,
+                             .count = 1,
+                             .in    = &first,
+                             .out   = &first };
+    if (tni_dist_run(d, &least, what, why) != TN_OK) return false;
+    if (first == d->place.size) return true;
+    tni_text       reason = { "" };
+    tni_collective tell   = { .kind  = TNI_BROADCAST,
+                              .dtype = TN_U8,
+                              .root  = (int)first,
+                              .count = sizeof reason.s,
+                              .in    = reason.s,
+                              .out   = reason.s };
+    if (failure) reason = tni_text_of("%s", failure);
+    if (tni_dist_run(d, &tell, what, why) != TN_OK || failure) return false;
+    *why = tni_line_name(d->line, (int)first);
+    tni_text_add(why, " failed: %s", reason.s);
+    return false;
+}
+
 tn_tensor **tni_dist_token(tn_dist *d)
 {
     return &d->token;

@@ -10,6 +10,11 @@
 // ranks fail, with the text of two that differ. what: this one in words, with its line.
 tn_status tni_dist_run(tn_dist *d, const tni_collective *c, const char *what, tni_text *why);
 
+// Tells all ranks whether one has failed at something that they did apart, and waits for all. failure: this rank's
+// reason, NULL if it is well. Returns true if all ranks are; else false on all of them, with the first one's
+// name and reason. what: the call, for ranks that differ. Without an engine there is this rank alone.
+bool tni_dist_agree(tn_dist *d, const char *what, const char *failure, tni_text *why);
+
 // The token of a world: a number that each collective reads, and the next one after it. It makes them run in the
 // order in which they were recorded, whatever the planner does with the rest. NULL before the first, or
 // without an engine.

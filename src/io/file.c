@@ -125,13 +125,13 @@ void tni_file_close(tn_file *f)
     tni_free(heap, f);
 }
 
-// The format is known by the first bytes (npy) or by the name (an index, settings); everything else must
+// The format is known by the first bytes (npy, JSON) or by the name (an index, settings); everything else must
 // be safetensors.
 static bool read_all(tn_file *f, const char *path, bool npy_only)
 {
     if (!tni_file_part_add(f, path)) return false;
     if (npy_only || tni_is_npy(f->part->map)) return tni_npy_load(f) && index_names(f);
-    if (!tni_is_json(path)) return tni_safetensors_read(f) && index_names(f);
+    if (!tni_is_json(path, f->part->map)) return tni_safetensors_read(f) && index_names(f);
     if (!tni_is_index(path, f->part->map)) return tni_settings_read(f) && index_names(f);
     return tni_shards_read(f) && index_names(f) && tni_shards_check(f);
 }

@@ -73,7 +73,7 @@ bool tni_shards_check(tn_file *f);
 bool tni_settings_read(tn_file *f);
 
 bool tni_is_npy(const tni_mapping *m);
-bool tni_is_json(const char *path);
+bool tni_is_json(const char *path, const tni_mapping *m);
 // Whether a JSON file is an index: by its name, or because it has a weight_map.
 bool            tni_is_index(const char *path, const tni_mapping *m);
 tni_file_entry *tni_file_entry_find(const tn_file *f, const char *name);

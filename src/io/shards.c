@@ -18,9 +18,12 @@ static bool ends_in(const char *path, const char *end)
     return n >= k && strcmp(path + n - k, end) == 0;
 }
 
-bool tni_is_json(const char *path)
+// A checkpoint's index has any name. Safetensors begin with the length of their header, whose upper four bytes are 0.
+bool tni_is_json(const char *path, const tni_mapping *m)
 {
-    return ends_in(path, ".json");
+    static const char zeros[4];
+    return ends_in(path, ".json") ||
+           (m->bytes > 8 && m->data[0] == '{' && memcmp((const char *)m->data + 4, zeros, 4) != 0);
 }
 
 bool tni_is_index(const char *path, const tni_mapping *m)

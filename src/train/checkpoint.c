@@ -17,6 +17,21 @@
 // The metadata has the format's name and version, the step, the state of the random numbers, the kind of each
 // optimizer, and a checksum of everything else: of each tensor its name, dtype, shape and bytes, and of each
 // other entry of the metadata.
+//
+// With several ranks a checkpoint is one file, which rank 0 writes, or sharded: each rank writes a part of it, and
+// the path is an index of these files, written last:
+//
+//   ckpt              {"metadata":{"generation":"a","ranks":"2"},"weight_map":{"rank.0":"ckpt.a.rank0of2", ...}}
+//   ckpt.a.rank0of2   the metadata, all numbers, and this rank's parts
+//   ckpt.a.rank1of2   net.0.w[512,300]@76800 ...
+//
+// A tensor is in one of the files, or in slices of its elements in row-major order; a slice's name has the shape of the whole
+// and its first element. Slices are joined by these names, so the number of ranks may be another one, and the ranks need
+// not have the parts that they wrote. The next checkpoint is of generation b, so the one before is complete until
+// its index is replaced.
+#include "base/json.h"
+#include "dist/world.h"
+#include "io/file.h"
 #include "train/checksum.h"
 #include "train/restore.h"
 #include "train/snapshot.h"
@@ -25,6 +40,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FORMAT  "tenon.checkpoint"
 #define VERSION "1"
@@ -81,42 +97,222 @@ static void describe_snapshot(const tni_snapshot *s, metadata *m)
     }
 }
 
-// ---- saving ------------------------------------------------------------------------------------
+// ---- several ranks -----------------------------------------------------------------------------
 
-// Writes all pieces that have a value. The checksum is summed on the way and added last, because it
-// covers every other entry.
-static bool write_pieces(tni_snapshot *s, const char **name, tn_tensor **t)
+// Returns whether all ranks are well; else reports, on those that were, who failed at what.
+static bool all_well(const tni_snapshot *s, bool ok)
 {
-    metadata m = { 0 };
-    char     text[TNI_SUM_TEXT];
-    uint64_t sum = 0;
-    int      n   = 0;
-    describe_snapshot(s, &m);
-    for (int i = 0; i < m.n; i++) tni_sum_entry(m.key[i], m.text[i], &sum);
-    for (size_t i = 0; i < s->pieces; i++) {
-        const tni_piece *p = &s->piece[i];
-        if (!p->value) continue;
-        if (!tni_sum_tensor(s->op, p->name, p->value, &sum)) return false;
-        name[n] = p->name;
-        t[n++]  = p->value;
-    }
-    tni_sum_text(sum, text);
-    add_text(&m, TNI_SUM_KEY, text);
-    return tn_file_write(s->cx, s->path, n, name, t, m.n, m.pair) == TN_OK;
+    tni_text why;
+    if (tni_dist_agree(s->c->dist, s->op, ok ? NULL : tn_error_text(s->cx), &why)) return true;
+    if (ok) tni_fail(s->cx, TN_EIO, "%s: %.120s: %s", s->op, s->path, why.s);
+    return false;
 }
 
-// Saves a snapshot. The two lists are allocated for all pieces, though those without a value are left
-// out of the file.
-static bool save_snapshot(tni_snapshot *s)
+// "net.0.w[512,300]@76800": the name of the slice of a piece that begins at an element.
+static char *slice_name(const tni_snapshot *s, const tni_piece *p, int64_t at)
 {
-    tni_heap    *h    = &s->cx->heap;
-    const char **name = tni_alloc(h, s->pieces * sizeof *name);
-    tn_tensor  **t    = tni_alloc(h, s->pieces * sizeof *t);
-    bool         ok   = name && t;
-    if (!ok) tni_fail_memory(s->cx, s->op);
-    ok = ok && tni_snapshot_take(s) && write_pieces(s, name, t);
-    tni_free(h, name);
-    tni_free(h, t);
+    tni_view v     = tni_layout(p->t);
+    tni_text shape = { "[" };
+    for (int i = 0; i < v.rank; i++)
+        tni_text_add(&shape, "%s%lld", i ? "," : "", (long long)v.size[i]);
+    tni_text_add(&shape, "]@%lld", (long long)at);
+    return tni_join_names(s->cx, s->op, p->name, shape.s);
+}
+
+// Leaves of a piece what this rank writes: its slice, and of pieces that are too small to be cut those that fall to
+// it. Rank 0 writes all numbers.
+static bool cut_piece(const tni_snapshot *s, tni_piece *p, size_t index)
+{
+    enum {
+        LEAST = 64 << 10
+    };  // bytes; below that, the slices' names would weigh more than they save
+    int64_t  rank = tn_dist_rank(s->c->dist), size = tn_dist_size(s->c->dist), from, to;
+    bool     numbers = p->kind == TNI_PIECE_NUMBERS;
+    tn_dtype dt      = p->value ? tn_dtype_of(p->value) : TN_F32;
+    int64_t  n       = p->value ? tn_count(p->value) : 0;
+    if (!p->value) return true;
+    if (numbers || n * (int64_t)tni_dtype_size(dt) < LEAST || n < size) {
+        if ((numbers ? 0 : (int64_t)index % size) != rank) p->value = NULL;
+        return true;
+    }
+    from       = n * rank / size;
+    to         = n * (rank + 1) / size;
+    char *name = slice_name(s, p, from);
+    if (!name) return false;
+    tni_free(&s->cx->heap, p->name);
+    p->name  = name;
+    p->value = tn_slice(tn_reshape(p->value, 1, &n), 0, from, to, 1);
+    return p->value != NULL;
+}
+
+// The index that is at the path now, if it is one.
+typedef struct {
+    char generation;  // 'a' or 'b'; 0: it is none
+    int  ranks;
+} index_facts;
+
+#define INDEX_BEGIN "{\"metadata\":{\"generation\":\"%c\",\"ranks\":\"%d\"},\"weight_map\":{"
+
+static index_facts read_index(const char *path)
+{
+    char        text[128] = "";
+    index_facts x         = { 0 };
+    FILE       *f         = fopen(path, "rb");
+    size_t      n         = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f) fclose(f);
+    text[n] = 0;
+    if (sscanf(text, INDEX_BEGIN, &x.generation, &x.ranks) != 2) x = (index_facts){ 0 };
+    return x;
+}
+
+// "ckpt.a.rank3of8", of the path or of its last part; NULL, reported, on failure.
+static char *shard_path(const tni_snapshot *s, const char *path, index_facts x, int rank)
+{
+    tni_text end = tni_text_of(".%c.rank%dof%d", x.generation, rank, x.ranks);
+    return tni_join_names(s->cx, s->op, path, end.s);
+}
+
+// Removes the files of an index that is not at the path any more. What cannot be removed stays.
+static void remove_shards(const tni_snapshot *s, index_facts x)
+{
+    for (int i = 0; x.generation && i < x.ranks; i++) {
+        char *path = shard_path(s, s->path, x, i);
+        if (path) unlink(path);
+        tni_free(&s->cx->heap, path);
+    }
+}
+
+// Writes the index, beside its place and renamed. It names a marker of each file: a file brings all its tensors.
+static bool write_index(const tni_snapshot *s, index_facts x)
+{
+    const char     *slash = strrchr(s->path, '/'), *last = slash ? slash + 1 : s->path;
+    tni_json_writer w = { .heap = &s->cx->heap };
+    char            begin[128];
+    bool            ok = true;
+    snprintf(begin, sizeof begin, INDEX_BEGIN, x.generation, x.ranks);
+    tni_json_put(&w, begin);
+    for (int i = 0; ok && i < x.ranks; i++) {
+        char *path = shard_path(s, last, x, i);
+        ok         = path != NULL;
+        tni_json_put(&w, i ? "," : "");
+        tni_json_quote(&w, tni_text_of("rank.%d", i).s);
+        tni_json_put(&w, ":");
+        if (ok) tni_json_quote(&w, path);
+        tni_free(&s->cx->heap, path);
+    }
+    tni_json_put(&w, "}}\n");
+    if (ok && w.full) ok = tni_fail_memory(s->cx, s->op) != NULL;
+    tni_outfile *out = ok ? tni_outfile_open(s->cx, s->op, s->path) : NULL;
+    ok               = out && tni_outfile_write(out, w.text, w.bytes);
+    if (ok) ok = tni_outfile_commit(out) == TN_OK;
+    else if (out) tni_outfile_abandon(out);
+    tni_free(&s->cx->heap, w.text);
+    return ok;
+}
+
+// ---- saving ------------------------------------------------------------------------------------
+
+// What one rank writes: the pieces that have a value, and the metadata, which is rank 0's.
+typedef struct {
+    int          n;
+    const char **name;
+    tn_tensor  **t;
+    metadata     m;
+    uint64_t     sum;
+} contents;
+
+// Lists the pieces that have a value, and sums them with the metadata.
+static bool list_contents(tni_snapshot *s, contents *c)
+{
+    if (tn_dist_rank(s->c->dist) == 0) describe_snapshot(s, &c->m);
+    for (int i = 0; i < c->m.n; i++) tni_sum_entry(c->m.key[i], c->m.text[i], &c->sum);
+    for (size_t i = 0; i < s->pieces; i++) {
+        tni_piece *p = &s->piece[i];
+        if (s->sharded && !cut_piece(s, p, i)) return false;
+        if (!p->value) continue;
+        c->name[c->n] = p->name;
+        c->t[c->n++]  = p->value;
+    }
+    if (s->sharded) {
+        c->name[c->n] = s->marker.s;
+        c->t[c->n]    = tn_from(s->cx, TN_I32, TN_0D, &(int32_t){ tn_dist_rank(s->c->dist) });
+        if (!c->t[c->n++]) return false;
+    }
+    for (int i = 0; i < c->n; i++)
+        if (!tni_sum_tensor(s->op, c->name[i], c->t[i], &c->sum)) return false;
+    return true;
+}
+
+// The checksum is added last, because it covers every other entry.
+static bool write_contents(tni_snapshot *s, contents *c, const char *path)
+{
+    char text[TNI_SUM_TEXT];
+    tni_sum_text(c->sum, text);
+    if (tn_dist_rank(s->c->dist) == 0) add_text(&c->m, TNI_SUM_KEY, text);
+    return path && tn_file_write(s->cx, path, c->n, c->name, c->t, c->m.n, c->m.pair) == TN_OK;
+}
+
+// Adds up the ranks' sums, and has rank 0 choose the generation.
+static bool join_sums(const tni_snapshot *s, contents *c, index_facts *x)
+{
+    tni_text       why;
+    int64_t        all[2] = { (int64_t)c->sum, 0 };
+    tni_collective add    = { .kind  = TNI_ALL_REDUCE,
+                              .dtype = TN_I64,
+                              .op    = TNI_REDUCE_SUM,
+                              .count = 2,
+                              .in    = all,
+                              .out   = all };
+    if (tn_dist_rank(s->c->dist) == 0) all[1] = read_index(s->path).generation == 'a' ? 'b' : 'a';
+    if (tni_dist_run(s->c->dist, &add, s->op, &why) != TN_OK)
+        return tni_refuse(s->cx, TN_EIO, "%s: %.120s: %s", s->op, s->path, why.s);
+    c->sum = (uint64_t)all[0];
+    *x     = (index_facts){ (char)all[1], tn_dist_size(s->c->dist) };
+    return true;
+}
+
+// Every rank writes its file, and when all have, rank 0 the index.
+static bool save_shards(tni_snapshot *s, contents *c, bool ok)
+{
+    index_facts x = { 0 }, old = { 0 };
+    int         rank = tn_dist_rank(s->c->dist);
+    if (!all_well(s, ok) || !join_sums(s, c, &x)) return false;
+    char *path = shard_path(s, s->path, x, rank);
+    ok         = all_well(s, write_contents(s, c, path));
+    tni_free(&s->cx->heap, path);
+    if (!ok) return false;
+    if (rank == 0) old = read_index(s->path);
+    if (!all_well(s, rank != 0 || write_index(s, x))) return false;
+    remove_shards(s, old);
+    return true;
+}
+
+// Rank 0 writes all of it; the others wait until it is there.
+static bool save_whole(tni_snapshot *s, contents *c, bool ok)
+{
+    index_facts old  = { 0 };
+    bool        mine = tn_dist_rank(s->c->dist) == 0;
+    if (mine) old = read_index(s->path);
+    if (!all_well(s, ok && (!mine || write_contents(s, c, s->path)))) return false;
+    remove_shards(s, old);
+    return true;
+}
+
+// Saves a snapshot, which opened or did not. The two lists are allocated for all pieces, though those without a value
+// are left out of the file.
+static bool save_snapshot(tni_snapshot *s, bool ok)
+{
+    tni_heap *h = &s->cx->heap;
+    contents  c = { .name = tni_alloc(h, (s->pieces + 1) * sizeof *c.name),
+                    .t    = tni_alloc(h, (s->pieces + 1) * sizeof *c.t) };
+    if (!c.name || !c.t) ok = tni_fail_memory(s->cx, s->op) != NULL;
+    s->sharded = s->c->sharded && tn_dist_size(s->c->dist) > 1;
+    s->marker  = tni_text_of("rank.%d", tn_dist_rank(s->c->dist));
+    if (s->sharded || tn_dist_rank(s->c->dist) == 0)
+        ok = ok && tni_snapshot_take(s) && list_contents(s, &c);
+    ok = s->sharded ? save_shards(s, &c, ok) : save_whole(s, &c, ok);
+    tni_free(h, c.name);
+    tni_free(h, c.t);
     return ok;
 }
 
@@ -186,6 +382,21 @@ static bool verify_checksum(const tni_snapshot *s, tn_file *f)
     return fail_damaged(s, "it is damaged: its checksum does not agree");
 }
 
+// Returns the piece of which a tensor of the file is a slice; the number of pieces if there is none.
+static size_t find_slice(tni_snapshot *s, const char *name)
+{
+    const char *at = strrchr(name, '@'), *shape = strrchr(name, '[');
+    size_t      i = 0, n = at && shape && shape < at ? (size_t)(shape - name) : 0;
+    while (i < s->pieces && (!n || strncmp(s->piece[i].name, name, n) || s->piece[i].name[n])) i++;
+    if (i < s->pieces) s->piece[i].sliced = true;
+    return i;
+}
+
+static bool is_marker(const char *name)
+{
+    return !strncmp(name, "rank.", 5);
+}
+
 // Finds for each piece its tensor in the file. Parameters, buffers and the optimizer's numbers must be
 // there. A state or a gradient may be missing: the parameter had none when the file was written. The
 // caller's bytes may be in the file without being asked for. A tensor that no piece has a name for is
@@ -197,8 +408,9 @@ static bool match_pieces(tni_snapshot *s, tn_file *f)
         const char *name = tn_file_name(f, k);
         size_t      i    = 0;
         while (i < s->pieces && strcmp(s->piece[i].name, name)) i++;
+        if (i == s->pieces) i = find_slice(s, name);
         if (i < s->pieces) s->piece[i].from = k;
-        else tni_misfit(&unknown, name);
+        else if (!is_marker(name)) tni_misfit(&unknown, name);
     }
     for (size_t i = 0; i < s->pieces; i++) {
         const tni_piece *p = &s->piece[i];
@@ -206,6 +418,46 @@ static bool match_pieces(tni_snapshot *s, tn_file *f)
         if (must && p->from < 0) tni_misfit(&missing, p->name);
     }
     return tni_names_fit(s->cx, s->op, s->path, &missing, &unknown, "") == TN_OK;
+}
+
+// Copies the slices of a piece, one after the other, to `to`. Returns false, reported, if one is missing: by its name, so
+// that another shape shows.
+static bool copy_slices(const tni_snapshot *s, tn_file *f, const tni_piece *p, char *to,
+                        int64_t count, size_t size)
+{
+    for (int64_t at = 0; at < count;) {
+        char                 *name = slice_name(s, p, at);
+        const tni_file_entry *it   = name ? tni_file_entry_find(f, name) : NULL;
+        int64_t               n    = it ? it->bytes / (int64_t)size : 0;
+        bool                  ok   = n > 0 && n <= count - at;
+        if (ok) memcpy(to + (size_t)at * size, it->data, (size_t)it->bytes);
+        else if (name)
+            tni_fail(s->cx, TN_EFORMAT, "%s: %.120s: there is no slice %.100s", s->op, s->path,
+                     name);
+        tni_free(&s->cx->heap, name);
+        if (!ok) return false;
+        at += n;
+    }
+    return true;
+}
+
+// Returns a tensor of the file whose slices are in several places, as one; NULL, reported, on failure.
+static tn_tensor *join_slices(const tni_snapshot *s, tn_file *f, const tni_piece *p)
+{
+    tni_view              v     = tni_layout(p->t);
+    const tni_file_entry *first = &f->entry[p->from];
+    if (first->as < 0)
+        return tni_fail(s->cx, TN_EDTYPE, "%s: %.120s: %.60s is %s in the file", s->op, s->path,
+                        p->name, first->dtype);
+    int64_t    count = tni_shape_count(v.rank, v.size);
+    size_t     size  = tni_dtype_size((tn_dtype)first->as);
+    char      *data  = tni_alloc(&s->cx->heap, (size_t)count * size);
+    tn_tensor *t     = NULL;
+    if (!data) return tni_fail_memory(s->cx, s->op);
+    if (copy_slices(s, f, p, data, count, size))
+        t = tn_from(s->cx, (tn_dtype)first->as, v.rank, v.size, data);
+    tni_free(&s->cx->heap, data);
+    return t;
 }
 
 // Returns the tensor of the file for a piece, if it has the piece's dtype and shape; NULL, reported, if
@@ -217,8 +469,8 @@ static tn_tensor *open_fitting(const tni_snapshot *s, tn_file *f, const tni_piec
     bool         numbers = p->kind == TNI_PIECE_NUMBERS;
     tni_view     v       = numbers ? tni_view_whole(1, &p->count) : tni_layout(p->t);
     tn_file_desc d       = tn_file_info(f, p->from);
-    if (!tni_shape_fits(s->cx, s->op, s->path, &d, v.rank, v.size)) return NULL;
-    tn_tensor *t = tn_file_tensor(f, p->name);
+    if (!p->sliced && !tni_shape_fits(s->cx, s->op, s->path, &d, v.rank, v.size)) return NULL;
+    tn_tensor *t = p->sliced ? join_slices(s, f, p) : tn_file_tensor(f, p->name);
     if (!t || tn_dtype_of(t) == p->dtype) return t;
     bool cast = p->kind == TNI_PIECE_STATE || p->kind == TNI_PIECE_GRADIENT;
     if (cast && tni_is_float(tn_dtype_of(t))) return t;
@@ -266,32 +518,49 @@ static tn_tensor **value_of(void *user, const tn_tensor *t)
     return NULL;
 }
 
-// Loads a file in an order that keeps the training state whole: everything that can fail (reading,
-// checking, gathering values into flat blocks) comes first, and tni_snapshot_put, the last step,
-// changes all or nothing.
-static bool load_snapshot(tni_snapshot *s)
+// Reads all of a file: everything that can fail, and changes nothing.
+static bool read_snapshot(tni_snapshot *s)
 {
     tn_file *f = tn_file_open(s->cx, s->path);
     if (!f) return false;
     bool ok = read_metadata(s, f) && verify_checksum(s, f) && kinds_fit(s, f) &&
               match_pieces(s, f) && read_pieces(s, f) && tni_snapshot_fits(s) &&
-              tni_flats_gather(s->cx, value_of, s) && tni_snapshot_put(s);
+              tni_flats_gather(s->cx, value_of, s);
     tn_file_free(f);
     return ok;
 }
 
+// Loads in an order that keeps the training state whole, on all ranks: tni_snapshot_put, the last step, changes all
+// or nothing.
+static bool load_snapshot(tni_snapshot *s, bool ok)
+{
+    return all_well(s, ok && read_snapshot(s)) && tni_snapshot_put(s);
+}
+
 // ---- the public calls --------------------------------------------------------------------------
 
-// Runs save or load over a snapshot of c, in a scope of its own and without gradients.
-static tn_status with_snapshot(tni_snapshot *s, bool (*f)(tni_snapshot *s))
+// Returns whether the world is one of this context; NULL is no world.
+static bool world_ok(const tni_snapshot *s)
+{
+    tn_dist *d  = s->c->dist;
+    tn_ctx  *cx = d ? tni_owned_ok(s->op, d, TNI_DIST) : s->cx;
+    if (cx && cx != s->cx)
+        tni_fail(s->cx, TN_EARG, "%s: the world belongs to another context", s->op);
+    return cx == s->cx;
+}
+
+// Runs save or load over a snapshot of c, in a scope of its own and without gradients. A rank whose snapshot cannot be
+// listed says so to the others.
+static tn_status with_snapshot(tni_snapshot *s, bool (*f)(tni_snapshot *s, bool ok))
 {
     if (!tni_ctx_ok(s->cx, s->op)) return tni_failed();
     if (!s->path || !s->c)
         return tni_fail_status(s->cx, TN_EARG, "%s: the path or the checkpoint is NULL", s->op);
+    if (!world_ok(s)) return tni_failed();
     tn_scope *scope = tn_begin(s->cx);
     if (!scope) return tni_failed();
     s->cx->grad_mode = false;
-    bool ok          = tni_snapshot_open(s) && f(s);
+    bool ok          = f(s, tni_snapshot_open(s));
     tni_scope_close(scope);
     tni_snapshot_close(s);
     return ok ? TN_OK : tni_failed();

@@ -24,8 +24,9 @@ typedef struct {
     bool           unused;  // of a state or scaling: the optimizer has none, whatever the file has
     int64_t        count;   // of numbers; data NULL: not asked for
     void          *data;
-    int            from;   // loading: its index in the file, -1 where that has none
-    tn_tensor     *value;  // to be written or to be put; NULL: none
+    int            from;    // loading: its index in the file, -1 where that has none
+    bool           sliced;  // loading: it is in slices, of which `from` is one
+    tn_tensor     *value;   // to be written or to be put; NULL: none
 } tni_piece;
 
 // The pieces of c, in the order of the file, and copies of all numbers. Values live in the scope
@@ -41,6 +42,8 @@ typedef struct {
     void                *user;
     int64_t              step;
     uint64_t             seed, counter;  // of the context's random numbers
+    bool                 sharded;        // saving: each rank writes a part
+    tni_text             marker;         // its name for the tensor that stands for this rank's file
 } tni_snapshot;
 
 // Lists the pieces and copies the numbers. False, reported, on failure; tni_snapshot_close either way.

@@ -375,6 +375,64 @@ static void one_rank_gets_what_it_gives(void)
     tn_close(cx);
 }
 
+// The tool itself: a run on two ranks is that of one, and a rank that is killed after the first save costs nothing but time.
+static void tenon_train_runs_on_several_ranks_and_is_started_again(void)
+{
+    static const char run[] = TN_BUILD_DIR
+        "/tenon train --model mlp --data digits:count=12000 --epochs 1 --batch "
+        "63 --seed 3 --save-every 30 --every 1 --quiet";
+    NEED_MPI();
+    runs(0, "%s --save one --log one.log", run);
+    runs(0, LAUNCH "2 %s --save two --log two.log 2>&1", run);
+    prints("[0] saved as two\n[0] test loss ");
+    CHECK(strstr(out, "[1]") == NULL);
+    runs(0,
+         LAUNCH "2 --restarts 1 sh -c 'test $OMPI_COMM_WORLD_RANK$PMI_RANK$TN_RESTART = 10 && {"
+                " until test -e three.state; do sleep 0.01; done; kill -9 $$; } & exec %s "
+                "--save three --log three.log' 2>&1",
+         run);
+    prints("[0] tenon: ");
+    prints(": rank 1 (process ");
+    prints(" has died");
+    prints("restart 1 of 1\n");
+    runs(0, "cmp two three && cmp two.state three.state && "
+            "for i in one two three; do cut -d, -f1-3 $i.log | head -20 >$i.losses; done; "
+            "cmp two.losses three.losses; wc -l <three.log; paste -d ' ' one.losses two.losses");
+    prints("191\n");
+    int same = 0;
+    for (const char *line = strchr(out, '{'); line;
+         line             = (line = strchr(line, '\n')) ? line + 1 : NULL) {
+        double      a, b;
+        const char *one = strstr(line, "loss\": "), *two = one ? strstr(one + 1, "loss\": ") : NULL;
+        if (!two || sscanf(one, "loss\": %lf", &a) != 1 || sscanf(two, "loss\": %lf", &b) != 1)
+            break;
+        same += fabs(a - b) <= 1e-5 * a;
+    }
+    CHECK_INT(same, 20);
+}
+
+// Checkpoints of two ranks, whole and in shards, go on with 1, 2 and 4: on two to the same bits. One that a rank cannot write is
+// none, on all.
+static void checkpoints_are_of_all_ranks_and_load_on_any_number(void)
+{
+    double want[STEPS], got[STEPS];
+    char   bits[32], again[32];
+    NEED_MPI();
+    runs(0, LAUNCH "2" RANK "save 2>&1 && ls ck*");
+    CHECK_INT(read_losses("[0] ", want, bits), 5);
+    prints("\nck\nck.b.rank0of2\nck.b.rank1of2\nck_whole\n");  // the second replaced the first
+    for (int n = 1; n <= 4; n *= 2)
+        for (int whole = n == 4; whole < (n == 1 ? 1 : 2); whole++) {
+            runs(0, LAUNCH "%d" RANK "%s 2>&1", n, whole ? "load_whole" : "load");
+            CHECK_INT(read_losses("[0] ", got, again), 5);
+            if (n == 2) CHECK_STR(again, bits);
+            for (int i = 0; i < 5; i++) CHECK_NEAR(got[i], want[i], 1e-6 * want[i]);
+        }
+    runs(0, "mkdir ck.a.rank1of2; rm ck; " LAUNCH "2" RANK "save >a 2>&1; cat a; test ! -e ck");
+    prints(": checkpoint_save: ck: rank 1 (process ");
+    prints(" failed: file_write: ");
+}
+
 // ---- what a rank does
 
 int test_rank_run(const char *name);
@@ -423,6 +481,45 @@ static void train_rank(tn_ctx *cx, tn_dist *d, tn_dtype dt)
     printf("bits %llx\n", (unsigned long long)bits);
 }
 
+// Saves after five steps, in shards twice and whole, and takes five more; or loads, and takes these.
+static void checkpoint_rank(tn_ctx *cx, tn_dist *d, const char *name)
+{
+    enum { IN = 40, MIDDLE = 600, N = 24 };
+    bool  saves = !strcmp(name, "save"), whole = !strcmp(name, "load_whole");
+    float x[N * IN], y[N];
+    tn_seed(cx, saves ? 3 : 4);
+    for (int i = 0; i < N * IN; i++) x[i] = (float)drawn(i);
+    for (int i = 0; i < N; i++) y[i] = (float)drawn(9000 + i);
+    tn_tensor *const field[] = { tn_from(cx, TN_F32, TN_SHAPE(N, IN), x),
+                                 tn_from(cx, TN_F32, TN_SHAPE(N, 1), y) };
+    tn_data         *data    = tn_arrays(cx, 2, field);
+    tn_data_shuffle(data, true, 5);
+    tn_data_shard(data, tn_dist_rank(d), tn_dist_size(d));
+    tn_layer *net = tn_nn_seq(cx, tn_nn_linear(cx, IN, MIDDLE), tn_nn_act(cx, tn_tanh),
+                              tn_nn_linear(cx, MIDDLE, 1));
+    tn_optim *opt = tn_adamw(net, (tn_adamw_opts){ .lr = 0.01 });
+    tn_optim_distribute(opt, d);
+    tn_checkpoint c = { .net = { net }, .opt = { opt }, .data = { data }, .step = 5, .dist = d };
+    if (!saves && tn_checkpoint_load(cx, whole ? "ck_whole" : "ck", &c) != TN_OK) return;
+    for (int i = saves ? 0 : 5; i < 10; i++) {
+        if (i == 5 && saves) {
+            c.sharded = true;
+            for (int k = 0; k < 2; k++)
+                if (tn_checkpoint_save(cx, "ck", &c) != TN_OK) return;
+            c.sharded = false;
+            tn_checkpoint_save(cx, "ck_whole", &c);
+        }
+        tn_scope  *s    = tn_begin(cx);
+        tn_batch   b    = tn_next(data, 10);
+        tn_tensor *loss = tn_mul_s(tn_mse(tn_forward(net, b.x), b.y), b.weight);
+        tn_tensor *mean = tn_dist_all_reduce(d, tn_detach(loss), TN_REDUCE_MEAN);
+        tn_step(opt, loss);
+        if (i >= 5) printf("loss %.9g\n", tn_item(mean));
+        tn_end(s);
+    }
+    printf("bits %.17g\n", tn_item(tn_cast(tn_sum_all(tn_layer_find(net, "0.weight")), TN_F64)));
+}
+
 static double item_of(tn_tensor *x, int64_t i)
 {
     return tn_item(tn_cast(tn_slice(tn_flatten(x, 0, -1), 0, i, i + 1, 1), TN_F64));
@@ -466,6 +563,7 @@ int test_rank_run(const char *name)
     tn_tensor *three = tn_from(cx, TN_F32, TN_SHAPE(3), (float[]){ 1, 2, 3 });
     if (!strncmp(name, "train", 5)) train_rank(cx, d, strcmp(name, "train") ? TN_F64 : TN_F32);
     if (!strcmp(name, "collect")) collect_rank(cx, d);
+    if (!strcmp(name, "save") || !strncmp(name, "load", 4)) checkpoint_rank(cx, d, name);
     if (!strcmp(name, "differ")) {
         if (tn_dist_rank(d) == 0) tn_dist_all_reduce_at("here", 2, d, three, TN_REDUCE_SUM);
         else tn_dist_all_gather_at("here", 3, d, three, 0);
@@ -500,6 +598,8 @@ const test_case tests_dist[] = {
     TEST(one_rank_gets_what_it_gives),
     TEST(collectives_compute_and_have_gradients),
     TEST(ranks_train_as_one),
+    TEST(tenon_train_runs_on_several_ranks_and_is_started_again),
+    TEST(checkpoints_are_of_all_ranks_and_load_on_any_number),
     TEST(a_failure_is_named_by_the_others_and_started_again),
     TEST(a_wrong_command_line_of_launch_is_refused),
     TEST_END,
