@@ -202,6 +202,12 @@ TN_API_PLAIN tn_status tn_ctx_take(tn_ctx *cx);
 TN_API_PLAIN const char *tn_ctx_device(const tn_ctx *cx);
 // Restarts the sequence of random numbers.
 TN_API_PLAIN void tn_seed(tn_ctx *cx, uint64_t seed);
+// A place in the sequence of random numbers: its seed, and what was drawn of it so far. tn_random_set returns to it.
+typedef struct {
+    uint64_t seed, drawn;
+} tn_random_state;
+TN_API_PLAIN tn_random_state tn_random_get(const tn_ctx *cx);
+TN_API_PLAIN void            tn_random_set(tn_ctx *cx, tn_random_state state);
 
 // Opens a scope: tensors made from now on die when it ends.
 TN_API tn_scope *tn_begin(tn_ctx *cx);

@@ -26,7 +26,7 @@ LEFT_OUT = {
         retain release""",
     "errors are exceptions": "error error_text error_clear error_set on_error on_warning stop_when escape status_name",
     "written by hand in core/": """
-        grad_mode autocast
+        grad_mode autocast random_get random_set
         to_dlpack to_dlpack_unversioned from_dlpack from_dlpack_unversioned ctx_stream ctx_wait_stream ctx_signal_stream ctx_use_stream
         eval_into from borrow read print ptr split chunk grad gradcheck gradgradcheck custom custom_n
         layer_new layer_new_n layer_each layer_summary layer_self layer_ctx layer_of nn_act nn_residual nn_residual_with

@@ -522,9 +522,32 @@ static PyMethodDef context_methods[] = {
     { 0 },
 };
 
+static PyObject *context_random(PyObject *self, void *unused)
+{
+    Context *c = (Context *)self;
+    (void)unused;
+    if (!context_claim(c)) return NULL;
+    tn_random_state s = tn_random_get(c->cx);
+    return Py_BuildValue("(KK)", (unsigned long long)s.seed, (unsigned long long)s.drawn);
+}
+
+static int context_set_random(PyObject *self, PyObject *value, void *unused)
+{
+    Context           *c = (Context *)self;
+    unsigned long long seed, drawn;
+    (void)unused;
+    if (!value || !PyTuple_Check(value))
+        return PyErr_SetString(PyExc_TypeError, "random_state is a tuple of two numbers"), -1;
+    if (!PyArg_ParseTuple(value, "KK", &seed, &drawn) || !context_claim(c)) return -1;
+    tn_random_set(c->cx, (tn_random_state){ seed, drawn });
+    return 0;
+}
+
 static PyGetSetDef context_members[] = {
     { "device", context_device, NULL, "The device, as it is named to open it.", NULL },
     { "closed", context_closed, NULL, "Whether it was closed.", NULL },
+    { "random_state", context_random, context_set_random,
+      "The place in the sequence of random numbers: the seed, and what was drawn so far.", NULL },
     { 0 },
 };
 

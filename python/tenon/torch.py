@@ -251,7 +251,11 @@ class Function:
         given = list(args[:len(self._is_tensor)])
         for i, x in zip(self._places, xs):
             given[i] = x
+        before = context.random_state
         ys = self.f(*given)
+        if not self.random and context.random_state != before:
+            raise RuntimeError(f"{self.__name__} draws random numbers, which would be others in the backward pass: make it by "
+                               "tenon.torch.function(random=True)")
         ys = [ys] if isinstance(ys, _c.Tensor) else list(ys)
         if len(ys) != self.outputs:
             raise ValueError(f"{self.__name__} returned {len(ys)} tensors; outputs={self.outputs} was said")

@@ -78,6 +78,18 @@ class Functions(unittest.TestCase):
         for y in (a, d):
             self.assertTrue(torch.equal(torch.autograd.grad(y.sum(), x)[0], a.detach()))
 
+    def test_random_numbers_that_nobody_announced(self):
+        def drops(x, train: bool):
+            return tn.dropout(x, 0.5, train)
+
+        f = tenon.torch.function(drops, name="draws_unsaid")
+        x = torch.ones(8, requires_grad=True)
+        self.assertTrue(torch.equal(f(x, False), x))
+        with self.assertRaisesRegex(RuntimeError, r"draws_unsaid draws random numbers.*random=True"):
+            f(x, True)
+        with self.assertRaisesRegex(RuntimeError, "random=True"):
+            torch.compile(lambda x: f(x, True) * 2, backend="aot_eager", fullgraph=True)(x)
+
     def test_gradcheck(self):
         self.assertTrue(torch.autograd.gradcheck(lambda x, w: Functions.scaled(x, w, 0.5), self.arguments()))
 

@@ -410,6 +410,19 @@ void tn_seed(tn_ctx *cx, uint64_t seed)
     cx->counter = 0;
 }
 
+tn_random_state tn_random_get(const tn_ctx *cx)
+{
+    if (!tni_ctx_ok(cx, "random_get")) return (tn_random_state){ 0 };
+    return (tn_random_state){ cx->seed, cx->counter };
+}
+
+void tn_random_set(tn_ctx *cx, tn_random_state state)
+{
+    if (!tni_ctx_ok(cx, "random_set")) return;
+    cx->seed    = state.seed;
+    cx->counter = state.drawn;
+}
+
 // ---- scopes and boundaries ---------------------------------------------------------------------
 
 // Whether a scope is open: the current one or around it.

@@ -150,6 +150,16 @@ CALL(on_warning)
     tn_on_warning(k->cx, NULL, NULL);
     return NULL;
 }
+CALL(random_get)
+{
+    (void)tn_random_get(k->cx);
+    return NULL;
+}
+CALL(random_set)
+{
+    tn_random_set(k->cx, tn_random_get(k->cx));
+    return NULL;
+}
 CALL(stop_when)
 {
     tn_stop_when(k->cx, NULL, NULL);
@@ -927,7 +937,7 @@ CALL(ctx_stats)
 
 // clang-format off
 const call calls_of_tensors[] = {
-    Q(open), Q(open_with), Q(close), O(ctx_leave), O(ctx_enter), Q(ctx_take), Q(ctx_device), O(seed), O(begin), O(end),
+    Q(open), Q(open_with), Q(close), O(ctx_leave), O(ctx_enter), Q(ctx_take), Q(ctx_device), O(seed), O(random_get), O(random_set), O(begin), O(end),
     O(keep), O(want), Q(drop), Q(retain), Q(release), Q(error), Q(error_text), Q(escape), Q(error_clear), O(error_set), O(on_error), O(on_warning), O(stop_when),
     Q(status_name), Q(version),
     O(from), O(borrow), O(zeros), O(ones), O(full), O(full_i64), U(zeros_like), U(ones_like), S(full_like),

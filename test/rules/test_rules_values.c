@@ -564,6 +564,13 @@ static void rule_08_random_counters_are_taken_at_recording(void)
         tn_stats   last = tn_ctx_stats(cx);
         tn_tensor *u    = tn_rand(cx, TN_F32, TN_SHAPE(N));
         check_hit(cx, u, &last, "rand");
+        // Back to a place of the sequence.
+        tn_random_state s = tn_random_get(cx);
+        tn_read(tn_rand(cx, TN_F32, TN_SHAPE(N)), TN_F64, a[0], N);
+        CHECK(tn_random_get(cx).drawn > s.drawn);
+        tn_random_set(cx, s);
+        tn_read(tn_rand(cx, TN_F32, TN_SHAPE(N)), TN_F64, a[1], N);
+        CHECK(!memcmp(a[0], a[1], sizeof a[0]));
     }
 }
 
