@@ -28,11 +28,12 @@ struct task {
 };
 
 // Guarded by the lock. idle: threads waiting for a task; busy: threads running one; needs: users
-// that asked for tasks to run (tni_background_need); paused: none is left.
+// that asked for tasks to run (tni_background_need); paused: none is left; urgent: the last task of the
+// queue that was given to be run first, all of which are ahead of the others.
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t  came, went;
-    task           *first, *last;
+    task           *first, *last, *urgent;
     int             threads, idle, busy, needs;
     bool            registered, paused;
     atomic_bool     stops;
@@ -47,6 +48,7 @@ static task *next_task(void)
     task *t = self.first;
     if (t) self.first = t->next;
     if (!self.first) self.last = NULL;
+    if (t == self.urgent) self.urgent = NULL;
     return t;
 }
 
@@ -112,7 +114,7 @@ static void forget_threads(void)
     pthread_mutex_init(&self.lock, NULL);
     pthread_cond_init(&self.came, NULL);
     pthread_cond_init(&self.went, NULL);
-    self.first = self.last = NULL;
+    self.first = self.last = self.urgent = NULL;
     self.threads = self.idle = self.busy = self.needs = 0;
     self.paused                                       = false;
     self.asked                                        = 0;
@@ -132,13 +134,15 @@ static void add_thread(void)
     pthread_attr_destroy(&attr);
 }
 
-// `first` puts a task that somebody may soon wait for before all others. The lock is held.
+// `first` puts a task that somebody may soon wait for before all that are not, and behind those that are: whoever
+// gave them waits for the one that was given first. The lock is held.
 static void push_task(task *t, bool first)
 {
-    t->next = first ? self.first : NULL;
-    if (first) self.first = t;
-    else if (self.last) self.last->next = t;
+    task *behind = first ? self.urgent : self.last;
+    t->next      = behind ? behind->next : first ? self.first : NULL;
+    if (behind) behind->next = t;
     else self.first = t;
+    if (first) self.urgent = t;
     if (!t->next) self.last = t;
 }
 

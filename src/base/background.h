@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-// Has a background thread call work(arg) at some time. first: before all tasks given without it.
+// Has a background thread call work(arg) at some time. first: before all tasks given without it, behind those given with it.
 // False if there is no thread or memory for it; then work is never called. At the end of the
 // process running tasks are waited for, and tasks not begun are dropped.
 bool tni_background(void (*work)(void *arg), void *arg, bool first);

@@ -38,6 +38,32 @@ static void every_task_is_done_once(void)
     CHECK_INT(atomic_load(&done), TASKS);
 }
 
+static void take_place(void *arg)
+{
+    *(int *)arg = atomic_fetch_add(&done, 1);
+    usleep(100);
+}
+
+// As given, but for the threads (16 at most) that begin at once.
+static void tasks_begin_in_order_those_given_as_first_ahead(void)
+{
+    enum { TASKS = 120, THREADS = 16 };
+    static int place[2][TASKS];
+    done = 0;
+    tni_background_need(true);
+    tni_background_need(false);
+    for (int i = 0; i < TASKS; i++)
+        for (int first = 0; first < 2; first++)
+            CHECK(tni_background(take_place, &place[first][i], first));
+    tni_background_need(true);
+    wait_until(&done, 2 * TASKS);
+    for (int i = 0; i < TASKS; i++) {
+        CHECK(abs(place[1][i] - i) <= THREADS);
+        CHECK(abs(place[0][i] - TASKS - i) <= THREADS);
+    }
+    tni_background_need(false);
+}
+
 static void dawdle(void *arg)
 {
     usleep(50000);
@@ -311,6 +337,7 @@ static void interpreters_that_failed_are_tried_again_when_they_are_asked_for_aga
 const test_case tests_background[] = {
     TEST(a_process_may_end_while_its_kernels_are_compiled),
     TEST(every_task_is_done_once),
+    TEST(tasks_begin_in_order_those_given_as_first_ahead),
     TEST(after_the_last_who_needs_them_no_task_is_done),
     TEST(the_child_of_a_fork_has_a_background_of_its_own),
     TEST(a_kernel_that_is_not_compiled_yet_is_not_waited_for),
