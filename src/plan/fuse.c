@@ -618,13 +618,16 @@ static int64_t loaded_bytes(const tni_fusion *f, const tni_unit *u)
 }
 
 // Whether unit u, which loads item `at`, may compute it instead: a cheap map that stays in memory all
-// the same, since another unit reads it there. Kernels that were split stay split.
+// the same, since another unit reads it there. Values that many points share, as the factors of channels,
+// are loaded from cache. Kernels that were split stay split.
 static bool may_compute(const tni_fusion *f, const tni_unit *u, int32_t at, const uint32_t *readers)
 {
     const tni_decision *x = &f->decision[at];
     const tni_item     *a = &f->g->item[at], *b = &f->g->item[u->seed[0]];
-    return x->kind == TNI_AS_SEED && readers[at] > 1 && tni_is_map(a->n->op) && !a->n->again &&
-           !b->n->again && !a->partition && !b->partition && !x->never_guarded && !x->piecewise &&
+    int64_t             points = tni_points(u, tni_all_axes(u));
+    return tni_node_count(a->n) > points / TNI_CACHED_POINTS && x->kind == TNI_AS_SEED &&
+           readers[at] > 1 && tni_is_map(a->n->op) && !a->n->again && !b->n->again &&
+           !a->partition && !b->partition && !x->never_guarded && !x->piecewise &&
            unit_of(f, at) != u->into &&
            x->cost <= TNI_AGAIN_COST * (int64_t)f->limits->element_size((tn_dtype)a->n->dtype);
 }

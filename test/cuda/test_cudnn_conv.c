@@ -601,6 +601,18 @@ static void engines_that_vary_are_marked_and_avoided(void)
     fake_cudnn_end();
 }
 
+static void of_engines_that_the_library_compiles_only_the_first_is_tried(void)
+{
+    if (!fake_cudnn_begin()) return;
+    fake_cudnn->compiles = 3;
+    conv_case *c         = case_of(&shapes[1], TNI_conv, true);
+    CHECK_INT(tni_cuda_conv(&c->call), TN_OK);
+    CHECK_INT(fake_cudnn->compiled, 2);
+    CHECK(fake_cudnn->last != 1);
+    free(c);
+    fake_cudnn_end();
+}
+
 static void engines_that_need_too_much_workspace_are_left_out(void)
 {
     if (!fake_cudnn_begin()) return;
@@ -654,6 +666,7 @@ const test_case tests_cudnn_conv[] = {
     TEST(the_fastest_engine_is_chosen_once_and_kept),
     TEST(engines_are_refused_by_what_they_round),
     TEST(engines_that_vary_are_marked_and_avoided),
+    TEST(of_engines_that_the_library_compiles_only_the_first_is_tried),
     TEST(engines_that_need_too_much_workspace_are_left_out),
     TEST(what_the_library_lacks_is_left_to_other_kernels),
     TEST_END

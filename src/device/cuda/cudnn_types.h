@@ -57,6 +57,7 @@ enum {
     TNI_DNN_TYPE_POINTWISE = 14,
     TNI_DNN_TYPE_DESC      = 15,
     TNI_DNN_TYPE_REDUCTION = 18,
+    TNI_DNN_TYPE_BEHAVIOR  = 19,
     TNI_DNN_TYPE_CHAR      = 24,
     // attributes of a tensor
     TNI_DNN_TENSOR_ALIGN   = 900,
@@ -129,6 +130,7 @@ enum {
     TNI_DNN_CONFIG_ENGINE     = 300,
     TNI_DNN_CONFIG_WORKSPACE  = 303,
     TNI_DNN_ENGINE_NOTES      = 1303,
+    TNI_DNN_ENGINE_BEHAVIOR   = 1305,
     // of a plan and of the addresses for a run
     TNI_DNN_PLAN_HANDLE    = 400,
     TNI_DNN_PLAN_CONFIG    = 401,
@@ -177,6 +179,8 @@ enum {
     TNI_DNN_NOTE_VARIES        = 4,
     TNI_DNN_NOTE_WINOGRAD      = 5,
     TNI_DNN_NOTE_WINOGRAD_LAST = 8,
+    // of its behavior: it is compiled when a plan is made
+    TNI_DNN_BEHAVIOR_COMPILES = 0,
     // how engines are asked for: those thought fast, best first, and those that always work
     TNI_DNN_HEURISTIC_FALLBACK = 2,
     TNI_DNN_HEURISTIC_A        = 3

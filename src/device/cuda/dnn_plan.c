@@ -40,7 +40,7 @@ struct tni_dnn_plans {
     char           what[32];
     tni_text       why;
     bool           settled, limited;  // limited: some engines need more workspace than there may be
-    int            count;
+    int            count, compiles;   // compiles: candidates that the library has to compile
     candidate      list[TNI_DNN_CANDIDATES];
     int            descs;  // descriptors that the configurations depend on, and themselves
     tni_dnndesc    desc[MOST_DESCS];
@@ -242,18 +242,27 @@ static bool workspace_fits(const tni_dnn_plans *p, int64_t bytes)
     return !p->at.workspace || (bytes >= 0 && (size_t)bytes <= p->at.workspace);
 }
 
-// Returns what the library notes of a configuration's engine, as bits; all of them if it does not say.
-static int64_t notes_of(const tni_cudnn *dnn, tni_dnndesc config)
+// Returns what the library notes of a configuration's engine, or of its behavior, as bits; all of them if it does not say.
+static int64_t notes_of(const tni_cudnn *dnn, tni_dnndesc config, int attribute, int type)
 {
     int         note[64] = { 0 };
     int64_t     got = 0, count = 0, bits = 0;
     tni_dnndesc engine = NULL;
     int         e      = dnn->desc_create(TNI_DNN_ENGINE, &engine);
     if (!e) e = dnn->desc_get(config, TNI_DNN_CONFIG_ENGINE, TNI_DNN_TYPE_DESC, 1, &got, &engine);
-    if (!e) e = dnn->desc_get(engine, TNI_DNN_ENGINE_NOTES, TNI_DNN_TYPE_NOTE, 64, &count, note);
+    if (!e) e = dnn->desc_get(engine, attribute, type, 64, &count, note);
     for (int64_t i = 0; i < count && i < 64 && !e; i++) bits |= (int64_t)1 << (note[i] & 31);
     if (engine) dnn->desc_destroy(engine);
     return e ? -1 : bits;
+}
+
+// Returns whether an engine may be taken although the library has to compile it, and counts it if so.
+static bool may_compile(maker *m, tni_dnndesc config)
+{
+    tni_dnn_plans *p = m->p;
+    int64_t behavior = notes_of(m->dnn, config, TNI_DNN_ENGINE_BEHAVIOR, TNI_DNN_TYPE_BEHAVIOR);
+    bool    compiles = behavior >= 0 && behavior >> TNI_DNN_BEHAVIOR_COMPILES & 1;
+    return !compiles || !p->at.compiles || p->compiles++ < p->at.compiles;
 }
 
 // Adds a configuration to the candidates, unless there are enough, its engine is refused or it needs more
@@ -266,10 +275,10 @@ static void consider(maker *m, tni_dnndesc config)
     if (p->count == TNI_DNN_CANDIDATES) return;
     if (m->dnn->desc_get(config, TNI_DNN_CONFIG_WORKSPACE, TNI_DNN_TYPE_INT64, 1, &n, &c.workspace))
         return;
-    c.notes = notes_of(m->dnn, config);
+    c.notes = notes_of(m->dnn, config, TNI_DNN_ENGINE_NOTES, TNI_DNN_TYPE_NOTE);
     if (c.notes & p->graph.refused) return;
     p->limited |= !workspace_fits(p, c.workspace);
-    if (workspace_fits(p, c.workspace)) p->list[p->count++] = c;
+    if (workspace_fits(p, c.workspace) && may_compile(m, config)) p->list[p->count++] = c;
 }
 
 // Asks for engines in one way, best first. The library says how many there are, then fills in as many

@@ -23,6 +23,7 @@ typedef struct {
     const char       *gpu;
     bool   timing;     // candidates are chosen by time; else the first that the library proposes
     size_t workspace;  // bytes of workspace that an engine may need; 0: any
+    int    compiles;   // engines of a graph that the library has to compile, at most; 0: any number
 } tni_dnn_env;
 
 // The candidates of a graph. Belongs to the table of the process.

@@ -348,6 +348,11 @@ int cudnnBackendGetAttribute(tni_dnndesc d, int name, int type, int64_t room, in
             if (fake.notes[d->engine] >> i & 1) ((int *)value)[(*count)++] = i;
         return 0;
     }
+    if (name == TNI_DNN_ENGINE_BEHAVIOR) {
+        *count        = fake.compiles >> d->engine & 1;
+        *(int *)value = TNI_DNN_BEHAVIOR_COMPILES;
+        return 0;
+    }
     if (name == TNI_DNN_CONFIG_WORKSPACE || name == TNI_DNN_PLAN_WORKSPACE) {
         *(int64_t *)value = d->engine * (fake.workspace ? fake.workspace : 256);
         return 0;

@@ -14,6 +14,7 @@ typedef struct {
     int     status;  // that it fails with
     bool    no_run;  // nothing runs
     int     notes[FAKE_NOTED];  // of engine i, as bits
+    int     compiles;           // the engines that are compiled when a plan is made, as bits
     int64_t workspace;          // engine i needs i times that many bytes; 0: 256
     tni_custream stream;        // the only one that it accepts
     double       milliseconds;
