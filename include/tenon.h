@@ -814,6 +814,8 @@ TN_API tn_tensor *tn_requires_grad(tn_tensor *t, bool on);
 TN_API_PLAIN bool tn_needs_grad(const tn_tensor *t);
 // Whether t was not computed from a leaf: it is one, or has no gradient.
 TN_API_PLAIN bool tn_is_leaf(const tn_tensor *t);
+// Returns the name of the op that t was recorded by last, "matmul".
+TN_API_PLAIN const char *tn_op_of(const tn_tensor *t);
 // Adds the gradient of y, times gy, to every leaf that y was computed from. gy NULL means 1 and
 // needs a one-element y.
 TN_API tn_status tn_backward(tn_tensor *y, tn_tensor *gy);

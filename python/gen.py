@@ -528,7 +528,7 @@ def main(include, output):
     stub = (package / "_c.pyi.in").read_text()
     both = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
     names = [f"__{p}{n}__" for n in both for p in ("", "r")] + [f"__{n}__" for n in "lt le gt ge".split()]
-    names += [f"__i{n}__" for n in "add sub mul truediv".split()]
+    names += [f"__i{n}__" for n in "add sub mul truediv floordiv mod pow and or xor lshift rshift".split()]
     operators = "".join(f"    def {n}(self, other: Any) -> T: ...\n" for n in names)
     operators += "".join(f"    def __{n}__(self) -> T: ...\n" for n in "neg pos abs invert".split())
     stub = stub.replace("# OPERATORS\n", operators)

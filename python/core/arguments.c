@@ -11,10 +11,15 @@ static int find_param(const signature *s, PyObject *name)
 {
     for (int i = 0; i < s->count; i++)
         if (PyUnicode_CompareWithASCIIString(name, s->params[i]) == 0) return i;
-    // The names that PyTorch has for NumPy's.
-    if (PyUnicode_CompareWithASCIIString(name, "dim") == 0) {
+    // The names that PyTorch has for ours.
+    static const char *const theirs[][2] = { { "dim", "axis" },   { "dim0", "axis1" },
+                                             { "dim1", "axis2" }, { "dims", "axes" },
+                                             { "other", "b" },    { "src", "v" },
+                                             { "input", "x" },    { "input", "a" } };
+    for (size_t k = 0; k < sizeof theirs / sizeof *theirs; k++) {
+        if (PyUnicode_CompareWithASCIIString(name, theirs[k][0]) != 0) continue;
         for (int i = 0; i < s->count; i++)
-            if (!strcmp(s->params[i], "axis")) return i;
+            if (!strcmp(s->params[i], theirs[k][1])) return i;
     }
     return -1;
 }

@@ -246,6 +246,52 @@ static PyObject *op_idiv(PyObject *a, PyObject *b)
     return write_with("div_", tn_div__at, a, b);
 }
 
+// The same for operators that C has no writing form of: x is assigned the result, which must have its dtype.
+static PyObject *write_result(const char *name, two_fn *f, PyObject *a, PyObject *b)
+{
+    PyObject  *both[2] = { a, b }, *r = NULL;
+    call       k;
+    tn_tensor *x, *v, *y = NULL, **const places[2] = { &x, &v };
+    if (!is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
+    if (!call_begin(&k, name, both, 2, NULL)) return NULL;
+    if (to_tensor(&k, a, name, false, &x) && to_tensor(&k, b, name, false, &v) &&
+        fit_numbers(&k, WRITES, both, places)) {
+        y = f(k.at.file, k.at.line, x, v);
+        if (y && tn_dtype_of(y) != tn_dtype_of(x)) {
+            char why[96];
+            snprintf(why, sizeof why, "%s: a result of %s does not go into x of %s", name,
+                     tn_dtype_name(tn_dtype_of(y)), tn_dtype_name(tn_dtype_of(x)));
+            tn_error_set_at(k.at.file, k.at.line, k.c->cx, TN_EDTYPE, why);
+        } else if (y && tn_assign_at(k.at.file, k.at.line, x, y)) {
+            r = Py_NewRef(a);
+        }
+        if (y) tn_drop(y);
+        if (!r) context_raise(k.c);
+    }
+    call_end(&k);
+    return r;
+}
+
+#define WRITING(name)                                         \
+    static PyObject *op_i##name(PyObject *a, PyObject *b)     \
+    {                                                         \
+        return write_result(#name "_", tn_##name##_at, a, b); \
+    }
+
+WRITING(floor_divide)
+WRITING(remainder)
+WRITING(bit_and)
+WRITING(bit_or)
+WRITING(bit_xor)
+WRITING(shl)
+WRITING(shr)
+
+static PyObject *op_ipow(PyObject *a, PyObject *b, PyObject *modulus)
+{
+    if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+    return write_result("pow_", tn_pow_at, a, b);
+}
+
 static bool is_open(Tensor *o)
 {
     if (o->t && o->owner->cx) return context_claim(o->owner);
@@ -359,7 +405,7 @@ static PyObject *get_ndim(PyObject *self, void *unused)
     return is_open(o) ? PyLong_FromLong(tn_rank(o->t)) : NULL;
 }
 
-static PyObject *get_size(PyObject *self, void *unused)
+static PyObject *tensor_numel(PyObject *self, PyObject *unused)
 {
     Tensor *o = (Tensor *)self;
     (void)unused;
@@ -449,7 +495,6 @@ static PyGetSetDef members[] = {
       NULL },
     { "dtype", get_dtype, NULL, "The type of its elements.", NULL },
     { "ndim", get_ndim, NULL, "The number of axes.", NULL },
-    { "size", get_size, NULL, "The number of elements.", NULL },
     { "context", get_context, NULL, "The context it was made on.", NULL },
     { "requires_grad", get_requires_grad, set_requires_grad,
       "Whether it is a leaf or was computed from one.", NULL },
@@ -499,6 +544,7 @@ static PyObject *tensor_text(PyObject *self, PyObject *unused)
 static PyMethodDef written[] = {
     { "item", tensor_item, METH_NOARGS,
       "item()\n--\n\nThe value of a tensor of one element, after waiting for it." },
+    { "numel", tensor_numel, METH_NOARGS, "numel()\n--\n\nThe number of elements." },
     { "_text", tensor_text, METH_NOARGS, NULL },
     { 0 },
 };
@@ -654,6 +700,14 @@ static PyType_Slot slots[] = {
     { Py_nb_inplace_subtract, op_isub },
     { Py_nb_inplace_multiply, op_imul },
     { Py_nb_inplace_true_divide, op_idiv },
+    { Py_nb_inplace_floor_divide, op_ifloor_divide },
+    { Py_nb_inplace_remainder, op_iremainder },
+    { Py_nb_inplace_power, op_ipow },
+    { Py_nb_inplace_and, op_ibit_and },
+    { Py_nb_inplace_or, op_ibit_or },
+    { Py_nb_inplace_xor, op_ibit_xor },
+    { Py_nb_inplace_lshift, op_ishl },
+    { Py_nb_inplace_rshift, op_ishr },
     { Py_nb_bool, tensor_bool },
     { Py_nb_float, tensor_float },
     { Py_nb_int, tensor_int },

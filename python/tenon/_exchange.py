@@ -66,6 +66,19 @@ class Exchange:
             return a.astype(dtype)
         return numpy.array(a) if copy else a
 
+    # NumPy's functions. Those that Tenon has with the same meaning are Tenon's, with a gradient; the others compute with
+    # NumPy and return arrays.
+
+    def __array_ufunc__(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        name = ufunc.__name__
+        own = _same(_UFUNCS.get(name, name)) if method == "__call__" and not kwargs else None
+        return own(*inputs) if own else _by_numpy(getattr(ufunc, method), name, inputs, kwargs)
+
+    def __array_function__(self: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        name = function.__name__
+        own = _same(_FUNCTIONS.get(name)) if kwargs.keys() <= {"axis", "keepdims", "dtype"} else None
+        return own(*args, **kwargs) if own else _by_numpy(function, name, args, kwargs)
+
     @property
     def __array_interface__(self: Any) -> dict:
         """NumPy's array interface, version 3: `data` is an object that keeps the memory."""
@@ -113,6 +126,35 @@ class Exchange:
         return {"shape": self.shape, "typestr": f"{order}{self.dtype.kind}{self.dtype.itemsize}",
                 "data": (address if self.size else 0, True), "strides": strides, "version": 3,
                 "stream": _c.stream_of(self.context) or None}
+
+
+# Elementwise functions that NumPy has under another name, and functions of the same meaning.
+_UFUNCS: dict[str, str] = {
+    "equal": "eq", "arctan": "atan", "arcsin": "asin", "arccos": "acos", "arctanh": "atanh", "arcsinh": "asinh",
+    "arccosh": "acosh", "arctan2": "atan2", "invert": "bitwise_not", "left_shift": "shl", "right_shift": "shr", "rint": "round"}
+_FUNCTIONS: dict[str, str] = {n: n for n in (
+    "sum mean prod amax amin any all argmax argmin cumsum cumprod concatenate stack vstack hstack where squeeze expand_dims ravel "
+    "transpose swapaxes moveaxis broadcast_to tile dot outer einsum tril triu isclose allclose").split()}
+_FUNCTIONS |= {"max": "amax", "min": "amin"}
+
+
+def _same(name: str | None) -> Any:
+    import tenon
+    return getattr(tenon, name, None) if name else None
+
+
+def _by_numpy(function: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+    """A function of NumPy, called with arrays in the places of tensors."""
+    def plain(x: Any) -> Any:
+        if isinstance(x, (list, tuple)):
+            return type(x)(map(plain, x)) if type(x) in (list, tuple) else x
+        if not isinstance(x, _c.Tensor):
+            return x
+        if x.requires_grad:
+            raise RuntimeError(f"numpy.{name} has no gradient: call it with x.detach(), or use a function of Tenon")
+        return x.numpy()
+
+    return function(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
 
 
 _snapshots: dict[int, list] = {}

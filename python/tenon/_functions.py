@@ -208,10 +208,26 @@ mean: Callable[..., Any] = _reduction("mean")
 prod: Callable[..., Any] = _reduction("prod")
 amax: Callable[..., Any] = _reduction("max")
 amin: Callable[..., Any] = _reduction("min")
-norm: Callable[..., Any] = _reduction("norm")
+_norm: Callable[..., Any] = _reduction("norm")
 logsumexp: Callable[..., Any] = _reduction("logsumexp")
 any: Callable[..., Any] = _reduction("any")
 all: Callable[..., Any] = _reduction("all")
+
+
+def norm(x: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False,
+         ord: Any = None, dtype: DTypeLike | None = None) -> Any:
+    """The p-norm of the elements, over all axes, one axis or several: (|x| ** p).sum() ** (1 / p); also p = 0, inf, -inf."""
+    axis, keep, p = axis if dim is None else dim, keepdims or keepdim, p if ord is None else ord
+    if p in (2, "fro", None):
+        return _norm(x, axis, keep, dtype=dtype)
+    if not isinstance(p, (int, float)):
+        raise NotImplementedError(f"norm: p = {p!r}")
+    x = _c.abs(as_tensor(x, dtype))
+    if p in (inf, -inf):
+        return (amax if p > 0 else amin)(x, axis, keep)
+    if p == 0:
+        return sum(_c.cast(_c.ne(x, 0), x.dtype), axis, keep)
+    return sum(x, axis, keep) if p == 1 else _c.pow(sum(_c.pow(x, p), axis, keep), 1 / p)
 
 
 class ValuesIndices(NamedTuple):
@@ -221,18 +237,23 @@ class ValuesIndices(NamedTuple):
     indices: Any
 
 
-def max(x: Any, axis: Any = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The largest element over all axes, one axis or several; with dim= also its index; the larger of two tensors."""
-    if dim is not None:
-        return _pair(x, _c.argmax_keep(x, dim), dim, keepdims or keepdim)
-    return _c.maximum(x, axis) if isinstance(axis, _c.Tensor) else amax(x, axis, keepdims or keepdim)
+def _extreme(x: Any, dim: Any, axis: Any, keep: bool, reduce: Any, places: Any, larger: Any) -> Any:
+    """max and min: over axis= NumPy's, the elements; over a dim PyTorch's, also their indices; of two tensors."""
+    if isinstance(dim, _c.Tensor):
+        return larger(x, dim)
+    if axis is None and isinstance(dim, int):
+        return _pair(x, places(x, dim), dim, keep)
+    return reduce(x, dim if axis is None else axis, keep)
 
 
-def min(x: Any, axis: Any = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The smallest element over all axes, one axis or several; with dim= also its index; the smaller of two tensors."""
-    if dim is not None:
-        return _pair(x, _c.argmin_keep(x, dim), dim, keepdims or keepdim)
-    return _c.minimum(x, axis) if isinstance(axis, _c.Tensor) else amin(x, axis, keepdims or keepdim)
+def max(x: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """The largest element; max(x, 1) and dim=1 give (values, indices) along an axis, axis=1 the values; the larger of two."""
+    return _extreme(x, dim, axis, keepdims or keepdim, amax, _c.argmax_keep, _c.maximum)
+
+
+def min(x: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """The smallest element; min(x, 1) and dim=1 give (values, indices) along an axis, axis=1 the values; the smaller of two."""
+    return _extreme(x, dim, axis, keepdims or keepdim, amin, _c.argmin_keep, _c.minimum)
 
 
 def _pair(x: Any, index: Any, axis: int, keep: bool) -> ValuesIndices:
@@ -241,15 +262,15 @@ def _pair(x: Any, index: Any, axis: int, keep: bool) -> ValuesIndices:
     return ValuesIndices(values, index) if keep else ValuesIndices(_c.squeeze(values, axis), _c.squeeze(index, axis))
 
 
-def median(x: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None,
-           keepdim: bool = False) -> Any:
-    """The middle one of the sorted elements, or the mean of the middle two; with dim= the lower and its index."""
+def median(x: Any, dim: int | None = None, keepdim: bool = False, *, axis: int | None = None,
+           keepdims: bool = False) -> Any:
+    """The middle one of the sorted elements, or the mean of the middle two; along a dim the lower and its index."""
     x, keep = as_tensor(x), keepdims or keepdim
     if dim is not None:
         order = _c.slice(_c.argsort(x, dim, False), dim, (x.shape[dim] - 1) // 2, (x.shape[dim] - 1) // 2 + 1, 1)
         return _pair(x, order, dim, keep)
     if axis is None:
-        m = median(_c.reshape(x, (-1,)), 0)
+        m = median(_c.reshape(x, (-1,)), axis=0)
         return _c.reshape(m, (1,) * x.ndim) if keep else m
     n = x.shape[axis]
     if not n:
@@ -608,7 +629,7 @@ def flip(x: Any, axis: Any = None, *more: int, dims: Any = None) -> Any:
     x, axis = as_tensor(x), axis if dims is None else dims
     for a in range(x.ndim) if axis is None else (axis, *more) if isinstance(axis, int) else axis:
         x = _c.flip(x, a)
-    return x
+    return _c.clone(x)  # as PyTorch; x[::-1] is a view
 
 
 def roll(x: Any, shift: Any = None, axis: Any = None, *, shifts: Any = None, dims: Any = None) -> Any:
@@ -637,7 +658,7 @@ def diag(x: Any, diagonal: int = 0, *, k: int | None = None) -> Any:
     """The diagonal of a matrix, or the matrix with a row of numbers on its diagonal."""
     x, k = as_tensor(x), diagonal if k is None else k
     if x.ndim == 2:
-        return _c.diagonal(x, k, 0, 1)
+        return _c.clone(_c.diagonal(x, k, 0, 1))  # as PyTorch; x.diagonal() is a view
     if x.ndim != 1:
         raise ValueError(f"diag takes one or two axes, not {x.ndim}")
     n = x.shape[0]
@@ -663,6 +684,8 @@ def repeat_interleave(x: Any, repeats: Any, axis: int | None = None, *, dim: int
     if axis is None:
         x, axis = _c.reshape(x, (-1,)), 0
     axis %= x.ndim
+    if isinstance(repeats, int) and repeats == 1:
+        return _c.clone(x)
     if isinstance(repeats, int):
         shape = list(x.shape)
         shape[axis] *= repeats

@@ -2,18 +2,53 @@
 from __future__ import annotations
 
 from builtins import bool as _bool, float as _float, int as _int  # names that methods have too
-from typing import TYPE_CHECKING, Any, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, Sequence, overload
 
-from . import _c, _functions as F
+from . import _c, _composed as G, _functions as F
 from ._dtypes import DType, DTypeLike, as_dtype, float16, bfloat16, float32, float64, int32, int64, bool_
 from ._exchange import Exchange
+
+
+class GradFn:
+    """The op that a tensor with a gradient is the result of."""
+
+    def __init__(self, x: _c.Tensor) -> None:
+        self._name = f"{_c.op_of(x).title().replace('_', '')}Backward0"
+
+    def name(self) -> str:
+        return self._name
+
+    def __repr__(self) -> str:
+        return f"<{self._name}>"
+
+
+class Size(_int):
+    """The number of elements of a tensor, an integer, which can be called for the sizes of its axes."""
+
+    _shape: tuple[_int, ...]
+
+    def __new__(cls, count: _int, shape: tuple[_int, ...]) -> Size:
+        size = super().__new__(cls, count)
+        size._shape = shape
+        return size
+
+    @overload
+    def __call__(self, dim: None = None) -> tuple[_int, ...]: ...
+
+    @overload
+    def __call__(self, dim: _int) -> _int: ...
+
+    def __call__(self, dim: _int | None = None) -> Any:
+        return self._shape if dim is None else self._shape[dim]
+
+    def __reduce__(self) -> Any:
+        return _int, (_int(self),)
 
 
 class Tensor(Exchange, _c.Tensor):
     """Elements of one type along axes, on a device. Ops on tensors are recorded and run when a value is read."""
 
     __slots__ = ()
-    __array_ufunc__ = None  # so that ndarray + Tensor is Tensor's
 
     # ---- facts
 
@@ -40,9 +75,10 @@ class Tensor(Exchange, _c.Tensor):
     def nbytes(self) -> _int:
         return self.size * self.dtype.itemsize
 
-    def numel(self) -> _int:
-        """The number of elements."""
-        return self.size
+    @property
+    def size(self) -> Size:
+        """The number of elements, as in NumPy; called, as in PyTorch, the sizes of the axes: x.size(), x.size(0)."""
+        return Size(self.numel(), self.shape)
 
     def dim(self) -> _int:
         """The number of axes."""
@@ -179,6 +215,19 @@ class Tensor(Exchange, _c.Tensor):
         """Writes one number where the mask holds."""
         return _c.assign(self, _c.masked_fill(self, mask, value))
 
+    def scatter_(self, dim: _int, index: Any, src: Any = None, *, value: _float | None = None,
+                 reduce: str | None = None) -> Tensor:
+        """Writes the elements of src, or one number, at index along an axis."""
+        return _c.assign(self, G.scatter(self, dim, index, src, value=value, reduce=reduce))
+
+    def scatter_add_(self, dim: _int, index: Any, src: Any) -> Tensor:
+        """Adds the elements of src at index along an axis."""
+        return _c.assign(self, G.scatter(self, dim, index, src, reduce="add"))
+
+    def index_add_(self, dim: _int, index: Any, source: Any, *, alpha: _float = 1) -> Tensor:
+        """Adds the slices of source at index along an axis."""
+        return _c.assign(self, G.index_add(self, dim, index, source, alpha=alpha))
+
     def uniform_(self, low: _float = 0.0, high: _float = 1.0) -> Tensor:
         """Writes random numbers in [low, high)."""
         return _c.assign(self, _c.rand_like(self.detach()) * (high - low) + low)
@@ -212,7 +261,7 @@ class Tensor(Exchange, _c.Tensor):
 
     def type_as(self, other: Tensor) -> Tensor:
         """Converted to the dtype of another tensor."""
-        return _c.cast(self, other.dtype)
+        return self.to(dtype=other.dtype)
 
     def element_size(self) -> _int:
         """The bytes of one element."""
@@ -222,26 +271,41 @@ class Tensor(Exchange, _c.Tensor):
         """The distances of neighbours along the axes, in elements, or along one axis."""
         return self.strides if dim is None else self.strides[dim]
 
+    # Converted to a dtype, as x.to(dtype): x itself, if it has that.
+
     def float(self) -> Tensor:
-        return _c.cast(self, float32)
+        return self.to(dtype=float32)
 
     def double(self) -> Tensor:
-        return _c.cast(self, float64)
+        return self.to(dtype=float64)
 
     def half(self) -> Tensor:
-        return _c.cast(self, float16)
+        return self.to(dtype=float16)
 
     def bfloat16(self) -> Tensor:
-        return _c.cast(self, bfloat16)
+        return self.to(dtype=bfloat16)
 
     def int(self) -> Tensor:
-        return _c.cast(self, int32)
+        return self.to(dtype=int32)
 
     def long(self) -> Tensor:
-        return _c.cast(self, int64)
+        return self.to(dtype=int64)
 
     def bool(self) -> Tensor:
         return _c.ne(self, _c.zeros_like(self)) if self.dtype is not bool_ else self
+
+    def is_contiguous(self) -> _bool:
+        """Whether its elements are in row-major order, without gaps."""
+        expected = 1
+        for n, stride in zip(self.shape[::-1], self.strides[::-1]):
+            if n != 1 and stride != expected:
+                return 0 in self.shape
+            expected *= n
+        return True
+
+    def contiguous(self) -> Tensor:
+        """Its elements in row-major order, without gaps: itself, if they are."""
+        return self if self.is_contiguous() else _c.contiguous(self)
 
     def cpu(self) -> Tensor:
         return self.to("cpu")
@@ -293,6 +357,17 @@ class Tensor(Exchange, _c.Tensor):
     isclose = F.isclose
     allclose = F.allclose
     equal = F.equal
+    add = G.add
+    sub = G.sub
+    div = G.div
+    gather = G.gather
+    scatter = G.scatter
+    index_add = G.index_add
+    atan2 = G.atan2
+    nan_to_num = G.nan_to_num
+    diff = G.diff
+    trace = G.trace
+    multinomial = G.multinomial
     mm = F.mm
     bmm = F.bmm
     dot = F.dot
@@ -315,6 +390,20 @@ class Tensor(Exchange, _c.Tensor):
         if create_graph:
             raise NotImplementedError("backward(create_graph=True): tn.grad() returns gradients that have a history")
         _c.backward(self, gradient)
+
+    @property
+    def grad_fn(self) -> Any:
+        """What its gradient passes, by the name of the op; None for a leaf and for what has no gradient."""
+        return GradFn(self) if self.requires_grad and not self.is_leaf else None
+
+    def register_hook(self, hook: Any) -> Any:
+        raise NotImplementedError("register_hook: tn.grad(loss, x) returns the gradient of any tensor, and p.grad can be changed "
+                                  "between backward() and step()")
+
+    def retain_grad(self) -> None:
+        """For a leaf there is nothing to do: its gradient is kept."""
+        if self.requires_grad and not self.is_leaf:
+            raise NotImplementedError("retain_grad: tn.grad(loss, x) returns the gradient of any tensor")
 
     def requires_grad_(self, on: _bool = True) -> Tensor:
         """Makes it a leaf, whose gradient backward() accumulates."""

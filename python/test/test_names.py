@@ -79,7 +79,9 @@ class Order(Case):
         self.assertEqual(x.min(dim=0, keepdim=True).indices.shape, (1, 3))
         self.check(tn.min(x, dim=0).values, [0, 1, 2])
         self.check(tn.max(x, axis=1), [3, 5])
-        self.check(x.max(1), [3, 5])
+        for values, indices in (x.max(1), tn.max(x, -1), x.max(1, True)):  # PyTorch's; axis= is NumPy's
+            self.check(values.reshape(-1), [3, 5])
+            self.check(indices.reshape(-1), [0, 1])
         self.check(x.max(), 5)
         self.check(tn.max(x, tn.full_like(x, 2)), [[3, 2, 2], [2, 5, 5]])
         self.check(tn.amax(x, dim=(0, 1)), 5)
@@ -479,6 +481,132 @@ class AsPyTorch(Case):
                     self.check(got.indices, want.indices)
                 else:
                     self.check(got, want)
+
+
+@unittest.skipUnless(torch is not None, "PyTorch is not installed")
+class AsPyTorch(Case):
+    """The same call with tensors of both."""
+
+    def both(self, call, *tensors, places=5):
+        theirs = [torch.tensor(t.tolist(), dtype=getattr(torch, t.dtype.name)) for t in tensors]
+        got, want = call(tn, *tensors), call(torch, *theirs)
+        self.check(list(got) if isinstance(got, tuple) else got, list(want) if isinstance(want, tuple) else want, places)
+
+    def test_functions(self):
+        x, y, i = grid(3, 4), grid(4, 3).T * 2, tn.tensor([[2, 0, 1, 1], [0, 0, 2, 1]])
+        whole, other = tn.tensor([7, -7, 7, -7, 6, 0]), tn.tensor([2, 2, -2, -2, -3, 5])
+        for call in (lambda t, x, y, i: t.add(x, y, alpha=3), lambda t, x, y, i: x.sub(y, alpha=0.5),
+                     lambda t, x, y, i: t.div(x, y + 33, rounding_mode="trunc"),
+                     lambda t, x, y, i: x.div(y + 33, rounding_mode="floor"),
+                     lambda t, x, y, i: x.gather(0, i), lambda t, x, y, i: t.gather(x, dim=1, index=i[:, :3]),
+                     lambda t, x, y, i: x.scatter(0, i, y), lambda t, x, y, i: x.scatter(1, i, value=9.0),
+                     lambda t, x, y, i: x.clone().scatter_(0, i, 5.0), lambda t, x, y, i: x.clone().scatter_add_(0, i, y),
+                     lambda t, x, y, i: t.zeros(3, 3).scatter_(1, i[:, :1], 1.0),
+                     lambda t, x, y, i: x.index_add(1, i[0], y, alpha=2), lambda t, x, y, i: x.clone().index_add_(1, i[0], y),
+                     lambda t, x, y, i: t.atan2(x, y), lambda t, x, y, i: t.diff(x), lambda t, x, y, i: x.diff(2, dim=0),
+                     lambda t, x, y, i: t.trace(x @ x.T), lambda t, x, y, i: t.norm(x, 1), lambda t, x, y, i: x.norm(3, dim=1),
+                     lambda t, x, y, i: t.norm(x, p=float("inf"), dim=0, keepdim=True), lambda t, x, y, i: x.norm(),
+                     lambda t, x, y, i: x.norm(0), lambda t, x, y, i: x.norm(dim=(0, 1)), lambda t, x, y, i: x.median(1),
+                     lambda t, x, y, i: x.size(), lambda t, x, y, i: [x.size(0), x.size(-1), x.numel()],
+                     lambda t, x, y, i: x.transpose(dim0=0, dim1=1), lambda t, x, y, i: t.mul(x, other=y)):
+            self.both(call, x, y, i)
+        self.both(lambda t, a, b: a.div(b, rounding_mode="trunc"), whole, other)
+        self.both(lambda t, a, b: t.div(a, b, rounding_mode="floor"), whole, other)
+        odd = tn.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0, 3.0])
+        self.both(lambda t, x: t.nan_to_num(x[:3], nan=1.0)[0], odd)
+        self.both(lambda t, x: x.nan_to_num(0.5, 2.0, -2.0), odd)
+        pairs = [(s, o) for s in (0.0, -0.0, 2.0, -3.0, math.inf, -math.inf) for o in (0.0, -0.0, 1.0, -1.0, math.inf, -math.inf)]
+        self.both(lambda t, y, x: t.atan2(y, x), *(tn.tensor([p[i] for p in pairs]) for i in (0, 1)))
+
+    def test_limits(self):
+        for name in ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"):
+            ours, theirs = tn.finfo(getattr(tn, name)), torch.finfo(getattr(torch, name))
+            for fact in ("bits", "eps", "max", "min", "tiny", "smallest_normal"):
+                self.assertEqual(getattr(ours, fact), getattr(theirs, fact), (name, fact))
+        for name in ("int8", "uint8", "int16", "int32", "int64"):
+            ours, theirs = tn.iinfo(name), torch.iinfo(getattr(torch, name))
+            self.assertEqual((ours.bits, ours.min, ours.max), (theirs.bits, theirs.min, theirs.max))
+        with self.assertRaisesRegex(TypeError, "iinfo is for integers"):
+            tn.finfo(tn.int32)
+
+    def test_what_is_a_copy_and_what_is_not(self):
+        x = grid(3, 3)
+        for call in (lambda x: x.flip(0), lambda x: x.diag(), lambda x: x.repeat_interleave(1, 0)):
+            y = call(x)
+            y += 1
+            self.check(x, grid(3, 3))
+        self.assertIs(x.contiguous(), x)
+        self.assertIsNot(x.T.contiguous(), x.T)
+        self.assertTrue(x.T.contiguous().is_contiguous() and not x.T.is_contiguous() and x[:, :1].T.is_contiguous() is False)
+        self.assertIs(x.float(), x)
+        self.assertIs(x.type_as(x), x)
+        self.assertIsNot(x.double(), x)
+
+    def test_writing_operators(self):
+        for op in ("__ifloordiv__", "__imod__", "__ipow__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"):
+            a = tn.tensor([9, 5, 12])
+            part, b = a[1:], torch.tensor([9, 5, 12])
+            self.assertIs(getattr(part, op)(2), part)
+            getattr(b[1:], op)(2)
+            self.check(a, b)
+        x = tn.tensor([3, 5])
+        for op, v in (("__ifloordiv__", 2.0), ("__ipow__", 0.5)):
+            with self.assertRaisesRegex(tn.DTypeError, "does not go into x of i64"):
+                getattr(x, op)(v)
+        self.check(x, [3, 5])
+
+    def test_draws(self):
+        w = tn.tensor([[1.0, 0, 3, 6], [0, 5, 5, 0]])
+        tn.manual_seed(1)
+        rows = tn.stack([tn.multinomial(w, 2) for _ in range(400)])
+        self.assertTrue(all(len({*r}) == 2 for pair in rows.tolist() for r in pair))
+        self.assertFalse((rows[:, 0] == 1).any() or (rows[:, 1] == 0).any() or (rows[:, 1] == 3).any())
+        first = [sum(r == i for r in rows[:, 0, 0].tolist()) / 400 for i in range(4)]
+        for share, want in zip(first, (0.1, 0, 0.3, 0.6)):
+            self.assertAlmostEqual(share, want, delta=0.08)
+        self.assertEqual(w[0].multinomial(9, replacement=True).shape, (9,))
+        with self.assertRaisesRegex(ValueError, "without replacement"):
+            tn.multinomial(w, 5)
+        state = tn.get_rng_state()
+        a = tn.rand(5)
+        tn.set_rng_state(state)
+        self.check(tn.rand(5), a)
+
+    def test_gradients_have_names(self):
+        x = tn.ones(2, 2, requires_grad=True)
+        y = (x @ x).relu()
+        self.assertEqual((x.grad_fn, repr(y.grad_fn), y.detach().grad_fn), (None, "<ReluBackward0>", None))
+        for use in (lambda: y.register_hook(print), y.retain_grad):
+            with self.assertRaisesRegex(NotImplementedError, r"tn\.grad\(loss, x\)"):
+                use()
+
+
+@unittest.skipUnless(numpy is not None, "NumPy is not installed")
+class AsNumPy(Case):
+    def test_functions_of_numpy(self):
+        x = tn.tensor([[1.0, 4, 2], [0.5, 3, 8]], requires_grad=True)
+        a = x.detach().numpy()
+        for call in (numpy.exp, numpy.sum, lambda x: numpy.mean(x, axis=1), lambda x: numpy.max(x, axis=0, keepdims=True),
+                     lambda x: numpy.arctan2(x, 2.0), lambda x: numpy.ones((2, 3), "f") + x, lambda x: numpy.float32(2) * x,
+                     lambda x: numpy.concatenate([x, x]), lambda x: numpy.transpose(x), lambda x: numpy.equal(x, 4.0) * 1.0):
+            self.assertIsInstance(call(x), tn.Tensor)
+            self.check(call(x), call(a))
+        numpy.exp(x).sum().backward()
+        self.check(x.grad, numpy.exp(a), 3)
+        for call in (numpy.linalg.norm, numpy.std, lambda x: numpy.add.reduce(x, 0),
+                     lambda x: numpy.sum(x, where=a > 1), lambda x: numpy.interp([1.5], [1, 2], numpy.ravel(x)[:2])):
+            self.assertNotIsInstance(call(x.detach()), tn.Tensor)
+            self.check(call(x.detach()), call(a))
+            with self.assertRaisesRegex(RuntimeError, "has no gradient: call it with x.detach"):
+                call(x)
+        total = numpy.zeros((2, 3))
+        total += x.detach()
+        self.check(total, a)
+
+    def test_size_is_a_number_that_can_be_called(self):
+        x = tn.ones(2, 3)
+        self.assertEqual((x.size, x.size + 1, x.size(), x.size(1), numpy.size(x.numpy())), (6, 7, (2, 3), 3, 6))
+        self.assertEqual(pickle.loads(pickle.dumps(x.size)), 6)
 
 
 if __name__ == "__main__":

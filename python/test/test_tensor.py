@@ -143,7 +143,7 @@ class Shapes(unittest.TestCase):
         self.assertEqual(x.sum(0).tolist(), [5, 7, 9])
         self.assertEqual(x.sum(dim=1, keepdim=True).tolist(), [[6], [15]])
         self.assertEqual(x.mean(axis=(0, 1), keepdims=True).tolist(), [[3.5]])
-        self.assertEqual(tn.max(x, 1).tolist(), [3, 6])
+        self.assertEqual(tn.max(x, axis=1).tolist(), [3, 6])
         self.assertEqual(x.argmax(1).tolist(), [2, 2])
         self.assertEqual(x.argmin().item(), 0)
         self.assertEqual((x > 3).any(0).tolist(), [True, True, True])

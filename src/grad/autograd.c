@@ -24,6 +24,14 @@ bool tn_is_leaf(const tn_tensor *t)
     return tni_tensor_alive(t, "is_leaf") && (t->leaf || !tn_needs_grad(t));
 }
 
+// An op that is composed of others has its own name.
+const char *tn_op_of(const tn_tensor *t)
+{
+    if (!tni_tensor_alive(t, "op_of")) return "";
+    const tni_node *n = t->store->node;
+    return n->site.op ? n->site.op : tni_op_table[n->op].name;
+}
+
 // requires_grad(t, false). A value computed from leaves cannot stop: its history is in its node.
 static tn_tensor *stop_being_leaf(tn_tensor *t)
 {

@@ -833,6 +833,11 @@ CALL(is_leaf)
     tn_is_leaf(k->x);
     return NULL;
 }
+CALL(op_of)
+{
+    CHECK(tn_op_of(k->x) != NULL);
+    return NULL;
+}
 CALL(backward)
 {
     tn_backward(k->x, k->y);
@@ -978,7 +983,7 @@ const call calls_of_tensors[] = {
     B(cross_entropy), T(cross_entropy_with), B(nll), T(nll_with), B(mse), T(mse_with), B(l1),
     T(l1_with), B(huber), T(huber_with), B(bce), T(bce_with), B(bce_logits), T(bce_logits_with),
     B(kl), T(kl_with),
-    O(grad_mode), O(autocast), O(requires_grad), Q(needs_grad), Q(is_leaf), T(backward), O(grad), O(grad_of),
+    O(grad_mode), O(autocast), O(requires_grad), Q(needs_grad), Q(is_leaf), Q(op_of), T(backward), O(grad), O(grad_of),
     Q(has_grad),
     O(zero_grad), O(gradcheck), O(gradgradcheck), O(custom), O(custom_n), Q(device_info),
     Q(device_count), Q(doctor), Q(ctx_stats),

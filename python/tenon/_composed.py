@@ -1,0 +1,212 @@
+"""Functions that programs for PyTorch and NumPy use, composed of others; and the facts of dtypes."""
+from __future__ import annotations
+
+import math
+import struct
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from . import _c, _functions as F
+from ._dtypes import DType, DTypeLike, as_dtype, float32, int64
+
+if TYPE_CHECKING:
+    from ._tensor import Tensor
+
+__all__ = ["add", "sub", "div", "gather", "scatter", "index_add", "atan2", "nan_to_num", "diff", "trace", "multinomial", "finfo",
+           "iinfo", "get_rng_state", "set_rng_state", "set_printoptions"]
+
+
+# ---- arithmetic
+
+
+def add(a: Any, b: Any, *, alpha: float = 1) -> Tensor:
+    """a + alpha * b."""
+    return _c.add(a, b if alpha == 1 else b * alpha)
+
+
+def sub(a: Any, b: Any, *, alpha: float = 1) -> Tensor:
+    """a - alpha * b."""
+    return _c.sub(a, b if alpha == 1 else b * alpha)
+
+
+def div(a: Any, b: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """a / b; with rounding_mode "floor" or "trunc" rounded down or towards 0, in the dtype of a and b."""
+    if rounding_mode is None:
+        return _c.div(a, b)
+    if rounding_mode not in ("floor", "trunc"):
+        raise ValueError(f"rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}")
+    down = _c.floor_divide(a, b)
+    if rounding_mode == "floor":
+        return down
+    if down.dtype.kind == "f":
+        return _c.trunc(_c.div(a, b))
+    # Integers: what was rounded down from a negative quotient is one too small.
+    inexact = _c.logical_and(_c.ne(_c.mul(down, b), a), _c.lt(down, 0))
+    return _c.add(down, _c.cast(inexact, down.dtype))
+
+
+def atan2(y: Any, x: Any) -> Tensor:
+    """The angle of the point (x, y), in [-pi, pi]."""
+    y, x = F.as_tensor(y), F.as_tensor(x)
+    # Not abs and sign, which have no slope at 0; 1 / -0 tells the two zeros apart.
+    left, below = (_c.logical_or(v < 0, _c.reciprocal(v.detach().float()) < 0) for v in (x, y))
+    across, up = F.where(left, -x, x), F.where(below, -y, y)
+    steep = up > across
+    near, far = F.where(steep, across, up), F.where(steep, up, across)
+    apart = _c.logical_or(_c.eq(far, 0), _c.eq(far, math.inf))  # 0 / 0 and inf / inf are no numbers
+    limit = F.where(_c.logical_and(_c.eq(near, far), far > 0), 1.0, 0.0)
+    share = F.where(apart, limit, near / F.where(apart, 1.0, far))
+    angle = _c.atan(share)
+    angle = F.where(steep, math.pi / 2 - angle, angle)
+    angle = F.where(left, math.pi - angle, angle)
+    return F.where(below, -angle, angle)
+
+
+def nan_to_num(x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """x with numbers in the places of NaN and the infinities: 0, and the largest and smallest of its dtype."""
+    x = F.as_tensor(x)
+    if x.dtype.kind != "f":
+        return _c.clone(x)
+    most = finfo(x.dtype).max
+    y = F.where(_c.isnan(x), nan, x)
+    y = F.where(_c.eq(x, math.inf), most if posinf is None else posinf, y)
+    return F.where(_c.eq(x, -math.inf), -most if neginf is None else neginf, y)
+
+
+def diff(x: Any, n: int = 1, axis: int = -1, *, dim: int | None = None) -> Tensor:
+    """The differences of neighbours along an axis, n times."""
+    x, axis = F.as_tensor(x), axis if dim is None else dim
+    for _ in range(n):
+        size = x.shape[axis]
+        after, before = _c.slice(x, axis, min(1, size), size, 1), _c.slice(x, axis, 0, max(size - 1, 0), 1)
+        x = _c.ne(after, before) if x.dtype.kind == "b" else _c.sub(after, before)
+    return x
+
+
+def trace(x: Any) -> Tensor:
+    """The sum of the diagonal of a matrix."""
+    x = F.as_tensor(x)
+    if x.ndim != 2:
+        raise ValueError(f"trace takes a matrix, not a tensor of shape {x.shape}")
+    return _c.sum_all(_c.diagonal(x, 0, 0, 1))
+
+
+# ---- elements at indices
+
+
+def _corner(x: Any, dim: int, index: Any) -> Any:
+    """The part of x that an index covers: PyTorch's may be smaller along the other axes."""
+    if index.ndim != x.ndim:
+        return x  # which the op refuses
+    return x[tuple(slice(0, x.shape[i] if i == dim % x.ndim else n) for i, n in enumerate(index.shape))]
+
+
+def gather(x: Any, dim: int, index: Any) -> Tensor:
+    """The elements of x at index along an axis: y[i][j] = x[index[i][j]][j] for axis 0."""
+    x, index = F.as_tensor(x), F.as_tensor(index)
+    return _c.gather(_corner(x, dim, index), dim, index)
+
+
+def scatter(x: Any, dim: int, index: Any, src: Any = None, *, value: float | None = None, reduce: str | None = None) -> Tensor:
+    """A copy of x with the elements of src, or one number, at index along an axis; reduce="add" adds them."""
+    if (src is None) == (value is None):
+        raise TypeError("scatter() takes src or value")
+    if reduce not in (None, "add"):
+        raise NotImplementedError(f"scatter: reduce={reduce!r}; 'add' is there")
+    x, index = F.as_tensor(x), F.as_tensor(index)
+    src = value if src is None else src
+    if not isinstance(src, _c.Tensor) or not src.ndim:
+        src = _c.expand(F.tensor(src, x.dtype, device=x.context), index.shape)
+    src = src[tuple(slice(0, n) for n in index.shape)] if src.shape != index.shape else src
+    write = _c.scatter if reduce is None else _c.scatter_add
+    part = _corner(x, dim, index)
+    if part.shape == x.shape:
+        return write(x, dim, index, src)
+    y = _c.clone(x)
+    _c.assign(_corner(y, dim, index), write(part, dim, index, src))
+    return y
+
+
+def index_add(x: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Tensor:
+    """A copy of x with the slices of source added at index along an axis."""
+    x, source, index = F.as_tensor(x), F.as_tensor(source), F.as_tensor(index)
+    wide = [1] * x.ndim
+    wide[dim] = index.size
+    index = _c.expand(_c.reshape(index, wide), source.shape)
+    return _c.scatter_add(x, dim, index, source if alpha == 1 else source * alpha)
+
+
+# ---- random numbers
+
+
+def multinomial(x: Any, num_samples: int, replacement: bool = False) -> Tensor:
+    """Draws indices of each row, with probabilities proportional to its weights; without replacement no index twice."""
+    if replacement:
+        return _c.multinomial(x, num_samples)
+    x = F.as_tensor(x)
+    if num_samples > x.shape[-1]:
+        raise ValueError(f"multinomial: {num_samples} of {x.shape[-1]} indices cannot be drawn without replacement")
+    # The largest of log(weight) plus Gumbel noise are such a draw.
+    u = _c.rand(float32, x.shape, context=x.context)
+    noise = -_c.log(-_c.log(_c.clamp(u, 1e-20, 1 - 6e-8)))
+    return _c.topk(_c.log(_c.cast(x.detach(), float32)) + noise, num_samples, -1, True)[1]
+
+
+def get_rng_state(device: Any = None) -> Tensor:
+    """The place in the sequence of random numbers, as bytes for set_rng_state."""
+    context = F._on(device) or _c.current_context()
+    return _c.from_bytes(struct.pack("<QQ", *context.random_state), "uint8", (16,), context)
+
+
+def set_rng_state(state: Tensor, device: Any = None) -> None:
+    """Returns to a place in the sequence of random numbers."""
+    if state.dtype.name != "uint8" or state.shape != (16,):
+        raise ValueError("set_rng_state takes what get_rng_state has returned")
+    context = F._on(device) or _c.current_context()
+    context.random_state = struct.unpack("<QQ", _c.read_bytes(state))
+
+
+# ---- facts of dtypes
+
+
+class finfo:
+    """The limits of a floating-point dtype."""
+
+    def __init__(self, dtype: DTypeLike = float32) -> None:
+        self.dtype: DType = as_dtype(dtype)
+        if self.dtype.name not in _FLOATS:
+            raise TypeError(f"finfo takes a floating-point dtype, not {self.dtype.name}; iinfo is for integers")
+        digits, least, self.max = _FLOATS[self.dtype.name]
+        self.bits, self.min = 8 * self.dtype.itemsize, -self.max
+        self.eps, self.tiny = 2.0 ** -digits, 2.0 ** least
+        self.smallest_normal = self.tiny
+        self.resolution = 10.0 ** -math.floor(digits * math.log10(2))
+
+    def __repr__(self) -> str:
+        return f"finfo({self.dtype.name}, max={self.max:g}, min={self.min:g}, eps={self.eps:g}, tiny={self.tiny:g})"
+
+
+# Bits of the fraction, the exponent of the smallest normal number, the largest number.
+_FLOATS = {
+    "float64": (52, -1022, (2 - 2.0 ** -52) * 2.0 ** 1023), "float32": (23, -126, (2 - 2.0 ** -23) * 2.0 ** 127),
+    "float16": (10, -14, 65504.0), "bfloat16": (7, -126, (2 - 2.0 ** -7) * 2.0 ** 127),
+    "float8_e4m3fn": (3, -6, 448.0), "float8_e5m2": (2, -14, 57344.0)}
+
+
+class iinfo:
+    """The limits of an integer dtype."""
+
+    def __init__(self, dtype: DTypeLike = int64) -> None:
+        self.dtype: DType = as_dtype(dtype)
+        if self.dtype.kind not in "iu":
+            raise TypeError(f"iinfo takes an integer dtype, not {self.dtype.name}; finfo is for floats")
+        self.bits = 8 * self.dtype.itemsize
+        signed = self.dtype.kind == "i"
+        self.min, self.max = (-2 ** (self.bits - 1), 2 ** (self.bits - 1) - 1) if signed else (0, 2 ** self.bits - 1)
+
+    def __repr__(self) -> str:
+        return f"iinfo({self.dtype.name}, max={self.max}, min={self.min})"
+
+
+def set_printoptions(*unused: Any, **unused_too: Any) -> NoReturn:
+    raise NotImplementedError("tensors are printed as NumPy prints arrays by default; print(x.numpy()) follows "
+                              "numpy.set_printoptions")
