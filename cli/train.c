@@ -223,6 +223,7 @@ static int open_run(cli_run *r)
     r->net = cli_model_build(r->cx, r->model, s, &r->data.facts, NULL);
     if (!r->net) return 1;
     if (s->recompute) cli_model_recompute(r->model, r->net, s);
+    if (tn_layer_sync_batch_norm(r->net, r->dist) != TN_OK) return cli_fail_of(r->cx);
     find_rates(r);
     if (r->schema && !s->resume && cli_tabular_fit(r->net, &r->data.facts, r->data.train) != TN_OK)
         return cli_fail_of(r->cx);

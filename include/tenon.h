@@ -691,6 +691,8 @@ typedef struct {
     bool   training;  // normalize by the statistics of the batch, and update mean and var with them
     double momentum;  // of that update; 0: 0.1
     double eps;       // 0: 1e-5
+    tn_dist
+        *dist;  // in training: by the statistics of all its ranks' items; NULL: of this one's alone
 } tn_batch_norm_opts;
 // Normalizes each channel of x (N, C, ...). mean and var are the running statistics (C); w and b
 // are (C) or NULL.

@@ -34,9 +34,6 @@ LEFT_OUT = {
         tokenizer_encode_with tokenizer_decode tokenizer_stream tokenizer_token generate file_info
         file_meta_key file_write checkpoint_save checkpoint_load explain explain_with doctor device_info
         data_info cache_new""",
-    "Python programs have no worlds of several ranks yet": """
-        dist_open dist_close dist_rank dist_size dist_local_rank dist_engine dist_barrier
-        dist_all_reduce dist_all_gather dist_reduce_scatter dist_broadcast optim_distribute data_shard""",
     "a name of the dtype object": "dtype_name",
     "an attribute of the tensor": """
         dtype_of rank size stride count item item_i64 needs_grad is_leaf has_grad grad_of""",
@@ -47,10 +44,10 @@ ATTRIBUTES = {"requires_grad"}
 
 # Names that `import tenon` does not have, because the package has the function in another form: as a method, a class, a keyword.
 # Every other function of C is tenon.NAME.
-NOT_EXPORTED = re.compile(r"""(nn|layer|optim|data|file|tokenizer|cache|ctx|profile|npy|init|device)_.*
+NOT_EXPORTED = re.compile(r"""(nn|layer|optim|data|file|tokenizer|cache|ctx|profile|npy|init|device|dist)_.*
     |.*_(s|i64|i64_|keep|all|axes|with|hw|dhw|nd|n|of)|.*_|forward.*|is_.*|sgd|adam|adamw|rmsprop|next|step|digits|idx.*|cifar10|csv
     |text|arrays|save|load|mlp|lenet|resnet|gpt2|llama|pretrained|squeeze_all|permute|name|set_name|offset|version|scalar
-    |generate|sample|copy_to|requires_grad|zero_grad|backward|item_late|eval|sync|grad_mode|autocast|seed|ptr""", re.X)
+    |random_shard|generate|sample|copy_to|requires_grad|zero_grad|backward|item_late|eval|sync|grad_mode|autocast|seed|ptr""", re.X)
 
 # Parameters that may be None: those that the headers say may be NULL.
 MAY_BE_NONE = {
@@ -64,7 +61,7 @@ WAITS = set("""
     item_late eval eval_of sync step next save save_with load load_with file_open file_tensor npy_read npy_write
     profile_write ctx_peak optim_skipped pretrained pretrained_with tokenizer_open tokenizer_gpt2 csv text idx
     idx_files idx_read image_read cifar10 arrays data_shuffle data_drop_last data_split data_augment data_seek
-    data_rewind""".split())
+    data_rewind data_shard dist_open dist_close dist_barrier optim_distribute""".split())
 
 # What a function does with two operands of which one may be a number of Python: number_use in core.h. COMPUTES if it is in none.
 NUMBER_USES = {"COMPARES": "eq ne lt le gt ge", "BOUNDS": "maximum minimum", "WRITES": "add_ sub_ mul_ div_"}
@@ -78,13 +75,13 @@ GIVES = {"layer_child": (2, 0), "nn_seq_n": (0, None), "nn_standardize": (1, Non
 # Functions that return a layer which belongs to an argument.
 LENDS = {"layer_child": 0, "layer_find_child": 0}
 HANDLES = {"tn_layer": "LAYER", "tn_optim": "OPTIM", "tn_data": "DATA", "tn_tokenizer": "TOKENIZER",
-           "tn_file": "SAVED_FILE", "tn_cache": "CACHE"}
-ENUMS = {"tn_reduction", "tn_rope_scaling", "tn_lr_kind", "tn_missing"}
+           "tn_file": "SAVED_FILE", "tn_cache": "CACHE", "tn_dist": "DIST"}
+ENUMS = {"tn_reduction", "tn_rope_scaling", "tn_lr_kind", "tn_missing", "tn_reduce_op"}
 NUMBERS = {"int": "int", "int64_t": "int64", "uint64_t": "uint64", "double": "double", "float": "double", "bool": "bool",
            "tn_dtype": "dtype", "size_t": "uint64"}
 PYTHON = {"int": "int", "int64": "int", "uint64": "int", "double": "float", "bool": "bool", "dtype": "DTypeLike"}
 CLASS = {"LAYER": "Layer", "OPTIM": "Optim", "DATA": "Data", "TOKENIZER": "Tokenizer", "SAVED_FILE": "File",
-         "CACHE": "Cache"}
+         "CACHE": "Cache", "DIST": "Dist"}
 
 
 # ---- the headers

@@ -47,6 +47,22 @@ TN_API tn_status tn_dist_barrier(tn_dist *d);
 // call it, and tn_step, at the same places. NULL ends it.
 TN_API tn_status tn_optim_distribute(tn_optim *o, tn_dist *d);
 
+// Returns a loss for tn_step whose mean over the ranks is the mean over all ranks' items: sum, over this rank's, divided by
+// the number of all. count: how many this rank has, which may be 0, a tensor of one element. For means over
+// items that ranks have different numbers of, as cross entropy with ignored targets.
+TN_API tn_tensor *tn_dist_mean(tn_dist *d, tn_tensor *sum, tn_tensor *count);
+
+// Says which items of the batch this rank has: count from `first` on, of total; total 0: all. Random ops that take a
+// tensor (tn_dropout, tn_bernoulli, tn_rand_like, tn_randn_like, tn_multinomial, dropout of tn_attention) then draw
+// for these what one process with all items would draw, if the first axis of the tensor is the items or a
+// multiple of them; others are drawn alike on all ranks. tn_next says it for the batch that it returns. Dropout of tn_attention needs
+// weights of an item that are a multiple of 4.
+TN_API tn_status tn_random_shard(tn_ctx *cx, int64_t first, int64_t count, int64_t total);
+
+// Has all batch norms of a network normalize by the statistics of all ranks' items, in training; NULL: by those of this
+// rank's, as without it. Running statistics are then equal on all ranks.
+TN_API tn_status tn_layer_sync_batch_norm(tn_layer *l, tn_dist *d);
+
 // ---- collectives -------------------------------------------------------------------------------
 
 // Ops over the tensors of all ranks. They are recorded like others and have gradients; all ranks record the same

@@ -129,7 +129,7 @@ int       tensor_assign_index(PyObject *self, PyObject *key, PyObject *value);
 
 // ---- other objects of C ------------------------------------------------------------------------
 
-// A layer, optimizer, dataset, tokenizer, file or cache. `uses` holds the objects that this one was made of and that must
+// A layer, optimizer, dataset, tokenizer, file, cache or world. `uses` holds the objects that this one was made of and that must
 // outlive it.
 typedef struct {
     PyObject_HEAD void *p;
@@ -139,7 +139,7 @@ typedef struct {
     bool                given;  // to another object of C, which frees it
 } Handle;
 
-typedef enum { LAYER, OPTIM, DATA, TOKENIZER, SAVED_FILE, CACHE, HANDLE_KINDS } handle_kind;
+typedef enum { LAYER, OPTIM, DATA, TOKENIZER, SAVED_FILE, CACHE, DIST, HANDLE_KINDS } handle_kind;
 extern PyTypeObject *handle_types[HANDLE_KINDS];
 
 int       handles_ready(PyObject *module);

@@ -333,11 +333,11 @@ static PyObject *from_batch(Context *c, const tn_batch *b)
         }
     }
     if (!fields) return NULL;
-    return Py_BuildValue("(NLLLO)", fields, (long long)b->count, (long long)b->epoch,
-                         (long long)b->index, b->last ? Py_True : Py_False);
+    return Py_BuildValue("(NLLLOd)", fields, (long long)b->count, (long long)b->epoch,
+                         (long long)b->index, b->last ? Py_True : Py_False, b->weight);
 }
 
-// next(data, n): ((x, y, ...), count, epoch, index, last)
+// next(data, n): ((x, y, ...), count, epoch, index, last, weight)
 static PyObject *next_batch(PyObject *self, PyObject *args)
 {
     PyObject *data, *r = NULL;

@@ -1,4 +1,4 @@
-// handles.c: layers, optimizers, datasets, tokenizers, files and caches. An object of C is freed when nothing in Python
+// handles.c: layers, optimizers, datasets, tokenizers, files, caches and worlds. An object of C is freed when nothing in Python
 // refers to it, unless it belongs to another one by then (a layer to its parent).
 #include "core.h"
 
@@ -14,6 +14,7 @@ static const struct {
     [TOKENIZER]  = { "tenon._c.Tokenizer", (void (*)(void *))tn_tokenizer_free },
     [SAVED_FILE] = { "tenon._c.File", (void (*)(void *))tn_file_free },
     [CACHE]      = { "tenon._c.Cache", (void (*)(void *))tn_cache_free },
+    [DIST]       = { "tenon._c.Dist", (void (*)(void *))tn_dist_close },
 };
 
 static int kind_of(PyObject *o)

@@ -296,28 +296,33 @@ static bool to_places_of(call *k, PyObject *list, handle_kind kind, const char *
     return ok;
 }
 
-static bool to_checkpoint(call *k, PyObject *nets, PyObject *optims, PyObject *data,
+static bool to_checkpoint(call *k, PyObject *nets, PyObject *optims, PyObject *data, PyObject *dist,
                           tn_checkpoint *c)
 {
+    if (dist != Py_None && !to_handle(k, dist, DIST, "checkpoint: dist", false, (void **)&c->dist))
+        return false;
     return to_places_of(k, nets, LAYER, "checkpoint: nets", (void **)c->net) &&
            to_places_of(k, optims, OPTIM, "checkpoint: optims", (void **)c->opt) &&
            to_places_of(k, data, DATA, "checkpoint: data", (void **)c->data);
 }
 
-// checkpoint_save(path, nets, optims, data, step, user, context)
+// checkpoint_save(path, nets, optims, data, step, user, context, dist=None, sharded=False)
 static PyObject *checkpoint_save(PyObject *self, PyObject *args)
 {
-    PyObject     *path, *nets, *optims, *data, *user, *context, *r = NULL;
+    PyObject     *path, *nets, *optims, *data, *user, *context, *dist = Py_None, *r = NULL;
     long long     step;
+    int           sharded = 0;
     call          k;
     const char   *file;
     tn_checkpoint c = { 0 };
     (void)self;
-    if (!PyArg_ParseTuple(args, "OOOOLSO", &path, &nets, &optims, &data, &step, &user, &context))
+    if (!PyArg_ParseTuple(args, "OOOOLSO|Op", &path, &nets, &optims, &data, &step, &user, &context,
+                          &dist, &sharded))
         return NULL;
     if (!call_begin(&k, "checkpoint_save", NULL, 0, context)) return NULL;
     if (to_text(&k, path, "checkpoint_save: path", false, &file) &&
-        to_checkpoint(&k, nets, optims, data, &c)) {
+        to_checkpoint(&k, nets, optims, data, dist, &c)) {
+        c.sharded             = sharded;
         c.step                = step;
         c.user_bytes          = (size_t)PyBytes_Size(user);
         c.user                = c.user_bytes ? PyBytes_AsString(user) : NULL;
@@ -330,22 +335,22 @@ static PyObject *checkpoint_save(PyObject *self, PyObject *args)
     return r;
 }
 
-// checkpoint_load(path, nets, optims, data, user_bytes, context, keep_random=False): the step and the bytes.
+// checkpoint_load(path, nets, optims, data, user_bytes, context, keep_random=False, dist=None): the step and the bytes.
 static PyObject *checkpoint_load(PyObject *self, PyObject *args)
 {
-    PyObject     *path, *nets, *optims, *data, *context, *user = NULL, *r = NULL;
+    PyObject     *path, *nets, *optims, *data, *context, *dist = Py_None, *user = NULL, *r = NULL;
     Py_ssize_t    bytes;
     int           keep_random = 0;
     call          k;
     const char   *file;
     tn_checkpoint c = { 0 };
     (void)self;
-    if (!PyArg_ParseTuple(args, "OOOOnO|p", &path, &nets, &optims, &data, &bytes, &context,
-                          &keep_random))
+    if (!PyArg_ParseTuple(args, "OOOOnO|pO", &path, &nets, &optims, &data, &bytes, &context,
+                          &keep_random, &dist))
         return NULL;
     if (!call_begin(&k, "checkpoint_load", NULL, 0, context)) return NULL;
     if (to_text(&k, path, "checkpoint_load: path", false, &file) &&
-        to_checkpoint(&k, nets, optims, data, &c) &&
+        to_checkpoint(&k, nets, optims, data, dist, &c) &&
         (user = PyBytes_FromStringAndSize(NULL, bytes))) {
         c.keep_random         = keep_random;
         c.user_bytes          = (size_t)bytes;

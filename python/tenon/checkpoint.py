@@ -5,7 +5,7 @@ import json
 import os
 from typing import Any, NamedTuple
 
-from . import _c
+from . import _c, distributed
 from .nn.module import Module
 
 
@@ -43,21 +43,23 @@ def _context(layers: list[Any], optims: list[Any]) -> Any:
     return layers[0] if layers else next((o._context for o in optims), None)
 
 
-def save(path: Any, nets: Any = None, optims: Any = None, data: Any = None, *, step: int = 0, user: Any = None) -> None:
+def save(path: Any, nets: Any = None, optims: Any = None, data: Any = None, *, step: int = 0, user: Any = None,
+         sharded: bool = False) -> None:
     """Saves networks, optimizers, positions of datasets (one or a list of each), random numbers, step, and `user`.
 
-    user is what json can write. Save between steps.
+    user is what json can write. Save between steps. In a world of several ranks (tn.distributed) all call it: rank 0 writes the
+    file, or with `sharded` each a part of it, of which the path becomes an index. It succeeds on all ranks or on none.
     """
     layers, optims = [layer_of(m) for m in _list(nets)], _list(optims)
     for o in optims:
         o._apply_groups()
     text = b"" if user is None else json.dumps(user).encode()
     _c.checkpoint_save(os.fspath(path), layers, [o._handle for o in optims], _list(data), step, text,
-                       _context(layers, optims))
+                       _context(layers, optims), distributed.world(), sharded)
 
 
 def load(path: Any, nets: Any = None, optims: Any = None, data: Any = None) -> Loaded:
-    """Loads what save() has saved into the same networks, kinds of optimizers and datasets: all or nothing of it."""
+    """Loads what save() has saved into the same networks, kinds of optimizers and datasets: all or nothing of it, on all ranks."""
     layers, optims = [layer_of(m) for m in _list(nets)], _list(optims)
     for o in optims:
         o._apply_groups()
@@ -65,7 +67,8 @@ def load(path: Any, nets: Any = None, optims: Any = None, data: Any = None) -> L
     file = _c.file_open(os.fspath(path), context=context)
     rows = [_c.file_info(file, i) for i in range(_c.file_count(file))]
     room = next((row[2][0] for row in rows if row is not None and row[0] == "user"), 0)
-    step, text = _c.checkpoint_load(os.fspath(path), layers, [o._handle for o in optims], _list(data), room, context)
+    step, text = _c.checkpoint_load(os.fspath(path), layers, [o._handle for o in optims], _list(data), room, context,
+                                    False, distributed.world())
     for k, o in enumerate(optims):
         o._read_groups(*[_c.file_tensor(file, f"opt.{k}.{name}").tolist() for name in ("settings", "groups")])
     return Loaded(step, json.loads(text) if text else None)

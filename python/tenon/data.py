@@ -33,11 +33,12 @@ class Batch(tuple):
     epoch: int
     start: int  # the place of its first item in the epoch
     last: bool  # whether it ends the epoch
+    weight: float  # of a mean over its items, in the mean of all ranks; 1 unless ranks have different numbers of items
 
     @classmethod
     def _of(cls, row: Any) -> Batch:
         b = cls(row[0])
-        b.count, b.epoch, b.start, b.last = row[1:]
+        b.count, b.epoch, b.start, b.last, b.weight = row[1:]
         return b
 
     @property
@@ -93,6 +94,11 @@ class Data:
     def drop_last(self, on: bool = True) -> Data:
         """Leaves out the last batch of an epoch if it is short."""
         _c.data_drop_last(self._handle, on)
+        return self
+
+    def shard(self, rank: int, size: int) -> Data:
+        """Batches are this rank's part of those that one process would get; tn.distributed.shard takes the world's."""
+        _c.data_shard(self._handle, rank, size)
         return self
 
     def augment(self, *, shift: int = 0, crop: int = 0, flip: bool = False) -> Data:

@@ -425,7 +425,11 @@ tn_batch tn_next(tn_data *d, int64_t n)
     tni_job    j                = take_batch(d, threaded);
     tn_tensor *t[TN_MAX_FIELDS] = { 0 };
     if (!j.failed && !make_tensors(d, &j, t)) return none;
-    d->at = cursor_after(d->at, &span);
+    d->at           = cursor_after(d->at, &span);
+    bool parts      = d->ranks > 1;
+    cx->items.first = parts ? span.from : 0;
+    cx->items.count = parts ? span.mine : 0;
+    cx->items.total = parts ? span.count : 0;
     if (threaded) ask_ahead(d, span);
     if (j.failed)
         return tni_fail(cx, TN_EUSER, "next: item %lld: the dataset's function returned %d",

@@ -6,6 +6,7 @@
 typedef struct {
     tn_tensor *w, *b;
     tn_tensor *mean, *var, *batches;  // running statistics, and how many batches made them
+    tn_dist   *dist;                  // whose ranks' items are one batch; NULL: this rank's alone
     double     eps, momentum;
     int        axes;  // how many, from the last
     int64_t    groups;
@@ -34,8 +35,10 @@ static tn_layer *make_norm(tn_ctx *cx, const char *op, const char *type, tn_forw
 static tn_tensor *batch_norm_forward(tn_layer *l, tn_tensor *x)
 {
     norm              *s = l->self;
-    tn_batch_norm_opts o = { .training = l->training, .momentum = s->momentum, .eps = s->eps };
-    tn_tensor         *y = tn_batch_norm(x, s->mean, s->var, s->w, s->b, o);
+    tn_batch_norm_opts o = {
+        .training = l->training, .momentum = s->momentum, .eps = s->eps, .dist = s->dist
+    };
+    tn_tensor *y = tn_batch_norm(x, s->mean, s->var, s->w, s->b, o);
     if (!y || !l->training) return y;
     return tn_add_(s->batches, tn_scalar(l->owned.cx, 1)) ? y : NULL;
 }
@@ -57,6 +60,18 @@ tn_layer *tn_nn_batch_norm_with(tn_ctx *cx, int64_t channels, tn_nn_norm_opts o)
     // Files of old PyTorch versions and of converters lack the count, from which nothing is computed.
     l->buffer[l->buffers - 1].spare = true;
     return l;
+}
+
+tn_status tn_layer_sync_batch_norm(tn_layer *l, tn_dist *d)
+{
+    const char *op = "layer_sync_batch_norm";
+    tn_ctx     *cx = tni_owned_ok(op, l, TNI_LAYER), *its = cx;
+    if (cx && d) its = tni_owned_ok(op, d, TNI_DIST);
+    if (!cx || !its) return tni_failed();
+    if (its != cx) return tni_fail_status(cx, TN_EARG, "%s: the world is another context's", op);
+    for (tn_layer *k = l; k; k = tni_layer_next(l, k))
+        if (k->forward == batch_norm_forward) ((norm *)k->self)->dist = d;
+    return TN_OK;
 }
 
 tn_layer *tn_nn_batch_norm(tn_ctx *cx, int64_t channels)

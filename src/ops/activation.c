@@ -111,7 +111,7 @@ tn_tensor *tn_dropout(tn_tensor *x, double p, bool training)
     if (p == 1) return tn_mul_s(x, 0);
     // Drawn in f32 for every dtype: 16 bits are too coarse for a small p.
     tni_view s = tni_layout(x);
-    return tni_drop(x, tn_rand(cx, TN_F32, s.rank, s.size), p);
+    return tni_drop(x, tni_rand_items(cx, "dropout", TN_F32, s.rank, s.size), p);
 }
 
 // x times x, cheaper than a power; one for autocast. Bools become i64, as in PyTorch.

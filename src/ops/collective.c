@@ -265,6 +265,25 @@ tn_tensor *tn_dist_broadcast(tn_dist *d, tn_tensor *x, int root)
     return wanted(record(d, x, TNI_BROADCAST, TNI_REDUCE_SUM, root));
 }
 
+// ---- means -------------------------------------------------------------------------------------
+
+// The ranks' mean divides by their number, so each rank's share is multiplied by it.
+tn_tensor *tn_dist_mean(tn_dist *d, tn_tensor *sum, tn_tensor *count)
+{
+    static const char *const names[] = { "sum", "count" };
+    tn_tensor *const         x[]     = { sum, count };
+    if (!tni_args("dist_mean", 2, x, names) || !args_ok("dist_mean", d, sum)) return NULL;
+    if (!tni_want_float(sum, "dist_mean")) return NULL;
+    if (tn_count(count) != 1)
+        return tni_fail(sum->cx, TN_ESHAPE, "dist_mean: count is %s, not one number",
+                        tni_shape_of(count).s);
+    tn_dtype   dt   = tn_dtype_of(sum);
+    tn_tensor *wide = tni_widen(sum), *all = wide ? tn_reshape(count, TN_0D) : NULL;
+    all = all ? tn_cast(tn_detach(all), tn_dtype_of(wide)) : NULL;
+    all = all ? tn_dist_all_reduce(d, all, TN_REDUCE_SUM) : NULL;
+    return all ? tni_narrow(tn_div(tn_mul_s(wide, tn_dist_size(d)), all), dt) : NULL;
+}
+
 // ---- gradients ---------------------------------------------------------------------------------
 
 // Each rank's result is part of that rank's loss; a gradient is that of the sum of all ranks' losses. So what

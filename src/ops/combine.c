@@ -343,7 +343,7 @@ tn_tensor *tn_multinomial(tn_tensor *weights, int64_t n)
     s.size[s.rank - 1]  = n;
     tn_tensor *sums     = tn_cumsum(tn_cast(tn_detach(weights), TN_F32), -1);
     tn_tensor *total    = tn_slice(sums, -1, classes - 1, classes, 1);
-    tn_tensor *u        = tn_mul(tn_rand(cx, TN_F32, s.rank, s.size), total);
+    tn_tensor *u        = tn_mul(tni_rand_items(cx, "multinomial", TN_F32, s.rank, s.size), total);
     tn_tensor *not_past = tn_le(tn_unsqueeze(sums, -2), tn_unsqueeze(u, -1));
     return tn_minimum_s(tn_sum(not_past, -1), (double)(classes - 1));
 }

@@ -141,6 +141,19 @@ uint64_t tni_random_reserve(tn_ctx *cx, tn_dtype dt, int64_t count)
     return at;
 }
 
+// A tensor whose first axis is no multiple of the items, as a parameter's, is drawn whole, the same on all ranks.
+uint64_t tni_random_reserve_items(tn_ctx *cx, tn_dtype dt, int64_t count, int64_t rows,
+                                  int64_t *shift)
+{
+    int64_t mine = cx->items.count, each = dt == TN_F64 ? 2 : 4;
+    *shift = 0;
+    if (!cx->items.total || !mine || rows % mine) return tni_random_reserve(cx, dt, count);
+    int64_t  skip = count / mine * cx->items.first;
+    uint64_t at   = tni_random_reserve(cx, dt, count / mine * cx->items.total);
+    *shift        = skip % each;
+    return at + (uint64_t)(skip / each);
+}
+
 // Reserves counters and records the op; `op` says which distribution.
 static tn_tensor *record_random(tn_ctx *cx, const char *name, int op, tn_dtype dt, int rank,
                                 const int64_t *size)
@@ -152,6 +165,40 @@ static tn_tensor *record_random(tn_ctx *cx, const char *name, int op, tn_dtype d
     tni_attr a = { .random = { cx->seed,
                                tni_random_reserve(cx, dt, tni_shape_count(rank, size)) } };
     return tni_record(cx, op, dt, rank, size, 0, NULL, &a);
+}
+
+// The same for a tensor of items. Numbers that begin inside a counter are cut from a longer list.
+static tn_tensor *record_items(tn_ctx *cx, const char *name, int op, tn_dtype dt, int rank,
+                               const int64_t *size)
+{
+    if (!cx->items.total || !rank) return record_random(cx, name, op, dt, rank, size);
+    if (!tni_can_make(cx, name, dt, rank, size) || !tni_want_math_dtype(cx, name, dt)) return NULL;
+    if (!tni_is_float(dt))
+        return tni_fail(cx, TN_EDTYPE, "%s: %s is not a float type", name, tn_dtype_name(dt));
+    int64_t  count = tni_shape_count(rank, size), shift;
+    uint64_t at    = tni_random_reserve_items(cx, dt, count, size[0], &shift);
+    tni_attr a     = { .random = { cx->seed, at } };
+    if (!shift) return tni_record(cx, op, dt, rank, size, 0, NULL, &a);
+    tn_tensor *y = tni_record(cx, op, dt, TN_SHAPE(count + shift), 0, NULL, &a);
+    y            = y ? tn_slice(y, 0, shift, count + shift, 1) : NULL;
+    return y ? tn_reshape(y, rank, size) : NULL;
+}
+
+tn_tensor *tni_rand_items(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size)
+{
+    return record_items(cx, op, TNI_uniform, dt, rank, size);
+}
+
+tn_status tn_random_shard(tn_ctx *cx, int64_t first, int64_t count, int64_t total)
+{
+    if (!tni_ctx_ok(cx, "random_shard")) return tni_failed();
+    if (first < 0 || count < 0 || total < 0 || count > total || first > total - count)
+        return tni_fail_status(cx, TN_EARG, "random_shard: items %lld to %lld of %lld",
+                               (long long)first, (long long)(first + count), (long long)total);
+    cx->items.first = first;
+    cx->items.count = count;
+    cx->items.total = total;
+    return TN_OK;
 }
 
 tn_tensor *tn_rand(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size)
@@ -169,14 +216,14 @@ tn_tensor *tn_rand_like(tn_tensor *x)
 {
     if (!tni_arg1("rand_like", x, "x")) return NULL;
     tni_view v = tni_layout(x);
-    return record_random(x->cx, "rand_like", TNI_uniform, tn_dtype_of(x), v.rank, v.size);
+    return record_items(x->cx, "rand_like", TNI_uniform, tn_dtype_of(x), v.rank, v.size);
 }
 
 tn_tensor *tn_randn_like(tn_tensor *x)
 {
     if (!tni_arg1("randn_like", x, "x")) return NULL;
     tni_view v = tni_layout(x);
-    return record_random(x->cx, "randn_like", TNI_normal, tn_dtype_of(x), v.rank, v.size);
+    return record_items(x->cx, "randn_like", TNI_normal, tn_dtype_of(x), v.rank, v.size);
 }
 
 // An i64 number, exactly; not weak, so that the arithmetic stays in i64.
@@ -232,6 +279,6 @@ tn_tensor *tn_bernoulli(tn_tensor *p)
     // Drawn in f32 at least, so that small probabilities of 16-bit floats come out right.
     tni_view   v    = tni_layout(p);
     tn_dtype   wide = tn_dtype_of(p) == TN_F64 ? TN_F64 : TN_F32;
-    tn_tensor *u    = record_random(cx, "bernoulli", TNI_uniform, wide, v.rank, v.size);
+    tn_tensor *u    = record_items(cx, "bernoulli", TNI_uniform, wide, v.rank, v.size);
     return tn_cast(tn_lt(u, tn_detach(p)), tn_dtype_of(p));
 }

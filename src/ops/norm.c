@@ -204,16 +204,43 @@ static tni_moments channel_moments(tn_tensor *x, const char *op, uint32_t mask, 
     return tni_moments_about(x, first_values(x), op, mask, true);
 }
 
+// Joins the moments of all ranks' items: sums and numbers of values add up, squares by the distances between
+// means. Sets the rest of the mean and the variance of c, per channel, and returns the number of values; NULL on failure.
+static tn_tensor *join_ranks(tn_dist *d, const tni_moments *m, int64_t n, tn_tensor **rest,
+                             tn_tensor **var)
+{
+    int64_t    C = tn_count(m->mid), size = tn_dist_size(d);
+    tn_tensor *mean  = tn_add(m->mid, tn_div_s(m->sum, (double)n));
+    tn_tensor *own[] = { tn_reshape(mean, TN_SHAPE(1, 1, C)),
+                         tn_reshape(m->squares, TN_SHAPE(1, 1, C)),
+                         mean ? tn_full(mean->cx, tn_dtype_of(mean), TN_SHAPE(1, 1, C), (double)n)
+                              : NULL };
+    tn_tensor *all   = own[0] && own[1] && own[2] ? tn_concat(3, own, 1) : NULL, *part[3];
+    all              = all ? tn_dist_all_gather(d, all, 0) : NULL;
+    for (int i = 0; i < 3; i++)
+        part[i] = all ? tn_reshape(tn_slice(all, 1, i, i + 1, 1), TN_SHAPE(size, C)) : NULL;
+    tn_tensor *total   = tn_sum(part[2], 0);
+    tn_tensor *middle  = tn_div(tn_sum(tn_mul(part[0], part[2]), 0), total);
+    tn_tensor *off     = tn_square(tn_sub(part[0], middle));
+    tn_tensor *squares = tn_add(tn_sum(part[1], 0), tn_sum(tn_mul(off, part[2]), 0));
+    if (!squares) return NULL;
+    tni_view v = tni_layout(m->mid);
+    *rest      = tn_sub(tn_reshape(middle, v.rank, v.size), m->mid);
+    *var       = tn_reshape(tn_div(squares, total), v.rank, v.size);
+    return tn_reshape(total, v.rank, v.size);
+}
+
 // By the batch's own statistics. The variance that divides is over n, the one that is remembered
 // over n - 1, as in PyTorch. False after a failure.
 static bool center_by_batch(centered *c, tn_tensor *x, tn_tensor *mean, tn_tensor *var,
                             tn_batch_norm_opts o)
 {
-    const char *op   = "batch_norm";
-    uint32_t    mask = ((1u << tn_rank(x)) - 1) & ~2u;
-    int64_t     n    = tni_reduced_count(x, mask);
-    double      rate = tni_or_default(o.momentum, 0.1);
-    if (n == 1)
+    const char *op    = "batch_norm";
+    uint32_t    mask  = ((1u << tn_rank(x)) - 1) & ~2u;
+    int64_t     n     = tni_reduced_count(x, mask);
+    double      rate  = tni_or_default(o.momentum, 0.1);
+    bool        ranks = tn_dist_size(o.dist) > 1;
+    if (n == 1 && !ranks)
         return tni_refuse(x->cx, TN_ESHAPE,
                           "batch_norm: x %s has one value per channel in training",
                           tni_shape_of(x).s);
@@ -222,12 +249,21 @@ static bool center_by_batch(centered *c, tn_tensor *x, tn_tensor *mean, tn_tenso
         return c->scale;
     }
     tni_moments m = channel_moments(x, op, mask, n);
-    tn_tensor  *v = tn_div_s(m.squares, (double)n);
-    *c            = (centered){ m.d, tn_div_s(m.sum, (double)n), inverse_std(op, v, o.eps) };
+    tn_tensor  *v, *rest, *all = NULL;
+    if (!m.d) return false;
+    if (ranks) {
+        if (!(all = join_ranks(o.dist, &m, n, &rest, &v))) return false;
+    } else {
+        v    = tn_div_s(m.squares, (double)n);
+        rest = tn_div_s(m.sum, (double)n);
+    }
+    *c = (centered){ m.d, rest, inverse_std(op, v, o.eps) };
     if (!c->rest || !c->scale) return false;
-    bool mode = tn_grad_mode(x->cx, false);
-    bool ok   = (!mean || update_running(mean, exact_mean(m.mid, c->rest), 1, rate)) &&
-              update_running(var, v, (double)n / (double)(n - 1), rate);
+    bool   mode = tn_grad_mode(x->cx, false);
+    double more = ranks ? 1 : (double)n / (double)(n - 1);
+    if (ranks) v = tn_mul(v, tn_div(all, tn_sub_s(all, 1)));
+    bool ok = (!mean || update_running(mean, exact_mean(m.mid, c->rest), 1, rate)) &&
+              update_running(var, v, more, rate);
     tn_grad_mode(x->cx, mode);
     return ok;
 }

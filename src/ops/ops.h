@@ -98,6 +98,13 @@ tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, tni_num v);
 tn_tensor *tni_drop(tn_tensor *x, tn_tensor *u, double p);
 // Reserves counters for `count` random numbers of dt; returns the first.
 uint64_t tni_random_reserve(tn_ctx *cx, tn_dtype dt, int64_t count);
+// The same for a tensor of items, `rows` along its first axis, of which this rank has a part (tn_random_shard): numbers
+// for all ranks' items are reserved, and the result is the counter of this rank's first one. That one is number *shift
+// of its counter.
+uint64_t tni_random_reserve_items(tn_ctx *cx, tn_dtype dt, int64_t count, int64_t rows,
+                                  int64_t *shift);
+// Uniform numbers for such a tensor.
+tn_tensor *tni_rand_items(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size);
 
 // ---- autocast ------------------------------------------------------------------------------------
 

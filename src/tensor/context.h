@@ -62,8 +62,11 @@ struct tn_ctx {
     uint64_t next_id;
     uint64_t stores_made;
     int64_t  pending_nodes, flush_nodes;
-    int64_t  flush_at;         // number of pending nodes at which the next flush runs
-    uint64_t seed, counter;    // of random numbers; counter counts blocks of four
+    int64_t  flush_at;       // number of pending nodes at which the next flush runs
+    uint64_t seed, counter;  // of random numbers; counter counts blocks of four
+    struct {                 // which of a batch's items this rank has; total 0: all
+        int64_t first, count, total;
+    } items;
     uint32_t region, regions;  // of what is recorded now (tni_node.region); numbers given so far
 
     tni_node **walked;  // nodes that the next evaluation makes spent

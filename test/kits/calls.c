@@ -744,7 +744,8 @@ CALL(group_norm)
 CALL(batch_norm)
 {
     tn_tensor *m = k->y ? tn_clone(k->y) : NULL, *v = k->y ? tn_clone(k->y) : NULL;
-    return tn_batch_norm(k->x, m, v, k->y, k->y, (tn_batch_norm_opts){ k->i & 1, k->d, k->d });
+    return tn_batch_norm(k->x, m, v, k->y, k->y,
+                         (tn_batch_norm_opts){ k->i & 1, k->d, k->d, NULL });
 }
 CALL(rope)
 {

@@ -523,6 +523,21 @@ CALL(optim_distribute)
     tn_optim_distribute(k->has.opt, k->has.dist);
     return NULL;
 }
+CALL(dist_mean)
+{
+    return tn_dist_mean(k->has.dist, k->x, k->y);
+}
+CALL(random_shard)
+{
+    tn_random_shard(k->cx, k->i, k->j, k->i);
+    if (k->cx) tn_random_shard(k->cx, 0, 0, 0);
+    return NULL;
+}
+CALL(layer_sync_batch_norm)
+{
+    tn_layer_sync_batch_norm(k->has.net, k->has.dist);
+    return NULL;
+}
 CALL(dist_barrier)
 {
     tn_dist_barrier(k->has.dist);
@@ -545,7 +560,7 @@ const call calls_of_training[] = {
     Q(file_meta_key), Q(file_free), O(file_write), O(npy_read), O(npy_write),
     O(save), O(save_with), O(load), O(load_with), O(checkpoint_save), O(checkpoint_load),
     O(dist_open), Q(dist_close), Q(dist_rank), Q(dist_size), Q(dist_local_rank), Q(dist_engine), Q(dist_barrier),
-    O(dist_all_reduce), O(dist_all_gather), O(dist_reduce_scatter), O(dist_broadcast), O(optim_distribute),
+    O(dist_all_reduce), O(dist_all_gather), O(dist_reduce_scatter), O(dist_broadcast), O(optim_distribute), O(dist_mean), O(random_shard), O(layer_sync_batch_norm),
     { 0 },
 };
 // clang-format on

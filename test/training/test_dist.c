@@ -147,6 +147,52 @@ static void a_world_that_nothing_connects_is_refused_with_the_command(void)
             "dist_open: RANK is \"9\" and WORLD_SIZE is \"2\", which is no rank of a world");
 }
 
+// ---- random numbers
+
+enum { ROWS = 9, COLUMNS = 7, HEADS = 2, TIME = 6 };
+
+// Draws for items first .. first + n - 1 of ROWS, by every op that takes a tensor, into a list of f64; *each: of an item.
+static void draw_items(int64_t first, int64_t n, double *to, int64_t *each)
+{
+    tn_ctx *cx = tn_open("cpu");
+    tn_random_shard(cx, first, n, ROWS);
+    tn_tensor *x   = tn_ones(cx, TN_F32, TN_SHAPE(n, COLUMNS));
+    tn_tensor *a   = tn_ones(cx, TN_F32, TN_SHAPE(n, HEADS, TIME, 4));
+    tn_tensor *y[] = {
+        tn_dropout(x, 0.5, true),
+        tn_rand_like(x),
+        tn_randn_like(tn_cast(x, TN_F64)),
+        tn_bernoulli(tn_mul_s(x, 0.5)),
+        tn_dropout(tn_ones(cx, TN_F32, TN_SHAPE(2 * n, 3)), 0.5, true),  // a multiple of the items
+        tn_cast(tn_multinomial(x, 1), TN_F32),
+        tn_sum(tn_sum(tn_attention(a, a, a, (tn_attention_opts){ .dropout = 0.5 }), -1), 1),
+    };
+    *each = 0;
+    for (size_t i = 0; i < sizeof y / sizeof *y; i++) {
+        y[i] = tn_reshape(tn_cast(y[i], TN_F64), TN_SHAPE(n, -1));
+        *each += tn_size(y[i], 1);
+    }
+    tn_tensor *all = tn_concat(sizeof y / sizeof *y, y, 1);
+    CHECK_STATUS(tn_read(all, TN_F64, to, n * *each), TN_OK);
+    tn_close(cx);
+}
+
+// Ranks with parts of a batch draw for each item what one process with all of them would draw, also where a part begins
+// in the middle of a counter's numbers.
+static void items_have_their_random_numbers_on_any_rank(void)
+{
+    static const int cuts[] = { 1, 3, 4, 8 };
+    double           whole[ROWS * 64], part[ROWS * 64];
+    int64_t          each;
+    draw_items(0, ROWS, whole, &each);
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        draw_items(0, cuts[i], part, &each);
+        draw_items(cuts[i], ROWS - cuts[i], part + cuts[i] * each, &each);
+        test_case_result(!memcmp(whole, part, (size_t)(ROWS * each) * sizeof *part),
+                         "cut at item %d", cuts[i]);
+    }
+}
+
 // ---- the line
 
 enum { LINE_RANKS = 4, VICTIM = 2 };
@@ -445,39 +491,45 @@ static double drawn(int i)
 
 enum { ITEMS = 32, INPUTS = 10, CLASSES = 3 };
 
-// Trains with this rank's parts of batches, of which none can be divided equally. Its weights are its own until rank 0's
-// take their place.
+// Trains with this rank's parts of batches, of which none can be divided equally, with random numbers, statistics of the
+// batch, and targets that do not count. Its weights are its own until rank 0's take their place, and so
+// are its random numbers until then.
 static void train_rank(tn_ctx *cx, tn_dist *d, tn_dtype dt)
 {
     float   x[ITEMS * INPUTS];
     int64_t y[ITEMS], rank = tn_dist_rank(d);
     tn_seed(cx, 7 + (uint64_t)rank);
     for (int i = 0; i < ITEMS * INPUTS; i++) x[i] = (float)drawn(i);
-    for (int i = 0; i < ITEMS; i++) y[i] = (int64_t)(3 * (drawn(5000 + i) + 0.5));
+    for (int i = 0; i < ITEMS; i++) y[i] = i % 5 ? (int64_t)(3 * (drawn(5000 + i) + 0.5)) : -100;
     tn_tensor *const field[] = { tn_from(cx, TN_F32, TN_SHAPE(ITEMS, INPUTS), x),
                                  tn_from(cx, TN_I64, TN_SHAPE(ITEMS), y) };
     tn_data         *data    = tn_arrays(cx, 2, field);
     tn_data_shuffle(data, true, 5);
     tn_data_shard(data, (int)rank, tn_dist_size(d));
-    tn_layer *net = tn_nn_seq(cx, tn_nn_linear(cx, INPUTS, 16), tn_nn_act(cx, tn_tanh),
-                              tn_nn_linear(cx, 16, CLASSES));
+    tn_layer *net = tn_nn_seq(cx, tn_nn_linear(cx, INPUTS, 17), tn_nn_batch_norm(cx, 17),
+                              tn_nn_act(cx, tn_tanh), tn_nn_dropout(cx, 0.2),
+                              tn_nn_linear(cx, 17, CLASSES));
     tn_layer_cast(net, dt);
+    tn_layer_sync_batch_norm(net, d);
     tn_optim *opt = tn_adamw(net, (tn_adamw_opts){ .lr = 0.02, .clip_norm = 0.5 });
     tn_optim_distribute(opt, d);
+    tn_seed(cx, 11);
     for (int i = 0; i < STEPS; i++) {
         tn_scope  *s    = tn_begin(cx);
         tn_batch   b    = tn_next(data, 21);
-        tn_tensor *loss = tn_cross_entropy(tn_forward(net, tn_cast(b.x, dt)), b.y);
-        loss            = tn_mul_s(loss, b.weight);
+        tn_tensor *sum  = tn_cross_entropy_with(tn_forward(net, tn_cast(b.x, dt)), b.y,
+                                                (tn_class_opts){ .reduce = TN_REDUCTION_SUM });
+        tn_tensor *loss = tn_dist_mean(d, sum, tn_sum_all(tn_ge_s(b.y, 0)));
         tn_tensor *mean = tn_dist_all_reduce(d, tn_detach(loss), TN_REDUCE_MEAN);
         tn_step(opt, loss);
         if (rank == 0) printf("loss %.17g\n", tn_item(mean));
         tn_end(s);
     }
-    double  w[16 * INPUTS];
+    double  w[17 * INPUTS + 17];
     int64_t bits = 0, at;
-    tn_read(tn_cast(tn_layer_find(net, "0.weight"), TN_F64), TN_F64, w, 16 * INPUTS);
-    for (int i = 0; i < 16 * INPUTS; i++, bits = bits * 31 + at) memcpy(&at, &w[i], 8);
+    tn_read(tn_cast(tn_layer_find(net, "0.weight"), TN_F64), TN_F64, w, 17 * INPUTS);
+    tn_read(tn_cast(tn_layer_find(net, "1.running_var"), TN_F64), TN_F64, w + 17 * INPUTS, 17);
+    for (int i = 0; i < 17 * INPUTS + 17; i++, bits = bits * 31 + at) memcpy(&at, &w[i], 8);
     printf("bits %llx\n", (unsigned long long)bits);
 }
 
@@ -592,6 +644,7 @@ const test_case tests_dist[] = {
     TEST(launchers_say_rank_and_size),
     TEST(one_rank_needs_no_engine),
     TEST(a_world_that_nothing_connects_is_refused_with_the_command),
+    TEST(items_have_their_random_numbers_on_any_rank),
     TEST(the_line_says_who_is_gone),
     TEST(the_line_opens_in_time_or_names_who_is_missing),
     TEST(ranks_meet_and_their_lines_are_numbered),

@@ -453,14 +453,19 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
 
 
 def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None,
-               bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5) -> Tensor:
-    """Normalizes each channel of (N, C, ...), in training by the batch, which changes the running statistics."""
+               bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5, *,
+               dist: _c.Dist | None = None) -> Tensor:
+    """Normalizes each channel of (N, C, ...), in training by the batch, which changes the running statistics.
+
+    With a world of several ranks, dist, the batch is that of all of them.
+    """
     if running_mean is None or running_var is None:
         if not training:
             raise ValueError("batch_norm: without training there must be running_mean and running_var")
         channels = (input.shape[1],)
         running_mean, running_var = (_c.zeros("float32", channels, context=input.context) for _ in range(2))
-    return _c.batch_norm(input, running_mean, running_var, weight, bias, training=training, momentum=momentum, eps=eps)
+    return _c.batch_norm(input, running_mean, running_var, weight, bias, training=training, momentum=momentum, eps=eps,
+                         dist=dist)
 
 
 def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None,

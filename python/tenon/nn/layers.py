@@ -223,6 +223,7 @@ class ConvTranspose3d(_ConvTranspose):
 
 class _BatchNorm(Module):
     ranks: tuple[int, ...] = ()
+    dist: Any = None  # the world whose ranks' items are one batch; tn.distributed.sync_batch_norm sets it
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
                  track_running_stats: bool = True, device: Any = None, dtype: Any = None, *, bias: bool = True) -> None:
@@ -262,7 +263,7 @@ class _BatchNorm(Module):
             if momentum is None:
                 momentum = 1 / float(self.num_batches_tracked)
         return F.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, batch,
-                            0.1 if momentum is None else momentum, self.eps)
+                            0.1 if momentum is None else momentum, self.eps, dist=self.dist)
 
     def extra_repr(self) -> str:
         return (f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "

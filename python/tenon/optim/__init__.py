@@ -86,6 +86,7 @@ class Optimizer:
         if schedule is not None and schedule not in _SCHEDULES:
             raise ValueError(f"schedule must be one of {', '.join(_SCHEDULES)}, not {schedule!r}")
         self.param_groups: list[dict[str, Any]] = [{**defaults, **g} for g in groups]
+        self._dist: Any = None
         self._make()
         self._apply_groups()
         watchers.add(self)
@@ -115,6 +116,19 @@ class Optimizer:
         self._applied: list[tuple[float, float | None]]  # lr_scale and weight decay of each group
         self._applied = [(1.0, defaults["weight_decay"] or None)] * len(groups)
         self._base: float | None = defaults["lr"] or None
+        if self._dist is not None:
+            _c.optim_distribute(self._handle, self._dist)
+
+    def distribute(self) -> Optimizer:
+        """Makes the updates those of all ranks of the world (tn.distributed): by the mean of their gradients.
+
+        The ranks begin with rank 0's parameters. Without a world it does nothing.
+        """
+        from .. import distributed
+        self._dist = distributed.world()
+        if self._dist is not None:
+            _c.optim_distribute(self._handle, self._dist)
+        return self
 
     # ---- settings
 
