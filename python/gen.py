@@ -49,6 +49,11 @@ NOT_EXPORTED = re.compile(r"""(nn|layer|optim|data|file|tokenizer|cache|ctx|prof
     |text|arrays|save|load|mlp|lenet|resnet|gpt2|llama|pretrained|squeeze_all|permute|name|set_name|offset|version|scalar
     |random_shard|generate|sample|copy_to|requires_grad|zero_grad|backward|item_late|eval|sync|grad_mode|autocast|seed|ptr""", re.X)
 
+# Functions whose first argument is a tensor and that are no methods of it: forms of C for what is one method in Python, and what
+# the package has otherwise.
+NOT_METHODS = re.compile(r"""(.*_(s|i64|i64_|keep|all|axes|with)|init_.*|bit_.*|squeeze_all|copy_to|eval_of|op_of|npy_write|sample
+    |offset|window|window_dilated|shl|shr)""", re.X)
+
 # Parameters that may be None: those that the headers say may be NULL.
 MAY_BE_NONE = {
     "linear": "b", "conv1d": "b", "conv2d": "b", "conv3d": "b", "conv_transpose1d": "b", "conv_transpose2d": "b",
@@ -482,7 +487,7 @@ def main(include, output):
     exported = []
     # Methods that the class of the package has in a form of its own.
     package = Path(__file__).parent / "tenon"
-    overridden = set(re.findall(r"^    (?:def )?(\w+)(?:\(| = F)", (package / "_tensor.py").read_text(), re.M))
+    overridden = set(re.findall(r"^    (?:def )?(\w+)(?:\(| = [FG]\.)", (package / "_tensor.py").read_text(), re.M))
     texts, table, methods, stubs, method_stubs, problems, seen = [], [], [], [], [], [], set()
     wanted = set()
     for f in functions:
@@ -504,7 +509,7 @@ def main(include, output):
             exported.append(f.name)
         if f.name != "version":  # the module has it as a text
             stubs.append(f'def {f.name}({", ".join(arguments)}) -> {python}: ...\n')
-        if arguments and arguments[0].endswith(": TensorLike") and f.name not in ATTRIBUTES:
+        if arguments and arguments[0].endswith(": TensorLike") and f.name not in ATTRIBUTES and not NOT_METHODS.fullmatch(f.name):
             methods.append(row)
             rest = ", ".join(["self"] + arguments[1:])
             if f.name not in overridden:

@@ -41,7 +41,7 @@ if _CHECKING:
     from .inspect import (devices as devices, doctor as doctor, explain as explain, plan_memory as plan_memory,
                           profile as profile, stats as stats)
     from .tokenizers import Tokenizer as Tokenizer
-    from ._c import *  # type: ignore[assignment]  # noqa: F403
+    from ._c import *  # type: ignore[assignment,no-redef]  # noqa: F403
 else:
     for _name in _c.__all__:
         globals().setdefault(_name, getattr(_c, _name))

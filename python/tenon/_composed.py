@@ -201,7 +201,8 @@ class iinfo:
             raise TypeError(f"iinfo takes an integer dtype, not {self.dtype.name}; finfo is for floats")
         self.bits = 8 * self.dtype.itemsize
         signed = self.dtype.kind == "i"
-        self.min, self.max = (-2 ** (self.bits - 1), 2 ** (self.bits - 1) - 1) if signed else (0, 2 ** self.bits - 1)
+        self.min: int = -(1 << self.bits - 1) if signed else 0
+        self.max: int = (1 << self.bits - signed) - 1
 
     def __repr__(self) -> str:
         return f"iinfo({self.dtype.name}, max={self.max}, min={self.min})"

@@ -8,11 +8,14 @@ version 1) get it all the same: they must not write to it.
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _c
 from ._dtypes import DTypeLike, as_dtype, float32
 from ._errors import Error
+
+if TYPE_CHECKING:
+    from ._tensor import Tensor
 
 __all__ = ["from_numpy", "from_dlpack", "eval_into"]
 
@@ -35,7 +38,7 @@ def _cuda_number(device: str) -> int | None:
     return int(number or 0) if name == "cuda" else None
 
 
-def rounded_float32(x: Any) -> Any:
+def rounded_float32(x: Any) -> Tensor:
     """The elements of a shorter float dtype as float32: stored first, since what is not stored is not yet rounded."""
     _c.eval_of(x)
     return _c.cast(x, float32)
@@ -148,11 +151,12 @@ def _by_numpy(function: Any, name: str, args: Any, kwargs: dict[str, Any]) -> An
     def plain(x: Any) -> Any:
         if isinstance(x, (list, tuple)):
             return type(x)(map(plain, x)) if type(x) in (list, tuple) else x
-        if not isinstance(x, _c.Tensor):
+        tensor: Any = x if isinstance(x, _c.Tensor) else None
+        if tensor is None:
             return x
-        if x.requires_grad:
+        if tensor.requires_grad:
             raise RuntimeError(f"numpy.{name} has no gradient: call it with x.detach(), or use a function of Tenon")
-        return x.numpy()
+        return tensor.numpy()
 
     return function(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
 
@@ -219,7 +223,7 @@ def borrowed(a: Any, device: Any = None) -> Any:
     return _c.borrow(a, _context_for(device))
 
 
-def from_numpy(a: Any) -> Any:
+def from_numpy(a: Any) -> Tensor:
     """A tensor that reads the memory of a NumPy array, or of another object with a buffer, without a copy on the cpu. The
     array must not be changed while the tensor is used; tn.tensor(a) is a copy."""
     x = borrowed(a)
@@ -228,7 +232,7 @@ def from_numpy(a: Any) -> Any:
     return x
 
 
-def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Any:
+def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor that reads the memory of an array of another library, without a copy on the same device. The array must not
     be changed while the tensor is used. Memory of a GPU is used on a context of that GPU, in the order of its stream."""
     if isinstance(x, _c.Tensor) and device is None and not copy:

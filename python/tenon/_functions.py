@@ -3,11 +3,14 @@ from __future__ import annotations
 
 import builtins
 import math
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Sequence, overload
 
 from . import _c
 from ._dtypes import FORMATS, DTypeLike, as_dtype, bool_, float32, int64
 from ._exchange import borrowed, copied, rounded_float32
+
+if TYPE_CHECKING:
+    from ._tensor import Tensor
 
 __all__ = ["tensor", "asarray", "zeros", "ones", "empty", "full", "full_like", "arange", "linspace", "eye", "rand",
            "randn", "randint", "randperm", "manual_seed", "sum", "mean", "prod", "max", "min", "var", "std", "norm",
@@ -60,7 +63,7 @@ def _on(device: Any) -> _c.Context | None:
 # ---- making tensors
 
 
-def tensor(data: Any, dtype: DTypeLike | None = None, *, requires_grad: bool = False, device: Any = None) -> Any:
+def tensor(data: Any, dtype: DTypeLike | None = None, *, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Makes a tensor of a number, of nested lists, or of an array, which is copied."""
     context = _on(device)
     if isinstance(data, _c.Tensor):
@@ -78,10 +81,10 @@ def tensor(data: Any, dtype: DTypeLike | None = None, *, requires_grad: bool = F
     return x
 
 
-def asarray(data: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Any:
+def asarray(data: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
     """The same without a copy: of a tensor itself, and of an array of NumPy or another library on the same device, which must
     not be changed while the tensor is used."""
-    if isinstance(data, _c.Tensor) and (device is None or _on(device) is data.context):
+    if is_tensor(data) and (device is None or _on(device) is data.context):
         return data if dtype is None or as_dtype(dtype) is data.dtype else _c.cast(data, dtype)
     if isinstance(data, (builtins.bool, int, float, list, tuple, _c.Tensor)):
         return tensor(data, dtype, device=device)
@@ -91,22 +94,22 @@ def asarray(data: Any, dtype: DTypeLike | None = None, *, device: Any = None) ->
     return x if dtype is None or as_dtype(dtype) is x.dtype else _c.cast(x, dtype)
 
 
-def zeros(*shape: Any, dtype: DTypeLike = float32, requires_grad: bool = False, device: Any = None) -> Any:
+def zeros(*shape: Any, dtype: DTypeLike = float32, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Makes a tensor of zeros."""
     return _leaf(_c.zeros(dtype, sizes(shape), context=_on(device)), requires_grad)
 
 
-def ones(*shape: Any, dtype: DTypeLike = float32, requires_grad: bool = False, device: Any = None) -> Any:
+def ones(*shape: Any, dtype: DTypeLike = float32, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Makes a tensor of ones."""
     return _leaf(_c.ones(dtype, sizes(shape), context=_on(device)), requires_grad)
 
 
-def empty(*shape: Any, dtype: DTypeLike = float32, requires_grad: bool = False, device: Any = None) -> Any:
+def empty(*shape: Any, dtype: DTypeLike = float32, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Makes a tensor of zeros: memory without content does not exist here."""
     return zeros(*shape, dtype=dtype, requires_grad=requires_grad, device=device)
 
 
-def full(shape: Any, value: float, dtype: DTypeLike | None = None, *, device: Any = None) -> Any:
+def full(shape: Any, value: float, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
     """Makes a tensor of one number."""
     shape = (shape,) if hasattr(shape, "__index__") else tuple(shape)
     kind = as_dtype(dtype if dtype is not None else type(value) if type(value) in (bool, int) else float32)
@@ -114,13 +117,13 @@ def full(shape: Any, value: float, dtype: DTypeLike | None = None, *, device: An
     return make(kind, shape, value, context=_on(device))
 
 
-def full_like(x: Any, value: float, dtype: DTypeLike | None = None) -> Any:
+def full_like(x: Any, value: float, dtype: DTypeLike | None = None) -> Tensor:
     """The same, with the shape and the context of x."""
     return full(x.shape, value, x.dtype if dtype is None else dtype, device=x.context)
 
 
 def arange(start: float, stop: float | None = None, step: float = 1, dtype: DTypeLike | None = None, *,
-           device: Any = None) -> Any:
+           device: Any = None) -> Tensor:
     """Makes start, start + step, ... below stop; arange(n) is 0 .. n - 1."""
     if stop is None:
         start, stop = 0, start
@@ -130,27 +133,27 @@ def arange(start: float, stop: float | None = None, step: float = 1, dtype: DTyp
     return make(kind, start, stop, step, context=_on(device))
 
 
-def linspace(start: float, stop: float, num: int = 50, dtype: DTypeLike = float32, *, device: Any = None) -> Any:
+def linspace(start: float, stop: float, num: int = 50, dtype: DTypeLike = float32, *, device: Any = None) -> Tensor:
     """Makes num evenly spaced numbers from start to stop, both included."""
     return _c.linspace(dtype, start, stop, num, context=_on(device))
 
 
-def eye(rows: int, cols: int | None = None, dtype: DTypeLike = float32, *, device: Any = None) -> Any:
+def eye(rows: int, cols: int | None = None, dtype: DTypeLike = float32, *, device: Any = None) -> Tensor:
     """Makes a matrix with ones on its diagonal."""
     return _c.eye(dtype, rows, rows if cols is None else cols, context=_on(device))
 
 
-def rand(*shape: Any, dtype: DTypeLike = float32, requires_grad: bool = False, device: Any = None) -> Any:
+def rand(*shape: Any, dtype: DTypeLike = float32, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Makes random numbers in [0, 1)."""
     return _leaf(_c.rand(dtype, sizes(shape), context=_on(device)), requires_grad)
 
 
-def randn(*shape: Any, dtype: DTypeLike = float32, requires_grad: bool = False, device: Any = None) -> Any:
+def randn(*shape: Any, dtype: DTypeLike = float32, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Makes random numbers of the normal distribution."""
     return _leaf(_c.randn(dtype, sizes(shape), context=_on(device)), requires_grad)
 
 
-def randint(low: int, high: int | None = None, size: Any = (), dtype: DTypeLike = int64, *, device: Any = None) -> Any:
+def randint(low: int, high: int | None = None, size: Any = (), dtype: DTypeLike = int64, *, device: Any = None) -> Tensor:
     """Makes random integers in low .. high - 1, or in 0 .. low - 1."""
     if high is not None and not hasattr(high, "__index__"):  # PyTorch's randint(high, size)
         low, high, size = 0, low, high
@@ -159,7 +162,7 @@ def randint(low: int, high: int | None = None, size: Any = (), dtype: DTypeLike 
     return _c.randint(dtype, low, high, size, context=_on(device))
 
 
-def randperm(n: int, *, device: Any = None) -> Any:
+def randperm(n: int, *, device: Any = None) -> Tensor:
     """Makes a random permutation of 0 .. n - 1."""
     return _c.randperm(n, context=_on(device))
 
@@ -169,20 +172,20 @@ def manual_seed(seed: int, *, device: Any = None) -> None:
     _c.seed(seed, context=_on(device))
 
 
-def _leaf(x: Any, requires_grad: bool) -> Any:
+def _leaf(x: Any, requires_grad: bool) -> Tensor:
     if requires_grad:
         x.requires_grad = True
     return x
 
 
-def unpickle(data: bytes, dtype: str, shape: Sequence[int], requires_grad: bool) -> Any:
+def unpickle(data: bytes, dtype: str, shape: Sequence[int], requires_grad: bool) -> Tensor:
     return _leaf(_c.from_bytes(data, dtype, shape), requires_grad)
 
 
 # ---- reductions
 
 
-def _reduction(name: str) -> Callable[..., Any]:
+def _reduction(name: str) -> Callable[..., Tensor]:
     one, keep = getattr(_c, name), getattr(_c, name + "_keep")
     every, several = getattr(_c, name + "_all"), getattr(_c, name + "_axes")
 
@@ -203,19 +206,19 @@ def _reduction(name: str) -> Callable[..., Any]:
     return reduce
 
 
-sum: Callable[..., Any] = _reduction("sum")
-mean: Callable[..., Any] = _reduction("mean")
-prod: Callable[..., Any] = _reduction("prod")
-amax: Callable[..., Any] = _reduction("max")
-amin: Callable[..., Any] = _reduction("min")
-_norm: Callable[..., Any] = _reduction("norm")
-logsumexp: Callable[..., Any] = _reduction("logsumexp")
-any: Callable[..., Any] = _reduction("any")
-all: Callable[..., Any] = _reduction("all")
+sum: Callable[..., Tensor] = _reduction("sum")
+mean: Callable[..., Tensor] = _reduction("mean")
+prod: Callable[..., Tensor] = _reduction("prod")
+amax: Callable[..., Tensor] = _reduction("max")
+amin: Callable[..., Tensor] = _reduction("min")
+_norm: Callable[..., Tensor] = _reduction("norm")
+logsumexp: Callable[..., Tensor] = _reduction("logsumexp")
+any: Callable[..., Tensor] = _reduction("any")
+all: Callable[..., Tensor] = _reduction("all")
 
 
 def norm(x: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False,
-         ord: Any = None, dtype: DTypeLike | None = None) -> Any:
+         ord: Any = None, dtype: DTypeLike | None = None) -> Tensor:
     """The p-norm of the elements, over all axes, one axis or several: (|x| ** p).sum() ** (1 / p); also p = 0, inf, -inf."""
     axis, keep, p = axis if dim is None else dim, keepdims or keepdim, p if ord is None else ord
     if p in (2, "fro", None):
@@ -233,8 +236,8 @@ def norm(x: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, *, axis: An
 class ValuesIndices(NamedTuple):
     """Elements and their places along an axis."""
 
-    values: Any
-    indices: Any
+    values: Tensor
+    indices: Tensor
 
 
 def _extreme(x: Any, dim: Any, axis: Any, keep: bool, reduce: Any, places: Any, larger: Any) -> Any:
@@ -246,9 +249,25 @@ def _extreme(x: Any, dim: Any, axis: Any, keep: bool, reduce: Any, places: Any, 
     return reduce(x, dim if axis is None else axis, keep)
 
 
+@overload
+def max(x: Any, dim: int, keepdim: bool = False) -> ValuesIndices: ...
+
+
+@overload
+def max(x: Any, dim: Tensor | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False) -> Tensor: ...
+
+
 def max(x: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False) -> Any:
     """The largest element; max(x, 1) and dim=1 give (values, indices) along an axis, axis=1 the values; the larger of two."""
     return _extreme(x, dim, axis, keepdims or keepdim, amax, _c.argmax_keep, _c.maximum)
+
+
+@overload
+def min(x: Any, dim: int, keepdim: bool = False) -> ValuesIndices: ...
+
+
+@overload
+def min(x: Any, dim: Tensor | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False) -> Tensor: ...
 
 
 def min(x: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False) -> Any:
@@ -260,6 +279,14 @@ def _pair(x: Any, index: Any, axis: int, keep: bool) -> ValuesIndices:
     """The elements of x at an index of one place along an axis, and the index."""
     values = _c.take_along_axis(x, index, axis)
     return ValuesIndices(values, index) if keep else ValuesIndices(_c.squeeze(values, axis), _c.squeeze(index, axis))
+
+
+@overload
+def median(x: Any, dim: int, keepdim: bool = False) -> ValuesIndices: ...
+
+
+@overload
+def median(x: Any, dim: None = None, keepdim: bool = False, *, axis: int | None = None, keepdims: bool = False) -> Tensor: ...
 
 
 def median(x: Any, dim: int | None = None, keepdim: bool = False, *, axis: int | None = None,
@@ -279,7 +306,7 @@ def median(x: Any, dim: int | None = None, keepdim: bool = False, *, axis: int |
     return mean(middle if x.dtype.kind == "f" else _c.cast(middle, float32), axis, keep)
 
 
-def _spread(name: str) -> Callable[..., Any]:
+def _spread(name: str) -> Callable[..., Tensor]:
     plain = _reduction(name)
 
     def reduce(x: Any, axis: Any = None, keepdims: bool = False, *, correction: float | None = None,
@@ -301,23 +328,23 @@ def _spread(name: str) -> Callable[..., Any]:
     return reduce
 
 
-var: Callable[..., Any] = _spread("var")
-std: Callable[..., Any] = _spread("std")
+var: Callable[..., Tensor] = _spread("var")
+std: Callable[..., Tensor] = _spread("std")
 
 
-def argmax(x: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False) -> Any:
+def argmax(x: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index of the first largest element, along an axis or of all."""
     axis = axis if dim is None else dim
     return _c.argmax_all(x) if axis is None else (_c.argmax_keep if keepdims or keepdim else _c.argmax)(x, axis)
 
 
-def argmin(x: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False) -> Any:
+def argmin(x: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index of the first smallest element, along an axis or of all."""
     axis = axis if dim is None else dim
     return _c.argmin_all(x) if axis is None else (_c.argmin_keep if keepdims or keepdim else _c.argmin)(x, axis)
 
 
-def count_nonzero(x: Any, axis: Any = None, *, dim: Any = None) -> Any:
+def count_nonzero(x: Any, axis: Any = None, *, dim: Any = None) -> Tensor:
     """The number of elements that are not 0, over all axes, one axis or several."""
     return sum(_c.cast(_c.ne(x, 0), int64), axis, dim=dim)
 
@@ -330,13 +357,13 @@ def one_axis(name: str, axis: Any, dim: Any) -> Any:
     return axis
 
 
-def cumsum(x: Any, axis: int | None = None, *, dim: int | None = None) -> Any:
+def cumsum(x: Any, axis: int | None = None, *, dim: int | None = None) -> Tensor:
     """The sums of the elements up to each one along an axis; without one, of all elements in one row."""
     axis = axis if dim is None else dim
     return _c.cumsum(_c.reshape(x, (-1,)), 0) if axis is None else _c.cumsum(x, axis)
 
 
-def cumprod(x: Any, axis: int | None = None, *, dim: int | None = None) -> Any:
+def cumprod(x: Any, axis: int | None = None, *, dim: int | None = None) -> Tensor:
     """The products of the elements up to each one along an axis; without one, of all elements in one row."""
     axis = axis if dim is None else dim
     return _c.cumprod(_c.reshape(x, (-1,)), 0) if axis is None else _c.cumprod(x, axis)
@@ -345,17 +372,17 @@ def cumprod(x: Any, axis: int | None = None, *, dim: int | None = None) -> Any:
 # ---- order
 
 
-def sort(x: Any, axis: int = -1, descending: bool = False, *, dim: int | None = None, stable: bool = True) -> Any:
+def sort(x: Any, axis: int = -1, descending: bool = False, *, dim: int | None = None, stable: bool = True) -> ValuesIndices:
     """The elements in order along an axis, and the places that they had: (values, indices)."""
     return ValuesIndices(*_c.sort(x, axis if dim is None else dim, descending))
 
 
-def argsort(x: Any, axis: int = -1, descending: bool = False, *, dim: int | None = None, stable: bool = True) -> Any:
+def argsort(x: Any, axis: int = -1, descending: bool = False, *, dim: int | None = None, stable: bool = True) -> Tensor:
     """The places of the elements in order along an axis."""
     return _c.argsort(x, axis if dim is None else dim, descending)
 
 
-def topk(x: Any, k: int, axis: int = -1, largest: bool = True, sorted: bool = True, *, dim: int | None = None) -> Any:
+def topk(x: Any, k: int, axis: int = -1, largest: bool = True, sorted: bool = True, *, dim: int | None = None) -> ValuesIndices:
     """The k largest or smallest elements along an axis, in order, and their places: (values, indices)."""
     return ValuesIndices(*_c.topk(x, k, axis if dim is None else dim, largest))
 
@@ -379,7 +406,7 @@ def unique(x: Any, return_inverse: bool = False, return_counts: bool = False) ->
     return wanted[0] if len(wanted) == 1 else tuple(wanted)
 
 
-def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
+def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Tensor:
     """How often each number from 0 on occurs, or the sums of its weights; x is read."""
     x = _c.reshape(as_tensor(x), (-1,))
     n = builtins.max(minlength, int(_c.max_all(x)) + 1 if x.size else 0)
@@ -403,9 +430,9 @@ def nonzero(x: Any, *, as_tuple: bool = True) -> Any:
 # ---- shape
 
 
-def as_tensor(data: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Any:
+def as_tensor(data: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
     """The same as asarray."""
-    if isinstance(data, _c.Tensor) and dtype is None and device is None:
+    if is_tensor(data) and dtype is None and device is None:
         return data
     return asarray(data, dtype, device=device)
 
@@ -415,17 +442,17 @@ def is_tensor(x: Any) -> bool:
     return isinstance(x, _c.Tensor)
 
 
-def empty_like(x: Any, dtype: DTypeLike | None = None) -> Any:
+def empty_like(x: Any, dtype: DTypeLike | None = None) -> Tensor:
     """Makes zeros with the shape and the context of x: memory without content does not exist here."""
     return _c.zeros_like(x) if dtype is None else _c.zeros(dtype, x.shape, context=x.context)
 
 
-def zeros_like(x: Any, dtype: DTypeLike | None = None, *, requires_grad: bool = False) -> Any:
+def zeros_like(x: Any, dtype: DTypeLike | None = None, *, requires_grad: bool = False) -> Tensor:
     """Makes zeros with the shape and the context of x."""
     return _leaf(_c.zeros_like(x) if dtype is None else _c.zeros(dtype, x.shape, context=x.context), requires_grad)
 
 
-def ones_like(x: Any, dtype: DTypeLike | None = None, *, requires_grad: bool = False) -> Any:
+def ones_like(x: Any, dtype: DTypeLike | None = None, *, requires_grad: bool = False) -> Tensor:
     """Makes ones with the shape and the context of x."""
     return _leaf(_c.ones_like(x) if dtype is None else _c.ones(dtype, x.shape, context=x.context), requires_grad)
 
@@ -440,12 +467,12 @@ def is_floating_point(x: Any) -> bool:
     return x.dtype.kind == "f"
 
 
-def ravel(x: Any) -> Any:
+def ravel(x: Any) -> Tensor:
     """All elements along one axis."""
     return _c.reshape(x, (-1,))
 
 
-def transpose(x: Any, axis1: Any = None, axis2: int | None = None) -> Any:
+def transpose(x: Any, axis1: Any = None, axis2: int | None = None) -> Tensor:
     """Two axes exchanged; without them, or with one list, NumPy's: the axes in the opposite or in that order."""
     if axis1 is not None and axis2 is not None:
         return _c.transpose(x, axis1, axis2)
@@ -453,12 +480,12 @@ def transpose(x: Any, axis1: Any = None, axis2: int | None = None) -> Any:
     return _c.permute(x, range(x.ndim)[::-1] if axis1 is None else axis1)
 
 
-def expand_dims(x: Any, axis: int) -> Any:
+def expand_dims(x: Any, axis: int) -> Tensor:
     """With a new axis of size 1."""
     return _c.unsqueeze(x, axis)
 
 
-def masked_select(x: Any, mask: Any) -> Any:
+def masked_select(x: Any, mask: Any) -> Tensor:
     """The elements where the mask holds, along one axis; the mask is read."""
     places = _c.true_places(_c.reshape(_c.expand(mask, x.shape), (-1,)))
     return _c.index_select(_c.reshape(x, (-1,)), 0, places)
@@ -467,40 +494,43 @@ def masked_select(x: Any, mask: Any) -> Any:
 swapaxes = _c.transpose
 subtract, multiply, divide, true_divide, power = _c.sub, _c.mul, _c.div, _c.div, _c.pow
 negative, absolute = _c.neg, _c.abs
-bitwise_and, bitwise_or, bitwise_xor, bitwise_not = _c.bit_and, _c.bit_or, _c.bit_xor, _c.bit_not
+bitwise_and: Callable[..., Tensor] = _c.bit_and
+bitwise_or: Callable[..., Tensor] = _c.bit_or
+bitwise_xor: Callable[..., Tensor] = _c.bit_xor
+bitwise_not: Callable[..., Tensor] = _c.bit_not
 greater, greater_equal, less, less_equal, not_equal = _c.gt, _c.ge, _c.lt, _c.le, _c.ne
 
 
-def log10(x: Any) -> Any:
+def log10(x: Any) -> Tensor:
     """The logarithm by 10."""
     return _c.log(x) * (1 / math.log(10))
 
 
-def sinh(x: Any) -> Any:
+def sinh(x: Any) -> Tensor:
     """The hyperbolic sine."""
     x = as_tensor(x)
     return (_c.expm1(x) - _c.expm1(-x)) * 0.5
 
 
-def cosh(x: Any) -> Any:
+def cosh(x: Any) -> Tensor:
     """The hyperbolic cosine."""
     x = as_tensor(x)
     return (_c.exp(x) + _c.exp(-x)) * 0.5
 
 
-def asin(x: Any) -> Any:
+def asin(x: Any) -> Tensor:
     """The inverse of sin, in [-pi/2, pi/2]."""
     x = as_tensor(x)
     return _c.atan(x / _c.sqrt((1 - x) * (1 + x)))
 
 
-def acos(x: Any) -> Any:
+def acos(x: Any) -> Tensor:
     """The inverse of cos, in [0, pi]."""
     x = as_tensor(x)
     return _c.atan(_c.sqrt((1 - x) / (1 + x))) * 2
 
 
-def asinh(x: Any) -> Any:
+def asinh(x: Any) -> Tensor:
     """The inverse of sinh."""
     x = as_tensor(x)
     side = where(x < 0, -1.0, 1.0)  # not sign and abs, which have no slope at 0
@@ -510,13 +540,13 @@ def asinh(x: Any) -> Any:
                         _c.log1p(near + near * near / (1 + _c.sqrt(near * near + 1))))
 
 
-def acosh(x: Any) -> Any:
+def acosh(x: Any) -> Tensor:
     """The inverse of cosh, of numbers from 1 on."""
     above = as_tensor(x) - 1
     return _c.log1p(above + _c.sqrt(above * (above + 2)))
 
 
-def atanh(x: Any) -> Any:
+def atanh(x: Any) -> Tensor:
     """The inverse of tanh, of numbers between -1 and 1."""
     x = as_tensor(x)
     side = where(x < 0, -1.0, 1.0)
@@ -524,17 +554,17 @@ def atanh(x: Any) -> Any:
     return side * _c.log1p(2 * a / (1 - a)) * 0.5
 
 
-def fmod(a: Any, b: Any) -> Any:
+def fmod(a: Any, b: Any) -> Tensor:
     """What division leaves, with the sign of a."""
     return _c.sub(a, _c.mul(_c.trunc(_c.div(a, b)), b))
 
 
-def stack(tensors: Sequence[Any], axis: int = 0, *, dim: int | None = None) -> Any:
+def stack(tensors: Sequence[Any], axis: int = 0, *, dim: int | None = None) -> Tensor:
     """Tensors of one shape along a new axis."""
     return _c.stack(tensors, axis if dim is None else dim)
 
 
-def concat(tensors: Sequence[Any], axis: int = 0, *, dim: int | None = None) -> Any:
+def concat(tensors: Sequence[Any], axis: int = 0, *, dim: int | None = None) -> Tensor:
     """Tensors one after the other along an axis."""
     return _c.concat(tensors, axis if dim is None else dim)
 
@@ -542,18 +572,18 @@ def concat(tensors: Sequence[Any], axis: int = 0, *, dim: int | None = None) -> 
 cat = concatenate = concat
 
 
-def vstack(tensors: Sequence[Any]) -> Any:
+def vstack(tensors: Sequence[Any]) -> Tensor:
     """Rows or matrices one below the other."""
     return _c.concat([x if x.ndim > 1 else _c.reshape(x, (1, -1)) for x in map(as_tensor, tensors)], 0)
 
 
-def hstack(tensors: Sequence[Any]) -> Any:
+def hstack(tensors: Sequence[Any]) -> Tensor:
     """Tensors side by side: along axis 1, and rows along their only one."""
     parts = [x if x.ndim else _c.reshape(x, (1,)) for x in map(as_tensor, tensors)]
     return _c.concat(parts, 0 if parts and parts[0].ndim == 1 else 1)
 
 
-def split(x: Any, split_size: Any, axis: int = 0, *, dim: int | None = None) -> tuple[Any, ...]:
+def split(x: Any, split_size: Any, axis: int = 0, *, dim: int | None = None) -> tuple[Tensor, ...]:
     """Parts of split_size elements along an axis, or of the sizes in a list, as torch.split."""
     axis = axis if dim is None else dim
     n = x.shape[axis]
@@ -572,7 +602,7 @@ def split(x: Any, split_size: Any, axis: int = 0, *, dim: int | None = None) -> 
     return tuple(made)
 
 
-def chunk(x: Any, chunks: int, axis: int = 0, *, dim: int | None = None) -> tuple[Any, ...]:
+def chunk(x: Any, chunks: int, axis: int = 0, *, dim: int | None = None) -> tuple[Tensor, ...]:
     """At most this number of parts of equal size along an axis; the last may be smaller."""
     axis = axis if dim is None else dim
     if chunks < 1:
@@ -580,18 +610,18 @@ def chunk(x: Any, chunks: int, axis: int = 0, *, dim: int | None = None) -> tupl
     return split(x, builtins.max(-(-x.shape[axis] // chunks), 1), axis)
 
 
-def unbind(x: Any, axis: int = 0, *, dim: int | None = None) -> tuple[Any, ...]:
+def unbind(x: Any, axis: int = 0, *, dim: int | None = None) -> tuple[Tensor, ...]:
     """The slices along an axis, without it."""
     axis = axis if dim is None else dim
     return tuple(_c.select(x, axis, i) for i in range(x.shape[axis]))
 
 
-def permute(x: Any, *axes: Any, dims: Any = None) -> Any:
+def permute(x: Any, *axes: Any, dims: Any = None) -> Tensor:
     """The axes in another order."""
     return _c.permute(x, sizes(axes) if dims is None else dims)
 
 
-def movedim(x: Any, source: Any, destination: Any) -> Any:
+def movedim(x: Any, source: Any, destination: Any) -> Tensor:
     """One or several axes moved to other places; the others keep their order."""
     x = as_tensor(x)
     old = [a % x.ndim for a in ((source,) if isinstance(source, int) else source)]
@@ -607,7 +637,7 @@ def movedim(x: Any, source: Any, destination: Any) -> Any:
 moveaxis = movedim
 
 
-def squeeze(x: Any, axis: Any = None, *, dim: Any = None) -> Any:
+def squeeze(x: Any, axis: Any = None, *, dim: Any = None) -> Tensor:
     """Without an axis of size 1, without several, or without all of them."""
     axis = axis if dim is None else dim
     if axis is None:
@@ -619,12 +649,12 @@ def squeeze(x: Any, axis: Any = None, *, dim: Any = None) -> Any:
     return x
 
 
-def flatten(x: Any, start: int = 0, end: int = -1, *, start_dim: int | None = None, end_dim: int | None = None) -> Any:
+def flatten(x: Any, start: int = 0, end: int = -1, *, start_dim: int | None = None, end_dim: int | None = None) -> Tensor:
     """The axes start .. end joined into one."""
     return _c.flatten(x, start if start_dim is None else start_dim, end if end_dim is None else end_dim)
 
 
-def flip(x: Any, axis: Any = None, *more: int, dims: Any = None) -> Any:
+def flip(x: Any, axis: Any = None, *more: int, dims: Any = None) -> Tensor:
     """The elements in the opposite order along an axis, several, or all."""
     x, axis = as_tensor(x), axis if dims is None else dims
     for a in range(x.ndim) if axis is None else (axis, *more) if isinstance(axis, int) else axis:
@@ -632,7 +662,7 @@ def flip(x: Any, axis: Any = None, *more: int, dims: Any = None) -> Any:
     return _c.clone(x)  # as PyTorch; x[::-1] is a view
 
 
-def roll(x: Any, shift: Any = None, axis: Any = None, *, shifts: Any = None, dims: Any = None) -> Any:
+def roll(x: Any, shift: Any = None, axis: Any = None, *, shifts: Any = None, dims: Any = None) -> Tensor:
     """Moved along an axis or several, where what leaves at the end enters at the start; without one as a single row."""
     shift, axis = shift if shifts is None else shifts, axis if dims is None else dims
     if axis is None:
@@ -644,17 +674,17 @@ def roll(x: Any, shift: Any = None, axis: Any = None, *, shifts: Any = None, dim
     return x
 
 
-def tril(x: Any, diagonal: int = 0, *, k: int | None = None) -> Any:
+def tril(x: Any, diagonal: int = 0, *, k: int | None = None) -> Tensor:
     """The elements on and below a diagonal of each matrix, and 0 above."""
     return _c.tril(x, diagonal if k is None else k)
 
 
-def triu(x: Any, diagonal: int = 0, *, k: int | None = None) -> Any:
+def triu(x: Any, diagonal: int = 0, *, k: int | None = None) -> Tensor:
     """The elements on and above a diagonal of each matrix, and 0 below."""
     return _c.triu(x, diagonal if k is None else k)
 
 
-def diag(x: Any, diagonal: int = 0, *, k: int | None = None) -> Any:
+def diag(x: Any, diagonal: int = 0, *, k: int | None = None) -> Tensor:
     """The diagonal of a matrix, or the matrix with a row of numbers on its diagonal."""
     x, k = as_tensor(x), diagonal if k is None else k
     if x.ndim == 2:
@@ -667,18 +697,18 @@ def diag(x: Any, diagonal: int = 0, *, k: int | None = None) -> Any:
     return _c.pad(square, (below, above), (above, below), 0) if k else square
 
 
-def broadcast_to(x: Any, *shape: Any) -> Any:
+def broadcast_to(x: Any, *shape: Any) -> Tensor:
     """Broadcast to a shape."""
     return _c.expand(x, sizes(shape))
 
 
-def tile(x: Any, *times: Any) -> Any:
+def tile(x: Any, *times: Any) -> Tensor:
     """Repeated along each axis; the last number is that of the last axis."""
     x, n = as_tensor(x), tuple(sizes(times))
     return _c.repeat(x, (1,) * (x.ndim - len(n)) + n)
 
 
-def repeat_interleave(x: Any, repeats: Any, axis: int | None = None, *, dim: int | None = None) -> Any:
+def repeat_interleave(x: Any, repeats: Any, axis: int | None = None, *, dim: int | None = None) -> Tensor:
     """Each element, or each slice along an axis, several times in a row, as numpy.repeat."""
     x, axis = as_tensor(x), axis if dim is None else dim
     if axis is None:
@@ -701,7 +731,7 @@ def repeat_interleave(x: Any, repeats: Any, axis: int | None = None, *, dim: int
     return _c.index_select(x, axis, tensor(index, int64, device=x.context))
 
 
-def meshgrid(*tensors: Any, indexing: str = "xy") -> tuple[Any, ...]:
+def meshgrid(*tensors: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
     """The coordinates of a grid, one tensor for each row of numbers; indexing="ij" is PyTorch's default."""
     if indexing not in ("xy", "ij"):
         raise ValueError(f"indexing is 'xy' or 'ij', not {indexing!r}")
@@ -717,7 +747,7 @@ def meshgrid(*tensors: Any, indexing: str = "xy") -> tuple[Any, ...]:
 # ---- elements
 
 
-def clamp(x: Any, min: Any = None, max: Any = None) -> Any:
+def clamp(x: Any, min: Any = None, max: Any = None) -> Tensor:
     """Each element, raised to min and lowered to max, which are numbers or tensors."""
     if min is None and max is None:
         raise TypeError("clamp() needs min or max")
@@ -728,14 +758,22 @@ def clamp(x: Any, min: Any = None, max: Any = None) -> Any:
     return x if max is None else _c.minimum(x, max)
 
 
-def clip(x: Any, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None) -> Any:
+def clip(x: Any, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None) -> Tensor:
     """The same as clamp."""
     return clamp(x, min if a_min is None else a_min, max if a_max is None else a_max)
 
 
-def lerp(start: Any, end: Any, weight: Any) -> Any:
+def lerp(start: Any, end: Any, weight: Any) -> Tensor:
     """start + weight * (end - start)."""
     return _c.add(start, _c.mul(_c.sub(end, start), weight))
+
+
+@overload
+def where(condition: Any) -> tuple[Tensor, ...]: ...
+
+
+@overload
+def where(condition: Any, a: Any, b: Any) -> Tensor: ...
 
 
 def where(condition: Any, a: Any = None, b: Any = None) -> Any:
@@ -745,17 +783,17 @@ def where(condition: Any, a: Any = None, b: Any = None) -> Any:
     return _c.where(condition, a, b)
 
 
-def softmax(x: Any, axis: int | None = None, *, dim: int | None = None, dtype: DTypeLike | None = None) -> Any:
+def softmax(x: Any, axis: int | None = None, *, dim: int | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """exp(x), divided by its sum along an axis."""
     return _c.softmax(x if dtype is None else _c.cast(x, dtype), one_axis("softmax", axis, dim))
 
 
-def log_softmax(x: Any, axis: int | None = None, *, dim: int | None = None, dtype: DTypeLike | None = None) -> Any:
+def log_softmax(x: Any, axis: int | None = None, *, dim: int | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """The logarithm of softmax."""
     return _c.log_softmax(x if dtype is None else _c.cast(x, dtype), one_axis("log_softmax", axis, dim))
 
 
-def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """Where |a - b| <= atol + rtol * |b|."""
     a, b = as_tensor(a), as_tensor(b)
     a, b = (x if x.dtype.kind == "f" else _c.cast(x, "float64") for x in (a, b))
@@ -778,19 +816,19 @@ def equal(a: Any, b: Any) -> bool:
 # ---- products
 
 
-def mm(a: Any, b: Any) -> Any:
+def mm(a: Any, b: Any) -> Tensor:
     """The product of two matrices."""
     _need_axes("mm", 2, a, b)
     return _c.matmul(a, b)
 
 
-def bmm(a: Any, b: Any) -> Any:
+def bmm(a: Any, b: Any) -> Tensor:
     """The products of two rows of matrices."""
     _need_axes("bmm", 3, a, b)
     return _c.matmul(a, b)
 
 
-def dot(a: Any, b: Any) -> Any:
+def dot(a: Any, b: Any) -> Tensor:
     """The inner product of two rows of numbers, and the product of matrices."""
     return _c.matmul(a, b)
 
@@ -801,18 +839,18 @@ def _need_axes(name: str, n: int, *tensors: Any) -> None:
             raise ValueError(f"{name} takes tensors of {n} axes, not of {x.ndim}")
 
 
-def addmm(x: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+def addmm(x: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * x + alpha * a @ b."""
     product = mm(a, b)
     return _c.add(x if beta == 1 else x * beta, product if alpha == 1 else product * alpha)
 
 
-def outer(a: Any, b: Any) -> Any:
+def outer(a: Any, b: Any) -> Tensor:
     """The products of all pairs of elements of two rows of numbers."""
     return _c.mul(_c.reshape(a, (-1, 1)), _c.reshape(b, (1, -1)))
 
 
-def einsum(equation: str, *operands: Any) -> Any:
+def einsum(equation: str, *operands: Any) -> Tensor:
     """Sums of products by Einstein's convention, as numpy.einsum: einsum("bij,bjk->bik", a, b)."""
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])

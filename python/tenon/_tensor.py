@@ -357,6 +357,10 @@ class Tensor(Exchange, _c.Tensor):
     isclose = F.isclose
     allclose = F.allclose
     equal = F.equal
+    bitwise_and = F.bitwise_and
+    bitwise_or = F.bitwise_or
+    bitwise_xor = F.bitwise_xor
+    bitwise_not = F.bitwise_not
     add = G.add
     sub = G.sub
     div = G.div

@@ -17,6 +17,7 @@ from typing import Any, Callable, Generic, Iterable, Iterator, Sequence, Sized, 
 from . import _c
 from ._dtypes import DType
 from ._functions import context_on, tensor
+from ._tensor import Tensor
 
 __all__ = ["Batch", "Data", "Dataset", "TensorDataset", "Subset", "ConcatDataset", "IterableDataset", "DataLoader",
            "Sampler", "SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler",
@@ -214,12 +215,12 @@ def arrays(*fields: Any, context: _c.Context | None = None) -> Data:
     return Data(_c.arrays([f if isinstance(f, _c.Tensor) else tensor(f) for f in fields], context=context))
 
 
-def read_image(path: str, *, context: _c.Context | None = None) -> Any:
+def read_image(path: str, *, context: _c.Context | None = None) -> Tensor:
     """An image, PGM or PPM, plain or .gz: (C, H, W) in [0, 1]."""
     return _c.image_read(path, context=context)
 
 
-def read_idx(path: str, *, context: _c.Context | None = None) -> Any:
+def read_idx(path: str, *, context: _c.Context | None = None) -> Tensor:
     """The images of one file in the format of MNIST, as bytes."""
     return _c.idx_read(path, context=context)
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Union
 
 from . import _c
 from ._functions import asarray
+from ._tensor import Tensor
 
 __all__ = ["File", "TensorInfo", "open", "safe_open", "save_file", "load_file", "save", "load", "save_npy", "load_npy"]
 
@@ -123,6 +124,6 @@ def save_npy(path: Path, x: Any) -> None:
     _c.npy_write(asarray(x), os.fspath(path))
 
 
-def load_npy(path: Path, *, context: _c.Context | None = None) -> Any:
+def load_npy(path: Path, *, context: _c.Context | None = None) -> Tensor:
     """Reads an npy file."""
     return _c.npy_read(os.fspath(path), context=context)

@@ -66,7 +66,7 @@ class OnAGPU(unittest.TestCase):
                 total = torch.from_dlpack(x).sum()
             del x
             y = tn.zeros(1 << 20) + 5  # may reuse the memory: after the sum
-            y.eval_of()
+            tn._c.eval_of(y)
             side.synchronize()  # item() would read in the default stream, which PyTorch's other streams do not wait for
             self.assertEqual(total.item(), (i + 1) * (1 << 20))
 

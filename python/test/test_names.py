@@ -603,6 +603,9 @@ class AsNumPy(Case):
         total += x.detach()
         self.check(total, a)
 
+    def test_tensors_have_no_forms_of_c(self):
+        self.assertFalse([n for n in dir(tn.Tensor) if n.endswith(("_s", "_i64", "_keep", "_all", "_axes", "_with", "_of"))])
+
     def test_size_is_a_number_that_can_be_called(self):
         x = tn.ones(2, 3)
         self.assertEqual((x.size, x.size + 1, x.size(), x.size(1), numpy.size(x.numpy())), (6, 7, (2, 3), 3, 6))

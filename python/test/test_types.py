@@ -30,6 +30,14 @@ opt.step(F.cross_entropy(net(x), tn.tensor([0, 1])))
 with tn.no_grad(), tn.autocast(tn.bfloat16):
     y: tn.Tensor = tn.sum(x, dim=1) + tn.randn(2, requires_grad=True)[tn.arange(2)]
 tn.save({"y": y}, "file.safetensors")
+values, places = x.max(1)
+rows: int = x.size(0) + x.size
+
+
+def pooled(x: tn.Tensor) -> tn.Tensor:
+    x = tn.where(x > 0, x, 0.0).float() / tn.norm(x, 1)
+    x = tn.concat([x.sum(dim=1), x.max(axis=1), values, x.std(1)]) + x.topk(1).values.add(x.mean(), alpha=2)
+    return tn.from_numpy(x.numpy()) if x.size > 3 else tn.flip(x, 0).contiguous()
 '''
 
 
