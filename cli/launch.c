@@ -1,5 +1,5 @@
 // launch.c: tenon launch, several ranks of a program on this machine. MPI's own launcher starts them, since only
-// it can connect them; between it and each rank is a process of ours, which prefixes the rank's output and,
+// it can connect them on CPUs; between it and each rank is a process of ours, which prefixes the rank's output and,
 // when the rank fails, waits a little before it says so, because the launcher then ends all others at once:
 //
 //   tenon launch -n 2 PROGRAM
@@ -8,8 +8,12 @@
 //         PROGRAM
 //       tenon launch --rank PROGRAM     rank 1
 //         PROGRAM
+//
+// Ranks on GPUs, which NCCL connects, need no launcher of MPI: the processes before them are started here, with the
+// variables of torchrun.
 #include "cli.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -17,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,9 +31,10 @@ enum { GRACE = 3 };
 
 // The command line.
 typedef struct {
-    long   ranks, restarts;
-    bool   is_rank;  // this is the process before one rank
-    char **program;  // and its arguments
+    long        ranks, restarts;
+    const char *engine;   // "mpi", "nccl"; NULL: by the device
+    bool        is_rank;  // this is the process before one rank
+    char      **program;  // and its arguments
 } launch_line;
 
 static int wrong(const char *what, const char *value)
@@ -57,7 +63,11 @@ static int parse(launch_line *l, int argc, char **argv)
             break;
         }
         if (!strcmp(argv[i], "--rank")) l->is_rank = true;
-        else if (!n && !restarts) return wrong("there is no such option", argv[i]);
+        else if (!strcmp(argv[i], "--engine")) {
+            l->engine = i + 1 < argc ? argv[++i] : "";
+            if (strcmp(l->engine, "mpi") && strcmp(l->engine, "nccl"))
+                return wrong("engines are mpi and nccl, not", l->engine);
+        } else if (!n && !restarts) return wrong("there is no such option", argv[i]);
         else {
             long v = i + 1 < argc ? read_number(argv[i + 1], n) : -1;
             if (v < 0) return wrong("a number is needed after", argv[i]);
@@ -167,6 +177,7 @@ static int run_rank(char **program)
     const char   *rank = getenv("OMPI_COMM_WORLD_RANK");
     int           out[2], err[2];
     if (!rank) rank = getenv("PMI_RANK");
+    if (!rank) rank = getenv("RANK");
     if (!rank) return cli_fail("launch: --rank is for processes that mpiexec started");
     if (pipe(out) != 0 || pipe(err) != 0) return cli_fail("launch: %s", strerror(errno));
     struct sigaction action = { .sa_handler = end_rank };
@@ -254,14 +265,29 @@ static void make_command(const launch_line *l, bool open_mpi, char *self, bool p
     argv[n] = NULL;
 }
 
-// Sets what ranks of one machine share: its cores, and the only device that has an engine.
-static void share_machine(long ranks, long restart)
+// Finds a free port of this machine for rank 0 to listen at; 0 if there is none.
+static int free_port(void)
+{
+    struct sockaddr_in a    = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t          size = sizeof a;
+    int                fd   = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool               ok   = fd >= 0 && bind(fd, (struct sockaddr *)&a, size) == 0 &&
+              getsockname(fd, (struct sockaddr *)&a, &size) == 0;
+    if (fd >= 0) close(fd);
+    return ok ? ntohs(a.sin_port) : 0;
+}
+
+// Sets what ranks of one machine share: its cores, the device that their engine is for, and where they meet.
+static void share_machine(long ranks, long restart, bool nccl)
 {
     char text[32];
     long cores = sysconf(_SC_NPROCESSORS_ONLN), threads = cores / ranks;
     snprintf(text, sizeof text, "%ld", threads > 1 ? threads : 1);
     setenv("TN_NUM_THREADS", text, 0);
-    setenv("TN_DEVICE", "cpu", 0);
+    setenv("TN_DEVICE", nccl ? "cuda" : "cpu", 0);
+    snprintf(text, sizeof text, "%d", free_port());
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("MASTER_PORT", text, 1);
     snprintf(text, sizeof text, "%ld", restart);
     setenv("TN_RESTART", text, 1);
     if (restart) return;
@@ -287,6 +313,92 @@ static int run_ranks(char **argv)
     return status;
 }
 
+// ---- all ranks without MPI ---------------------------------------------------------------------
+
+static void set_number(const char *name, long n)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%ld", n);
+    setenv(name, text, 1);
+}
+
+// Starts the process before one rank.
+static pid_t start_one(const launch_line *l, long rank)
+{
+    pid_t parent = getpid(), child = fork();
+    if (child != 0) return child;
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(126);
+    set_number("RANK", rank);
+    set_number("LOCAL_RANK", rank);
+    set_number("WORLD_SIZE", l->ranks);
+    set_number("LOCAL_WORLD_SIZE", l->ranks);
+    _exit(run_rank(l->program));
+}
+
+static void signal_all(const pid_t *rank, long n, int signal_number)
+{
+    for (long i = 0; i < n; i++)
+        if (rank[i] > 0) kill(rank[i], signal_number);
+}
+
+// Waits for all ranks. When one has failed, it has given the others time to say so already; they are ended, and those
+// that do not end are killed after as long again. Returns the first status that is not 0.
+static int wait_for_ranks(pid_t *rank, long n)
+{
+    enum { LOOK = 20 };  // ms
+    int  first = 0, waited = 0, status;
+    bool ended = false;
+    for (long left = n; left > 0;) {
+        pid_t p = waitpid(-1, &status, WNOHANG);
+        for (long i = 0; p > 0 && i < n; i++)
+            if (rank[i] == p) {
+                rank[i] = 0;
+                left--;
+                if (!first) first = exit_of(status);
+            }
+        if (p < 0 && errno != EINTR) break;
+        if ((first || stopped) && !ended) {
+            signal_all(rank, n, SIGTERM);
+            ended = true;
+        }
+        if (p > 0) continue;
+        poll(NULL, 0, LOOK);
+        waited += ended ? LOOK : 0;
+        if (waited > GRACE * 1000) signal_all(rank, n, SIGKILL);
+    }
+    return first;
+}
+
+// Starts all ranks once.
+static int run_ranks_here(const launch_line *l)
+{
+    pid_t *rank   = calloc((size_t)l->ranks, sizeof *rank);
+    int    status = 0;
+    long   n      = 0;
+    if (!rank) return cli_fail("launch: out of memory");
+    while (n < l->ranks && (rank[n] = start_one(l, n)) > 0) n++;
+    if (n < l->ranks) {
+        status = cli_fail("launch: %s", strerror(errno));
+        signal_all(rank, n, SIGTERM);
+    }
+    int ended = wait_for_ranks(rank, n);
+    free(rank);
+    return status ? status : ended;
+}
+
+// Whether ranks are on GPUs, where NCCL connects them: as the command line or TN_DEVICE says; if nothing does, where there
+// is a GPU and no launcher of MPI.
+static bool is_for_gpus(const launch_line *l, int mpiexec)
+{
+    const char *device = getenv("TN_DEVICE");
+    if (l->engine) return !strcmp(l->engine, "nccl");
+    if (device && *device) return !strncmp(device, "cuda", 4);
+    for (int i = 0; mpiexec < 0 && tn_device_info(i).name; i++)
+        if (!strcmp(tn_device_info(i).name, "cuda")) return tn_device_info(i).available;
+    return false;
+}
+
 int cli_launch(int argc, char **argv)
 {
     launch_line l      = { 0 };
@@ -295,8 +407,9 @@ int cli_launch(int argc, char **argv)
     bool        python;
     if (status) return status;
     if (l.is_rank) return run_rank(l.program);
-    int open_mpi = is_open_mpi();
-    if (open_mpi < 0)
+    int  open_mpi = is_open_mpi();
+    bool nccl     = is_for_gpus(&l, open_mpi);
+    if (open_mpi < 0 && !nccl)
         return cli_fail("launch: there is no mpiexec in PATH; on Debian or Ubuntu: apt install "
                         "openmpi-bin");
     if (!find_self(self, sizeof self, &python)) return cli_fail("launch: %s", strerror(errno));
@@ -309,8 +422,8 @@ int cli_launch(int argc, char **argv)
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     for (long i = 0; i <= l.restarts; i++) {
-        share_machine(l.ranks, i);
-        status = run_ranks(command);
+        share_machine(l.ranks, i, nccl);
+        status = nccl ? run_ranks_here(&l) : run_ranks(command);
         if (!status || stopped || i == l.restarts) break;
         fprintf(stderr, "tenon launch: the ranks ended with status %d; restart %ld of %ld\n",
                 status, i + 1, l.restarts);

@@ -74,12 +74,13 @@ static const command commands[] = {
       "whose name ends in .json, for Perfetto or chrome://tracing.\n",
       cli_profile, 0 },
     { "launch", "runs several ranks of a program on this machine",
-      "-n N [--restarts K] [--] PROGRAM [ARGUMENT]...",
-      "Starts N processes of a program that opens a world (tn_dist_open), by the mpiexec in PATH. Each\n"
-      "line that a rank prints begins with its number. When one fails, all are ended, with its status;\n"
-      "then --restarts starts them again, up to K times, for a program that resumes from what it saved.\n"
-      "TN_RESTART counts the restarts. Unless they are set, TN_DEVICE is cpu, and TN_NUM_THREADS each\n"
-      "rank's part of the cores.\n",
+      "-n N [--engine mpi|nccl] [--restarts K] [--] PROGRAM [ARGUMENT]...",
+      "Starts N processes of a program that opens a world (tn_dist_open): for MPI by the mpiexec in\n"
+      "PATH, for NCCL by itself. Without --engine it is NCCL if TN_DEVICE is cuda. Each line that a\n"
+      "rank prints begins with its number. When one fails, all are ended, with its status; then\n"
+      "--restarts starts them again, up to K times, for a program that resumes from what it saved.\n"
+      "TN_RESTART counts the restarts. Unless they are set, TN_DEVICE is cpu (NCCL: cuda), and\n"
+      "TN_NUM_THREADS each rank's part of the cores. Ranks on cuda have a GPU each, in order.\n",
       cli_launch, 0 },
     { "devices", "lists the devices of this build", "",
       "One line each: the name for --device, whether it is available, and the chip and libraries.\n",

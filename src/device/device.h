@@ -182,6 +182,10 @@ typedef struct {
     // is timed, nothing waits, and memory that it uses is never given back.
     tn_status (*use_stream)(void *session, void *other, tni_text *why);
     bool (*captures)(const void *session);
+    // Collectives that run beside other work. collected: work submitted from now on starts after all of them but the
+    // last in_flight; NULL: their calls return when they are done. enter: makes the device that of the calling thread.
+    tn_status (*collected)(void *session, size_t in_flight, tni_text *why);
+    void (*enter)(const void *session);
 } tni_device_events;
 
 // Replay of whole plans (CUDA graphs, for example). Between begin and end the engine submits all of a
@@ -228,6 +232,8 @@ struct tni_device {
     const char *name;
     // Describes in one line what serves this device here. Returns false, with the reason, if nothing does.
     bool (*probe)(tni_text *detail);
+    // Returns how many there are, numbered from 0; NULL: one.
+    int (*count)(void);
     // Opens a session; NULL, with status and reason, if it cannot. If open is NULL, the heap is the session.
     void *(*open)(tni_heap *heap, const tni_device_open_args *args, tn_status *s, tni_text *why);
     void (*close)(void *session);

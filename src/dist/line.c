@@ -6,10 +6,15 @@
 //   rank 2 -> 0   LEFT   the number of collectives, why            0 -> the others the same
 //   0 -> all      LOST   a connection ended without LEFT
 //   0 -> all      END    all have left: each may close its sockets
+//   0 -> all      SHARE  bytes that all need
+//   rank 2 -> 0   ASK    what do the others do as this collective?       0 -> all QUERY, all -> 0 ANSWER
+//   rank 2 -> 0   VOTE   whether it has failed, and why                  0 -> all VERDICT
+//   0 -> rank 2   AGREED or, to all, DIFFERS, with the text of another rank
 //
 // A HELLO of another world, or of another version of these messages, is refused.
 #include "dist/line.h"
 #include "base/fd.h"
+#include "base/hash.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -27,19 +32,33 @@
 #include <sys/socket.h>
 #include <time.h>
 
-enum { HELLO = 1, PEER, LEFT, LOST, END };
-enum { MAGIC = 0x544e4c31, TEXT_ROOM = 160 };  // "TNL1": a change of the messages changes it
+enum { HELLO = 1, PEER, LEFT, LOST, END, SHARE, ASK, QUERY, ANSWER, AGREED, DIFFERS, VOTE, VERDICT };
+enum { MAGIC = 0x544e4c32, TEXT_ROOM = 160 };  // "TNL2": a change of the messages changes it
 
 // One message. Which fields count depends on the kind.
 typedef struct {
     uint32_t magic, kind;
     int32_t  rank, size, pid;
-    uint64_t number;
+    uint64_t number, hash;
     uint8_t  token[16];
-    char     text[TEXT_ROOM];  // LEFT: why; HELLO, PEER: the host
+    char text[TEXT_ROOM];  // LEFT: why; HELLO, PEER: the host; ASK, ANSWER, DIFFERS: a collective
 } message;
 
 typedef enum { UP, HAS_LEFT, IS_LOST } peer_state;
+
+// A question on rank 0, until all ranks have answered: what they do as collective `number`.
+typedef struct question question;
+struct question {
+    uint64_t       number;
+    int            answers;
+    char          *state;  // by rank: of those below
+    tni_line_item *item;   // by rank
+    question      *next;
+};
+enum { NO_ANSWER, ANSWERED, ASKED };
+
+// How many collectives back a rank can be asked, and how many questions it can owe an answer.
+enum { HISTORY = 1024, QUERIES = 64 };
 
 // A rank as the others know it.
 typedef struct {
@@ -53,10 +72,23 @@ typedef struct {
 } peer;
 
 // The line of one rank. The thread reads the sockets; whoever sends holds the lock, as does whoever looks at
-// peers. Invariant: `broken` is set once any peer's state is not UP.
+// peers. Invariant: `broken` is set once any peer's state is not UP, or the ranks differ.
 struct tni_line {
     int             rank, size;
-    peer           *peer;  // size of them
+    uint64_t        agreed;  // the last collective that all ranks agreed on
+    int             votes;   // on rank 0, so far
+    message         vote;    // on rank 0: of the least rank that failed, rank -1: none
+    uint64_t        verdicts;
+    message         verdict;  // the last
+    uint64_t        shares;   // SHAREs that have come, the last one here
+    uint8_t         shared[TNI_LINE_BYTES];
+    message         differs;           // kind 0: none does
+    uint64_t        begun;             // collectives, the last HISTORY of them here
+    tni_line_item   did[HISTORY];      // by number
+    uint64_t        owed[QUERIES];     // numbers that were asked for and are not begun yet; 0: none
+    question       *question;          // on rank 0
+    uint64_t        settled[HISTORY];  // on rank 0, by number: those that all ranks agreed on
+    peer           *peer;              // size of them
     struct pollfd  *poll;  // of the thread: the sockets, then the end of a pipe that wakes it
     int             wake[2];
     int             gone;  // how many peers are not UP
@@ -191,6 +223,13 @@ static bool bind_and_listen(int fd, bool local, bool six, tni_line_address *a)
     a->port = ntohs(six ? ((struct sockaddr_in6 *)&got)->sin6_port
                         : ((struct sockaddr_in *)&got)->sin_port);
     return true;
+}
+
+void tni_line_token(tni_line_address *a, const char *run)
+{
+    uint64_t half[2] = { tni_hash(run, strlen(run)), 0 };
+    half[1]          = tni_hash(half, sizeof half);
+    memcpy(a->token, half, sizeof a->token);
 }
 
 int tni_line_listen(bool local, uint16_t port, tni_line_address *a, tni_text *why)
@@ -384,6 +423,196 @@ static void note_gone(tni_line *l, const message *m)
     end_if_all_left(l);
 }
 
+// ---- agreeing ----------------------------------------------------------------------------------
+
+static void take_message(tni_line *l, const message *m);
+
+// Tells a rank something. Whoever calls holds the lock, here and below.
+static void tell(tni_line *l, int rank, const message *m)
+{
+    if (rank == l->rank) take_message(l, m);
+    else send_message(l->peer[rank].fd, m);
+}
+
+static message message_with(int kind, int rank, uint64_t number, const tni_line_item *item)
+{
+    message m = message_of(kind, rank);
+    m.number  = number;
+    m.hash    = item->hash;
+    snprintf(m.text, sizeof m.text, "%s", item->what);
+    return m;
+}
+
+// Answers a question, or notes that an answer is owed. Of what is too long ago nothing is known: hash 0.
+static void answer_query(tni_line *l, uint64_t number)
+{
+    static const tni_line_item forgotten = { .hash = 0 };
+    if (number > l->begun) {
+        for (int i = 0; i < QUERIES; i++)
+            if (!l->owed[i]) {
+                l->owed[i] = number;
+                return;
+            }
+        return;
+    }
+    bool    known = number + HISTORY > l->begun;
+    message m     = message_with(ANSWER, l->rank, number,
+                             known ? &l->did[number % HISTORY] : &forgotten);
+    tell(l, 0, &m);
+}
+
+static void free_question(tni_line *l, question *q)
+{
+    question **at = &l->question;
+    while (*at && *at != q) at = &(*at)->next;
+    if (*at) *at = q->next;
+    free(q->state);
+    free(q->item);
+    free(q);
+}
+
+// Returns the question about a collective, and asks all ranks if it is new; NULL when memory is out.
+static question *question_of(tni_line *l, uint64_t number)
+{
+    question *q = l->question;
+    while (q && q->number != number) q = q->next;
+    if (q) return q;
+    q = calloc(1, sizeof *q);
+    if (!q) return NULL;
+    q->number   = number;
+    q->state    = calloc((size_t)l->size, sizeof *q->state);
+    q->item     = calloc((size_t)l->size, sizeof *q->item);
+    q->next     = l->question;
+    l->question = q;
+    if (!q->state || !q->item) {
+        free_question(l, q);
+        return NULL;
+    }
+    return q;
+}
+
+// Returns a rank whose answer differs from that of rank r; -1 if none does.
+static int other_answer(const tni_line *l, const question *q, int r)
+{
+    uint64_t mine = q->item[r].hash;
+    for (int i = 0; mine && i < l->size; i++)
+        if (q->item[i].hash && q->item[i].hash != mine) return i;
+    return -1;
+}
+
+// Tells all ranks what came out. Two that have the same words did something else before.
+static void settle(tni_line *l, question *q)
+{
+    bool equal = true;
+    for (int r = 0; r < l->size; r++) {
+        int other = other_answer(l, q, r);
+        if (other < 0) continue;
+        message  m    = message_of(DIFFERS, other);
+        tni_text text = tni_text_of("%s here, %s", q->item[r].what, q->item[other].what);
+        if (!strcmp(q->item[r].what, q->item[other].what))
+            text = tni_text_of("%s follows others that differ", q->item[r].what);
+        m.number = q->number;
+        memcpy(m.text, text.s, sizeof m.text - 1);
+        equal = false;
+        tell(l, r, &m);
+    }
+    message m = message_of(AGREED, -1);
+    m.number  = q->number;
+    if (equal) l->settled[q->number % HISTORY] = q->number;
+    for (int r = 0; equal && r < l->size; r++)
+        if (q->state[r] == ASKED) tell(l, r, &m);
+}
+
+// Puts a new question to the ranks that have not answered it, to this one last: its answer comes at once. Ranks that have
+// left after as many collectives took part in it.
+static void put_question(tni_line *l, question *q)
+{
+    message m = message_of(QUERY, -1);
+    m.number  = q->number;
+    for (int r = l->size - 1; r >= 0; r--) {
+        if (q->state[r] != NO_ANSWER) continue;
+        if (l->peer[r].state == HAS_LEFT && l->peer[r].number >= q->number) {
+            q->state[r] = ANSWERED;
+            q->answers++;
+        } else tell(l, r, &m);
+    }
+}
+
+// Takes what a rank says that it does. A rank that asks has answered. What was settled already, before a rank asked, needs
+// no question, nor is there one if memory is out.
+static void take_answer(tni_line *l, const message *m)
+{
+    if (l->rank != 0 || m->rank < 0 || m->rank >= l->size) return;
+    bool      asks = m->kind == ASK, new = true;
+    question *q = l->question;
+    for (; q && new; q = new ? q->next : q) new = q->number != m->number;
+    if (new && !asks) return;  // it was settled without this answer
+    bool known = l->settled[m->number % HISTORY] == m->number;
+    q          = known ? NULL : question_of(l, m->number);
+    if (!q) {
+        message yes = message_of(AGREED, -1);
+        yes.number  = m->number;
+        tell(l, m->rank, &yes);
+        return;
+    }
+    q->answers += q->state[m->rank] == NO_ANSWER;
+    if (asks) q->state[m->rank] = ASKED;
+    else if (!q->state[m->rank]) q->state[m->rank] = ANSWERED;
+    q->item[m->rank].hash = m->hash;
+    snprintf(q->item[m->rank].what, sizeof q->item->what, "%.*s", (int)sizeof q->item->what - 1,
+             m->text);
+    if (new) put_question(l, q);
+    q = l->question;
+    while (q && q->number != m->number) q = q->next;
+    if (!q || q->answers < l->size) return;
+    settle(l, q);
+    free_question(l, q);
+}
+
+// Counts a vote, on rank 0, and says what came out when all have voted.
+static void take_vote(tni_line *l, const message *m)
+{
+    if (!l->votes) l->vote = message_of(VERDICT, -1);
+    if (*m->text && (l->vote.rank < 0 || m->rank < l->vote.rank)) {
+        l->vote.rank = m->rank;
+        memcpy(l->vote.text, m->text, sizeof m->text);
+    }
+    l->vote.number += m->number;
+    l->vote.hash += m->hash;
+    if (++l->votes < l->size) return;
+    l->votes = 0;
+    for (int r = l->size - 1; r >= 0; r--) tell(l, r, &l->vote);
+}
+
+// Acts on a message. For whoever holds the lock.
+static void take_message(tni_line *l, const message *m)
+{
+    switch (m->kind) {
+    case END: l->ended = true; break;
+    case SHARE:
+        memcpy(l->shared, m->text, sizeof l->shared);
+        l->shares++;
+        break;
+    case ASK:
+    case ANSWER: take_answer(l, m); break;
+    case VOTE: take_vote(l, m); break;
+    case VERDICT:
+        l->verdict = *m;
+        l->verdicts++;
+        break;
+    case QUERY: answer_query(l, m->number); break;
+    case AGREED:
+        if (m->number > l->agreed) l->agreed = m->number;
+        break;
+    case DIFFERS:
+        if (!l->differs.kind) l->differs = *m;
+        atomic_store(&l->broken, true);
+        break;
+    default: note_gone(l, m); break;
+    }
+    pthread_cond_broadcast(&l->changed);
+}
+
 // Reads from one socket. A connection that ends takes its rank with it, unless that has left. Returns
 // whether the socket is still of use.
 static bool read_socket(tni_line *l, int rank, int fd)
@@ -392,8 +621,7 @@ static bool read_socket(tni_line *l, int rank, int fd)
     bool    ok = receive_by(fd, &m, now() + 5);
     pthread_mutex_lock(&l->lock);
     if (!ok) m = message_of(LOST, rank);
-    if (m.kind == END) l->ended = true;
-    else note_gone(l, &m);
+    take_message(l, &m);
     if (!ok) close_fd(&l->peer[rank].fd);
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
@@ -423,6 +651,7 @@ static void free_line(tni_line *l)
         pthread_join(l->thread, NULL);
     }
     for (int i = 0; l->peer && i < l->size; i++) close_fd(&l->peer[i].fd);
+    while (l->question) free_question(l, l->question);
     close_fd(&l->wake[0]);
     close_fd(&l->wake[1]);
     if (l->has_lock) pthread_cond_destroy(&l->changed);
@@ -500,6 +729,13 @@ bool tni_line_up(tni_line *l, uint64_t number, tni_text *why)
     if (!tni_line_broken(l)) return true;
     const peer *p = NULL;
     pthread_mutex_lock(&l->lock);
+    if (l->differs.kind) {
+        bool after = strstr(l->differs.text, " follows others") != NULL;
+        *why = tni_text_of("collective %llu%s %s on rank %d", (unsigned long long)l->differs.number,
+                           after ? "," : " differs:", l->differs.text, l->differs.rank);
+        pthread_mutex_unlock(&l->lock);
+        return false;
+    }
     for (int i = 0; i < l->size; i++) {
         const peer *q    = &l->peer[i];
         bool        gone = q->state == IS_LOST || (q->state == HAS_LEFT && q->number < number);
@@ -515,6 +751,108 @@ bool tni_line_up(tni_line *l, uint64_t number, tni_text *why)
     pthread_mutex_unlock(&l->lock);
     return p == NULL;
 }
+
+// ---- asking the others -------------------------------------------------------------------------
+
+// Waits for the thread to change something, a moment at most. For whoever holds the lock.
+static void wait_for_change(tni_line *l)
+{
+    double          end   = now() + 0.1;
+    struct timespec until = { .tv_sec = (time_t)end };
+    until.tv_nsec         = (long)((end - (double)until.tv_sec) * 1e9);
+    pthread_cond_timedwait(&l->changed, &l->lock, &until);
+}
+
+// Waits until a count is `least`. False, with the reason, if a rank is gone or time is out.
+static bool wait_past(tni_line *l, const uint64_t *count, uint64_t least, uint64_t number,
+                      double seconds, tni_text *why)
+{
+    double deadline = now() + seconds;
+    bool   ok       = true;
+    pthread_mutex_lock(&l->lock);
+    while (ok && *count < least) {
+        wait_for_change(l);
+        if (*count >= least) break;
+        pthread_mutex_unlock(&l->lock);
+        ok = tni_line_up(l, number, why);
+        if (ok && now() > deadline) {
+            *why = tni_text_of("not all ranks have come to collective %llu within %g seconds",
+                               (unsigned long long)number, seconds);
+            ok   = false;
+        }
+        pthread_mutex_lock(&l->lock);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return ok;
+}
+
+bool tni_line_share(tni_line *l, void *bytes, size_t n, double seconds, tni_text *why)
+{
+    if (l->rank != 0) {
+        if (!wait_past(l, &l->shares, 1, 1, seconds, why)) return false;
+        memcpy(bytes, l->shared, n);
+        return true;
+    }
+    message m = message_of(SHARE, 0);
+    memcpy(m.text, bytes, n);
+    pthread_mutex_lock(&l->lock);
+    pass_on(l, &m);
+    pthread_mutex_unlock(&l->lock);
+    return true;
+}
+
+void tni_line_begins(tni_line *l, uint64_t number, const tni_line_item *item)
+{
+    pthread_mutex_lock(&l->lock);
+    l->begun                 = number;
+    l->did[number % HISTORY] = *item;
+    for (int i = 0; i < QUERIES; i++) {
+        if (!l->owed[i] || l->owed[i] > number) continue;
+        uint64_t owed = l->owed[i];
+        l->owed[i]    = 0;
+        answer_query(l, owed);
+    }
+    pthread_mutex_unlock(&l->lock);
+}
+
+void tni_line_ask(tni_line *l, uint64_t number, const tni_line_item *item)
+{
+    message m = message_with(ASK, l->rank, number, item);
+    pthread_mutex_lock(&l->lock);
+    tell(l, 0, &m);
+    pthread_mutex_unlock(&l->lock);
+}
+
+bool tni_line_agree(tni_line *l, uint64_t number, const tni_line_item *item, double seconds,
+                    tni_text *why)
+{
+    tni_line_ask(l, number, item);
+    return wait_past(l, &l->agreed, number, number, seconds, why);
+}
+
+bool tni_line_vote(tni_line *l, uint64_t number, const char *failure, uint64_t sum[2],
+                   double seconds, int *first, tni_text *reason, tni_text *why)
+{
+    message m = message_of(VOTE, l->rank);
+    if (sum) m.number = sum[0];
+    if (sum) m.hash = sum[1];
+    snprintf(m.text, sizeof m.text, "%s", failure ? failure : "");
+    if (failure && !*failure) snprintf(m.text, sizeof m.text, "it failed");
+    pthread_mutex_lock(&l->lock);
+    uint64_t next = l->verdicts + 1;
+    tell(l, 0, &m);
+    pthread_mutex_unlock(&l->lock);
+    if (!wait_past(l, &l->verdicts, next, number, seconds, why)) return false;
+    pthread_mutex_lock(&l->lock);
+    *first  = l->verdict.rank;
+    *reason = tni_text_of("%s", l->verdict.text);
+    if (sum) sum[0] = l->verdict.number;
+    if (sum) sum[1] = l->verdict.hash;
+    pthread_mutex_unlock(&l->lock);
+    return true;
+}
+
+// ---- leaving -----------------------------------------------------------------------------------
 
 // Waits until all have left or one is lost. For whoever holds the lock.
 static void wait_for_end(tni_line *l, double seconds)

@@ -4,7 +4,7 @@
 //
 // All collectives are the nonblocking ones, tested in a loop: MPI's own wait never returns after another rank
 // has died, while a loop can look at the line between ranks, and can let another process have the core.
-#include "dist/mpi.h"
+#include "dist/engine.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -214,7 +214,7 @@ static bool load_library(const char *launcher, tni_text *why)
 }
 
 // A version has many lines in some libraries; the first says what it is.
-bool tni_mpi_describe(const char *launcher, tni_text *what)
+static bool describe(const char *launcher, tni_text *what)
 {
     char version[8192] = "";  // what the standard asks for
     int  n             = 0;
@@ -282,19 +282,20 @@ static bool open_world(int *rank, int *size, tni_text *why)
     return !mpi_fails(error, "MPI_Comm_dup", why);
 }
 
-bool tni_mpi_open(const char *launcher, int *rank, int *size, tni_text *why)
+static bool open_mpi(tni_engine_open *o, tni_text *why)
 {
     pthread_mutex_lock(&mpi.lock);
     bool ok = !mpi.in_use && !*mpi.dead.s;
     if (mpi.in_use) *why = tni_text_of("a world of this process is open already");
     else if (!ok) *why = tni_text_of("MPI cannot be used again: %.120s", mpi.dead.s);
-    ok = ok && load_library(launcher, why) && start_mpi(why) && open_world(rank, size, why);
+    ok = ok && load_library(o->launcher, why) && start_mpi(why) &&
+         open_world(&o->rank, &o->size, why);
     mpi.in_use |= ok;
     pthread_mutex_unlock(&mpi.lock);
     return ok;
 }
 
-void tni_mpi_close(bool in_order)
+static void close_mpi(bool in_order)
 {
     pthread_mutex_lock(&mpi.lock);
     if (!in_order && !*mpi.dead.s) mpi.dead = tni_text_of("a world did not end in order");
@@ -336,7 +337,7 @@ static bool run_piece(const tni_collective *c, int count, tni_may_wait *may_wait
 
 // Counts of MPI are ints: a large broadcast or all-reduce is done in pieces. The others would have to be cut
 // between ranks, and are refused.
-bool tni_mpi_run(const tni_collective *c, tni_may_wait *may_wait, void *user, tni_text *why)
+static bool run(const tni_collective *c, tni_may_wait *may_wait, void *user, tni_text *why)
 {
     enum { PIECE = 1 << 30 };
     bool pieces = c->kind == TNI_BROADCAST || c->kind == TNI_ALL_REDUCE;
@@ -361,3 +362,15 @@ bool tni_mpi_run(const tni_collective *c, tni_may_wait *may_wait, void *user, tn
     }
     return true;
 }
+
+static bool yes(void)
+{
+    return true;
+}
+
+const tni_dist_engine tni_mpi = { .name     = "mpi",
+                                  .describe = describe,
+                                  .open     = open_mpi,
+                                  .on_host  = yes,
+                                  .run      = run,
+                                  .close    = close_mpi };

@@ -2,7 +2,9 @@
 #include "dist/place.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 // The variables of one launcher. `proof` must also be set, if it is named: a batch script of Slurm has
 // a rank and a number of tasks without being one of them, and only a step has a number. `connects` is
@@ -57,5 +59,61 @@ bool tni_world_place_find(tni_world_place *p, tni_text *why)
                            tni_quoted(getenv(l->rank)).s, l->size, tni_quoted(getenv(l->size)).s);
         return false;
     }
+    return true;
+}
+
+// ---- where to meet -----------------------------------------------------------------------------
+
+// Returns a variable, "" if it is not set.
+static const char *text_of(const char *name)
+{
+    const char *text = getenv(name);
+    return text ? text : "";
+}
+
+// Writes the first machine of a list of Slurm's: "node[003-007,9],x1" has node003.
+static void first_machine(char *to, size_t size, const char *list)
+{
+    size_t n = strcspn(list, "[,");
+    int    m = 0;
+    if (list[n] == '[') m = (int)strcspn(list + n + 1, "-,]");
+    snprintf(to, size, "%.*s%.*s", (int)n, list, m, m ? list + n + 1 : "");
+}
+
+// Torchrun listens at MASTER_PORT itself, for its own messages, where it says so; the next port is free then as well
+// as any.
+static int port_of(bool slurm)
+{
+    enum { FIRST = 20000, PORTS = 20000 };  // below those that systems give to clients
+    int set = number_of("TN_PORT"), master = number_of("MASTER_PORT");
+    if (set >= 0) return set;
+    if (slurm) return FIRST + number_of("SLURM_JOB_ID") % PORTS;
+    return master + !strcmp(text_of("TORCHELASTIC_USE_AGENT_STORE"), "True");
+}
+
+bool tni_meeting_place_find(const tni_world_place *p, tni_meeting_place *m, tni_text *why)
+{
+    const char *nodes  = is_set("SLURM_STEP_NODELIST") ? text_of("SLURM_STEP_NODELIST")
+                                                       : text_of("SLURM_JOB_NODELIST");
+    bool        master = is_set("MASTER_ADDR") && (is_set("MASTER_PORT") || is_set("TN_PORT"));
+    bool        slurm  = !master && *nodes && number_of("SLURM_JOB_ID") >= 0;
+    *m                 = (tni_meeting_place){ .port = 0 };
+    if (!master && !slurm) {
+        *why = tni_text_of("rank 0 is nowhere to be met: MASTER_ADDR and MASTER_PORT are not set");
+        return false;
+    }
+    int port = port_of(slurm);
+    if (port < 1 || port > 65535) {
+        *why = tni_text_of("port %d is none: MASTER_PORT is %s, TN_PORT is %s", port,
+                           tni_quoted(text_of("MASTER_PORT")).s, tni_quoted(text_of("TN_PORT")).s);
+        return false;
+    }
+    m->port = (uint16_t)port;
+    if (slurm) first_machine(m->host, sizeof m->host, nodes);
+    else snprintf(m->host, sizeof m->host, "%s", text_of("MASTER_ADDR"));
+    m->run = tni_text_of("%d %d %.40s %.40s %.20s %.10s %.10s", p->size, port,
+                         text_of("TORCHELASTIC_RUN_ID"), text_of("SLURM_JOB_ID"),
+                         text_of("SLURM_STEP_ID"), text_of("TORCHELASTIC_RESTART_COUNT"),
+                         text_of("TN_RESTART"));
     return true;
 }

@@ -1,27 +1,47 @@
 // tn_dist: opening, asking, closing. Tenon moves no tensors between ranks itself: an engine does.
 #include "dist/world.h"
-#include "dist/line.h"
-#include "base/hash.h"
 #include "dist/place.h"
+#include "base/hash.h"
 #include "tensor/context.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-// A world, owned by its context. With no engine it is one rank, and every call does nothing.
+// A world, owned by its context. With no engine it is one rank, and every call does nothing. An engine whose
+// collectives are in flight when a call returns has a watcher: a thread that looks whether a rank is gone, and ends
+// them then. lock guards what both threads use: from `number` on.
 struct tn_dist {
-    tni_owned       owned;
-    tni_world_place place;
-    bool            mpi;       // the engine; false: none
-    bool            closed;    // this rank has left
-    tni_line       *line;      // NULL for one rank
-    uint64_t        number;    // collectives begun
-    double          timeout;   // seconds
-    double          deadline;  // of the collective in progress
-    tn_tensor      *token;     // owned; see tni_dist_token
+    tni_owned              owned;
+    tni_world_place        place;
+    const tni_dist_engine *engine;    // NULL: none
+    bool                   carrier;   // MPI was opened to carry an address
+    bool                   closed;    // this rank has left
+    bool                   compares;  // each collective is compared with the other ranks'
+    tni_line              *line;      // NULL for one rank
+    double                 timeout;   // seconds
+    double                 deadline;  // of what this thread waits for
+    tn_tensor             *token;     // owned; see tni_dist_token
+    uint64_t              *agreed;    // hashes of lists that all ranks agreed on
+    size_t                 agreed_count, agreed_cap;
+    bool                   watched;
+    bool                   on_device;  // collectives go into a stream
+    atomic_bool            stop, lost;
+    pthread_t              watcher;
+    pthread_mutex_t        lock;
+    uint64_t               number;     // collectives begun
+    double                 begun_at;   // the last of them
+    uint64_t               announced;  // number of the last one that others were told of
+    tni_line_item          what;       // it is
+    uint64_t               history;    // a hash of all so far
+    bool                   running;    // this thread is in a call of the engine
+    tni_dist_busy         *busy;
+    void                  *busy_arg;
+    tni_text               why;  // lost
 };
 
 // Long enough for the slowest rank to compile its kernels, and for a file system to answer.
@@ -36,106 +56,221 @@ static double now(void)
 
 // ---- collectives -------------------------------------------------------------------------------
 
+// A rank that waits that long tells the others what for, so that ranks that differ find out; in seconds.
+static const double LONG_WAIT = 1;
+
+// Tells the others what this rank has waited in for a while, once. For whoever holds the lock.
+static void announce(tn_dist *d)
+{
+    if (!d->line || d->announced == d->number || now() - d->begun_at < LONG_WAIT) return;
+    d->announced = d->number;
+    tni_line_ask(d->line, d->number, &d->what);
+}
+
 // Whether a collective may go on waiting: all ranks are there, and time is left.
 static bool may_wait(void *user, tni_text *why)
 {
     tn_dist *d = user;
-    if (d->line && !tni_line_up(d->line, d->number, why)) return false;
+    pthread_mutex_lock(&d->lock);
+    announce(d);
+    uint64_t number = d->number;
+    pthread_mutex_unlock(&d->lock);
+    if (d->line && !tni_line_up(d->line, number, why)) return false;
     if (now() < d->deadline) return true;
     *why = tni_text_of("collective %llu has waited for %g seconds: the ranks differ, or one hangs",
-                       (unsigned long long)d->number, d->timeout);
+                       (unsigned long long)number, d->timeout);
     return false;
 }
 
-// Says which ranks are about to do something else. Every rank sends its text, and names the first whose text
-// differs from its own.
-static void compare_texts(tn_dist *d, const char *what, tni_text *why)
+bool tni_dist_knows(const tn_dist *d, uint64_t hash)
 {
-    enum { ROOM = 80 };  // two of them fit into a message
-    int   size = d->place.size;
-    char *all = calloc((size_t)size + 1, ROOM), *mine = all + (size_t)size * ROOM;
-    if (!all) {
-        *why = tni_text_of("the ranks differ");
-        return;
-    }
-    snprintf(mine, ROOM, "%s", what);
-    tni_collective c = {
-        .kind = TNI_ALL_GATHER, .dtype = TN_U8, .count = ROOM, .in = mine, .out = all
-    };
-    bool ok = tni_mpi_run(&c, may_wait, d, why);
-    for (int i = 0; ok && i < size; i++) {
-        const char *other = all + (size_t)i * ROOM;
-        if (!strcmp(other, mine)) continue;
-        *why = tni_text_of("collective %llu differs: %s here, %s on rank %d",
-                           (unsigned long long)d->number, mine, other, i);
-        break;
-    }
-    free(all);
-}
-
-// Two numbers of 8 bytes, the largest and the least of all ranks' hashes, come before each collective: ranks that
-// differ would otherwise wait for ever, or mix what they send.
-static bool ranks_agree(tn_dist *d, const tni_collective *c, const char *what, tni_text *why)
-{
-    const int64_t  fact[] = { c->kind, c->dtype, c->op, c->root, c->count };
-    int64_t        h = (int64_t)(tni_hash(fact, sizeof fact) >> 1), range[2] = { h, -h };
-    tni_collective ask = { .kind  = TNI_ALL_REDUCE,
-                           .dtype = TN_I64,
-                           .op    = TNI_REDUCE_MAX,
-                           .count = 2,
-                           .in    = range,
-                           .out   = range };
-    if (d->place.size == 1) return true;
-    if (!tni_mpi_run(&ask, may_wait, d, why)) return false;
-    if (range[0] == -range[1]) return true;
-    compare_texts(d, what, why);
+    if (!d->line) return true;
+    for (size_t i = d->agreed_count; i-- > 0;)
+        if (d->agreed[i] == hash) return true;
     return false;
 }
 
-tn_status tni_dist_run(tn_dist *d, const tni_collective *c, const char *what, tni_text *why)
+tn_status tni_dist_learn(tn_dist *d, uint64_t hash, tni_text *why)
 {
-    if (!d->mpi) {
+    tni_heap *h = &d->owned.cx->heap;
+    if (tni_dist_knows(d, hash)) return TN_OK;
+    if (!tni_grow(h, (void **)&d->agreed, &d->agreed_cap, d->agreed_count + 1, sizeof *d->agreed)) {
+        *why = tni_text_of("out of memory");
+        return TN_EMEM;
+    }
+    d->agreed[d->agreed_count++] = hash;
+    return TN_OK;
+}
+
+void tni_dist_compare(tn_dist *d, bool compare)
+{
+    d->compares = compare;
+}
+
+// Begins a collective: its number, and how long it may take. The hash that others see is that of all so far, so that
+// ranks that differed before are found, too.
+static bool begin_collective(tn_dist *d, const tni_line_item *what, tni_text *why)
+{
+    if (d->closed) {
+        *why = tni_text_of("the world was closed before this was computed");
+        return false;
+    }
+    pthread_mutex_lock(&d->lock);
+    d->number++;
+    d->begun_at  = now();
+    d->deadline  = d->begun_at + d->timeout;
+    d->what      = *what;
+    d->history   = tni_hash_mix(d->history, what->hash);
+    d->what.hash = d->history ? d->history : 1;
+    if (d->line) tni_line_begins(d->line, d->number, &d->what);
+    pthread_mutex_unlock(&d->lock);
+    return !d->compares || !d->line ||
+           tni_line_agree(d->line, d->number, &d->what, d->timeout, why);
+}
+
+static void set_running(tn_dist *d, bool running)
+{
+    pthread_mutex_lock(&d->lock);
+    d->running = running;
+    pthread_mutex_unlock(&d->lock);
+}
+
+// An engine that failed may have done so because of what another rank did or became: asks, and waits a moment for the
+// answer.
+static void find_reason(tn_dist *d, tni_text *why)
+{
+    double end = now() + LONG_WAIT;
+    if (!d->line) return;
+    tni_line_ask(d->line, d->number, &d->what);
+    while (tni_line_up(d->line, d->number, why) && now() < end)
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+}
+
+tn_status tni_dist_run(tn_dist *d, const tni_collective *c, const tni_line_item *what,
+                       tni_text *why)
+{
+    if (!d->engine) {
         if (c->in && c->in != c->out)
             memcpy(c->out, c->in, (size_t)c->count * tni_dtype_size(c->dtype));
         return TN_OK;
     }
-    if (d->closed) {
-        *why = tni_text_of("the world was closed before this was computed");
+    if (tni_dist_lost(d->owned.cx, why) || !begin_collective(d, what, why) || !may_wait(d, why))
         return TN_EDEVICE;
-    }
-    d->number++;
-    d->deadline = now() + d->timeout;
-    return may_wait(d, why) && ranks_agree(d, c, what, why) && tni_mpi_run(c, may_wait, d, why)
-               ? TN_OK
-               : TN_EDEVICE;
+    set_running(d, true);
+    bool ok = d->engine->run(c, may_wait, d, why);
+    set_running(d, false);
+    if (!ok) find_reason(d, why);
+    return ok ? TN_OK : TN_EDEVICE;
 }
 
-// The least rank that failed is found first; then it sends its reason.
-bool tni_dist_agree(tn_dist *d, const char *what, const char *failure, tni_text *why)
+// ---- collectives in streams --------------------------------------------------------------------
+
+// Returns whether the world can still be used, as far as the watcher sees; the reason if it cannot.
+static bool is_well(tn_dist *d, tni_text *why)
+{
+    pthread_mutex_lock(&d->lock);
+    tni_dist_busy *busy   = d->busy;
+    void          *arg    = d->busy_arg;
+    uint64_t       number = d->number;
+    bool           waits  = d->running;
+    double         since  = now() - d->begun_at;
+    pthread_mutex_unlock(&d->lock);
+    waits = since > LONG_WAIT && (waits || (busy && busy(arg)));
+    if (waits) {
+        pthread_mutex_lock(&d->lock);
+        if (d->number == number && number) announce(d);
+        pthread_mutex_unlock(&d->lock);
+    }
+    if (d->engine->failed && d->engine->failed(why)) {
+        tni_text who;  // a rank that is gone is the better reason
+        if (d->line && !tni_line_up(d->line, number, &who)) *why = who;
+        return false;
+    }
+    if (d->line && !tni_line_up(d->line, number, why)) return false;
+    if (!waits || since < d->timeout) return true;
+    *why = tni_text_of("collective %llu has waited for %g seconds: the ranks differ, or one hangs",
+                       (unsigned long long)number, d->timeout);
+    return false;
+}
+
+// The watcher: whoever waits for a stream, or in a call of the engine, is freed by the end of what it waits for.
+static void *watch(void *arg)
+{
+    tn_dist *d = arg;
+    while (!atomic_load(&d->stop)) {
+        tni_text why = { "" };
+        if (is_well(d, &why)) {
+            nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+            continue;
+        }
+        pthread_mutex_lock(&d->lock);
+        d->why = why;
+        pthread_mutex_unlock(&d->lock);
+        atomic_store(&d->lost, true);
+        d->engine->abort();
+        break;
+    }
+    return NULL;
+}
+
+bool tni_dist_lost(const tn_ctx *cx, tni_text *why)
+{
+    tn_dist *d = cx->world;
+    if (!d || !atomic_load(&d->lost)) return false;
+    pthread_mutex_lock(&d->lock);
+    *why = d->why;
+    pthread_mutex_unlock(&d->lock);
+    return true;
+}
+
+bool tni_dist_streams(const tn_dist *d)
+{
+    return d->engine && d->engine->start && d->on_device;
+}
+
+tn_status tni_dist_start(tn_dist *d, const tni_collective *c, void *stream,
+                         const tni_line_item *what, tni_dist_busy *busy, void *arg, tni_text *why)
+{
+    if (tni_dist_lost(d->owned.cx, why) || !begin_collective(d, what, why)) return TN_EDEVICE;
+    pthread_mutex_lock(&d->lock);
+    d->busy     = busy;
+    d->busy_arg = arg;
+    pthread_mutex_unlock(&d->lock);
+    return d->engine->start(c, stream, why) ? TN_OK : TN_EDEVICE;
+}
+
+// Both go over the line, which every engine has.
+static bool vote(tn_dist *d, const char *what, const char *failure, uint64_t sum[2], tni_text *why)
 {
     if (failure) *why = tni_text_of("%s", failure);
-    if (!tni_dist_is_real(d) || d->place.size == 1) return !failure;
-    int64_t        first = failure ? d->place.rank : d->place.size;
-    tni_collective least = { .kind  = TNI_ALL_REDUCE,
-                             .dtype = TN_I64,
-                             .op    = TNI_REDUCE_MIN,
-                             .count = 1,
-                             .in    = &first,
-                             .out   = &first };
-    if (tni_dist_run(d, &least, what, why) != TN_OK) return false;
-    if (first == d->place.size) return true;
-    tni_text       reason = { "" };
-    tni_collective tell   = { .kind  = TNI_BROADCAST,
-                              .dtype = TN_U8,
-                              .root  = (int)first,
-                              .count = sizeof reason.s,
-                              .in    = reason.s,
-                              .out   = reason.s };
-    if (failure) reason = tni_text_of("%s", failure);
-    if (tni_dist_run(d, &tell, what, why) != TN_OK || failure) return false;
-    *why = tni_line_name(d->line, (int)first);
-    tni_text_add(why, " failed: %s", reason.s);
+    if (!tni_dist_is_real(d) || !d->line) return !failure;
+    tni_line_item item = { .hash = tni_hash(what, strlen(what)) };
+    tni_text      reason;
+    int           first = -1;
+    snprintf(item.what, sizeof item.what, "%s", what);
+    tni_dist_compare(d, true);
+    bool ok = !tni_dist_lost(d->owned.cx, why) && begin_collective(d, &item, why);
+    tni_dist_compare(d, false);
+    if (!ok ||
+        !tni_line_vote(d->line, d->number, failure, sum, d->timeout, &first, &reason, why))
+        return false;
+    if (first < 0) return true;
+    if (failure) *why = tni_text_of("%s", failure);
+    else {
+        *why = tni_line_name(d->line, first);
+        tni_text_add(why, " failed: %s", reason.s);
+    }
     return false;
+}
+
+bool tni_dist_agree(tn_dist *d, const char *what, const char *failure, tni_text *why)
+{
+    return vote(d, what, failure, NULL, why);
+}
+
+bool tni_dist_sum(tn_dist *d, const char *what, uint64_t sum[2], tni_text *why)
+{
+    return vote(d, what, NULL, sum, why);
 }
 
 tn_tensor **tni_dist_token(tn_dist *d)
@@ -145,7 +280,7 @@ tn_tensor **tni_dist_token(tn_dist *d)
 
 bool tni_dist_is_real(const tn_dist *d)
 {
-    return d && d->mpi;
+    return d && d->engine;
 }
 
 // ---- opening -----------------------------------------------------------------------------------
@@ -166,13 +301,41 @@ static bool find_place(tn_ctx *cx, const tn_dist_opts *o, tni_world_place *p)
     return true;
 }
 
-// Refuses a world that no engine can connect, with the command that starts one.
-static bool may_start(tn_ctx *cx, const tni_world_place *p)
+static bool is_host(const tn_ctx *cx)
 {
     const char *device = tn_ctx_device(cx);
-    if (p->size > 1 && strcmp(device, "cpu") != 0 && strcmp(device, "ref") != 0)
+    return !strcmp(device, "cpu") || !strcmp(device, "ref");
+}
+
+// Returns the engine by its name, or by the device: NCCL for GPUs, MPI for all else. NULL, reported, if there is none.
+static const tni_dist_engine *choose_engine(tn_ctx *cx, const char *name)
+{
+    bool gpu = !strncmp(tn_ctx_device(cx), "cuda", 4);
+    if (!name || !*name) return gpu ? &tni_nccl : &tni_mpi;
+    if (!strcmp(name, tni_mpi.name)) return &tni_mpi;
+    if (!strcmp(name, tni_nccl.name)) return &tni_nccl;
+    return tni_fail(cx, TN_EARG, "dist_open: there is no engine %s; mpi and nccl are",
+                    tni_quoted(name).s);
+}
+
+// Refuses a world that the engine cannot connect, with the command that starts one.
+static bool may_start(tn_ctx *cx, const tni_world_place *p, const tni_dist_engine *e)
+{
+    tni_text    why;
+    const char *device = tn_ctx_device(cx);
+    if (e == &tni_nccl) {
+        if (!e->describe(p->launcher, &why))
+            return tni_refuse(cx, TN_EDEVICE, "dist_open: NCCL: %s", why.s);
+        bool gpu = !strncmp(device, "cuda", 4);
+        if (!gpu && !(is_host(cx) && e->on_host()))
+            return tni_refuse(
+                cx, TN_EDEVICE,
+                "dist_open: NCCL moves memory of GPUs, and this is %s: the engine is mpi", device);
+        return true;
+    }
+    if (p->size > 1 && !is_host(cx) && strncmp(device, "cuda", 4) != 0)
         return tni_refuse(cx, TN_EDEVICE,
-                          "dist_open: %d ranks on %s: only cpu can have several ranks so far",
+                          "dist_open: %d ranks on %s: only cpu and cuda can have several ranks",
                           p->size, device);
     if (p->size == 1 || p->mpi) return true;
     if (p->launcher && !strcmp(p->launcher, "Slurm"))
@@ -191,21 +354,53 @@ static bool may_start(tn_ctx *cx, const tni_world_place *p)
 // the launcher sees each process alone.
 static bool open_mpi(tn_dist *d)
 {
-    tni_text why;
-    tn_ctx  *cx   = d->owned.cx;
-    int      rank = 0, size = 1;
-    if (!tni_mpi_open(d->place.launcher, &rank, &size, &why))
-        return tni_refuse(cx, TN_EDEVICE, "dist_open: MPI: %s", why.s);
-    d->mpi = true;
-    if (rank == d->place.rank && size == d->place.size) return true;
-    tni_mpi_describe(d->place.launcher, &why);
+    tni_text        why;
+    tn_ctx         *cx = d->owned.cx;
+    tni_engine_open o  = { .launcher = d->place.launcher, .size = 1 };
+    if (!tni_mpi.open(&o, &why)) return tni_refuse(cx, TN_EDEVICE, "dist_open: MPI: %s", why.s);
+    d->carrier = true;
+    if (o.rank == d->place.rank && o.size == d->place.size) return true;
+    tni_mpi.describe(d->place.launcher, &why);
     return tni_refuse(cx, TN_EDEVICE,
                       "dist_open: %s: it takes this process for rank %d of %d, which is %d of %d: "
                       "another MPI started it; TN_MPI names the library of that one",
-                      why.s, rank, size, d->place.rank, d->place.size);
+                      why.s, o.rank, o.size, d->place.rank, d->place.size);
 }
 
-// Opens the line. Rank 0 listens, and MPI carries the address.
+// Lets MPI carry rank 0's address to the others. Rank 0 takes part also if it cannot listen: the others would wait for
+// it.
+static bool carry_address(tn_dist *d, tni_line_address *a, int *listening, tni_text *why)
+{
+    const tni_world_place *p = &d->place;
+    tni_collective         c = {
+                .kind = TNI_BROADCAST, .dtype = TN_U8, .count = sizeof *a, .in = a, .out = a
+    };
+    if (p->rank == 0) *listening = tni_line_listen(p->local_size == p->size, 0, a, why);
+    bool ok     = p->rank != 0 || *listening >= 0;
+    d->deadline = now() + d->timeout;
+    ok          = tni_mpi.run(&c, may_wait, d, why) && ok;
+    if (ok && !a->port) *why = tni_text_of("rank 0 cannot listen");
+    return ok && a->port;
+}
+
+// Takes the address from the launcher's variables: every rank knows it.
+static bool meet(tn_dist *d, tni_line_address *a, int *listening, tni_text *why)
+{
+    tni_meeting_place m;
+    if (!tni_meeting_place_find(&d->place, &m, why)) return false;
+    bool local = !strcmp(m.host, "127.0.0.1") || !strcmp(m.host, "localhost");
+    if (d->place.rank == 0) {
+        *listening = tni_line_listen(local, m.port, a, why);
+        if (*listening < 0) return false;
+    }
+    snprintf(a->host, sizeof a->host, "%s", m.host);
+    a->port = m.port;
+    tni_line_token(a, m.run.s);
+    return true;
+}
+
+// Opens the line. Rank 0 listens; MPI carries the address where it connects the ranks or nothing else is known,
+// else the launcher's variables say it.
 static bool open_line(tn_dist *d)
 {
     tni_line_address       a         = { .port = 0 };
@@ -213,17 +408,50 @@ static bool open_line(tn_dist *d)
     const tni_world_place *p         = &d->place;
     int                    listening = -1;
     if (p->size == 1) return true;
-    if (p->rank == 0) listening = tni_line_listen(p->local_size == p->size, 0, &a, &why);
-    tni_collective c = {
-        .kind = TNI_BROADCAST, .dtype = TN_U8, .count = sizeof a, .in = &a, .out = &a
-    };
-    bool ok = (p->rank != 0 || listening >= 0);
-    // Rank 0 takes part also if it cannot listen: the others would wait for it.
-    ok = tni_dist_run(d, &c, "dist_open", &why) == TN_OK && ok;
-    if (ok && !a.port) why = tni_text_of("rank 0 cannot listen");
-    if (ok && a.port) d->line = tni_line_open(p->rank, p->size, &a, listening, d->timeout, &why);
-    d->number = 0;
+    bool ok = d->carrier ? carry_address(d, &a, &listening, &why) : meet(d, &a, &listening, &why);
+    if (ok) d->line = tni_line_open(p->rank, p->size, &a, listening, d->timeout, &why);
     return d->line || tni_refuse(d->owned.cx, TN_EDEVICE, "dist_open: %s", why.s);
+}
+
+// While an engine is opened by a thread of its own: the device is that of the context.
+static void enter_device(void *user)
+{
+    tn_ctx *cx = ((tn_dist *)user)->owned.cx;
+    if (cx->enter) cx->enter(cx);
+}
+
+// Opens NCCL with an id that rank 0 made and the line carries, and starts the watcher.
+static bool open_nccl(tn_dist *d)
+{
+    tni_text               why = { "" };
+    const tni_world_place *p   = &d->place;
+    tni_engine_open        o   = {
+                 .rank = p->rank, .size = p->size, .may_wait = may_wait, .enter = enter_device, .user = d
+    };
+    d->begun_at = now();
+    d->deadline = d->begun_at + d->timeout;
+    bool ok     = p->rank != 0 || tni_nccl.make_id(o.id, &why);
+    if (ok && d->line) ok = tni_line_share(d->line, o.id, sizeof o.id, d->timeout, &why);
+    ok = ok && tni_nccl.open(&o, &why);
+    if (ok) d->engine = &tni_nccl;
+    if (ok) d->on_device = !is_host(d->owned.cx);
+    if (ok) ok = d->watched = pthread_create(&d->watcher, NULL, watch, d) == 0;
+    if (ok) return true;
+    if (d->engine) why = tni_text_of("no thread can be started");
+    return tni_refuse(d->owned.cx, TN_EDEVICE, "dist_open: NCCL: %s", why.s);
+}
+
+// Connects the ranks. The launcher of MPI alone may know where to meet.
+static bool connect_world(tn_dist *d, const tni_dist_engine *e)
+{
+    tni_meeting_place m;
+    tni_text          why;
+    bool              mpi   = e == &tni_mpi;
+    bool              carry = mpi || (d->place.size > 1 && d->place.mpi &&
+                         !tni_meeting_place_find(&d->place, &m, &why));
+    if (carry && !open_mpi(d)) return false;
+    if (mpi) d->engine = &tni_mpi;
+    return open_line(d) && (mpi || open_nccl(d));
 }
 
 // ---- closing -----------------------------------------------------------------------------------
@@ -231,11 +459,22 @@ static bool open_line(tn_dist *d)
 // Leaves the world. A context that failed says why, so that the other ranks can report it instead of waiting.
 static void leave(tn_dist *d)
 {
-    tni_fault *f        = &d->owned.cx->fault;
+    tn_ctx    *cx       = d->owned.cx;
+    tni_fault *f        = &cx->fault;
     bool       in_order = d->place.size == 1;
+    while (d->watched && d->busy && d->busy(d->busy_arg) && !atomic_load(&d->lost))
+        nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+    if (d->watched) {
+        atomic_store(&d->stop, true);
+        pthread_join(d->watcher, NULL);
+        d->watched = false;
+    }
     if (d->line)
         in_order = tni_line_close(d->line, d->number, f->code ? f->text : NULL, d->timeout);
-    if (d->mpi) tni_mpi_close(in_order);
+    if (d->engine == &tni_nccl) tni_nccl.close(in_order && !atomic_load(&d->lost));
+    if (d->carrier) tni_mpi.close(in_order);
+    d->carrier = false;
+    if (cx->world == d) cx->world = NULL;
     if (d->token) tni_tensor_disown(d->token);
     d->line   = NULL;
     d->token  = NULL;
@@ -246,6 +485,8 @@ static void free_dist(tni_owned *t)
 {
     tn_dist *d = (tn_dist *)t;
     if (!d->closed) leave(d);
+    pthread_mutex_destroy(&d->lock);
+    tni_free(&t->cx->heap, d->agreed);
     tni_free(&t->cx->heap, d);
 }
 
@@ -254,19 +495,22 @@ tn_dist *tn_dist_open(tn_ctx *cx, tn_dist_opts o)
 {
     tni_world_place p;
     if (!tni_ctx_ok(cx, "dist_open") || !find_place(cx, &o, &p)) return NULL;
-    bool named = o.engine && *o.engine;
-    if (named && strcmp(o.engine, "mpi") != 0)
-        return tni_fail(cx, TN_EARG, "dist_open: there is no engine %s; mpi is one",
-                        tni_quoted(o.engine).s);
+    bool                   named = o.engine && *o.engine;
+    const tni_dist_engine *e     = choose_engine(cx, o.engine);
+    if (!e) return NULL;
     if (!(o.timeout >= 0) || isinf(o.timeout))
         return tni_fail(cx, TN_EARG, "dist_open: timeout %g is no number of seconds", o.timeout);
-    if (!may_start(cx, &p)) return NULL;
+    bool real = p.size > 1 || named;
+    if (real && !may_start(cx, &p, e)) return NULL;
     tn_dist *d = tni_zalloc(&cx->heap, sizeof *d);
     if (!d) return tni_fail_memory(cx, "dist_open");
+    pthread_mutex_init(&d->lock, NULL);
     tni_owned_add(cx, &d->owned, TNI_DIST, free_dist);
     d->place   = p;
     d->timeout = o.timeout > 0 ? o.timeout : USUAL_TIMEOUT;
-    if ((p.size == 1 && !named) || (open_mpi(d) && open_line(d))) return d;
+    bool ok    = !real || connect_world(d, e);
+    if (ok && real) cx->world = d;
+    if (ok) return d;
     tn_dist_close(d);
     return NULL;
 }
@@ -301,18 +545,22 @@ int tn_dist_local_rank(const tn_dist *d)
 
 const char *tn_dist_engine(const tn_dist *d)
 {
-    return d && d->mpi ? "mpi" : "none";
+    return d && d->engine ? d->engine->name : "none";
 }
 
+// The line is enough to wait for all: it needs no engine.
 tn_status tn_dist_barrier(tn_dist *d)
 {
-    tni_text       why;
-    tni_collective c  = { .kind = TNI_BARRIER };
-    tn_ctx        *cx = d ? tni_owned_ok("dist_barrier", d, TNI_DIST) : NULL;
+    static const tni_line_item what = { .hash = 1, .what = "dist_barrier" };
+    tni_text                   why  = { "" };
+    tn_ctx                    *cx   = d ? tni_owned_ok("dist_barrier", d, TNI_DIST) : NULL;
     if (!d) return TN_OK;
     if (!cx) return tni_failed();
-    tn_status status = tni_dist_run(d, &c, "dist_barrier", &why);
-    return status == TN_OK ? status : tni_fail_status(cx, status, "dist_barrier: %s", why.s);
+    if (!d->engine) return TN_OK;
+    tni_dist_compare(d, true);
+    bool ok = !tni_dist_lost(cx, &why) && begin_collective(d, &what, &why);
+    tni_dist_compare(d, false);
+    return ok ? TN_OK : tni_fail_status(cx, TN_EDEVICE, "dist_barrier: %s", why.s);
 }
 
 int tni_dist_report(tni_text line[TNI_DIST_LINES])
@@ -326,7 +574,9 @@ int tni_dist_report(tni_text line[TNI_DIST_LINES])
         line[n++] = tni_text_of("%s: rank %d of %d%s", p.launcher, p.rank, p.size,
                                 p.mpi ? "" : ", without MPI");
     tni_text what;
-    ok        = tni_mpi_describe(p.launcher, &what);
+    ok        = tni_mpi.describe(p.launcher, &what);
     line[n++] = tni_text_of("mpi  %s%s", ok ? "" : "none: ", what.s);
+    ok        = tni_nccl.describe(p.launcher, &what);
+    line[n++] = tni_text_of("nccl %s%s", ok ? "" : "none: ", what.s);
     return n;
 }

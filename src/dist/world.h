@@ -2,18 +2,36 @@
 #ifndef TNI_DIST_WORLD_H
 #define TNI_DIST_WORLD_H
 
-#include "dist/mpi.h"
+#include "dist/engine.h"
+#include "dist/line.h"
 
-// Runs a collective with all ranks of a world, to its end. At one rank without an engine it is a copy. An
-// error, with the reason, if it fails or a rank is gone.
-// Each collective is compared with those of the other ranks first: if they differ in anything but addresses, all
-// ranks fail, with the text of two that differ. what: this one in words, with its line.
-tn_status tni_dist_run(tn_dist *d, const tni_collective *c, const char *what, tni_text *why);
+// Whether all ranks are known to run a list of collectives as this rank does, whatever evaluations they cut it into: by
+// a hash of it. Until then each of them is compared with the other ranks' when it begins: all ranks do the same, or
+// all fail, with two that differ.
+bool      tni_dist_knows(const tn_dist *d, uint64_t hash);
+tn_status tni_dist_learn(tn_dist *d, uint64_t hash, tni_text *why);
+void      tni_dist_compare(tn_dist *d, bool compare);
+
+// Runs a collective with all ranks of a world, to its end, in host memory. At one rank without an engine it is a copy. An
+// error, with the reason, if it fails or a rank is gone. what: this one in words, with its line.
+tn_status tni_dist_run(tn_dist *d, const tni_collective *c, const tni_line_item *what,
+                       tni_text *why);
+// Puts a collective into a stream of the device, which must not be reported to fail for other reasons while it
+// waits there. busy: asked from another thread, whether any is still in flight.
+typedef bool tni_dist_busy(void *arg);
+tn_status    tni_dist_start(tn_dist *d, const tni_collective *c, void *stream,
+                            const tni_line_item *what, tni_dist_busy *busy, void *arg, tni_text *why);
+// Whether collectives of the world go into streams of the device.
+bool tni_dist_streams(const tn_dist *d);
+// Whether the world of a context was lost since: what its collectives made is worth nothing.
+bool tni_dist_lost(const tn_ctx *cx, tni_text *why);
 
 // Tells all ranks whether one has failed at something that they did apart, and waits for all. failure: this rank's
 // reason, NULL if it is well. Returns true if all ranks are; else false on all of them, with the first one's
 // name and reason. what: the call, for ranks that differ. Without an engine there is this rank alone.
 bool tni_dist_agree(tn_dist *d, const char *what, const char *failure, tni_text *why);
+// Adds up two numbers of all ranks, modulo 2^64. False, with the reason, if a rank is gone.
+bool tni_dist_sum(tn_dist *d, const char *what, uint64_t sum[2], tni_text *why);
 
 // The token of a world: a number that each collective reads, and the next one after it. It makes them run in the
 // order in which they were recorded, whatever the planner does with the rest. NULL before the first, or

@@ -8,6 +8,8 @@
 // reported, so that a failed step changes nothing.
 #include "engine/engine.h"
 
+#include "dist/world.h"
+
 // ---- taking ------------------------------------------------------------------------------------
 
 // Describes the index of an item: what its message will say.
@@ -132,8 +134,11 @@ static const tni_deferred_error *find_error(const tni_engine *e, int ticket, int
 tn_status tni_deferred_errors_check(tn_ctx *cx)
 {
     tni_engine *e = cx->engine;
+    tni_text    why;
     int         ticket;
     int64_t     fail[2];
+    if (cx->world && tni_dist_lost(cx, &why))
+        return tni_fail_status(cx, TN_EDEVICE, "an earlier step: %s", why.s);
     if (!e->events->failed || !e->events->failed(e->session, &ticket, fail)) return TN_OK;
     const tni_deferred_error *n = find_error(e, ticket, fail[0]);
     if (!n)

@@ -19,6 +19,9 @@
 // after the last one that can fail (plan/memory.c).
 #include "engine/observer.h"
 
+#include "base/hash.h"
+#include "ops/collective.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -676,8 +679,9 @@ int64_t tni_plan_workspace(tni_graph *g, tni_plan **p, bool kept)
     return need;
 }
 
-bool tni_submit_plan(tn_ctx *cx, tni_plan *p, bool resumes,
-                     bool (*submit)(void *arg, bool changed_only), void *arg)
+// Submits what `submit` does, as one graph if the device makes one; *replay is what it remembers of it.
+static bool submit_part(tn_ctx *cx, tni_plan *p, void **replay, bool resumes,
+                        bool (*submit)(void *arg, bool changed_only), void *arg)
 {
     const tni_engine *e       = cx->engine;
     bool              replays = e->replay->begin && !e->watch && p->ready, again = false;
@@ -685,8 +689,8 @@ bool tni_submit_plan(tn_ctx *cx, tni_plan *p, bool resumes,
     do {
         tni_text why  = { "" };
         bool     part = resumes && replays && !again && e->replay->resume &&
-                    e->replay->resume(e->session, p->replay);
-        if (replays && !part) e->replay->begin(e->session, &p->replay);
+                    e->replay->resume(e->session, *replay);
+        if (replays && !part) e->replay->begin(e->session, replay);
         bool      ok = submit(arg, part);
         tn_status s  = replays ? e->replay->end(e->session, ok, &again, &why) : TN_OK;
         if (ok && s != TN_OK) tni_fail_status(cx, s, "evaluating: %s", why.s);
@@ -694,6 +698,13 @@ bool tni_submit_plan(tn_ctx *cx, tni_plan *p, bool resumes,
     } while (again);
     return true;
 }
+
+bool tni_submit_plan(tn_ctx *cx, tni_plan *p, bool resumes,
+                     bool (*submit)(void *arg, bool changed_only), void *arg)
+{
+    return submit_part(cx, p, &p->replay, resumes, submit, arg);
+}
+
 
 void tn_stop_when(tn_ctx *cx, bool (*asked)(void *user), void *user)
 {
@@ -719,10 +730,11 @@ bool tni_stops(tn_ctx *cx, const tni_plan *p, size_t step)
     return true;
 }
 
-// A run whose steps are submitted, and the item that failed.
+// A run whose steps are submitted, from one up to another, and the item that failed.
 typedef struct {
     run    *r;
     size_t *item;
+    size_t  from, to;
 } submission;
 
 // Submits all steps of a run. On failure *item is the item at fault.
@@ -732,18 +744,102 @@ static bool submit_steps(void *arg, bool changed_only)
     const run        *r     = x->r;
     bool              timed = r->e->watch & TNI_WATCH_TIMES, ok = true;
     (void)changed_only;  // which those are is not known
-    if (timed) r->e->observer->run_begins(r);
-    for (size_t t = 0; ok && t < r->plan->steps; t++) {
+    for (size_t t = x->from; ok && t < x->to; t++) {
         size_t last;
         if (r->e->stop_asked && tni_stops(r->cx, r->plan, t)) {
             ok = false;
             break;
         }
-        tni_mark_step(r->e, t);
+        tni_mark_step(r->e, t - x->from);
         ok = run_step(r, r->plan->step[t], &last) == TN_OK;
         if (!ok) *x->item = last;
         else if (timed) r->e->observer->step_launched(r, r->plan->step[t]);
     }
+    return ok;
+}
+
+// ---- collectives -------------------------------------------------------------------------------
+
+// Returns a hash of the collectives of a plan, in order.
+static uint64_t list_hash(const tni_graph *g, const tni_plan *p)
+{
+    uint64_t h = p->collectives;
+    for (size_t i = 0; i < p->collectives; i++)
+        h = tni_hash_mix(h, tni_collective_item(g->item[p->collective[i]].n).hash);
+    return h ? h : 1;
+}
+
+// Notes that all ranks did what a plan does.
+static bool learn_list(tn_ctx *cx, tn_dist *d, const tni_plan *p)
+{
+    tni_text  why = { "" };
+    tn_status s   = tni_dist_learn(d, p->collectives_hash, &why);
+    return s == TN_OK || tni_fail_status(cx, s, "evaluating: %s", why.s) == TN_OK;
+}
+
+// Lets all but the last `in_flight` collectives arrive before what is submitted from now on.
+static bool await_collectives(tn_ctx *cx, size_t in_flight)
+{
+    const tni_engine *e   = cx->engine;
+    tni_text          why = { "" };
+    tn_status s = e->events->collected ? e->events->collected(e->session, in_flight, &why) : TN_OK;
+    return s == TN_OK || tni_fail_status(cx, s, "evaluating: %s", why.s) == TN_OK;
+}
+
+// Returns the first step from t on that begins a collective, or waits for more than have arrived.
+static size_t next_stop(const run *r, size_t t, size_t arrived)
+{
+    const tni_plan *p = r->plan;
+    for (; t < p->steps; t++)
+        if (p->arrive[t] > arrived ||
+            (p->step[t] >= 0 && tni_node_is_collective(r->g->item[p->step[t]].n)))
+            break;
+    return t;
+}
+
+// Runs a plan with collectives in segments: each is a graph by itself, since ranks capture graphs for reasons of
+// their own, while a collective has to be in graphs of all ranks or of none.
+static bool submit_segments(tn_ctx *cx, run *r, size_t *item)
+{
+    tni_plan *p       = r->plan;
+    size_t    arrived = 0, begun = 0, n = 0, most = 2 * p->collectives + 2;
+    if (!p->segment) {
+        p->segment  = tni_zalloc(&cx->heap, most * sizeof *p->segment);
+        p->segments = p->segment ? most : 0;
+    }
+    if (!p->segment) return tni_no_memory(cx, "evaluating");
+    tn_dist *d = tni_collective_world(r->g->item[p->collective[0]].n);
+    if (!p->collectives_hash) p->collectives_hash = list_hash(r->g, p);
+    bool known = tni_dist_knows(d, p->collectives_hash), ok = true;
+    tni_dist_compare(d, !known);
+    for (size_t t = 0; ok && t < p->steps;) {
+        submission x = { r, item, t, next_stop(r, t, arrived) };
+        if (x.to > t) ok = submit_part(cx, p, &p->segment[n++], false, submit_steps, &x);
+        t = x.to;
+        if (!ok || t == p->steps) break;
+        if (p->arrive[t] > arrived) {
+            arrived = p->arrive[t];
+            ok      = await_collectives(cx, begun - arrived);
+            continue;
+        }
+        x  = (submission){ r, item, t, t + 1 };
+        ok = submit_steps(&x, false);
+        begun++;
+        t++;
+    }
+    tni_dist_compare(d, false);
+    ok = await_collectives(cx, 0) && ok;
+    return ok && (known || learn_list(cx, d, p));
+}
+
+// Submits the steps of a run.
+static bool submit_run(tn_ctx *cx, run *r, size_t *item)
+{
+    bool       timed = r->e->watch & TNI_WATCH_TIMES;
+    submission all   = { r, item, 0, r->plan->steps };
+    if (timed) r->e->observer->run_begins(r);
+    bool ok = r->plan->collectives ? submit_segments(cx, r, item)
+                                   : tni_submit_plan(cx, r->plan, false, submit_steps, &all);
     if (timed) r->e->observer->run_ends(r);
     return ok;
 }
@@ -779,7 +875,7 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     r.plan      = plan;
     ok          = ok && take_run_memory(&r);
     if (ok && r.e->kernels->ready && plan->runs == 0) compile_calls_ahead(&r);
-    if (ok) ok = tni_submit_plan(cx, plan, false, submit_steps, &(submission){ &r, &item });
+    if (ok) ok = submit_run(cx, &r, &item);
     if (ok && plan->runs == 0) ok = confirm_first_run(&r);
     if (ok && r.e->repeat) tni_repeat_note(r.e->repeat, &r, kept);
     tn_status s = ok ? TN_OK : tni_failed();

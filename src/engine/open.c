@@ -3,6 +3,7 @@
 #include "engine/observer.h"
 
 #include "base/pool.h"
+#include "dist/place.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -42,12 +43,23 @@ tn_device_desc tn_device_info(int i)
     return (tn_device_desc){ devices[i]->name, probed.detail[i].s, probed.there[i] };
 }
 
-// Whether a name is a device's, alone or with a number: "cuda", "cuda:1". *number is 0 without one.
+// The GPU of a rank whose program names none: by its place among the ranks of this machine, if there are several.
+static int usual_number(const tni_device *d)
+{
+    tni_world_place p;
+    tni_text        why;
+    int             all = d->count ? d->count() : 1;
+    if (all < 2 || !tni_world_place_find(&p, &why) || p.local_rank < 0) return 0;
+    return p.local_rank % all;
+}
+
+// Whether a name is a device's, alone or with a number: "cuda", "cuda:1". *number without one: see usual_number.
 static bool is_named(const char *name, const tni_device *d, int *number)
 {
     size_t n = strlen(d->name);
     *number  = 0;
     if (strncmp(name, d->name, n)) return false;
+    if (!name[n]) *number = usual_number(d);
     if (!name[n]) return true;
     if (!d->open || name[n] != ':' || !tni_is_digit(name[n + 1])) return false;
     char *end;
@@ -215,6 +227,13 @@ void tni_engine_use(tn_ctx *cx, const tni_device *d)
             tni_mark_lacking(cx, op);
 }
 
+// The contract's enter, for threads of the library.
+static void enter_device(tn_ctx *cx)
+{
+    const tni_engine *e = cx->engine;
+    if (e->events->enter) e->events->enter(e->session);
+}
+
 // Opens a context on the device that the options or the environment name. The order matters: the
 // device decides which ops are recorded, the session comes before the buffers, which allocate through
 // it, and the observer last, since it reads the environment and may allocate. NULL, reported to the
@@ -250,6 +269,7 @@ static tn_ctx *open_on(tn_open_opts o)
     cx->engine          = e;
     cx->seed            = o.seed;
     cx->flush           = flush_pending;
+    cx->enter           = enter_device;
     // A program that never ends a step is evaluated every so often, or its graph would grow without bound.
     cx->flush_nodes = o.flush_nodes > 0 ? o.flush_nodes : 100000;
     cx->flush_at    = cx->flush_nodes;

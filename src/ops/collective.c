@@ -2,16 +2,17 @@
 // user's op with functions is, so it is one: the row `custom`, with the functions of this file.
 //
 // The order in which ranks run them has to be the same on all, while a plan runs its steps in any order that their
-// inputs allow. So each reads the world's token, and after it comes a small op that makes the next token of
-// its result:
+// inputs allow. So each reads the world's token and makes the next one:
 //
-//   y1 = all_reduce(x1, token0)    token1 = tick(y1, token0)
-//   y2 = all_reduce(x2, token1)    token2 = tick(y2, token1)
+//   y1, token1 = all_reduce(x1, token0)
+//   y2, token2 = all_reduce(x2, token1)
 //
 // The token is assigned, so that every step computes it: a rank takes part also in what it never reads. And since
-// token0 is overwritten with that, nothing of it can be computed a second time, by one rank alone.
+// token0 is overwritten with that, nothing of it can be computed a second time, by one rank alone. What a token holds
+// does not matter, and nothing writes it.
 #include "ops/collective.h"
 #include "ops/composite.h"
+#include "base/hash.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -33,6 +34,7 @@ static tn_status shape_of(const void *attr, const tn_array *in, tn_array *out)
     out[0]                 = in[0];
     if (c->kind == TNI_ALL_GATHER) out[0].size[0] *= size;
     if (c->kind == TNI_REDUCE_SCATTER) out[0].size[0] /= size;
+    out[1] = (tn_array){ .dtype = TN_I32 };
     return TN_OK;
 }
 
@@ -42,35 +44,19 @@ static tn_status run_in_words(const void *attr, const tn_array *in, tn_array *ou
     return tni_collective_run(attr, in, out, &why);
 }
 
-static tn_status token_shape(const void *attr, const tn_array *in, tn_array *out)
-{
-    (void)attr, (void)in;
-    out[0] = (tn_array){ .dtype = TN_I32 };
-    return TN_OK;
-}
-
-static tn_status write_token(const void *attr, const tn_array *in, tn_array *out)
-{
-    (void)attr, (void)in;
-    *(int32_t *)out[0].data = 0;
-    return TN_OK;
-}
-
 static tn_status grad_of(const void *attr, tn_tensor *const *x, tn_tensor *const *y,
                          tn_tensor *const *gy, tn_tensor **gx);
 
-#define COLLECTIVE(text)                                                                    \
-    {                                                                                       \
-        .name = text, .nin = 2, .shape = shape_of, .compute = run_in_words, .grad = grad_of \
+#define COLLECTIVE(text)                                                               \
+    {                                                                                  \
+        .name = text, .nin = 2, .nout = 2, .shape = shape_of, .compute = run_in_words, \
+        .grad = grad_of                                                                \
     }
 static const tn_op_def definition[] = {
     [TNI_BROADCAST]      = COLLECTIVE("broadcast"),
     [TNI_ALL_REDUCE]     = COLLECTIVE("all_reduce"),
     [TNI_ALL_GATHER]     = COLLECTIVE("all_gather"),
     [TNI_REDUCE_SCATTER] = COLLECTIVE("reduce_scatter"),
-};
-static const tn_op_def tick = {
-    .name = "token", .nin = 2, .shape = token_shape, .compute = write_token
 };
 
 bool tni_is_collective(const tn_op_def *op)
@@ -92,34 +78,80 @@ static tn_dtype sent_as(const collective *c, tn_dtype dt)
     }
 }
 
-// Broadcasts are in place in MPI, so the root's x is copied to the result first.
-tn_status tni_collective_run(const void *attr, const tn_array *in, tn_array *out, tni_text *why)
+// A collective over arrays, as an engine takes it. Broadcasts are in place.
+static tni_collective call_of(const collective *c, const tn_array *in, const tn_array *out)
+{
+    const tn_array *part = c->kind == TNI_REDUCE_SCATTER ? &out[0] : &in[0];
+    return (tni_collective){ .kind  = c->kind,
+                             .dtype = sent_as(c, in[0].dtype),
+                             .op    = c->op,
+                             .root  = c->root,
+                             .count = tni_shape_count(part->rank, part->size),
+                             .in    = in[0].data,
+                             .out   = out[0].data };
+}
+
+// What it is: its facts, which have to be equal on all ranks, as a hash, and in words.
+static tni_line_item item_of(const collective *c, tn_dtype dt, int rank, const int64_t *size)
 {
     static const char *const word[] = { "sum ", "max ", "min " };
-    const collective        *c      = attr;
-    const tn_array          *part   = c->kind == TNI_REDUCE_SCATTER ? &out[0] : &in[0];
     bool                     reduce = c->kind == TNI_ALL_REDUCE || c->kind == TNI_REDUCE_SCATTER;
-    tni_collective           run    = { .kind  = c->kind,
-                                        .dtype = sent_as(c, in[0].dtype),
-                                        .op    = c->op,
-                                        .root  = c->root,
-                                        .count = tni_shape_count(part->rank, part->size),
-                                        .in    = in[0].data,
-                                        .out   = out[0].data };
+    const int64_t            fact[] = { c->kind, dt, c->op, c->root, tni_shape_count(rank, size) };
     const char              *name = definition[c->kind].name, *slash = strrchr(c->file, '/');
-    tni_text                 what = tni_text_of("%s %s%s %s", name, reduce ? word[c->op] : "",
-                                                tn_dtype_name(in[0].dtype),
-                                                tni_shape_text(in[0].rank, in[0].size).s);
+    tni_line_item            item = { .hash = tni_hash(fact, sizeof fact) };
+    tni_text what = tni_text_of("%s %s%s %s", name, reduce ? word[c->op] : "", tn_dtype_name(dt),
+                                tni_shape_text(rank, size).s);
     if (c->line) tni_text_add(&what, " (%s:%d)", slash ? slash + 1 : c->file, c->line);
+    snprintf(item.what, sizeof item.what, "%.*s", (int)sizeof item.what - 1, what.s);
+    return item;
+}
+
+tni_line_item tni_collective_item(const tni_node *n)
+{
+    return item_of(n->attr.custom.bytes, (tn_dtype)n->src[0]->dtype, n->src[0]->rank,
+                   n->src[0]->size);
+}
+
+tn_dist *tni_collective_world(const tni_node *n)
+{
+    return ((const collective *)n->attr.custom.bytes)->d;
+}
+
+static tn_status in_words(const collective *c, tn_status s, const char *reason, tni_text *why)
+{
+    if (s != TN_OK) *why = tni_text_of("%s: %s", definition[c->kind].name, reason);
+    return s;
+}
+
+// On the host the root's x is copied to its result first.
+tn_status tni_collective_run(const void *attr, const tn_array *in, tn_array *out, tni_text *why)
+{
+    const collective *c      = attr;
+    tni_collective    run    = call_of(c, in, out);
+    tni_line_item     item   = item_of(c, in[0].dtype, in[0].rank, in[0].size);
+    tni_text          reason = { "" };
     if (c->kind == TNI_BROADCAST) {
         if (tn_dist_rank(c->d) == c->root)
             memcpy(run.out, run.in, (size_t)run.count * tni_dtype_size(run.dtype));
         run.in = run.out;
     }
-    tni_text  reason = { "" };
-    tn_status s      = tni_dist_run(c->d, &run, what.s, &reason);
-    if (s != TN_OK) *why = tni_text_of("%s: %s", name, reason.s);
-    return s;
+    return in_words(c, tni_dist_run(c->d, &run, &item, &reason), reason.s, why);
+}
+
+bool tni_collective_streams(const void *attr)
+{
+    return tni_dist_streams(((const collective *)attr)->d);
+}
+
+tn_status tni_collective_start(const void *attr, const tn_array *in, const tn_array *out,
+                               void *stream, tni_dist_busy *busy, void *arg, tni_text *why)
+{
+    const collective *c      = attr;
+    tni_collective    start  = call_of(c, in, out);
+    tni_line_item     item   = item_of(c, in[0].dtype, in[0].rank, in[0].size);
+    tni_text          reason = { "" };
+    tn_status         s      = tni_dist_start(c->d, &start, stream, &item, busy, arg, &reason);
+    return in_words(c, s, reason.s, why);
 }
 
 // ---- recording ---------------------------------------------------------------------------------
@@ -135,13 +167,12 @@ static tn_tensor *current_token(tn_ctx *cx, tn_dist *d)
     return *token = t;
 }
 
-// Assigns the token that comes after y, without history: no gradient goes from one collective to the next.
-static bool advance_token(tn_ctx *cx, tn_dist *d, tn_tensor *y)
+// Assigns the next token, without history: no gradient goes from one collective to the next.
+static bool advance_token(tn_ctx *cx, tn_dist *d, tn_tensor *next)
 {
-    bool grads     = cx->grad_mode;
-    cx->grad_mode  = false;
-    tn_tensor *old = *tni_dist_token(d), *t = tn_custom(&tick, (tn_tensor *[]){ y, old }, NULL, 0);
-    bool       ok = t && tn_assign(old, t);
+    bool grads    = cx->grad_mode;
+    cx->grad_mode = false;
+    bool ok       = tn_assign(*tni_dist_token(d), next) != NULL;
     cx->grad_mode = grads;
     return ok;
 }
@@ -160,8 +191,9 @@ static tn_tensor *record(tn_dist *d, tn_tensor *x, tni_collective_kind kind, tni
     c.file = tni_self.site.file ? tni_self.site.file : "";
     c.line = tni_self.site.line;
     if (!token) return NULL;
-    tn_tensor *y = tn_custom(&definition[kind], (tn_tensor *[]){ x, token }, &c, sizeof c);
-    return y && advance_token(cx, d, y) ? y : NULL;
+    tn_tensor *y[2] = { NULL, NULL };
+    tn_custom_n(&definition[kind], (tn_tensor *[]){ x, token }, &c, sizeof c, y);
+    return y[1] && advance_token(cx, d, y[1]) ? y[0] : NULL;
 }
 
 // Whether x and the world can be used together. d NULL is a world of one rank.

@@ -87,6 +87,11 @@ void tni_plan_free(tni_heap *h, tni_plan *p)
     tni_plan_drop_calls(h, p);
     free_steps(h, p);
     if (p->forget) p->forget(p->replay);
+    for (size_t i = 0; i < p->segments; i++)
+        if (p->forget) p->forget(p->segment[i]);
+    tni_free(h, p->segment);
+    tni_free(h, p->collective);
+    tni_free(h, p->arrive);
     tni_free(h, p->key);
     tni_free(h, p->error);
     tni_free(h, p->place);

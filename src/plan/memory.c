@@ -21,6 +21,7 @@
 // return to: no input is overwritten before the last step that can fail (`fallible`).
 //
 // engine/evaluate.c takes the memory (take_run_memory) when the plan runs.
+#include "ops/collective.h"
 #include "plan/arena.h"
 #include "plan/fuse.h"
 
@@ -126,6 +127,62 @@ static void find_place_lifetimes(placer *b)
         else read_buffers(b, &b->plan->kernel[~step], t);
     }
     if (b->limits->checked) b->fallible = b->plan->steps;
+}
+
+// ---- collectives -------------------------------------------------------------------------------
+
+// Notes that a step reads the place of a source: if a collective makes it, or what was assigned from there, it has to
+// have arrived.
+static void await_source(placer *b, uint32_t at, size_t step)
+{
+    tni_graph *g = b->g;
+    tni_plan  *p = b->plan;
+    while (at < g->count && g->item[at].n->op == TNI_assign)
+        at = place_of_source(b, g->item[at].n->src[0]);
+    if (at >= g->count || !tni_node_is_collective(g->item[at].n)) return;
+    for (size_t k = p->collectives; k-- > 0;)
+        if (p->collective[k] == (int32_t)at && p->arrive[step] < k + 1)
+            p->arrive[step] = (uint32_t)k + 1;
+}
+
+// Finds what each step has to wait for.
+static void await_sources(placer *b, size_t t)
+{
+    tni_plan_step             step = b->plan->step[t];
+    const tni_planned_kernel *k    = step < 0 ? &b->plan->kernel[~step] : NULL;
+    int32_t                   call = k ? k->call_item : step;
+    const tni_node           *n    = call >= 0 ? b->g->item[call].n : NULL;
+    for (uint32_t s = 0; n && s < n->nsrc; s++) await_source(b, place_of_source(b, n->src[s]), t);
+    for (int i = 0; k && i < k->kernel->nbuffer; i++)
+        if (k->buffer[i] >= 0) await_source(b, (uint32_t)k->buffer[i], t);
+}
+
+// A collective runs beside the steps after it, until the first that reads what it makes: what it reads and writes
+// lives until then. In order: who waits for one waits for those before it.
+static bool find_collectives(placer *b)
+{
+    tni_graph *g = b->g;
+    tni_plan  *p = b->plan;
+    size_t     n = 0;
+    for (size_t t = 0; t < p->steps; t++)
+        n += p->step[t] >= 0 && tni_node_is_collective(g->item[p->step[t]].n);
+    if (!n) return true;
+    p->collective = tni_alloc(&g->cx->heap, n * sizeof *p->collective);
+    p->arrive     = tni_zalloc(&g->cx->heap, (p->steps + 1) * sizeof *p->arrive);
+    if (!p->collective || !p->arrive) return false;
+    for (size_t t = 0; t < p->steps; t++) {
+        await_sources(b, t);
+        if (p->step[t] >= 0 && tni_node_is_collective(g->item[p->step[t]].n))
+            p->collective[p->collectives++] = p->step[t];
+    }
+    p->arrive[p->steps] = (uint32_t)n;
+    for (size_t t = 0, done = 0; t <= p->steps; t++)
+        for (; done < p->arrive[t]; done++) {
+            size_t end = t < p->steps ? t : p->steps - 1;
+            read_place(b, (uint32_t)p->collective[done], end);
+            read_place(b, place_of_source(b, g->item[p->collective[done]].n->src[0]), end);
+        }
+    return true;
 }
 
 // ---- sharing places ----------------------------------------------------------------------------
@@ -679,8 +736,9 @@ bool tni_place_values(tni_graph *g, const tni_limits *limits, tni_plan *p)
     p->overwrites = p->steps;
     if (ok) {
         find_place_lifetimes(&b);
-        share_places(&b);
-        ok = assign_arena(&b);
+        ok = find_collectives(&b);
+        if (ok) share_places(&b);
+        ok = ok && assign_arena(&b);
     }
     tni_free(h, b.made_at);
     tni_free(h, b.last_read);

@@ -1,6 +1,8 @@
 // The order of units: each after those whose results it reads, otherwise by first item, which is the
 // recorded order and keeps lifetimes short. This is also where it becomes known which values are in
-// memory: all that another unit reads (mark_in_memory).
+// memory: all that another unit reads (mark_in_memory). A collective begins as early as it can, since it runs beside
+// what comes after it: it comes first of all units that are ready, and so does what it waits for directly.
+#include "ops/collective.h"
 #include "plan/fuse.h"
 
 // A topological sort in progress. waits: the units a unit still waits for; the readers of unit i are
@@ -8,6 +10,7 @@
 typedef struct {
     tni_fusion *f;
     uint32_t   *waits, *first, *list, *ready;
+    bool       *urgent;  // a collective, or what one reads
     size_t      readies, taken, units;
 } unit_sort;
 
@@ -26,12 +29,18 @@ static int32_t first_item(const tni_fusion *f, uint32_t unit)
     return least;
 }
 
+// What the units that can run are ordered by.
+static int32_t key_of(const unit_sort *s, uint32_t unit)
+{
+    return s->urgent[unit] ? -1 : first_item(s->f, unit);
+}
+
 // Adds a unit to the heap of those that can run.
 static void push_ready(unit_sort *s, uint32_t unit)
 {
     size_t  at  = s->readies++;
-    int32_t key = first_item(s->f, unit);
-    for (; at > 0 && first_item(s->f, s->ready[(at - 1) / 2]) > key; at = (at - 1) / 2)
+    int32_t key = key_of(s, unit);
+    for (; at > 0 && key_of(s, s->ready[(at - 1) / 2]) > key; at = (at - 1) / 2)
         s->ready[at] = s->ready[(at - 1) / 2];
     s->ready[at] = unit;
 }
@@ -40,13 +49,12 @@ static void push_ready(unit_sort *s, uint32_t unit)
 static uint32_t pop_ready(unit_sort *s)
 {
     uint32_t top = s->ready[0], last = s->ready[--s->readies];
-    int32_t  key = first_item(s->f, last);
+    int32_t  key = key_of(s, last);
     size_t   at  = 0;
     for (size_t down; (down = 2 * at + 1) < s->readies; at = down) {
-        if (down + 1 < s->readies &&
-            first_item(s->f, s->ready[down + 1]) < first_item(s->f, s->ready[down]))
+        if (down + 1 < s->readies && key_of(s, s->ready[down + 1]) < key_of(s, s->ready[down]))
             down++;
-        if (first_item(s->f, s->ready[down]) >= key) break;
+        if (key_of(s, s->ready[down]) >= key) break;
         s->ready[at] = s->ready[down];
     }
     if (s->readies) s->ready[at] = last;
@@ -67,6 +75,17 @@ static void merge_deps(const tni_fusion *f, tni_unit *u)
     u->deps = kept;
 }
 
+// A collective, and the units that it waits for: the concat of a bucket, or the cast of one. Where the collective itself
+// is what joins gradients, the kernels that make them keep their order.
+static void mark_urgent(unit_sort *s, size_t i)
+{
+    const tni_fusion *f = s->f;
+    const tni_unit   *u = &f->unit[i];
+    if (u->item < 0 || !tni_node_is_collective(f->g->item[u->item].n)) return;
+    s->urgent[i] = true;
+    for (size_t k = 0; k < u->deps; k++) s->urgent[u->dep[k]] = true;
+}
+
 // Counts dependencies, then writes the readers of each unit as one stretch of list. Stretches are
 // filled from their ends, so that first[i + 1] ends up where those of unit i begin.
 static void find_readers(unit_sort *s)
@@ -76,6 +95,7 @@ static void find_readers(unit_sort *s)
         if (!is_unit(f, i)) continue;
         s->units++;
         merge_deps(f, &f->unit[i]);
+        mark_urgent(s, i);
         for (size_t k = 0; k < f->unit[i].deps; k++) s->first[f->unit[i].dep[k] + 1]++;
     }
     for (size_t i = 0; i < f->units; i++) s->first[i + 1] += s->first[i];
@@ -157,16 +177,18 @@ bool tni_order_units(tni_fusion *f, tni_plan *p)
     unit_sort s = { .f = f };
     s.waits     = tni_zalloc(h, f->units * sizeof *s.waits);
     s.ready     = tni_alloc(h, f->units * sizeof *s.ready);
+    s.urgent    = tni_zalloc(h, f->units * sizeof *s.urgent + 1);
     s.first     = tni_zalloc(h, (f->units + 2) * sizeof *s.first);
     s.list      = tni_alloc(h, edges * sizeof *s.list + 1);
     p->step     = tni_alloc(h, f->units * sizeof *p->step);
     p->kernel   = tni_zalloc(h, kernels * sizeof *p->kernel + 1);
-    bool ok     = s.waits && s.ready && s.first && s.list && p->step && p->kernel;
+    bool ok     = s.waits && s.ready && s.urgent && s.first && s.list && p->step && p->kernel;
     f->failed   = !ok;
     if (ok) mark_in_memory(f);
     ok = ok && sort_units(&s, p);
     tni_free(h, s.waits);
     tni_free(h, s.ready);
+    tni_free(h, s.urgent);
     tni_free(h, s.first);
     tni_free(h, s.list);
     return ok;

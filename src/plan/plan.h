@@ -293,6 +293,15 @@ struct tni_plan {
     tni_deferred_error *error;
     void               *replay;  // the device's captured graph, and the function that frees it
     void (*forget)(void *replay);
+    // Collectives among its steps: their items in the order in which they run, a hash of all that ranks have to agree
+    // in, and by step, the last is the end, how many must have arrived before it: what they read and write is used by
+    // nothing else until then. segment: as replay, for the steps between those that wait or begin one.
+    size_t    collectives;
+    int32_t  *collective;
+    uint64_t  collectives_hash;
+    uint32_t *arrive;
+    void    **segment;
+    size_t    segments;
 };
 
 // Whether a concat is the elements of its sources one after the other: all axes before its axis have size 1.

@@ -95,6 +95,9 @@ struct tn_ctx {
     // Evaluates everything pending that may still be asked for, without losing a value; set by the
     // engine. Not called while busy: in the middle of a walk or an evaluation.
     tn_status (*flush)(tn_ctx *cx);
+    void (*enter)(
+        tn_ctx *cx);        // makes its device that of the calling thread; NULL: nothing is needed
+    struct tn_dist *world;  // the one that has an engine; NULL: none
     bool busy;
     bool recording;  // an update, as a whole or not at all: what it computes is not stopped
     bool updating;   // an optimizer records its update, which is computed whole or not at all

@@ -255,18 +255,12 @@ static bool write_contents(tni_snapshot *s, contents *c, const char *path)
 // Adds up the ranks' sums, and has rank 0 choose the generation.
 static bool join_sums(const tni_snapshot *s, contents *c, index_facts *x)
 {
-    tni_text       why;
-    int64_t        all[2] = { (int64_t)c->sum, 0 };
-    tni_collective add    = { .kind  = TNI_ALL_REDUCE,
-                              .dtype = TN_I64,
-                              .op    = TNI_REDUCE_SUM,
-                              .count = 2,
-                              .in    = all,
-                              .out   = all };
+    tni_text why;
+    uint64_t all[2] = { c->sum, 0 };
     if (tn_dist_rank(s->c->dist) == 0) all[1] = read_index(s->path).generation == 'a' ? 'b' : 'a';
-    if (tni_dist_run(s->c->dist, &add, s->op, &why) != TN_OK)
+    if (!tni_dist_sum(s->c->dist, s->op, all, &why))
         return tni_refuse(s->cx, TN_EIO, "%s: %.120s: %s", s->op, s->path, why.s);
-    c->sum = (uint64_t)all[0];
+    c->sum = all[0];
     *x     = (index_facts){ (char)all[1], tn_dist_size(s->c->dist) };
     return true;
 }

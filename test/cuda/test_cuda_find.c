@@ -6,7 +6,7 @@
 #include "tree.h"
 
 #include "device/cuda/driver.h"
-#include "device/cuda/find_libraries.h"
+#include "base/find_libraries.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

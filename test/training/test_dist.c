@@ -1,5 +1,6 @@
 // test_dist.c: worlds of several ranks. What launchers set and what the line between ranks sees need no MPI; the
-// rest runs this program as the ranks, `tenon-tests --rank NAME`, by `tenon launch` with the mpiexec in PATH.
+// rest runs this program as the ranks, `tenon-tests --rank NAME`, by `tenon launch`: with the mpiexec in PATH, and with
+// a stand-in for NCCL, in host memory (test/standin/nccl.c).
 #include "cli_kit.h"
 #include "dist/line.h"
 #include "dist/place.h"
@@ -141,7 +142,7 @@ static void a_world_that_nothing_connects_is_refused_with_the_command(void)
         "tenon launch -n 3 PROGRAM, or mpiexec -n 3 PROGRAM");
     refused((tn_dist_opts){ .rank = 3, .size = 3 }, "", "dist_open: rank 3 of a world of 3");
     refused((tn_dist_opts){ .engine = "pigeons" }, "",
-            "dist_open: there is no engine \"pigeons\"; mpi is one");
+            "dist_open: there is no engine \"pigeons\"; mpi and nccl are");
     refused((tn_dist_opts){ .timeout = -1 }, "", "dist_open: timeout -1 is no number of seconds");
     refused((tn_dist_opts){ 0 }, "RANK=9 WORLD_SIZE=2",
             "dist_open: RANK is \"9\" and WORLD_SIZE is \"2\", which is no rank of a world");
@@ -290,13 +291,30 @@ static bool has_mpi(void)
 }
 
 #define LAUNCH "tenon launch -n "
-#define RANK   " '" TN_BUILD_DIR "/tenon-tests' --rank "
-#define HERE   "here:1: "
+#define STANDIN                                                                         \
+    "env TN_NCCL='" TN_BUILD_DIR "/libnccl_standin.so' RANK_ENGINE=nccl TN_DEVICE=cpu " \
+    "'" TN_BUILD_DIR "/tenon' launch --engine nccl -n "
+#define RANK " '" TN_BUILD_DIR "/tenon-tests' --rank "
+#define HERE "here:1: "
 #define NEED_MPI() \
     if (!has_mpi()) SKIP("there is no mpiexec in PATH")
 
+// The ways to start ranks that there are here: NULL after the last.
+static const char *const *launches(void)
+{
+    static const char *const both[] = { STANDIN, LAUNCH, NULL };
+    static const char *const one[]  = { STANDIN, NULL };
+    return has_mpi() ? both : one;
+}
+
 static void ranks_meet_and_their_lines_are_numbered(void)
 {
+    if (!begin()) return;
+    runs(0, STANDIN "3" RANK "meet 2>&1");
+    prints("[0] rank 0 of 3 by nccl\n");
+    prints("[2] rank 2 of 3 by nccl\n");
+    runs(0, STANDIN "2" RANK "reopen 2>&1");
+    prints("[1] opened twice\n");
     NEED_MPI();
     runs(0, LAUNCH "3" RANK "meet 2>&1");
     prints("[0] rank 0 of 3 by mpi\n");
@@ -365,15 +383,16 @@ static void ranks_train_as_one(void)
         const char *name;
         double      within;
     } runs_of[] = { { "train", 1e-5 }, { "train64", 1e-12 } };
-    NEED_MPI();
+    if (!begin()) return;
     for (int k = 0; k < 2; k++) {
         double one[STEPS], some[STEPS];
         char   bits[32], first[32], rank[8];
         runs(0, "'" TN_BUILD_DIR "/tenon-tests' --rank %s", runs_of[k].name);
         CHECK_INT(read_losses("", one, bits), STEPS);
         CHECK(one[STEPS - 1] < 0.9 * one[0]);
-        for (int n = 2; n <= 4; n += 2) {
-            runs(0, LAUNCH "%d" RANK "%s 2>&1", n, runs_of[k].name);
+        for (int way = 0; launches()[way / 2]; way++) {
+            int n = way % 2 ? 4 : 2;
+            runs(0, "%s%d" RANK "%s 2>&1", launches()[way / 2], n, runs_of[k].name);
             for (int r = 0; r < n; r++) {
                 snprintf(rank, sizeof rank, "[%d] ", r);
                 CHECK_INT(read_losses(rank, some, r ? bits : first), r ? 0 : STEPS);
@@ -390,16 +409,59 @@ static void ranks_train_as_one(void)
 
 static void collectives_compute_and_have_gradients(void)
 {
-    NEED_MPI();
-    runs(0, LAUNCH "3" RANK "collect 2>&1");
+    if (!begin()) return;
+    for (const char *const *l = launches(); *l; l++) {
+        runs(0, "%s3" RANK "collect 2>&1", *l);
+        prints("[2] all is right\n");
+    }
+}
+
+// Of ranks that differ each says what it does and what another one does: in a first run (differ), and between steps
+// that all of them have done before (swap).
+static void ranks_that_differ_fail_with_both_lines(void)
+{
+    if (!begin()) return;
+    for (const char *const *l = launches(); *l; l++) {
+        runs(0,
+             "(%s2" RANK "differ >a 2>&1) & (" STANDIN "2" RANK "swap >b 2>&1); wait; cat a b;"
+             " ! grep -q 'all is right' a b",
+             *l);
+        prints("collective 1 differs: all_reduce sum f32 (3,) (here:2) here, "
+               "all_gather f32 (3,) (here:3) on rank 1");
+        prints("collective 1 differs: all_gather f32 (3,) (here:3) here, "
+               "all_reduce sum f32 (3,) (here:2) on rank 0");
+        prints("collective 3 differs: all_reduce sum f32 (3,) (here:2) here, "
+               "all_gather f32 (3,) (here:3) on rank 1");
+    }
+}
+
+// Whatever the planner does with a graph: the stand-in writes the calls of each rank to a file.
+static void random_graphs_have_one_order_on_all_ranks(void)
+{
+    if (!begin()) return;
+    runs(0, "NCCL_STANDIN_LOG=\"$PWD/log\" " STANDIN "3" RANK
+            "random 2>&1 && cmp log0 log1 && cmp log0 log2 && wc -l <log0");
+    prints("[0] all is right\n");
     prints("[2] all is right\n");
-    runs(0, LAUNCH "2" RANK "differ >a 2>&1; cat a; ! grep -q 'all is right' a");
-    prints(
-        "collective 1 differs: all_reduce sum f32 (3,) (here:2) here, all_gather f32 (3,) (here:3) on "
-        "rank 1");
-    prints(
-        "collective 1 differs: all_gather f32 (3,) (here:3) here, all_reduce sum f32 (3,) (here:2) on "
-        "rank 0");
+    CHECK(strstr(out, "\n0\n") == NULL);
+}
+
+// An engine that fails, and one that waits for a rank that is gone.
+static void an_engine_that_fails_is_reported(void)
+{
+    if (!begin()) return;
+    runs(0, "(NCCL_STANDIN_FAIL=1 " STANDIN "2" RANK "collect1 >a 2>&1) & "
+            "(" STANDIN "3" RANK "lost >b 2>&1); wait; cat a b");
+    prints("all_reduce: NCCL: internal error");
+    prints("[0] ");
+    prints("rank 1 (process ");
+    prints(" has died");
+    runs(0, "(env TN_NCCL=/nowhere.so RANK_ENGINE=nccl '" TN_BUILD_DIR
+            "/tenon-tests' --rank meet 2>&1); true");
+    prints("dist_open: NCCL: TN_NCCL=/nowhere.so cannot be loaded");
+    runs(0, "env TN_NCCL='" TN_BUILD_DIR "/libnccl_standin.so' RANK_ENGINE=nccl '" TN_BUILD_DIR
+            "/tenon-tests' --rank collect1");
+    prints("all is right\n");
 }
 
 static void one_rank_gets_what_it_gives(void)
@@ -605,22 +667,69 @@ static void collect_rank(tn_ctx *cx, tn_dist *d)
     if (ok && tn_error(cx) == TN_OK) puts("all is right");
 }
 
+// One collective, computed. Which one is the rank's own business.
+static bool collect_one(tn_ctx *cx, tn_dist *d, tn_tensor *x, bool reduce)
+{
+    tn_tensor *y = reduce ? tn_dist_all_reduce_at("here", 2, d, x, TN_REDUCE_SUM)
+                          : tn_dist_all_gather_at("here", 3, d, x, 0);
+    return y && tn_eval(cx) == TN_OK;
+}
+
+// Graphs of ops and collectives that are drawn from the same numbers on all ranks; of the values some ranks read more
+// than others.
+static void random_rank(tn_ctx *cx, tn_dist *d)
+{
+    enum { GRAPHS = 12, NODES = 40, SIDE = 6 };
+    int  draw = 0, rank = tn_dist_rank(d);
+    bool ok = true;
+    for (int g = 0; g < GRAPHS; g++) {
+        tn_scope  *s = tn_begin(cx);
+        tn_tensor *t[NODES + 2];
+        for (int i = 0; i < 2; i++)
+            t[i] = tn_full(cx, TN_F32, TN_SHAPE(SIDE, SIDE), 0.1 * (rank + i + 1));
+        for (int i = 2; i < NODES + 2; i++) {
+            double     r = drawn(draw++) + 0.5;
+            tn_tensor *a = t[(int)((drawn(draw++) + 0.5) * i)],
+                      *b = t[(int)((drawn(draw++) + 0.5) * i)];
+            if (r < 0.2) t[i] = tn_add(a, b);
+            else if (r < 0.35) t[i] = tn_tanh(tn_matmul(a, b));
+            else if (r < 0.5) t[i] = tn_softmax(a, 1);
+            else if (r < 0.65) t[i] = tn_mul(tn_mean_keep(a, 0), b);
+            else if (r < 0.8)
+                t[i] = tn_dist_all_reduce(d, a, r < 0.72 ? TN_REDUCE_MEAN : TN_REDUCE_MAX);
+            else if (r < 0.9) t[i] = tn_dist_broadcast(d, b, draw % 3);
+            else t[i] = tn_slice(tn_dist_all_gather(d, a, 0), 0, 0, SIDE, 1);
+        }
+        if (g % 3 == rank) ok &= isfinite(tn_item(tn_mean_all(t[NODES / 2])));
+        tn_end(s);
+    }
+    if (ok && tn_error(cx) == TN_OK) puts("all is right");
+}
+
 int test_rank_run(const char *name)
 {
     const char *restart = getenv("TN_RESTART");
     if (!strcmp(name, "second") && restart && !strcmp(restart, "0")) return 3;
-    tn_ctx  *cx = tn_open("cpu");
-    tn_dist *d  = tn_dist_open(cx, (tn_dist_opts){ .timeout = 60 });
+    const char *device = getenv("TN_DEVICE"), *engine = getenv("RANK_ENGINE");
+    tn_ctx     *cx = tn_open(device ? device : "cpu");
+    tn_dist    *d  = tn_dist_open(cx, (tn_dist_opts){ .timeout = 60, .engine = engine });
     if (!d) return 1;
     tn_tensor *three = tn_from(cx, TN_F32, TN_SHAPE(3), (float[]){ 1, 2, 3 });
     if (!strncmp(name, "train", 5)) train_rank(cx, d, strcmp(name, "train") ? TN_F64 : TN_F32);
     if (!strcmp(name, "collect")) collect_rank(cx, d);
     if (!strcmp(name, "save") || !strncmp(name, "load", 4)) checkpoint_rank(cx, d, name);
-    if (!strcmp(name, "differ")) {
-        if (tn_dist_rank(d) == 0) tn_dist_all_reduce_at("here", 2, d, three, TN_REDUCE_SUM);
-        else tn_dist_all_gather_at("here", 3, d, three, 0);
-        if (tn_eval(cx) == TN_OK) puts("all is right");
+    if (!strcmp(name, "differ") && collect_one(cx, d, three, tn_dist_rank(d) == 0))
+        puts("all is right");
+    if (!strcmp(name, "swap") && collect_one(cx, d, three, true) &&
+        collect_one(cx, d, three, false) && collect_one(cx, d, three, tn_dist_rank(d) == 0))
+        puts("all is right");
+    if (!strcmp(name, "collect1") && collect_one(cx, d, three, true)) puts("all is right");
+    if (!strcmp(name, "lost")) {
+        if (tn_dist_rank(d) == 1) raise(SIGKILL);
+        collect_one(cx, d, three, true);
+        collect_one(cx, d, three, true);
     }
+    if (!strcmp(name, "random")) random_rank(cx, d);
     if (!strcmp(name, "meet"))
         printf("rank %d of %d by %s\n", tn_dist_rank(d), tn_dist_size(d), tn_dist_engine(d));
     for (int i = 0; i < 6; i++) {
@@ -633,7 +742,7 @@ int test_rank_run(const char *name)
     int status = tn_error(cx) != TN_OK;
     if (!strcmp(name, "reopen")) {
         tn_dist_close(d);
-        d = tn_dist_open(cx, (tn_dist_opts){ .timeout = 60 });
+        d = tn_dist_open(cx, (tn_dist_opts){ .timeout = 60, .engine = engine });
         if (tn_dist_barrier(d) == TN_OK && d) puts("opened twice");
     }
     tn_close(cx);
@@ -650,6 +759,9 @@ const test_case tests_dist[] = {
     TEST(ranks_meet_and_their_lines_are_numbered),
     TEST(one_rank_gets_what_it_gives),
     TEST(collectives_compute_and_have_gradients),
+    TEST(ranks_that_differ_fail_with_both_lines),
+    TEST(random_graphs_have_one_order_on_all_ranks),
+    TEST(an_engine_that_fails_is_reported),
     TEST(ranks_train_as_one),
     TEST(tenon_train_runs_on_several_ranks_and_is_started_again),
     TEST(checkpoints_are_of_all_ranks_and_load_on_any_number),

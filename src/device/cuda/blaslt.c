@@ -1,7 +1,7 @@
 // Finds libcublasLt, once, and keeps it: it does not survive being unloaded.
 #include "device/cuda/blaslt.h"
 
-#include "device/cuda/find_libraries.h"
+#include "base/find_libraries.h"
 
 #include <pthread.h>
 

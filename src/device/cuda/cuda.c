@@ -40,6 +40,7 @@ static void close_gpu_session(void *session)
     tni_background_need(false);
     tni_cuda_enter(c);
     if (c->stream) cu->stream_wait(c->stream);
+    tni_cuda_collect_close(c);
     tni_copies_close(c);
     tni_index_check_close(c);
     tni_cuda_scratch_close(c);
@@ -188,6 +189,12 @@ static tn_status use_stream(void *session, void *other, tni_text *why)
     return TN_OK;
 }
 
+static void enter_thread(const void *session)
+{
+    const tni_cuda *c = session;
+    c->gpu->cu->set_current(c->gpu->cx);
+}
+
 static bool stream_captures(const void *session)
 {
     return ((const tni_cuda *)session)->capturing;
@@ -270,6 +277,8 @@ static const tni_device_events events = {
     .before_stream = before_stream,
     .use_stream    = use_stream,
     .captures      = stream_captures,
+    .collected     = tni_cuda_collected,
+    .enter         = enter_thread,
 };
 
 static const tni_device_replay replay = { tni_replay_begin, tni_replay_resume, tni_replay_step,
@@ -283,6 +292,7 @@ static const tni_device_pinned pinned = { tni_cuda_pinned_alloc, tni_cuda_pinned
 const tni_device tni_device_cuda = {
     .name     = "cuda",
     .probe    = tni_gpu_probe,
+    .count    = tni_gpu_count,
     .open     = open_gpu_session,
     .close    = close_gpu_session,
     .memory   = &memory,

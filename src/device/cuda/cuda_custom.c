@@ -2,6 +2,7 @@
 #include "device/custom.h"
 #include "device/cuda/gpu.h"
 #include "device/cuda/user_text.h"
+#include "ops/collective.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -209,6 +210,8 @@ tn_status tni_cuda_custom(const tni_call *call)
     tn_launch_dims   dims;
     tn_status        s;
     if (call->compile_only) return TN_OK;
+    if (tni_is_collective(def) && tni_collective_streams(attr->custom.bytes))
+        return tni_cuda_collective(call);
     if (!def->cuda) return run_on_host(call);
     if (!tni_user_fits(def, attr->custom.count, call->why)) return TN_EUSER;
     tni_cuda_enter(c);

@@ -6,7 +6,7 @@
 // anything, for the version of CUDA that this cuDNN was built for.
 #include "device/cuda/cudnn.h"
 
-#include "device/cuda/find_libraries.h"
+#include "base/find_libraries.h"
 #include "device/cuda/library_log.h"
 
 #include <dlfcn.h>

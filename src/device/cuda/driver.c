@@ -1,7 +1,7 @@
 // Opens libcuda and libnvrtc, once, and keeps them: neither survives being unloaded.
 #include "device/cuda/driver.h"
 
-#include "device/cuda/find_libraries.h"
+#include "base/find_libraries.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -160,6 +160,12 @@ static int open_gpu(tni_gpu *g, int number)
     return error;
 }
 
+int tni_gpu_count(void)
+{
+    pthread_once(&self.probed, probe_once);
+    return self.count;
+}
+
 // A GPU that could not be opened is tried again by the next session: memory may have been freed since.
 const tni_gpu *tni_gpu_get(int number, tni_text *why)
 {

@@ -40,6 +40,7 @@ tni_cucontext tni_gpu_context(const tni_gpu *g);
 const tni_gpu *tni_gpu_get(int number, tni_text *why);
 // Describes the machine's GPUs in a line; false, with the reason, if none can be used.
 bool tni_gpu_probe(tni_text *detail);
+int  tni_gpu_count(void);
 
 // Returns TN_OK, or the status of an error of the driver, and adds a sentence: what failed, and why.
 tn_status tni_gpu_status(const tni_driver *cu, int error, const char *what, tni_text *why);
@@ -61,6 +62,15 @@ typedef struct {
 } tni_arena_range;
 
 typedef struct tni_timing tni_timing;  // timing_events.c
+
+// The collectives of a session. Invariant: done[n % TNI_COLLECT_EVENTS] is behind collective n, counted from 0, for the
+// last TNI_COLLECT_EVENTS of them; the session's stream waits for the first `arrived`.
+enum { TNI_COLLECT_EVENTS = 64 };
+typedef struct {
+    tni_custream stream;  // NULL before the first
+    tni_cuevent  before, done[TNI_COLLECT_EVENTS];
+    uint64_t     begun, arrived;
+} tni_collects;
 
 // When our own kernel for small products is used: if it is timed to be faster, or as TN_SMALL says.
 typedef enum { TNI_SMALL_IF_FASTER, TNI_SMALL_NEVER, TNI_SMALL_ALWAYS } tni_small_policy;
@@ -97,6 +107,7 @@ typedef struct tni_cuda {
     tni_arena_range  arena;
     tni_uploads      uploads;
     tni_fetches      fetches;
+    tni_collects     collect;
     tni_recorder     recorder;
     tni_rows_waiting waiting;  // products of one launch, of the run that is recorded
     tni_timing      *timing;   // of a profile; NULL before the first event
@@ -211,6 +222,10 @@ bool                          tni_cuda_matmul_takes(void *session, const tni_off
 tn_status tni_cuda_matmul_with_epilogue(const tni_call *call, void *entry, tni_launch *l,
                                         tni_text *why);
 tn_status tni_cuda_custom(const tni_call *call);
+// Collectives (cuda_collective.c), and the contract's collected.
+tn_status tni_cuda_collective(const tni_call *call);
+tn_status tni_cuda_collected(void *session, size_t in_flight, tni_text *why);
+void      tni_cuda_collect_close(tni_cuda *c);
 size_t    tni_cuda_custom_scratch(const tni_call *call);
 
 #endif

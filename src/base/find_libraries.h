@@ -1,7 +1,7 @@
 // Finds the NVIDIA libraries that a process may use, wherever they were installed from: loaded already,
 // wheels of Python, conda, the loader's folders, a toolkit. No program is run for that.
-#ifndef TNI_CUDA_FIND_LIBRARIES_H
-#define TNI_CUDA_FIND_LIBRARIES_H
+#ifndef TNI_BASE_FIND_LIBRARIES_H
+#define TNI_BASE_FIND_LIBRARIES_H
 
 #include "base/text.h"
 

@@ -1,6 +1,6 @@
 // Finds NVIDIA's libraries wherever they were installed from. The order is that of NVIDIA's own tools,
 // so that Tenon uses the same files as another library in the process.
-#include "device/cuda/find_libraries.h"
+#include "base/find_libraries.h"
 
 #include <dlfcn.h>
 #include <glob.h>

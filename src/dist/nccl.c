@@ -1,0 +1,378 @@
+// NCCL by dlopen, version 2.19 or later. Its collectives are put into a stream of the GPU, and errors of other ranks
+// come later, if at all: whoever has the world asks for them while it waits, and gives up by abort, which ends the
+// kernels that wait for a rank that is gone.
+//
+// The communicator is a blocking one, made in a thread: a nonblocking one would start a thread for every collective.
+// So opening can be given up when a rank does not come; the thread is then left behind, in a process that has to end.
+#include "dist/engine.h"
+#include "base/find_libraries.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+// What is an enum in NCCL is an int here, a stream and a communicator are pointers.
+typedef struct {
+    char bytes[TNI_ENGINE_ID];
+} nccl_id;
+
+// The beginning of ncclConfig_t as of 2.18: a library takes `size` bytes of it and ignores what is newer than
+// `version`. A number that is not set is INT_MIN.
+typedef struct {
+    size_t      size;
+    unsigned    magic, version;
+    int         blocking, cluster, min_ctas, max_ctas;
+    const char *net;
+    int         split_share;
+} nccl_config;
+
+// The functions of the library. CALL: the field, its name and its parameters.
+#define CALLS                                                                                     \
+    CALL(version, ncclGetVersion, (int *version))                                                 \
+    CALL(get_id, ncclGetUniqueId, (nccl_id * id))                                                 \
+    CALL(init, ncclCommInitRankConfig,                                                            \
+         (void **comm, int size, nccl_id id, int rank, nccl_config *config))                      \
+    CALL(all_reduce, ncclAllReduce,                                                               \
+         (const void *in, void *out, size_t count, int type, int op, void *comm, void *stream))   \
+    CALL(all_gather, ncclAllGather,                                                               \
+         (const void *in, void *out, size_t count, int type, void *comm, void *stream))           \
+    CALL(reduce_scatter, ncclReduceScatter,                                                       \
+         (const void *in, void *out, size_t count, int type, int op, void *comm, void *stream))   \
+    CALL(broadcast, ncclBroadcast,                                                                \
+         (const void *in, void *out, size_t count, int type, int root, void *comm, void *stream)) \
+    CALL(async_error, ncclCommGetAsyncError, (void *comm, int *error))                            \
+    CALL(abort, ncclCommAbort, (void *comm))                                                      \
+    CALL(destroy, ncclCommDestroy, (void *comm))
+
+typedef struct {
+#define CALL(field, name, params) int(*field) params;
+    CALLS
+#undef CALL
+} nccl_calls;
+
+static const tni_symbol symbols[] = {
+#define CALL(field, name, params) { offsetof(nccl_calls, field), #name },
+    CALLS
+#undef CALL
+};
+enum { SYMBOLS = sizeof symbols / sizeof *symbols };
+
+enum { OLDEST = 21900, SUCCESS = 0, IN_PROGRESS = 7, MAGIC = (int)0xcafebeef };
+
+// NCCL as this process uses it. The lock guards what is loaded and the communicator, which is made, used and ended by
+// different threads. `dead` says why it cannot be used any more, "" while it can.
+static struct {
+    pthread_mutex_t lock;
+    nccl_calls      f;
+    const char *(*error_string)(int);
+    const char *(*last_error)(void *);  // NULL: the library has none
+    bool        loaded, in_use, on_host;
+    atomic_bool aborting;
+    int         version, rank, size;
+    void       *comm;
+    tni_text    file, dead;
+} nccl = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+// ---- the library -------------------------------------------------------------------------------
+
+// TN_NCCL, else what the process has, wheels, the loader's path.
+static void *find_library(tni_text *why)
+{
+    static const char *const names[] = { "libnccl.so.2", NULL };
+    const char              *set     = getenv("TN_NCCL");
+    void                    *lib;
+    nccl.file = (tni_text){ "" };
+    if (set && *set) {
+        lib = strcmp(set, "none") ? dlopen(set, RTLD_NOW | RTLD_LOCAL) : NULL;
+        if (lib) nccl.file = tni_text_of("%s", set);
+        else *why = tni_text_of("TN_NCCL=%.100s cannot be loaded", set);
+        return lib;
+    }
+    lib = tni_nvidia_open(names, &nccl.file);
+    if (!lib)
+        *why = tni_text_of(
+            "no NCCL library was found (libnccl.so.2): pip install nvidia-nccl-cu13, or "
+            "apt install libnccl2; TN_NCCL names a file");
+    return lib;
+}
+
+static bool load_library(tni_text *why)
+{
+    if (nccl.loaded) return true;
+    void *lib = find_library(why);
+    if (!lib) return false;
+    const char *missing = tni_symbols_fill(lib, &nccl.f, symbols, SYMBOLS);
+    void       *text = dlsym(lib, "ncclGetErrorString"), *last = dlsym(lib, "ncclGetLastError");
+    memcpy(&nccl.error_string, &text, sizeof text);
+    memcpy(&nccl.last_error, &last, sizeof last);
+    if (!text && !missing) missing = "ncclGetErrorString";
+    bool ok = !missing && nccl.f.version(&nccl.version) == SUCCESS && nccl.version >= OLDEST;
+    if (missing) *why = tni_text_of("%.100s lacks %s", nccl.file.s, missing);
+    else if (!ok)
+        *why = tni_text_of("%.80s is NCCL %d.%d.%d; 2.19 or later is needed", nccl.file.s,
+                           nccl.version / 10000, nccl.version / 100 % 100, nccl.version % 100);
+    // A library of the same functions for host memory, such as the tests have, says so.
+    nccl.on_host       = dlsym(lib, "ncclTakesHostMemory") != NULL;
+    return nccl.loaded = ok;
+}
+
+static bool describe(const char *launcher, tni_text *what)
+{
+    (void)launcher;
+    pthread_mutex_lock(&nccl.lock);
+    bool ok = load_library(what);
+    if (ok)
+        *what = tni_text_of("%d.%d.%d (%.120s)", nccl.version / 10000, nccl.version / 100 % 100,
+                            nccl.version % 100, nccl.file.s);
+    pthread_mutex_unlock(&nccl.lock);
+    return ok;
+}
+
+static bool on_host(void)
+{
+    return nccl.on_host;
+}
+
+static bool fails(int error, const char *call, tni_text *why)
+{
+    if (error == SUCCESS) return false;
+    const char *last = nccl.last_error ? nccl.last_error(nccl.comm) : NULL;
+    *why             = tni_text_of("%s: %.60s", call, nccl.error_string(error));
+    if (last && *last) tni_text_add(why, ": %.80s", last);
+    for (char *c = why->s; *c; c++)
+        if (*c == '\n') *c = ' ';
+    return true;
+}
+
+// ---- opening and closing -----------------------------------------------------------------------
+
+static bool make_id(uint8_t id[TNI_ENGINE_ID], tni_text *why)
+{
+    nccl_id made;
+    pthread_mutex_lock(&nccl.lock);
+    bool ok = load_library(why) && !fails(nccl.f.get_id(&made), "ncclGetUniqueId", why);
+    pthread_mutex_unlock(&nccl.lock);
+    if (ok) memcpy(id, made.bytes, sizeof made.bytes);
+    return ok;
+}
+
+// A communicator that a thread makes. Freed by whoever is last.
+typedef struct {
+    tni_engine_open o;
+    void           *comm;
+    int             error;
+    atomic_int      state;  // of the two threads, how many are done with it; 1: it is made
+} making;
+
+static void *make_comm(void *arg)
+{
+    making     *m      = arg;
+    nccl_config config = { .size        = sizeof config,
+                           .magic       = (unsigned)MAGIC,
+                           .version     = 21800,
+                           .blocking    = 1,
+                           .cluster     = INT_MIN,
+                           .min_ctas    = INT_MIN,
+                           .max_ctas    = INT_MIN,
+                           .split_share = INT_MIN };
+    nccl_id     id;
+    memcpy(id.bytes, m->o.id, sizeof id.bytes);
+    if (m->o.enter) m->o.enter(m->o.user);
+    m->error = nccl.f.init(&m->comm, m->o.size, id, m->o.rank, &config);
+    if (atomic_fetch_add(&m->state, 1) == 1) free(m);  // it was given up
+    return NULL;
+}
+
+static void sleep_ms(int ms)
+{
+    nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L }, NULL);
+}
+
+// Waits for the thread, as long as it may.
+static bool await_comm(making *m, tni_text *why)
+{
+    while (!atomic_load(&m->state)) {
+        if (m->o.may_wait && !m->o.may_wait(m->o.user, why)) {
+            if (atomic_fetch_add(&m->state, 1) == 1) free(m);
+            nccl.dead = *why;
+            return false;
+        }
+        sleep_ms(1);
+    }
+    nccl.comm = m->comm;
+    bool ok   = !fails(m->error, "ncclCommInitRankConfig", why);
+    free(m);
+    return ok;
+}
+
+static bool open_comm(const tni_engine_open *o, tni_text *why)
+{
+    pthread_t thread;
+    making   *m = calloc(1, sizeof *m);
+    if (m) m->o = *o;
+    if (!m || pthread_create(&thread, NULL, make_comm, m) != 0) {
+        free(m);
+        *why = tni_text_of("no thread can be started");
+        return false;
+    }
+    pthread_detach(thread);
+    return await_comm(m, why);
+}
+
+static bool open_nccl(tni_engine_open *o, tni_text *why)
+{
+    pthread_mutex_lock(&nccl.lock);
+    bool ok = !nccl.in_use && !*nccl.dead.s;
+    if (nccl.in_use) *why = tni_text_of("a world of this process is open already");
+    else if (!ok) *why = tni_text_of("NCCL cannot be used again: %.120s", nccl.dead.s);
+    nccl.rank = o->rank;
+    nccl.size = o->size;
+    ok        = ok && load_library(why) && open_comm(o, why);
+    nccl.in_use |= ok;
+    atomic_store(&nccl.aborting, false);
+    pthread_mutex_unlock(&nccl.lock);
+    return ok;
+}
+
+// Ending can wait for other ranks, or for ever: a thread does it.
+typedef struct {
+    void      *comm;
+    bool       abort;
+    atomic_int state;
+} ending;
+
+static void *end_comm(void *arg)
+{
+    ending *e = arg;
+    (void)(e->abort ? nccl.f.abort(e->comm) : nccl.f.destroy(e->comm));
+    if (atomic_fetch_add(&e->state, 1) == 1) free(e);
+    return NULL;
+}
+
+// Ends the communicator within five seconds, or leaves it to its thread. For whoever holds the lock.
+static void end_with_limit(bool abort)
+{
+    enum { LIMIT = 5000, LOOK = 1 };  // ms
+    pthread_t thread;
+    ending   *e = nccl.comm ? calloc(1, sizeof *e) : NULL;
+    if (!e) return;
+    e->comm   = nccl.comm;
+    e->abort  = abort;
+    nccl.comm = NULL;
+    if (pthread_create(&thread, NULL, end_comm, e) != 0) {
+        free(e);
+        return;
+    }
+    pthread_detach(thread);
+    for (int ms = 0; ms < LIMIT && !atomic_load(&e->state); ms += LOOK) sleep_ms(LOOK);
+    if (atomic_fetch_add(&e->state, 1) == 1) free(e);
+}
+
+// Not under the lock, which whoever waits in a collective may hold.
+static void abort_nccl(void)
+{
+    void *comm = nccl.comm;
+    if (atomic_exchange(&nccl.aborting, true) || !comm) return;
+    nccl.dead = tni_text_of("a collective was given up");
+    end_with_limit(true);
+}
+
+static void close_nccl(bool in_order)
+{
+    pthread_mutex_lock(&nccl.lock);
+    if (!in_order && !*nccl.dead.s) nccl.dead = tni_text_of("a world did not end in order");
+    end_with_limit(*nccl.dead.s);
+    nccl.in_use = false;
+    pthread_mutex_unlock(&nccl.lock);
+}
+
+// ---- collectives -------------------------------------------------------------------------------
+
+// The numbers of types; -1: NCCL has no such type. Bytes of a type without one are moved as bytes.
+static int type_of(tn_dtype dt)
+{
+    switch (dt) {
+    case TN_I8: return 0;
+    case TN_U8:
+    case TN_BOOL: return 1;
+    case TN_I32: return 2;
+    case TN_U32: return 3;
+    case TN_I64: return 4;
+    case TN_U64: return 5;
+    case TN_F32: return 7;
+    case TN_F64: return 8;
+    default: return -1;
+    }
+}
+
+static int start_call(const tni_collective *c, int type, size_t count, void *stream)
+{
+    static const int ops[] = { [TNI_REDUCE_SUM] = 0, [TNI_REDUCE_MAX] = 2, [TNI_REDUCE_MIN] = 3 };
+    void            *comm  = nccl.comm;
+    switch (c->kind) {
+    case TNI_BROADCAST: return nccl.f.broadcast(c->in, c->out, count, type, c->root, comm, stream);
+    case TNI_ALL_REDUCE:
+        return nccl.f.all_reduce(c->in, c->out, count, type, ops[c->op], comm, stream);
+    case TNI_ALL_GATHER: return nccl.f.all_gather(c->in, c->out, count, type, comm, stream);
+    case TNI_REDUCE_SCATTER:
+        return nccl.f.reduce_scatter(c->in, c->out, count, type, ops[c->op], comm, stream);
+    case TNI_BARRIER: break;
+    }
+    return SUCCESS;
+}
+
+static bool start(const tni_collective *c, void *stream, tni_text *why)
+{
+    int    type  = type_of(c->dtype);
+    size_t count = (size_t)c->count;
+    bool   moves = c->kind == TNI_BROADCAST || c->kind == TNI_ALL_GATHER;
+    if (*nccl.dead.s || !nccl.comm) {
+        *why = nccl.dead;
+        return false;
+    }
+    if (type < 0 && moves) {
+        count *= tni_dtype_size(c->dtype);
+        type = 1;
+    }
+    if (type < 0) {
+        *why = tni_text_of("NCCL has no %s", tni_dtype_table[c->dtype].name);
+        return false;
+    }
+    if (!fails(start_call(c, type, count, stream), "NCCL", why)) return true;
+    nccl.dead = *why;
+    return false;
+}
+
+// In host memory a collective is done when its call returns.
+static bool run(const tni_collective *c, tni_may_wait *may_wait, void *user, tni_text *why)
+{
+    if (start(c, NULL, why)) return true;
+    may_wait(user, why);  // another rank may be the reason
+    return false;
+}
+
+static bool failed(tni_text *why)
+{
+    int   error = SUCCESS;
+    void *comm  = nccl.comm;
+    if (!comm || atomic_load(&nccl.aborting)) return false;
+    int asked = nccl.f.async_error(comm, &error);
+    if (asked == SUCCESS && (error == SUCCESS || error == IN_PROGRESS)) return false;
+    return fails(asked ? asked : error, "NCCL", why);
+}
+
+const tni_dist_engine tni_nccl = { .name     = "nccl",
+                                   .describe = describe,
+                                   .make_id  = make_id,
+                                   .open     = open_nccl,
+                                   .on_host  = on_host,
+                                   .run      = run,
+                                   .start    = start,
+                                   .failed   = failed,
+                                   .abort    = abort_nccl,
+                                   .close    = close_nccl };
