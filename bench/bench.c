@@ -352,7 +352,11 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[2], "cold")) bench_cold_child();
         else if (!strcmp(argv[2], "images")) bench_gpu_images_child();
         else if (!strcmp(argv[2], "gpu")) bench_gpu_child();
-        else bench_instructions_child(argv[2]);
+        else if (!strncmp(argv[2], "scaling:", 8)) {
+            char *engine = strchr(argv[2] + 8, ':');  // scaling:mlp:mpi
+            if (engine) *engine++ = 0;
+            bench_scaling_child(argv[2] + 8, engine);
+        } else bench_instructions_child(argv[2]);
         return 0;
     }
     int i = 1;

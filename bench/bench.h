@@ -79,6 +79,7 @@ bench_case bench_record, bench_chain, bench_loop, bench_instructions, bench_matm
 void bench_instructions_child(const char *mode);
 void bench_matmul_child(void);
 void bench_cold_child(void);
+void bench_scaling_child(const char *name, const char *engine);
 void bench_gpu_images_child(void);
 void bench_gpu_child(void);  // whether there is a GPU, as its status
 
