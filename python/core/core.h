@@ -36,6 +36,8 @@ typedef struct {
     unsigned long         owner;  // the thread that has claimed it
     PyThread_type_lock    running;
     bool                  is_running;
+    bool                  is_lost;   // with a fork
+    uint64_t              claims;    // so far
     int                   waiting;   // threads that wait for `running`
     bool                  gave_way;  // the owner has let them try since the last of them had it
     bool                  grad_off;  // the modes that are set

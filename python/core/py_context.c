@@ -213,8 +213,15 @@ static void give_way(Context *c)
 bool context_claim(Context *c)
 {
     unsigned long me = PyThread_get_thread_ident();
+    c->claims++;
     if (!c->cx) {
-        raise(TN_EARG, "the context is closed", NULL, 0, NULL, NULL);
+        raise(
+            TN_EARG,
+            c->is_lost
+                ? "the context belongs to the parent process: a child of a fork cannot use its tensors; "
+                  "make them in the child, or use the start method \"spawn\""
+                : "the context is closed",
+            NULL, 0, NULL, NULL);
         return false;
     }
     if (context_loading == c) {
@@ -522,6 +529,12 @@ static PyMethodDef context_methods[] = {
     { 0 },
 };
 
+static PyObject *context_claims(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(((Context *)self)->claims);
+}
+
 static PyObject *context_random(PyObject *self, void *unused)
 {
     Context *c = (Context *)self;
@@ -546,6 +559,7 @@ static int context_set_random(PyObject *self, PyObject *value, void *unused)
 static PyGetSetDef context_members[] = {
     { "device", context_device, NULL, "The device, as it is named to open it.", NULL },
     { "closed", context_closed, NULL, "Whether it was closed.", NULL },
+    { "_claims", context_claims, NULL, "How often it was used so far.", NULL },
     { "random_state", context_random, context_set_random,
       "The place in the sequence of random numbers: the seed, and what was drawn so far.", NULL },
     { 0 },
@@ -605,6 +619,7 @@ static PyObject *abandon_all(PyObject *self, PyObject *unused)
         forget(c);
         c->cx         = NULL;
         c->is_running = false;
+        c->is_lost    = true;
     }
     n_entered = n_read_by_others = 0;
     Py_CLEAR(default_context);

@@ -295,7 +295,8 @@ static PyObject *op_ipow(PyObject *a, PyObject *b, PyObject *modulus)
 static bool is_open(Tensor *o)
 {
     if (o->t && o->owner->cx) return context_claim(o->owner);
-    PyErr_SetString(PyExc_ValueError, "the tensor's context was closed");
+    if (o->owner->is_lost) context_claim(o->owner);
+    else PyErr_SetString(PyExc_ValueError, "the tensor's context was closed");
     return false;
 }
 

@@ -232,7 +232,8 @@ class Dataset(Generic[T]):
     """A dataset of the program's own: __len__ and __getitem__, which returns an item.
 
     An item is a number, an array, or a tuple of these; every item has the dtypes and shapes of the first. It is then made
-    on the loader's thread. An item may also be or hold a tensor, a dict or a str: then it is made where the batch is asked for.
+    on the loader's thread. An item may also be or hold a tensor, a dict or a str, or be made with the help of tensors: then it
+    is made where the batch is asked for.
     """
 
     def __getitem__(self, index: int) -> T:
@@ -529,8 +530,11 @@ class DataLoader(Generic[T]):
             return arrays(*d.tensors, context=context)
         if not len(d):
             raise ValueError("DataLoader: the dataset has no items")
+        used = context or _c.current_context()
+        claims = used._claims
         sample = d[0]
-        if self._collate is None and not _needs_collating(sample):
+        # The loader's thread can make neither items of tensors nor items that tensors of this context are used for.
+        if self._collate is None and not _needs_collating(sample) and used._claims == claims:
             self._bare = not isinstance(sample, tuple)
             names = getattr(d, "classes", None)
             names = names if isinstance(names, (list, tuple)) and all(isinstance(n, str) for n in names) else None

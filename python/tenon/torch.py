@@ -20,10 +20,12 @@ import threading
 from typing import Any, Callable, Mapping, Sequence
 
 import torch  # type: ignore[import-not-found]
+from torch.autograd import forward_ad  # type: ignore[import-not-found]
 
 from . import _c
 from ._custom import op as _op
 from ._dtypes import DTYPES
+from ._errors import ArgumentError
 
 __all__ = ["function", "cuda_op", "load"]
 
@@ -105,15 +107,28 @@ def _place_of(tensors: Sequence[torch.Tensor]) -> _Place:
     return place or _places.setdefault(number, _Place(first.device))
 
 
+def _unexpanded(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Tensors of which gradients are asked for have memory for every element."""
+    return [t.contiguous() if 0 in t.stride() else t for t in tensors]
+
+
 def _is_plain(tensors: Sequence[Any]) -> bool:
     """Whether these are PyTorch's own tensors, and nothing of it watches, transforms or traces calls of ops."""
     return (not torch.compiler.is_compiling() and not _dispatch_modes() and not _function_modes()
-            and _transforms() is None and _PLAIN.issuperset(map(type, tensors)))
+            and _transforms() is None and forward_ad._current_level < 0 and _PLAIN.issuperset(map(type, tensors)))
+
+
+def _has_tangents(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether a derivative in forward mode is asked for, by dual tensors."""
+    if torch.compiler.is_compiling() or forward_ad._current_level < 0:
+        return False
+    return any(forward_ad.unpack_dual(t).tangent is not None for t in tensors)
 
 
 _PLAIN = {torch.Tensor, torch.nn.Parameter}
 _dispatch_modes, _function_modes = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
 _transforms = torch._C._functorch.peek_interpreter_stack
+_TRANSFORM = torch._C._functorch.TransformType
 
 
 def _draw_seed(t: torch.Tensor) -> int:
@@ -155,21 +170,110 @@ class _Gradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, owner: Any, needed: list[bool], count: int, *rest: Any) -> tuple:  # type: ignore[override]
         ctx.owner, ctx.needed, ctx.count = owner, needed, count
+        _Gradient.save(ctx, rest)
+        return tuple(owner._backward(list(rest[:count]), needed, *rest[count:]))
+
+    @staticmethod
+    def save(ctx: Any, rest: Sequence[Any]) -> None:
         ctx.save_for_backward(*[a for a in rest if isinstance(a, torch.Tensor)])
         ctx.rest = [None if isinstance(a, torch.Tensor) else a for a in rest]
-        return tuple(owner._backward(list(rest[:count]), needed, *rest[count:]))
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple:  # type: ignore[override]
         if torch.is_grad_enabled():
             raise RuntimeError(f"{ctx.owner.__name__} has no third gradient")
+        rest = _Gradient.saved(ctx)
+        return _Gradient.spread(ctx, rest, ctx.owner._backward_twice(list(cotangents), rest[:ctx.count], ctx.needed,
+                                                                     *rest[ctx.count:]))
+
+    @staticmethod
+    def saved(ctx: Any) -> list[Any]:
         saved = iter(ctx.saved_tensors)
-        rest = [next(saved) if a is None else a for a in ctx.rest]
-        found = ctx.owner._backward_twice(list(cotangents), rest[:ctx.count], ctx.needed, *rest[ctx.count:])
+        return [next(saved) if a is None else a for a in ctx.rest]
+
+    @staticmethod
+    def spread(ctx: Any, rest: list[Any], found: Sequence[torch.Tensor]) -> tuple:
+        """Gradients of the gradient, in the places of its arguments."""
         by_call, by_grads = iter(found[:-ctx.count]), found[-ctx.count:]
         needs = iter(ctx.needed)
         return (None, None, None, *by_grads,
                 *(next(by_call) if isinstance(a, torch.Tensor) and next(needs) else None for a in rest[ctx.count:]))
+
+
+# The same for torch.func, whose functions need the context set apart and a rule for batches; that way of PyTorch's is slower.
+
+
+def _map(node: Any) -> Any:
+    """The rule for batches of a node: one call for each element of the batch."""
+    def vmap(info: Any, in_dims: Any, *args: Any) -> tuple[Any, Any]:
+        def of(a: Any, dim: Any, i: int) -> Any:
+            return a.select(dim, i) if isinstance(a, torch.Tensor) and dim is not None else a
+
+        rows = [node.apply(*(of(a, d, i) for a, d in zip(args, in_dims))) for i in range(info.batch_size)]
+        if isinstance(rows[0], tuple):
+            return tuple(torch.stack(column) for column in zip(*rows)), (0,) * len(rows[0])
+        return torch.stack(rows), 0
+    return staticmethod(vmap)
+
+
+class _FuncSecond(torch.autograd.Function):
+    @staticmethod
+    def forward(owner: Any, needed: list[bool], count: int, places: int, *rest: Any) -> tuple:  # type: ignore[override]
+        return tuple(owner._backward_twice(list(rest[:places]), list(rest[places:places + count]), needed,
+                                           *rest[places + count:]))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
+        ctx.owner = inputs[0]
+
+    @staticmethod
+    def backward(ctx: Any, *unused: torch.Tensor) -> tuple:  # type: ignore[override]
+        raise RuntimeError(f"{ctx.owner.__name__} has no third gradient")
+
+
+class _FuncGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(owner: Any, needed: list[bool], count: int, *rest: Any) -> tuple:  # type: ignore[override]
+        return tuple(owner._backward(list(rest[:count]), needed, *rest[count:]))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
+        ctx.owner, ctx.needed, ctx.count, *rest = inputs
+        _Gradient.save(ctx, rest)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple:  # type: ignore[override]
+        rest = _Gradient.saved(ctx)
+        found = _FuncSecond.apply(ctx.owner, ctx.needed, ctx.count, len(cotangents), *cotangents, *rest)
+        return _Gradient.spread(ctx, rest, found)
+
+
+class _FuncNode(torch.autograd.Function):
+    @staticmethod
+    def forward(owner: Any, *args: Any) -> Any:  # type: ignore[override]
+        return owner._forward(*args)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
+        ctx.owner = inputs[0]
+        ctx.owner._save(ctx, inputs[1:], output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple:  # type: ignore[override]
+        # Of every argument: one that this transform does not follow may be followed by another around it.
+        floats = {i for i, t in zip(ctx.owner._places, ctx.saved_tensors) if t.dtype.is_floating_point}
+        needs = [i in floats for i in range(len(ctx.owner._is_tensor))]
+        args, wants, needed, given = ctx.owner._saved(ctx, needs, grads)
+        found = iter(_FuncGradient.apply(ctx.owner, needed, len(given), *given, *args))
+        return (None, *(next(found) if n else None for n in wants))
+
+
+def _no_jvp(ctx: Any, *unused: Any) -> Any:
+    raise NotImplementedError(f"{ctx.owner.__name__} has no forward-mode derivative: use torch.func.vjp, grad or jacrev")
+
+
+for _node in (_FuncNode, _FuncGradient, _FuncSecond):
+    _node.vmap, _node.jvp = _map(_node), staticmethod(_no_jvp)
 
 
 class Function:
@@ -219,11 +323,20 @@ class Function:
             args = self._bind(args, kwargs)
         tensors = self._tensors(args)
         if not _is_plain(tensors):
-            return self.op(*args, torch.randint(0, 2**62, ())) if self.random else self.op(*args)
+            return self._transformed(args, tensors)
         seed = (_draw_seed(tensors[0]),) if self.random else ()
         if torch.is_grad_enabled() and any([t.requires_grad for t in tensors]):
             return _Node.apply(self, *args, *seed)
         return self._forward(*args, *seed)
+
+    def _transformed(self, args: tuple, tensors: list[torch.Tensor]) -> Any:
+        """A call that something of PyTorch watches, transforms or traces."""
+        transform = None if torch.compiler.is_compiling() else _transforms()
+        if transform is not None and transform.key() == _TRANSFORM.Jvp or _has_tangents(tensors):
+            raise NotImplementedError(f"{self.__name__} has no forward-mode derivative: use torch.func.vjp, grad or jacrev")
+        if transform is not None and transform.key() == _TRANSFORM.Grad:
+            return _FuncNode.apply(self, *args, *((int(torch.randint(0, 2**62, ())),) if self.random else ()))
+        return self.op(*args, torch.randint(0, 2**62, ())) if self.random else self.op(*args)
 
     def _bind(self, args: tuple, kwargs: dict) -> tuple:
         bound = self._signature.bind(*args, **kwargs)
@@ -252,7 +365,13 @@ class Function:
         for i, x in zip(self._places, xs):
             given[i] = x
         before = context.random_state
-        ys = self.f(*given)
+        try:
+            ys = self.f(*given)
+        except ArgumentError as e:
+            if "different contexts" not in str(e):
+                raise
+            raise ValueError(f"{self.__name__} uses a tensor of Tenon that is no argument of it: pass it as a tensor of PyTorch, or "
+                             "make it inside the function") from e
         if not self.random and context.random_state != before:
             raise RuntimeError(f"{self.__name__} draws random numbers, which would be others in the backward pass: make it by "
                                "tenon.torch.function(random=True)")
@@ -274,7 +393,7 @@ class Function:
         return outs[0] if self.outputs == 1 else tuple(outs)
 
     def _backward(self, grads: list[torch.Tensor], needed: list[bool], *args: Any) -> list[torch.Tensor]:
-        tensors = self._tensors(args)
+        tensors = _unexpanded(self._tensors(args))
         with _place_of(tensors) as call:
             before = _c.grad_mode(True)
             try:
@@ -297,11 +416,11 @@ class Function:
     def _backward_twice(self, cotangents: list[torch.Tensor], grads: list[torch.Tensor], needed: list[bool],
                         *args: Any) -> list[torch.Tensor]:
         """Gradients of those that _backward returns: by the arguments that are needed, then by grads."""
-        tensors = self._tensors(args)
+        tensors = _unexpanded(self._tensors(args))
         with _place_of(tensors) as call:
             before = _c.grad_mode(True)
             try:
-                xs, gs = call.take(tensors), call.take(grads)
+                xs, gs = call.take(tensors), call.take(_unexpanded(grads))
                 leaves = [x for x, needs in zip(xs, needed) if needs]
                 for x in leaves + gs:
                     x.requires_grad = True

@@ -36,6 +36,13 @@ class Squares(Dataset):
         return i, [float(i), i * i]
 
 
+class WithTensors(Squares):
+    """Items that tensors were used for."""
+
+    def __getitem__(self, i):
+        return i, (tn.tensor([float(i), i]) * tn.tensor([1.0, float(i)])).tolist()
+
+
 class OfC(unittest.TestCase):
     def test_digits_have_fields_and_classes(self):
         d = tn.data.digits(100, seed=3)
@@ -115,6 +122,11 @@ class OfPython(unittest.TestCase):
         self.assertEqual((batches[0].x.dtype, batches[0].y.dtype), (tn.int64, tn.float32))
         self.assertEqual(len(data.threads), 2)  # the first item is made here, to know the fields
 
+    def test_items_that_tensors_were_used_for(self):
+        batches = list(DataLoader(WithTensors(), 4, num_workers=2))
+        for got, want in zip(batches, DataLoader(Squares(), 4), strict=True):
+            self.assertEqual([f.tolist() for f in got], [f.tolist() for f in want])
+
     def test_kinds_of_items(self):
         for make, dtype, want in [
             (lambda i: i, tn.int64, [0, 1, 2]),
@@ -167,7 +179,7 @@ class OfPython(unittest.TestCase):
     def test_tensors_cannot_be_used_on_the_loaders_thread(self):
         base = tn.arange(6)
         with self.assertRaisesRegex(tn.ThreadError, "pass collate_fn"):
-            list(DataLoader(Made(lambda i: base[i].item()), 3))
+            list(DataLoader(Made(lambda i: base[i].item() if i else 0), 3))  # the first item does not show it
         collate = lambda items: tn.tensor(items)
         self.assertEqual([b.tolist() for b in DataLoader(Made(lambda i: base[i].item()), 3, collate_fn=collate)], [[0, 1, 2]])
 

@@ -601,7 +601,10 @@ class Lives(unittest.TestCase):
 
     def test_a_fork_leaves_the_parents_contexts_alone(self):
         text = ("import os, tenon as tn\nx = tn.ones(3)\nx.tolist()\npid = os.fork()\nif not pid:\n"
-                "    try: x + 1\n    except ValueError as e: pass\n    else: os._exit(1)\n"
+                "    for use in (lambda: x + 1, lambda: x.shape, lambda: x.tolist()):\n"
+                "        try: use()\n"
+                "        except ValueError as e: assert 'child of a fork cannot use its tensors' in str(e), e\n"
+                "        else: os._exit(1)\n"
                 "    try: ok = tn.ones(2).sum().item() == 2\n"
                 "    except tn.DeviceError as e:\n"
                 "        with tn.Context('cpu'): ok = 'child of a fork' in str(e) and tn.ones(2).sum().item() == 2\n"

@@ -44,6 +44,8 @@ class Functions(unittest.TestCase):
             self.assertTrue(torch.allclose(a, b))
         self.assertTrue(torch.allclose(Functions.scaled(x, w), torch.tanh(x @ w) * 2))
         self.assertTrue(torch.allclose(Functions.scaled(scale=1.0, w=w, x=x), torch.tanh(x @ w)))
+        g = torch.autograd.grad(Functions.scaled(x[:1].expand(3, 4), w).sum(), x)[0]
+        self.assertTrue(torch.allclose(g, torch.autograd.grad((torch.tanh(x[:1].expand(3, 4) @ w) * 2).sum(), x)[0]))
         # A transposed argument, and one that needs no gradient.
         t = torch.randn(4, 3, dtype=torch.float64)
         y = Functions.scaled(t.T, w)
@@ -63,6 +65,30 @@ class Functions(unittest.TestCase):
         y = torch.autograd.grad(f.op(x, w, k).sum(), x, create_graph=True)[0]
         with self.assertRaisesRegex(RuntimeError, "no second gradient"):  # of the op itself
             y.sum().backward()
+
+    def test_transforms(self):
+        f = tenon.torch.function(lambda x, k: tn.sin(x) * x * k, name="transformed")
+        x, k = torch.randn(3, dtype=torch.float64), torch.randn(3, dtype=torch.float64)
+
+        def theirs(x, k):
+            return torch.sin(x) * x * k
+
+        for call in (lambda f: torch.func.grad(lambda x: f(x, k).sum())(x),
+                     lambda f: torch.func.grad(lambda k: torch.func.grad(lambda x: f(x, k).sum())(x).sum())(k),
+                     lambda f: torch.func.jacrev(f)(x, k), lambda f: torch.func.vjp(f, x, k)[1](x)[1],
+                     lambda f: torch.func.jacrev(torch.func.jacrev(lambda x: f(x, k)))(x),
+                     lambda f: torch.func.vmap(torch.func.grad(lambda x: f(x, k).sum()))(torch.stack([x, k]))):
+            self.assertTrue(torch.allclose(call(f), call(theirs)))
+        for call in (lambda: torch.func.jvp(f, (x, k), (x, k)), lambda: torch.func.hessian(lambda x: f(x, k).sum())(x)):
+            with self.assertRaisesRegex(NotImplementedError, "transformed has no forward-mode derivative.*jacrev"):
+                call()
+        with torch.autograd.forward_ad.dual_level(), self.assertRaisesRegex(NotImplementedError, "forward-mode"):
+            f(torch.autograd.forward_ad.make_dual(x, k), k)
+
+    def test_a_tensor_that_is_no_argument(self):
+        c = tn.tensor([1.0, 2, 3])
+        with self.assertRaisesRegex(ValueError, "captures uses a tensor of Tenon that is no argument"):
+            tenon.torch.function(lambda x: x * c, name="captures")(torch.ones(3))
 
     def test_streams_of_random_numbers(self):
         f = tenon.torch.function(lambda x: tn.nn.functional.dropout(x, 0.5, True), name="draws", random=True)
