@@ -1,4 +1,4 @@
-// scaling.c: what one rank of a world does for scaling.py: `tenon-bench --child scaling:CASE`, started by a launcher or alone. Every
+// rank_steps.c: what one rank of a world does for scaling.py: `tenon-bench --child scaling:CASE`, started by a launcher or alone. Every
 // rank has a batch of its own, of the same size for any number of ranks, so that steps ideally take the same time.
 // Rank 0 prints "seconds T", the median of a step.
 //
