@@ -203,3 +203,11 @@ def gradcheck(function: Callable[..., Tensor], inputs: Any, *, second: bool = Fa
 def gradgradcheck(function: Callable[..., Tensor], inputs: Any) -> bool:
     """gradcheck of the gradients of a function."""
     return gradcheck(function, inputs, second=True)
+
+
+class Function:
+    """Not there: what PyTorch writes as a class is an op here, tn.op()."""
+
+    def __init_subclass__(cls) -> None:
+        raise NotImplementedError(f"{cls.__name__}: Tenon has no autograd.Function; tn.op(expression, gradients) and "
+                                  "tn.op(compute=function, grad=function) make ops with a gradient of the program's own")

@@ -576,6 +576,11 @@ class AsPyTorch(Case):
         x = tn.ones(2, 2, requires_grad=True)
         y = (x @ x).relu()
         self.assertEqual((x.grad_fn, repr(y.grad_fn), y.detach().grad_fn), (None, "<ReluBackward0>", None))
+        with self.assertRaisesRegex(NotImplementedError, r"tn\.op"):
+            class Scaled(tn.autograd.Function):
+                pass
+        with self.assertRaisesRegex(AttributeError, "AdamW and RMSprop"):
+            tn.optim.NAdam
         for use in (lambda: y.register_hook(print), y.retain_grad):
             with self.assertRaisesRegex(NotImplementedError, r"tn\.grad\(loss, x\)"):
                 use()

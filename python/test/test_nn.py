@@ -225,6 +225,10 @@ class Modules(unittest.TestCase):
             self.assertTrue(w.requires_grad)
             self.assertAlmostEqual(w.std().item() / std, 1, delta=0.02)
             self.assertLessEqual(w.abs().max().item(), bound * (1 + 1e-6))
+        for shape in ((40, 40), (7, 3, 5), (30, 4), (1, 1)):
+            w = nn.init.orthogonal_(nn.Parameter(tn.zeros(*shape)), gain=2.0).detach().reshape(shape[0], -1)
+            square = w @ w.T if w.shape[0] <= w.shape[1] else w.T @ w
+            self.assertTrue(tn.allclose(square, 4 * tn.eye(square.shape[0]), atol=1e-4))
         self.assertEqual(nn.init.eye_(nn.Parameter(tn.zeros(2, 2))).tolist(), [[1, 0], [0, 1]])
         with self.assertRaises(ValueError):
             nn.init.xavier_uniform_(tn.zeros(3))

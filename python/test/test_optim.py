@@ -214,6 +214,9 @@ SCHEDULES = ["StepLR(opt, 3, 0.5)", "MultiStepLR(opt, [2, 5, 5, 9])", "ConstantL
              "CosineAnnealingLR(opt, 7, 1e-3)", "CosineAnnealingWarmRestarts(opt, 3, 2)",
              "LambdaLR(opt, lambda t: 1 / (1 + t))", "OneCycleLR(opt, 0.3, total_steps=20)",
              "OneCycleLR(opt, 0.3, total_steps=20, max_momentum=0.9, three_phase=True, anneal_strategy='linear')",
+             "CyclicLR(opt, 0.01, 0.1, 3)", "CyclicLR(opt, 0.01, 0.1, 3, 5, 'triangular2', cycle_momentum=False)",
+             "CyclicLR(opt, 0.01, 0.1, 4, mode='exp_range', gamma=0.9)",
+             "ChainedScheduler([ConstantLR(opt, 0.5, 4), ExponentialLR(opt, 0.9)])",
              "SequentialLR(opt, [LinearLR(opt, 0.1, 1.0, 4), CosineAnnealingLR(opt, 10)], [4])"]
 
 
@@ -265,9 +268,8 @@ class BesideTorch(unittest.TestCase):
                                {"params": [nn.Parameter(tn.zeros(1))], "lr": 0.02}], lr=0.1)
                 b = torch.optim.SGD([{"params": [torch.zeros(1, requires_grad=True)]},
                                      {"params": [torch.zeros(1, requires_grad=True)], "lr": 0.02}], lr=0.1)
-                make = "m." + text.replace("[Lin", "[m.Lin").replace(" CosineA", " m.CosineA")
-                s = eval(make, {"m": lr_scheduler, "opt": a})
-                t = eval(make, {"m": torch.optim.lr_scheduler, "opt": b})
+                s = eval(text, {**vars(lr_scheduler), "opt": a})
+                t = eval(text, {**vars(torch.optim.lr_scheduler), "opt": b})
                 for _ in range(15):
                     np.testing.assert_allclose(s.get_last_lr(), t.get_last_lr(), rtol=1e-9, atol=1e-15)
                     self.assertAlmostEqual(a.param_groups[1]["momentum"], b.param_groups[1]["momentum"], places=9)

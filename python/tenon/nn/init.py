@@ -109,3 +109,19 @@ def kaiming_uniform_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonline
 def kaiming_normal_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Tensor:
     """Normal, scaled by fan-in or fan-out."""
     return normal_(tensor, 0, _kaiming(tensor, a, mode, nonlinearity))
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """A matrix, of the first axis by all others, whose rows or columns are orthogonal, at random."""
+    if tensor.ndim < 2:
+        raise ValueError(f"orthogonal_: a tensor of shape {tensor.shape} is no matrix")
+    n, m = tensor.shape[0], math.prod(tensor.shape[1:])
+    x = _c.randn("float32" if tensor.dtype.itemsize < 8 else "float64", (min(n, m), max(n, m)), context=tensor.context)
+    # The orthogonal factor of a normal matrix is uniform among the orthogonal ones. These iterations only change the
+    # singular values: the first bring all of them, however small, near 1, the last to 1 by squaring the error.
+    x = x / _c.norm_all(x)
+    for a, b, c in [(3.4445, -4.7750, 2.0315)] * 14 + [(1.5, -0.5, 0.0)] * 6:
+        square = x @ x.mT
+        x = x * a + (square * b + (square @ square) * c if c else square * b) @ x
+    _c.assign(tensor.detach(), _c.reshape((x if n <= m else x.mT) * gain, tensor.shape))
+    return tensor

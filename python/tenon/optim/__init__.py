@@ -64,6 +64,22 @@ def _groups(params: Any) -> list[dict[str, Any]]:
     return made
 
 
+class _Made:
+    """The optimizer of C, and the settings that it has now; None stands for one that it was not told yet."""
+
+    def __init__(self, handle: Any, context: _c.Context, numbers: dict[str, float | None],
+                 shares: list[tuple[float, float | None]], base: float | None) -> None:
+        self.handle, self.context = handle, context
+        self.numbers = numbers  # of the rule
+        self.shares = shares  # of each group: its rate as a share of the base, and its weight decay
+        self.base = base  # the learning rate
+
+    def loaded(self, groups: list[dict[str, Any]]) -> None:
+        """A state was loaded: of what it has now, only the decay of a single group is known, which is in the state."""
+        self.base, self.numbers = None, dict.fromkeys(self.numbers)
+        self.shares = [(float("nan"), None)] * len(groups) if len(groups) > 1 else [(1.0, groups[0]["weight_decay"])]
+
+
 class Optimizer:
     """What the optimizers share: an optimizer of C over the parameters, whose updates are part of the step's plan.
 
@@ -108,16 +124,17 @@ class Optimizer:
         numbers = _numbers(defaults)
         fixed = {k: defaults[k] for k in _FIXED if k in defaults}
         fixed |= {"lr": defaults["lr"], "weight_decay": defaults["weight_decay"]}
-        self._handle = getattr(_c, name)(tree, **numbers, **fixed, **options)
-        self._context = context
+        handle = getattr(_c, name)(tree, **numbers, **fixed, **options)
+        # C takes 0 for its own default: of these it was told nothing.
+        self._c = _Made(handle, context, {k: v or None for k, v in numbers.items()},
+                        [(1.0, defaults["weight_decay"] or None)] * len(groups), defaults["lr"] or None)
         self._stale: list[Any] = []  # the parameters whose tensors were replaced since
-        self._numbers: dict[str, float | None]  # those that C has; it takes 0 for its own default
-        self._numbers = {k: v if v else None for k, v in numbers.items()}
-        self._applied: list[tuple[float, float | None]]  # lr_scale and weight decay of each group
-        self._applied = [(1.0, defaults["weight_decay"] or None)] * len(groups)
-        self._base: float | None = defaults["lr"] or None
         if self._dist is not None:
-            _c.optim_distribute(self._handle, self._dist)
+            _c.optim_distribute(handle, self._dist)
+
+    @property
+    def _handle(self) -> Any:
+        return self._c.handle
 
     def distribute(self) -> Optimizer:
         """Makes the updates those of all ranks of the world (tn.distributed): by the mean of their gradients.
@@ -140,20 +157,19 @@ class Optimizer:
     def _remake(self) -> None:
         """Goes on with the tensors that the parameters are now, and with the state that there is."""
         with _Scratch() as path:
-            _c.checkpoint_save(path, [], [self._handle], [], 0, b"", self._context)
-            old = self._handle, self._context, self._numbers, self._applied, self._base
-            stale, grads = self._stale, [(p, p.grad.clone()) for p in self._stale if p.grad is not None]
+            old, stale = self._c, self._stale
+            _c.checkpoint_save(path, [], [old.handle], [], 0, b"", old.context)
+            grads = [(p, p.grad.clone()) for p in stale if p.grad is not None]
             try:
                 self._make()
-                _c.checkpoint_load(path, [], [self._handle], [], 0, self._context, True)
+                _c.checkpoint_load(path, [], [self._handle], [], 0, self._c.context, True)
                 for p, grad in grads:  # the file has those of the tensors before, to which these were to be added
                     p.grad = grad if p.grad is None else p.grad + grad
             except (Error, OSError) as e:
-                self._handle, self._context, self._numbers, self._applied, self._base = old
-                self._stale = stale
+                self._c, self._stale = old, stale
                 raise RuntimeError("the parameters of the optimizer were replaced by others, for which its state does "
                                    "not fit: make a new optimizer") from e
-            self._numbers, self._applied, self._base = old[2:]
+            self._c.numbers, self._c.shares, self._c.base = old.numbers, old.shares, old.base  # which the file has
 
     def _apply_groups(self) -> None:
         """Brings parameters that were replaced, and what was set in param_groups, to the optimizer of C."""
@@ -166,33 +182,27 @@ class Optimizer:
                     raise NotImplementedError(f"{k} of an optimizer cannot be changed: make a new one")
                 if k not in ("lr", "weight_decay") and _value(g[k]) != _value(groups[0][k]):
                     raise NotImplementedError(f"groups of parameters may differ in lr and weight_decay, not in {k}")
-        numbers = _numbers(groups[0])
-        if numbers != self._numbers:
+        has, numbers = self._c, _numbers(groups[0])
+        if numbers != has.numbers:
             for k, v in numbers.items():
-                if v != self._numbers[k]:
-                    _c.optim_set(self._handle, k, v)
-                    self._numbers[k] = v
-        if len(groups) == 1:
-            g = groups[0]
-            if g["lr"] != self._base:
-                self._base = g["lr"]
-                _c.optim_set_lr(self._handle, self._base)
-            if g["weight_decay"] != self._applied[0][1]:
-                _c.optim_add_group(self._handle, "*", 1.0, g["weight_decay"])
-                self._applied[0] = (1.0, g["weight_decay"])
-            return
+                if v != has.numbers[k]:
+                    _c.optim_set(has.handle, k, v)
+                    has.numbers[k] = v
         # The largest rate is the base, and the others are shares of it. A schedule changes all by one factor, so that
         # the shares, to twelve digits, stay, and with them the plan.
         base = max(g["lr"] for g in groups)
-        if base != self._base:
-            self._base = base
-            _c.optim_set_lr(self._handle, base)
+        if base != has.base:
+            has.base = base
+            _c.optim_set_lr(has.handle, base)
         for i, g in enumerate(groups):
-            share = float(f"{g['lr'] / base:.12g}") if base else self._applied[i][0]
-            wanted = (share, g["weight_decay"])
-            if wanted != self._applied[i] and g["params"]:
-                _c.optim_add_group(self._handle, f"{i}.*", *wanted)
-            self._applied[i] = wanted
+            if len(groups) == 1:
+                wanted = (1.0, g["weight_decay"])
+            else:
+                wanted = (float(f"{g['lr'] / base:.12g}") if base else has.shares[i][0], g["weight_decay"])
+            if wanted != has.shares[i]:
+                if g["params"]:
+                    _c.optim_add_group(has.handle, f"{i}.*" if len(groups) > 1 else "*", *wanted)
+                has.shares[i] = wanted
 
     @property
     def lr(self) -> float:
@@ -246,7 +256,7 @@ class Optimizer:
             with enable_grad():
                 loss = loss()
         _c.optim_step(self._handle)
-        _c.eval(context=self._context)
+        _c.eval(context=self._c.context)
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -270,7 +280,7 @@ class Optimizer:
         """Its settings by group, and its state as the bytes of a checkpoint; pickle keeps it."""
         self._apply_groups()
         with _Scratch() as path:
-            _c.checkpoint_save(path, [], [self._handle], [], 0, b"", self._context)
+            _c.checkpoint_save(path, [], [self._handle], [], 0, b"", self._c.context)
             with open(path, "rb") as f:
                 state = f.read()
         groups = []
@@ -290,34 +300,32 @@ class Optimizer:
         with _Scratch() as path:
             with open(path, "wb") as f:
                 f.write(state_dict["state"])
-            _c.checkpoint_load(path, [], [self._handle], [], 0, self._context, True)
+            _c.checkpoint_load(path, [], [self._handle], [], 0, self._c.context, True)
         for mine, g in zip(self.param_groups, groups):
             mine.update({k: v for k, v in g.items() if k not in ("params", "names")})
-        self._base, self._numbers = None, dict.fromkeys(self._numbers)
-        self._applied = [(float("nan"), 0.0)] * len(groups) if len(groups) > 1 else [(1.0, groups[0]["weight_decay"])]
+        self._c.loaded(groups)
         self._apply_groups()
 
     def __reduce__(self) -> Any:
         """A copy has copies of the parameters, which are those of a module that is copied in the same call."""
         groups = [{"params": list(zip(g["names"], g["params"])), "lr": g["lr"], "weight_decay": g["weight_decay"]}
                   for g in self.param_groups]
-        own = {"defaults", "param_groups", "_made", "_handle", "_context", "_applied", "_base", "_numbers", "_stale"}
+        own = {"defaults", "param_groups", "_made", "_c", "_stale"}
         more = {k: v for k, v in self.__dict__.items() if k not in own}
         return _remade, (type(self), *self._made, self.defaults, groups, self.state_dict()), more or None
 
     def _read_groups(self, settings: list[float], groups: list[float]) -> None:
         """Takes over the numbers of a checkpoint: settings in C's order, lr_scale and weight decay by parameter."""
         of_file = dict(zip(("lr", "beta1", "beta2", "alpha", "eps", "momentum", "dampening"), settings))
-        self._numbers = {k: of_file[k] for k in self._numbers}
-        for g in self.param_groups:
-            g.update({k: v for k, v in self._numbers.items() if k in g})
+        has = self._c
+        has.numbers, has.base, at = {k: of_file[k] for k in has.numbers}, of_file["lr"], 0
+        for i, g in enumerate(self.param_groups):
+            g.update({k: v for k, v in has.numbers.items() if k in g})
             if "betas" in g:
                 g["betas"] = (of_file["beta1"], of_file["beta2"])
-        self._base, at = of_file["lr"], 0
-        for i, g in enumerate(self.param_groups):
             if g["params"]:
-                self._applied[i] = (groups[2 * at], groups[2 * at + 1])
-                g["lr"], g["weight_decay"] = self._base * self._applied[i][0], self._applied[i][1]
+                has.shares[i] = (groups[2 * at], groups[2 * at + 1])
+                g["lr"], g["weight_decay"] = has.base * groups[2 * at], groups[2 * at + 1]
             at += len(g["params"])
 
     def __repr__(self) -> str:
@@ -365,7 +373,8 @@ def _refuse(name: str, options: dict[str, Any]) -> dict[str, Any]:
         options.pop(k, None)
     for k in ("maximize", "amsgrad", "decoupled_weight_decay"):
         if options.pop(k, False):
-            raise NotImplementedError(f"{name}: {k}")
+            raise NotImplementedError(f"{name}: {k}=True is not there; leave it out" + (
+                ", or pass the negative of the loss" if k == "maximize" else ""))
     return options
 
 
@@ -406,3 +415,13 @@ class RMSprop(Optimizer):
 
 
 __all__ = ["Optimizer", "SGD", "Adam", "AdamW", "RMSprop", "lr_scheduler"]
+
+_INSTEAD = {"Adagrad": "RMSprop", "Adadelta": "RMSprop", "Adamax": "Adam", "NAdam": "Adam", "RAdam": "AdamW", "LBFGS": "SGD",
+            "ASGD": "SGD", "Rprop": "RMSprop", "SparseAdam": "Adam", "Adafactor": "AdamW", "Muon": "AdamW"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _INSTEAD:
+        raise AttributeError(f"tenon.optim has no {name}: there are SGD, Adam, AdamW and RMSprop, of which {_INSTEAD[name]} is the "
+                             "nearest")
+    raise AttributeError(f"module 'tenon.optim' has no attribute '{name}'")

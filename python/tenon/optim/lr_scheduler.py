@@ -56,6 +56,15 @@ class LRScheduler:
             self._set()
 
 
+def _set_momentum(optimizer: Any, momentum: float) -> None:
+    """Sets the momentum of the groups, or Adam's first beta."""
+    for g in optimizer.param_groups:
+        if "betas" in g:
+            g["betas"] = (momentum, *g["betas"][1:])
+        else:
+            g["momentum"] = momentum
+
+
 class LambdaLR(LRScheduler):
     """The base times a function of the step, or one of each group."""
 
@@ -209,11 +218,7 @@ class OneCycleLR(LRScheduler):
             return
         low, high = self.base_momentum, self.max_momentum
         momentum = self._between([high, low, high] if len(self.ends) == 2 else [high, low, high, high], self.last_epoch)
-        for g in self.optimizer.param_groups:
-            if "betas" in g:
-                g["betas"] = (momentum, *g["betas"][1:])
-            else:
-                g["momentum"] = momentum
+        _set_momentum(self.optimizer, momentum)
 
     def _one(self, top: float, t: int) -> float:
         first = top / self.div_factor
@@ -231,6 +236,64 @@ class OneCycleLR(LRScheduler):
                 return points[i + 1] + (points[i] - points[i + 1]) / 2 * (1 + math.cos(math.pi * share))
             start = end
         raise AssertionError
+
+
+class CyclicLR(LRScheduler):
+    """Lines from base_lr up to max_lr in step_size_up steps and down again, in cycles.
+
+    mode "triangular2" halves the height in each cycle, "exp_range" scales it by gamma ** t; scale_fn is another function, of
+    the cycle or, with scale_mode "iterations", of t. With cycle_momentum, the momentum, or Adam's first beta, goes the other way.
+    """
+
+    def __init__(self, optimizer: Any, base_lr: float | Sequence[float], max_lr: float | Sequence[float],
+                 step_size_up: int = 2000, step_size_down: int | None = None, mode: str = "triangular", gamma: float = 1.0,
+                 scale_fn: Callable[[float], float] | None = None, scale_mode: str = "cycle", cycle_momentum: bool = True,
+                 base_momentum: float = 0.8, max_momentum: float = 0.9, last_epoch: int = -1) -> None:
+        if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
+            raise ValueError(f"mode must be triangular, triangular2 or exp_range, not {mode!r}")
+        if cycle_momentum and not {"momentum", "betas"} & set(optimizer.defaults):
+            raise ValueError("CyclicLR: cycle_momentum needs an optimizer with momentum or betas")
+        groups = len(optimizer.param_groups)
+        self.low: list[Any] = list(base_lr) if isinstance(base_lr, (list, tuple)) else [base_lr] * groups
+        self.high: list[Any] = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * groups
+        self.up, self.down = step_size_up, step_size_up if step_size_down is None else step_size_down
+        self.mode, self.gamma, self.scale_fn, self.scale_mode = mode, gamma, scale_fn, scale_mode
+        self.cycle_momentum, self.base_momentum, self.max_momentum = cycle_momentum, base_momentum, max_momentum
+        super().__init__(optimizer, last_epoch)
+
+    def _height(self, t: int) -> float:
+        """Where between base and max step t is."""
+        cycle, at = divmod(t, self.up + self.down)
+        share = at / self.up if at <= self.up else 1 - (at - self.up) / self.down
+        if self.scale_fn is not None:
+            return share * self.scale_fn(cycle + 1 if self.scale_mode == "cycle" else t)
+        return share * {"triangular": 1.0, "triangular2": 0.5 ** cycle, "exp_range": self.gamma ** t}[self.mode]
+
+    def _lrs(self, t: int) -> list[float]:
+        return [low + (high - low) * self._height(t) for low, high in zip(self.low, self.high)]
+
+    def _set(self) -> None:
+        super()._set()
+        if self.cycle_momentum:
+            _set_momentum(self.optimizer, self.max_momentum - (self.max_momentum - self.base_momentum) *
+                          self._height(self.last_epoch))
+
+
+class ChainedScheduler(LRScheduler):
+    """The product of several schedules, each as a factor of the base."""
+
+    def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Any = None) -> None:
+        if not schedulers:
+            raise ValueError("ChainedScheduler needs a schedule")
+        self._schedulers = list(schedulers)
+        super().__init__(self._schedulers[0].optimizer if optimizer is None else optimizer)
+
+    def _lrs(self, t: int) -> list[float]:
+        columns = zip(*(s._lrs(t) for s in self._schedulers))
+        return [base * math.prod(lr / base for lr in column) if base else 0.0 for base, column in zip(self.base_lrs, columns)]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"last_epoch": self.last_epoch, "base_lrs": self.base_lrs}
 
 
 class SequentialLR(LRScheduler):
@@ -309,5 +372,5 @@ class ReduceLROnPlateau:
 
 
 __all__ = ["LRScheduler", "LambdaLR", "StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR",
-           "PolynomialLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "OneCycleLR", "SequentialLR",
-           "ReduceLROnPlateau"]
+           "PolynomialLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "OneCycleLR", "CyclicLR",
+           "ChainedScheduler", "SequentialLR", "ReduceLROnPlateau"]
