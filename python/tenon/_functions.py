@@ -39,6 +39,11 @@ def sizes(shape: Any) -> Sequence[int]:
     return shape
 
 
+def is_device(x: Any) -> bool:
+    """Whether x names a device: "cuda", "cuda:1"."""
+    return isinstance(x, str) and x.partition(":")[0] in ("cpu", "cuda", "opencl", "ref")
+
+
 _contexts: dict[str, _c.Context] = {}
 
 

@@ -252,7 +252,7 @@ class Tensor(Exchange, _c.Tensor):
             dtype, context = to.dtype, to.context
         elif isinstance(to, _c.Context):
             context = to
-        elif isinstance(to, str) and to.partition(":")[0] in ("cpu", "cuda", "opencl", "ref"):
+        elif F.is_device(to):
             context = None if to == self.device else F.context_on(to)
         elif to is not None:
             dtype = to

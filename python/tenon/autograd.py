@@ -8,6 +8,7 @@ from typing import Any, Callable
 from . import _c
 from ._dtypes import DTypeLike, as_dtype, bfloat16, float32
 from ._errors import GradError
+from ._functions import is_device
 from ._tensor import Tensor
 
 _GENERATOR = 0x20  # inspect.CO_GENERATOR: that module is slow to import
@@ -147,8 +148,7 @@ class autocast(_Mode):
     _set: Any = staticmethod(_c.autocast)
 
     def __init__(self, device_type: Any = None, dtype: DTypeLike | None = None, enabled: bool = True) -> None:
-        if dtype is None and device_type is not None and not (
-                isinstance(device_type, str) and device_type.partition(":")[0] in ("cpu", "cuda", "opencl", "ref")):
+        if dtype is None and device_type is not None and not is_device(device_type):
             dtype = device_type
         self.mode = self.dtype = as_dtype(bfloat16 if dtype is None else dtype) if enabled else float32
 

@@ -495,6 +495,8 @@ class DataLoader(Generic[T]):
             raise ValueError(f"DataLoader: a batch of {batch_size} items")
         self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last
         self.num_workers, self.pin_memory = num_workers, pin_memory
+        # One of three: batches of C, of a dataset of its own or of items that its thread makes (_data alone); items made here, in
+        # the order of a dataset of their numbers (_data and _collate); items of a sampler or a stream (_collate alone).
         self._collate = collate_fn
         self._bare = False  # whether batches are one tensor instead of a tuple
         self._left: dict[str, int] | None = None  # the position behind the last batch

@@ -143,6 +143,17 @@ def _draw_seed(t: torch.Tensor) -> int:
     return (generator.initial_seed() + (offset // 4 + 1) * 0x9e3779b97f4a7c15) % 2**62
 
 
+def _keep(ctx: Any, values: Sequence[Any]) -> None:
+    """Saves the arguments of a call for its backward pass: PyTorch has a way of its own for tensors."""
+    ctx.save_for_backward(*[v for v in values if isinstance(v, torch.Tensor)])
+    ctx.rest = [None if isinstance(v, torch.Tensor) else v for v in values]
+
+
+def _kept(ctx: Any) -> list[Any]:
+    saved = iter(ctx.saved_tensors)
+    return [next(saved) if v is None else v for v in ctx.rest]
+
+
 class _Node(torch.autograd.Function):
     """A call with its gradient, without the op: of the time of a small call, the way through PyTorch's ops in Python is the
     larger part."""
@@ -170,26 +181,17 @@ class _Gradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, owner: Any, needed: list[bool], count: int, *rest: Any) -> tuple:  # type: ignore[override]
         ctx.owner, ctx.needed, ctx.count = owner, needed, count
-        _Gradient.save(ctx, rest)
+        _keep(ctx, rest)
         return tuple(owner._backward(list(rest[:count]), needed, *rest[count:]))
 
-    @staticmethod
-    def save(ctx: Any, rest: Sequence[Any]) -> None:
-        ctx.save_for_backward(*[a for a in rest if isinstance(a, torch.Tensor)])
-        ctx.rest = [None if isinstance(a, torch.Tensor) else a for a in rest]
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple:  # type: ignore[override]
         if torch.is_grad_enabled():
             raise RuntimeError(f"{ctx.owner.__name__} has no third gradient")
-        rest = _Gradient.saved(ctx)
+        rest = _kept(ctx)
         return _Gradient.spread(ctx, rest, ctx.owner._backward_twice(list(cotangents), rest[:ctx.count], ctx.needed,
                                                                      *rest[ctx.count:]))
-
-    @staticmethod
-    def saved(ctx: Any) -> list[Any]:
-        saved = iter(ctx.saved_tensors)
-        return [next(saved) if a is None else a for a in ctx.rest]
 
     @staticmethod
     def spread(ctx: Any, rest: list[Any], found: Sequence[torch.Tensor]) -> tuple:
@@ -239,11 +241,11 @@ class _FuncGradient(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
         ctx.owner, ctx.needed, ctx.count, *rest = inputs
-        _Gradient.save(ctx, rest)
+        _keep(ctx, rest)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple:  # type: ignore[override]
-        rest = _Gradient.saved(ctx)
+        rest = _kept(ctx)
         found = _FuncSecond.apply(ctx.owner, ctx.needed, ctx.count, len(cotangents), *cotangents, *rest)
         return _Gradient.spread(ctx, rest, found)
 
@@ -465,21 +467,14 @@ class Function:
     # ---- autograd
 
     def _save(self, ctx: Any, inputs: tuple, output: Any) -> None:
-        seed = inputs[len(self._is_tensor):]  # of an op a tensor, which may have no value yet
-        saved = [inputs[i] for i in self._places]
-        ctx.rest = [None if t else a for a, t in zip(inputs, self._is_tensor)]
-        (ctx.rest if seed and isinstance(seed[0], int) else saved).extend(seed)
-        ctx.save_for_backward(*saved)
+        _keep(ctx, inputs)
         whole = [y for y in ((output,) if self.outputs == 1 else output) if not y.dtype.is_floating_point]
         if whole:
             ctx.mark_non_differentiable(*whole)
 
     def _saved(self, ctx: Any, needs: Sequence[bool], grads: Sequence[torch.Tensor]) -> tuple:
         """The arguments of the call, which of them get a gradient, which of the tensors do, and the gradients of its results."""
-        saved, args = ctx.saved_tensors, list(ctx.rest)
-        for i, t in zip(self._places, saved):
-            args[i] = t
-        args += saved[len(self._places):]
+        args = _kept(ctx)
         wants = [n and t for n, t in zip(needs, self._is_tensor)]
         needed = [wants[i] for i in self._places]
         given = [g for g in grads if g is not None and g.dtype.is_floating_point]

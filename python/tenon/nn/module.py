@@ -7,7 +7,7 @@ from .. import _c
 from .._dtypes import as_dtype
 from .._errors import Error
 from .._exchange import copied
-from .._functions import context_on
+from .._functions import context_on, is_device
 from .._tensor import Tensor
 from .parameter import Parameter, rebind
 
@@ -495,7 +495,7 @@ def _target(args: tuple, device: Any, dtype: Any) -> tuple[Any, Any]:
             device, dtype = a.context, a.dtype
         elif isinstance(a, _c.Context):
             device = a
-        elif isinstance(a, str) and a.partition(":")[0] in ("cpu", "cuda", "opencl", "ref"):
+        elif is_device(a):
             device = a
         elif a is not None:
             dtype = a
