@@ -45,7 +45,15 @@ TN_API tn_status tn_dist_barrier(tn_dist *d);
 // over this rank's items, times the batch's weight (tn_data_shard), gives the step of one process with all items. Accumulated
 // gradients are exchanged once, by the step that updates; clipping is by the norm of the mean. All ranks
 // call it, and tn_step, at the same places. NULL ends it.
-TN_API tn_status tn_optim_distribute(tn_optim *o, tn_dist *d);
+//
+// Gradients are exchanged in buckets of parameters, last ones first, while the backward pass goes on. shard_state: each
+// rank keeps the state of its part of every bucket alone, and computes the update of that (ZeRO-1): memory for state is
+// divided by the number of ranks, the parameters stay whole. Zero means the default.
+typedef struct {
+    int64_t bucket_bytes;  // of a bucket's gradients, about; 0: 25 MiB, and 1 MiB for the first
+    bool    shard_state;
+} tn_distribute_opts;
+TN_API tn_status tn_optim_distribute(tn_optim *o, tn_dist *d, tn_distribute_opts opts);
 
 // Returns a loss for tn_step whose mean over the ranks is the mean over all ranks' items: sum, over this rank's, divided by
 // the number of all. count: how many this rank has, which may be 0, a tensor of one element. For means over

@@ -32,7 +32,21 @@
 #include <sys/socket.h>
 #include <time.h>
 
-enum { HELLO = 1, PEER, LEFT, LOST, END, SHARE, ASK, QUERY, ANSWER, AGREED, DIFFERS, VOTE, VERDICT };
+enum {
+    HELLO = 1,
+    PEER,
+    LEFT,
+    LOST,
+    END,
+    SHARE,
+    ASK,
+    QUERY,
+    ANSWER,
+    AGREED,
+    DIFFERS,
+    VOTE,
+    VERDICT
+};
 enum { MAGIC = 0x544e4c32, TEXT_ROOM = 160 };  // "TNL2": a change of the messages changes it
 
 // One message. Which fields count depends on the kind.

@@ -251,8 +251,7 @@ static bool vote(tn_dist *d, const char *what, const char *failure, uint64_t sum
     tni_dist_compare(d, true);
     bool ok = !tni_dist_lost(d->owned.cx, why) && begin_collective(d, &item, why);
     tni_dist_compare(d, false);
-    if (!ok ||
-        !tni_line_vote(d->line, d->number, failure, sum, d->timeout, &first, &reason, why))
+    if (!ok || !tni_line_vote(d->line, d->number, failure, sum, d->timeout, &first, &reason, why))
         return false;
     if (first < 0) return true;
     if (failure) *why = tni_text_of("%s", failure);

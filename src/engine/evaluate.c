@@ -705,7 +705,6 @@ bool tni_submit_plan(tn_ctx *cx, tni_plan *p, bool resumes,
     return submit_part(cx, p, &p->replay, resumes, submit, arg);
 }
 
-
 void tn_stop_when(tn_ctx *cx, bool (*asked)(void *user), void *user)
 {
     if (!tni_ctx_ok(cx, "stop_when")) return;

@@ -4,7 +4,8 @@
 
 // Records the norm of all gradients together: f64 if one of them is, else f32, since squares of f16
 // overflow. Each block is one sum, so a model has a handful of them whatever its number of parameters.
-static tn_tensor *total_norm(const tn_optim *o)
+// parts: this rank has gradients of its parts alone.
+static tn_tensor *total_norm(const tn_optim *o, bool parts)
 {
     tn_dtype   dt  = TN_F32;
     tn_tensor *sum = NULL;
@@ -17,6 +18,7 @@ static tn_tensor *total_norm(const tn_optim *o)
         sum = one && sum ? tn_add(sum, one) : one;
         if (!sum) return NULL;
     }
+    if (sum && parts) sum = tn_dist_all_reduce(o->dist, sum, TN_REDUCE_SUM);
     return sum ? tn_sqrt(sum) : tn_zeros(o->owned.cx, TN_F32, TN_0D);
 }
 
@@ -43,7 +45,7 @@ static tn_tensor *scale_gradient(tn_tensor *x, tn_tensor *factor)
 static bool find_factor(tn_optim *o, double share, tn_tensor **factor)
 {
     bool       scaled = o->scaling[TNI_SCALE] != NULL, clips = o->clip_norm > 0;
-    tn_tensor *norm = scaled || clips ? tn_mul_s(total_norm(o), share) : NULL;
+    tn_tensor *norm = scaled || clips ? tn_mul_s(total_norm(o, o->shard_state), share) : NULL;
     *factor = o->finite = NULL;
     if (!scaled && !clips) return true;
     if (!norm) return false;
@@ -98,7 +100,7 @@ static bool assign_gradients(const tn_optim *o, const tni_flat *f, tn_tensor *g)
 static tn_tensor *record_clip_norm(tn_optim *o, double max)
 {
     if (!tni_flats_begin(o)) return NULL;
-    tn_tensor *norm = total_norm(o);
+    tn_tensor *norm = total_norm(o, false);
     // Stored gradients are those of the scaled loss; the norm is that of the loss.
     if (o->scaling[TNI_SCALE]) norm = tn_mul(norm, tni_scaling_inverse(o));
     tn_tensor *factor = clip_factor(norm, max);

@@ -1,30 +1,116 @@
-// Training with several ranks: the gradient of a block is one tensor already, so the mean over ranks is one
-// collective for each block, and everything after it is computed by every rank alike.
+// Training with several ranks: the blocks of parameters are buckets, whose gradients are one tensor each already, so the mean
+// over ranks is one collective for each, which runs beside the rest of the backward pass. Everything after it is computed
+// by every rank alike; or, if state is sharded, each rank has a part of every bucket:
+//
+//   g = reduce_scatter(gradients)    p = the rule, on this rank's part    parameters = all_gather(p)
 #include "optim/update.h"
+#include "dist/world.h"
 
-// The sum only: the number of ranks is part of the factor that averages accumulated steps.
+// The parts of a block together, with zeros behind its end.
+static int64_t padded_size(const tn_optim *o, const tni_flat *f)
+{
+    return f->part * tn_dist_size(o->dist);
+}
+
+// Appends zeros to a tensor of one axis.
+static tn_tensor *padded(tn_tensor *x, int64_t size)
+{
+    if (!x || tn_size(x, 0) == size) return x;
+    return tn_pad(x, (int64_t[]){ 0 }, (int64_t[]){ size - tn_size(x, 0) }, 0);
+}
+
+static tn_tensor *flat_of(tn_tensor *x)
+{
+    return x && tn_rank(x) != 1 ? tn_reshape(x, TN_SHAPE(tn_count(x))) : x;
+}
+
+tn_tensor *tni_flat_part(const tn_optim *o, const tni_flat *f, tn_tensor *whole)
+{
+    if (!whole || !f->part) return whole;
+    int64_t from = tn_dist_rank(o->dist) * f->part, to = from + f->part;
+    if (from > f->size) from = f->size;
+    if (to > f->size) to = f->size;
+    tn_tensor *x = flat_of(whole);
+    return padded(x ? tn_slice(x, 0, from, to, 1) : NULL, f->part);
+}
+
+tn_tensor *tni_flat_whole(const tn_optim *o, const tni_flat *f, tn_tensor *part)
+{
+    if (!part || !f->part) return part;
+    const tn_tensor *p = o->order[f->first]->p;
+    tn_tensor       *y = tn_dist_all_gather(o->dist, part, 0);
+    if (y && padded_size(o, f) > f->size) y = tn_slice(y, 0, 0, f->size, 1);
+    return y && f->count == 1 ? tn_reshape(y, tni_rank(p), tni_sizes(p)) : y;
+}
+
+// The node that is recorded last of a block's gradients, by which the order is known in which the backward pass finishes
+// them.
+static uint64_t finished_at(const tn_optim *o, const tni_flat *f)
+{
+    uint64_t last = 0;
+    for (size_t i = 0; i < f->count; i++) {
+        const tni_node *n = tni_trained_grad(o->order[f->first + i])->store->node;
+        if (n->id > last) last = n->id;
+    }
+    return last;
+}
+
+// Returns the block whose gradients are finished next; NULL if there is none left.
+static tni_flat *next_finished(tn_optim *o)
+{
+    tni_flat *found = NULL;
+    uint64_t  least = UINT64_MAX;
+    for (size_t i = 0; i < o->flats; i++) {
+        tni_flat *f = &o->flat[i];
+        if (!f->g || f->summed || finished_at(o, f) >= least) continue;
+        found = f;
+        least = finished_at(o, f);
+    }
+    return found;
+}
+
+static bool sum_block(const tn_optim *o, tni_flat *f)
+{
+    if (!f->part) return (f->g = tn_dist_all_reduce(o->dist, f->g, TN_REDUCE_SUM)) != NULL;
+    tn_tensor *g = padded(flat_of(f->g), padded_size(o, f));
+    return g && (f->g = tn_dist_reduce_scatter(o->dist, g, 0, TN_REDUCE_SUM)) != NULL;
+}
+
+// The sum only: the number of ranks is part of the factor that averages accumulated steps. Blocks go in the order in which
+// they are finished.
 bool tni_gradients_sum_ranks(tn_optim *o)
 {
-    if (tn_dist_size(o->dist) == 1) return true;
-    for (size_t i = 0; i < o->flats; i++) {
-        tn_tensor *g = o->flat[i].g;
-        if (g && !(o->flat[i].g = tn_dist_all_reduce(o->dist, g, TN_REDUCE_SUM))) return false;
-    }
+    if (!tni_dist_is_real(o->dist)) return true;
+    for (size_t i = 0; i < o->flats; i++) o->flat[i].summed = false;
+    for (tni_flat *f; (f = next_finished(o)) != NULL; f->summed = true)
+        if (!sum_block(o, f)) return false;
     return true;
 }
 
 // Records rank 0's value of every parameter on all ranks.
 static bool record_first_values(tn_optim *o)
 {
-    for (size_t i = 0; i < o->slots; i++) {
-        tn_tensor *p = o->slot[i].p, *first = tn_dist_broadcast(o->dist, p, 0);
-        if (!first || !tn_assign(p, first)) return false;
+    for (size_t i = 0; i < o->flats; i++) {
+        tn_tensor *p = tni_flat_params(o, &o->flat[i]), *first = tn_dist_broadcast(o->dist, p, 0);
+        if (!first || !tni_flat_spread(o, &o->flat[i], TNI_PARAM, first)) return false;
     }
     return true;
 }
 
+// Cuts the parameters into buckets for a world, or joins them again.
+static bool make_buckets(tn_optim *o, tn_dist *d, tn_distribute_opts opts)
+{
+    enum { USUAL = 25 << 20 };
+    bool real = tni_dist_is_real(d);
+    if (!tni_optim_whole(o)) return false;
+    o->dist         = d;
+    o->shard_state  = real && opts.shard_state;
+    o->bucket_bytes = !real ? 0 : opts.bucket_bytes ? opts.bucket_bytes : USUAL;
+    return tni_flats_place(o);
+}
+
 // The first values are computed here, so that a rank with another network is found before the first step.
-tn_status tn_optim_distribute(tn_optim *o, tn_dist *d)
+tn_status tn_optim_distribute(tn_optim *o, tn_dist *d, tn_distribute_opts opts)
 {
     tn_ctx *cx = tni_record_ready("optim_distribute", o);
     if (!cx) return tni_failed();
@@ -32,8 +118,11 @@ tn_status tn_optim_distribute(tn_optim *o, tn_dist *d)
     if (d && ((tni_owned *)d)->cx != cx)
         return tni_fail_status(cx, TN_EARG,
                                "optim_distribute: the world belongs to another context");
-    o->dist = d;
-    if (tn_dist_size(d) == 1) return TN_OK;
+    if (opts.bucket_bytes < 0)
+        return tni_fail_status(cx, TN_EARG, "optim_distribute: bucket_bytes is %lld",
+                               (long long)opts.bucket_bytes);
+    if (!make_buckets(o, d, opts)) return tni_failed();
+    if (!tni_dist_is_real(d)) return TN_OK;
     tn_scope *s  = tni_record_begin(cx);
     bool      ok = s && record_first_values(o);
     if (s) tni_record_end(s);

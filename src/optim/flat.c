@@ -28,19 +28,19 @@ static void drop_states(tni_flat *f)
     }
 }
 
-// Appends to a block the slots from number i on that agree with it: either those whose number of
-// elements keeps what follows aligned to 64 bytes in every dtype (even), or the others. Aligned ones
-// come first, since products with an unaligned operand are slower on a GPU.
-static size_t take_slots(tn_optim *o, tni_flat *f, size_t at, size_t i, bool even)
+// Appends to a block the slots that were picked for it: either those whose number of elements keeps what
+// follows aligned to 64 bytes in every dtype (even), or the others. Aligned ones come first, since products
+// with an unaligned operand are slower on a GPU.
+static size_t take_slots(tn_optim *o, tni_flat *f, size_t at, bool even)
 {
     enum { LINE = 32 };  // elements of 16 bits in 64 bytes
-    const tni_trained like = o->slot[i];
-    for (size_t j = i; j < o->slots; j++) {
+    for (size_t j = 0; j < o->slots; j++) {
         tni_trained *s     = &o->slot[j];
         int64_t      count = tni_count(s->p);
-        if (s->taken || (count % LINE == 0) != even || (i != j && !slots_agree(&like, s))) continue;
-        s->taken = true;
-        s->at    = f->size;
+        if (!s->picked || (count % LINE == 0) != even) continue;
+        s->picked = false;
+        s->taken  = true;
+        s->at     = f->size;
         f->size += count;
         f->count++;
         o->order[at++] = s;
@@ -48,23 +48,47 @@ static size_t take_slots(tn_optim *o, tni_flat *f, size_t at, size_t i, bool eve
     return at;
 }
 
-// Sorts the slots into blocks, in the order of the network, by what they agree in. The blocks are built
+// Picks the slots of a block that begins with slot i: all that agree with it, or, for buckets, those before it in the
+// network up to a number of bytes. The first bucket is small, so that the ranks begin to exchange early.
+static void pick_slots(tn_optim *o, size_t i, size_t block)
+{
+    enum { FIRST = 1 << 20 };
+    const tni_trained like  = o->slot[i];
+    int64_t           bytes = 0, most = o->bucket_bytes;
+    if (most > FIRST && block == 0) most = FIRST;
+    for (size_t k = 0; k < o->slots; k++) {
+        size_t       j = o->bucket_bytes ? i - k : k;
+        tni_trained *s = &o->slot[j];
+        if (o->bucket_bytes && k > i) break;
+        if (s->taken || (i != j && !slots_agree(&like, s))) continue;
+        if (o->bucket_bytes && bytes >= most) break;
+        s->picked = true;
+        bytes += tni_count(s->p) * (int64_t)tni_dtype_size(tni_dtype(s->p));
+    }
+}
+
+// Sorts the slots into blocks, in the order of the network, by what they agree in; buckets in the opposite order, in which
+// a backward pass finishes gradients. The blocks are built
 // in spare, so that the old ones can be compared: a block that did not change keeps its states; the
 // states of the others are joined when they are next needed.
 static void divide_slots(tn_optim *o)
 {
     size_t    n = 0, at = 0;
-    tni_flat *old = o->flat;
-    o->flat       = o->spare;
-    o->spare      = old;
+    int64_t   ranks = tn_dist_size(o->dist);
+    tni_flat *old   = o->flat;
+    o->flat         = o->spare;
+    o->spare        = old;
     for (size_t i = 0; i < o->slots; i++) o->slot[i].taken = tni_count(o->slot[i].p) == 0;
-    for (size_t i = 0; i < o->slots; i++) {
+    for (size_t turn = 0; turn < o->slots; turn++) {
+        size_t      i    = o->bucket_bytes ? o->slots - 1 - turn : turn;
         tni_trained like = o->slot[i];
         if (like.taken) continue;
         tni_flat *f = &o->flat[n];
         *f          = (tni_flat){ .first = at };
-        at          = take_slots(o, f, at, i, true);
-        at          = take_slots(o, f, at, i, false);
+        pick_slots(o, i, n);
+        at      = take_slots(o, f, at, true);
+        at      = take_slots(o, f, at, false);
+        f->part = o->shard_state ? (f->size + ranks - 1) / ranks : 0;
         for (size_t k = f->first; k < at; k++) o->order[k]->flat = n;
         if (like.flat < o->flats && old[like.flat].count == f->count) {
             memcpy(f->state, old[like.flat].state, sizeof f->state);
@@ -331,6 +355,7 @@ bool tni_flats_begin(tn_optim *o)
     for (size_t i = 0; i < o->flats; i++)
         for (size_t j = 1; stand && j < o->flat[i].count; j++)
             stand = slots_agree(o->order[o->flat[i].first], o->order[o->flat[i].first + j]);
+    if (!stand && !tni_optim_whole(o)) return false;
     if (!stand) divide_slots(o);
     for (size_t i = 0; i < o->flats; i++) {
         tni_flat *f   = &o->flat[i];
@@ -349,13 +374,13 @@ static tni_view part_of(const tni_trained *s)
     return v;
 }
 
-// Computes t in the middle of a recording, of which it needs nothing.
-static bool compute_now(tn_tensor *t)
+bool tni_compute_now(tn_tensor *t)
 {
-    tn_ctx *cx = t->cx;
-    cx->busy   = false;
-    bool ok    = tni_value(t, "optim_step") != NULL;
-    cx->busy   = true;
+    tn_ctx *cx   = t->cx;
+    bool    busy = cx->busy;
+    cx->busy     = false;
+    bool ok      = tni_value(t, "optim_step") != NULL;
+    cx->busy     = busy;
     return ok;
 }
 
@@ -376,12 +401,37 @@ static tn_tensor *initial_state(const tn_optim *o, const tni_flat *f, int k)
     return tn_zeros(o->owned.cx, dt, 1, &f->size);
 }
 
+// Makes state k of a sharded block: this rank's part of it, of which the slots have nothing.
+static bool make_part(tn_optim *o, tni_flat *f, int k)
+{
+    tn_dtype dt  = tni_state_dtype(o->order[f->first]->p);
+    bool     any = k == TNI_MASTER;
+    for (size_t i = 0; i < f->count; i++) any |= o->order[f->first + i]->state[k] != NULL;
+    tn_tensor *y = any ? tni_flat_part(o, f, initial_state(o, f, k))
+                       : tn_zeros(o->owned.cx, dt, 1, &f->part);
+    y            = y ? tn_contiguous(y) : NULL;
+    if (!y || !tni_compute_now(y)) return false;
+    for (size_t i = 0; i < f->count; i++) tni_state_set(o, o->order[f->first + i], k, NULL);
+    tni_tensor_own(y);
+    f->state[k] = y;
+    return true;
+}
+
+static bool give_state(tn_optim *o, tni_flat *f, int k, tn_tensor *y);
+
 // Makes state k of a block, and gives each slot its part. It is computed before the update is recorded,
 // so that the first update reads stored states as all later ones do, and has their plan.
 static bool make_state(tn_optim *o, tni_flat *f, int k)
 {
+    if (f->part) return make_part(o, f, k);
     tn_tensor *y = initial_state(o, f, k);
-    if (!y || !compute_now(y)) return false;
+    return y && give_state(o, f, k, y);
+}
+
+// Gives a block a whole state, and each slot its part of it.
+static bool give_state(tn_optim *o, tni_flat *f, int k, tn_tensor *y)
+{
+    if (!tni_compute_now(y)) return false;
     o->list[0] = y;
     for (size_t i = 0; f->count > 1 && i < f->count; i++) {
         tni_view v = part_of(o->order[f->first + i]);
@@ -391,6 +441,36 @@ static bool make_state(tn_optim *o, tni_flat *f, int k)
     tni_tensor_own(y);
     f->state[k] = y;
     return true;
+}
+
+// The parts of all ranks are gathered. A scope of its own, since this may be called outside of any recording.
+bool tni_optim_whole(tn_optim *o)
+{
+    tn_ctx *cx = o->owned.cx;
+    bool    ok = true, any = false;
+    for (size_t i = 0; i < o->flats; i++)
+        for (int k = 0; o->flat[i].part && k < TNI_STATES; k++) any |= o->flat[i].state[k] != NULL;
+    if (!any) return true;
+    bool busy   = cx->busy;
+    cx->busy    = false;
+    tn_scope *s = tn_begin(cx);
+    if (s) cx->grad_mode = false;
+    if (s) cx->autocast = TN_F32;
+    for (size_t i = 0; s && ok && i < o->flats; i++) {
+        tni_flat *f = &o->flat[i];
+        for (int k = 0; ok && f->part && k < TNI_STATES; k++) {
+            tn_tensor *part = f->state[k], *y = part ? tni_flat_whole(o, f, part) : NULL;
+            if (!part) continue;
+            ok = y && give_state(o, f, k, y);
+            if (f->state[k] == y && y) {
+                tni_tensor_disown(y);  // the slots have it
+                f->state[k] = NULL;
+            }
+        }
+    }
+    if (s) tni_scope_close(s);
+    cx->busy = busy;
+    return s && ok;
 }
 
 // A state of another dtype, as a checkpoint of an earlier version may have left it, is made again as

@@ -37,6 +37,7 @@ typedef struct {
     bool       due;     // has a gradient for the update being recorded
     bool       taken;   // stands in a block already
     bool       low;     // the update being recorded writes its copy in 16 bits (tni_store.low)
+    bool       picked;  // for the block being made
 } tni_trained;
 
 // A flat block: slots that are updated as one tensor, stored one after the other, each from offset `at` on.
@@ -44,12 +45,18 @@ typedef struct {
 // except those that the user has written since the last update; each still has a store of its own. The slots'
 // states are views of the block's. A block is divided when only some of its slots get a gradient; blocks are
 // joined by tni_flats_place alone.
+//
+// For an optimizer of several ranks a block is a bucket, of bucket_bytes at most. If state is sharded, each rank has
+// `part` elements of a block: those from rank * part on, with zeros behind the end of the block; state[] is of
+// this size then, and the slots have none.
 typedef struct {
     size_t  first, count;  // in tn_optim.order
     int64_t size;          // elements
     tn_tensor
         *state[TNI_STATES];  // owned; NULL before the first update, or if it must be joined again
-    tn_tensor *g;            // while an update is recorded: the joined gradients; NULL: none
+    tn_tensor *g;  // while an update is recorded: the joined gradients, of the part; NULL: none
+    bool       summed;  // over all ranks
+    int64_t    part;    // elements; 0: the block is not sharded
 } tni_flat;
 
 // One update of a block, as a rule sees it: p, g and the states are whole blocks of one dtype, f32 or f64. The
@@ -89,7 +96,9 @@ struct tn_optim {
     double                 clip_norm, clip_value;
     bool                   nesterov, centered, no_master;
     tn_schedule            schedule;
-    tn_dist               *dist;            // whose ranks update together; NULL: this process alone
+    tn_dist               *dist;          // whose ranks update together; NULL: this process alone
+    int64_t                bucket_bytes;  // of a block; 0: any number
+    bool                   shard_state;
     int64_t                accumulate;      // tn_steps to an update
     int64_t                updates, micro;  // updates done; tn_steps since the last
     double                 loss_scale;      // at the beginning; 0: losses are not scaled
@@ -145,6 +154,9 @@ typedef tn_tensor **tni_value_of(void *user, const tn_tensor *t);
 // Moves such values into flat blocks before they are put, for blocks all of whose parameters get one. False,
 // reported, on failure; the values are then still valid.
 bool tni_flats_gather(tn_ctx *cx, tni_value_of *find, void *user);
+// Makes the states of all slots whole if they are sharded, for whoever reads or writes them; the next update divides them
+// again. All ranks call it. False, reported, on failure.
+bool tni_optim_whole(tn_optim *o);
 // Gives a slot another state, or none (NULL). The block's state is joined again when it is next needed.
 void tni_state_set(tn_optim *o, tni_trained *s, int k, tn_tensor *t);
 

@@ -46,7 +46,8 @@ static void count_update(tn_optim *o)
 // costs two bytes for each element, and lets the new value take the old one's place.
 static tn_tensor *master_params(const tn_optim *o, const tni_flat *f)
 {
-    tn_tensor *p = tni_flat_params(o, f), *wide = tni_widen(p), *master = f->state[TNI_MASTER];
+    tn_tensor *p = tni_flat_part(o, f, tni_flat_params(o, f)), *wide = tni_widen(p);
+    tn_tensor *master = f->state[TNI_MASTER];
     if (!wide || !tni_has_state(o, p, TNI_MASTER)) return wide;
     return tn_where(tn_eq(tn_cast(master, tni_dtype(p)), p), master, wide);
 }
@@ -72,7 +73,7 @@ static bool update_flat(const tn_optim *o, const tni_flat *f, double lr)
             !tn_assign(f->state[k], tni_scaling_keep(o, u.next[k], f->state[k])))
             return false;
     if (tni_has_state(o, s->p, TNI_MASTER) && !tn_assign(f->state[TNI_MASTER], wide)) return false;
-    return tni_flat_spread_params(o, f, p);
+    return tni_flat_spread_params(o, f, tni_flat_whole(o, f, p));
 }
 
 // Records the update of all blocks, whose gradients are sums over `steps` steps. States are made before

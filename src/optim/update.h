@@ -27,8 +27,15 @@ bool tni_flat_spread_params(const tn_optim *o, const tni_flat *f, tn_tensor *y);
 // divides them by the loss scale, averages them, clips them by norm, then by value.
 bool tni_gradients_prepare(tn_optim *o, int64_t steps);
 
-// Replaces the gradient of each block by the sum over all ranks of the optimizer's world (distribute.c).
+// Replaces the gradient of each block by the sum over all ranks of the optimizer's world, of this rank's part if state is
+// sharded (distribute.c).
 bool tni_gradients_sum_ranks(tn_optim *o);
+// Returns this rank's part of a block's values, or all of them if it is not sharded; and the whole block of the ranks'
+// parts.
+tn_tensor *tni_flat_part(const tn_optim *o, const tni_flat *f, tn_tensor *whole);
+tn_tensor *tni_flat_whole(const tn_optim *o, const tni_flat *f, tn_tensor *part);
+// Computes t in the middle of a recording, of which it needs nothing.
+bool tni_compute_now(tn_tensor *t);
 
 // ---- loss scaling (scaling.c) ------------------------------------------------------------------
 

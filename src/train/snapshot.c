@@ -160,7 +160,9 @@ bool tni_snapshot_open(tni_snapshot *s)
     for (int k = 0; k < TN_MAX_CHECKPOINT; k++)
         if (c->net[k] && !(is_ours(s, c->net[k], TNI_LAYER) && add_net(s, k))) return false;
     for (int k = 0; k < TN_MAX_CHECKPOINT; k++)
-        if (c->opt[k] && !(is_ours(s, c->opt[k], TNI_OPTIM) && add_optim(s, k))) return false;
+        if (c->opt[k] &&
+            !(is_ours(s, c->opt[k], TNI_OPTIM) && tni_optim_whole(c->opt[k]) && add_optim(s, k)))
+            return false;
     for (int k = 0; k < TN_MAX_CHECKPOINT; k++)
         if (c->data[k] && !(is_ours(s, c->data[k], TNI_DATA) && add_data(s, k))) return false;
     return add_user(s);

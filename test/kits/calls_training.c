@@ -520,7 +520,7 @@ CALL(dist_broadcast)
 }
 CALL(optim_distribute)
 {
-    tn_optim_distribute(k->has.opt, k->has.dist);
+    tn_optim_distribute(k->has.opt, k->has.dist, (tn_distribute_opts){ 0 });
     return NULL;
 }
 CALL(dist_mean)

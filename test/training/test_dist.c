@@ -4,6 +4,8 @@
 #include "cli_kit.h"
 #include "dist/line.h"
 #include "dist/place.h"
+#include "engine/engine.h"
+#include "tensor/context.h"
 
 #include <math.h>
 #include <signal.h>
@@ -407,6 +409,65 @@ static void ranks_train_as_one(void)
     }
 }
 
+// Buckets and sharded state change nothing but the order of sums; without clipping not even that, at two ranks. Buckets
+// are sent while the backward pass goes on: the plan has steps between one and whoever waits for it.
+static void buckets_and_sharded_state_train_as_one(void)
+{
+    static const struct {
+        const char *set;   // the number of ranks, and variables
+        bool        bits;  // that of the first with bits
+        double      within;
+    } way[] = {
+        { "3 RANK_BUCKET=64", false, 1e-5 },
+        { "2 RANK_SHARD=1", false, 1e-5 },
+        { "4 RANK_SHARD=1 RANK_BUCKET=64", false, 1e-5 },
+        { "2 RANK_CLIP=0", true, 1e-5 },
+        { "2 RANK_CLIP=0 RANK_BUCKET=64", true, 1e-5 },
+        { "2 RANK_CLIP=0 RANK_SHARD=1", true, 1e-5 },
+        { "2 RANK_CLIP=0 RANK_SHARD=1 RANK_BUCKET=64", true, 1e-5 },
+    };
+    double one[STEPS], some[STEPS];
+    char   bits[32], first[32] = "";
+    if (!begin()) return;
+    for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
+        if (i == 0 || (way[i].bits && !*first)) {
+            runs(0, "env %s '" TN_BUILD_DIR "/tenon-tests' --rank train", way[i].set + 1);
+            CHECK_INT(read_losses("", one, bits), STEPS);
+        }
+        runs(0, "env %s " STANDIN "%c" RANK "train 2>&1", way[i].set + 1, *way[i].set);
+        CHECK_INT(read_losses("[0] ", some, bits), STEPS);
+        for (int k = 0; k < STEPS; k++)
+            test_case_result(fabs(some[k] - one[k]) <= way[i].within * fabs(one[k]),
+                             "%s: step %d: %.15g, not %.15g", way[i].set, k, some[k], one[k]);
+        if (way[i].bits && !*first) snprintf(first, sizeof first, "%s", bits);
+        if (way[i].bits) test_case_result(!strcmp(bits, first), "%s: other bits", way[i].set);
+        const char *n = strstr(out, "steps beside a collective: ");
+        if (strstr(way[i].set, "BUCKET"))
+            test_case_result(n && atoi(n + 27) > 2, "%s: no overlap: %.40s", way[i].set,
+                             n ? n : out);
+    }
+}
+
+// What is sharded is whole in a file: it is read by any number of ranks.
+static void sharded_state_is_saved_whole(void)
+{
+    static const char *const loads[] = { "RANK_SHARD=1 " STANDIN "2" RANK "load",
+                                         "RANK_SHARD=1 " STANDIN "4" RANK "load_whole",
+                                         STANDIN "3" RANK "load" };
+    double                   want[STEPS], got[STEPS];
+    char                     bits[32], again[32];
+    if (!begin()) return;
+    runs(0, "RANK_SHARD=1 " STANDIN "2" RANK "save 2>&1 && ls ck*");
+    CHECK_INT(read_losses("[0] ", want, bits), 5);
+    for (int k = 0; k < 4; k++) {
+        if (k < 3) runs(0, "%s 2>&1", loads[k]);
+        else runs(0, "'" TN_BUILD_DIR "/tenon-tests' --rank load_whole 2>&1");
+        CHECK_INT(read_losses(k < 3 ? "[0] " : "", got, again), 5);
+        if (k == 0) CHECK_STR(again, bits);
+        for (int i = 0; i < 5; i++) CHECK_NEAR(got[i], want[i], 1e-6 * want[i]);
+    }
+}
+
 static void collectives_compute_and_have_gradients(void)
 {
     if (!begin()) return;
@@ -553,6 +614,22 @@ static double drawn(int i)
 
 enum { ITEMS = 32, INPUTS = 10, CLASSES = 3 };
 
+// The most steps of a plan that are submitted between a collective and the first step that waits for it.
+static int steps_beside(const tn_ctx *cx)
+{
+    size_t most = 0;
+    for (int i = 0; i < cx->engine->plans.count; i++) {
+        const tni_plan *p = cx->engine->plans.plan[i];
+        for (size_t k = 0; k < p->collectives; k++) {
+            size_t from = 0, to = 0;
+            while (p->step[from] != p->collective[k]) from++;
+            while (p->arrive[to] < k + 1) to++;
+            if (to - from - 1 > most) most = to - from - 1;
+        }
+    }
+    return (int)most;
+}
+
 // Trains with this rank's parts of batches, of which none can be divided equally, with random numbers, statistics of the
 // batch, and targets that do not count. Its weights are its own until rank 0's take their place, and so
 // are its random numbers until then.
@@ -573,8 +650,12 @@ static void train_rank(tn_ctx *cx, tn_dist *d, tn_dtype dt)
                               tn_nn_linear(cx, 17, CLASSES));
     tn_layer_cast(net, dt);
     tn_layer_sync_batch_norm(net, d);
-    tn_optim *opt = tn_adamw(net, (tn_adamw_opts){ .lr = 0.02, .clip_norm = 0.5 });
-    tn_optim_distribute(opt, d);
+    // The tests run this with buckets of one parameter or two, with sharded state, and without clipping.
+    const char *clip = getenv("RANK_CLIP"), *bucket = getenv("RANK_BUCKET");
+    tn_optim   *opt = tn_adamw(net, (tn_adamw_opts){ .lr = 0.02, .clip_norm = clip ? 0 : 0.5 });
+    tn_optim_distribute(opt, d,
+                        (tn_distribute_opts){ .bucket_bytes = bucket ? atoi(bucket) : 0,
+                                              .shard_state  = getenv("RANK_SHARD") != NULL });
     tn_seed(cx, 11);
     for (int i = 0; i < STEPS; i++) {
         tn_scope  *s    = tn_begin(cx);
@@ -587,6 +668,7 @@ static void train_rank(tn_ctx *cx, tn_dist *d, tn_dtype dt)
         if (rank == 0) printf("loss %.17g\n", tn_item(mean));
         tn_end(s);
     }
+    if (rank == 0) printf("steps beside a collective: %d\n", steps_beside(cx));
     double  w[17 * INPUTS + 17];
     int64_t bits = 0, at;
     tn_read(tn_cast(tn_layer_find(net, "0.weight"), TN_F64), TN_F64, w, 17 * INPUTS);
@@ -612,7 +694,7 @@ static void checkpoint_rank(tn_ctx *cx, tn_dist *d, const char *name)
     tn_layer *net = tn_nn_seq(cx, tn_nn_linear(cx, IN, MIDDLE), tn_nn_act(cx, tn_tanh),
                               tn_nn_linear(cx, MIDDLE, 1));
     tn_optim *opt = tn_adamw(net, (tn_adamw_opts){ .lr = 0.01 });
-    tn_optim_distribute(opt, d);
+    tn_optim_distribute(opt, d, (tn_distribute_opts){ .shard_state = getenv("RANK_SHARD") });
     tn_checkpoint c = { .net = { net }, .opt = { opt }, .data = { data }, .step = 5, .dist = d };
     if (!saves && tn_checkpoint_load(cx, whole ? "ck_whole" : "ck", &c) != TN_OK) return;
     for (int i = saves ? 0 : 5; i < 10; i++) {
@@ -763,6 +845,8 @@ const test_case tests_dist[] = {
     TEST(random_graphs_have_one_order_on_all_ranks),
     TEST(an_engine_that_fails_is_reported),
     TEST(ranks_train_as_one),
+    TEST(buckets_and_sharded_state_train_as_one),
+    TEST(sharded_state_is_saved_whole),
     TEST(tenon_train_runs_on_several_ranks_and_is_started_again),
     TEST(checkpoints_are_of_all_ranks_and_load_on_any_number),
     TEST(a_failure_is_named_by_the_others_and_started_again),
