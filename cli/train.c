@@ -233,7 +233,8 @@ static int open_run(cli_run *r)
     r->steps       = r->epoch_steps * s->epochs;
     if ((status = check_length(r)) != 0) return status;
     r->opt = make_optimizer(r);
-    if (!r->opt || tn_optim_distribute(r->opt, r->dist, (tn_distribute_opts){ 0 }) != TN_OK || tn_error(r->cx) != TN_OK)
+    if (!r->opt || tn_optim_distribute(r->opt, r->dist, (tn_distribute_opts){ 0 }) != TN_OK ||
+        tn_error(r->cx) != TN_OK)
         return cli_fail_of(r->cx);
     if (s->resume && (status = cli_run_resume(r)) != 0) return status;
     if (s->resume && tn_optim_set_schedule(r->opt, schedule_of(r)) != TN_OK)  // --epochs may be new
