@@ -75,7 +75,7 @@ void bench_scaling_child(const char *name, const char *engine)
     tn_want(w.y);
     tn_eval(w.cx);
     w.opt = tn_adamw(w.net, (tn_adamw_opts){ .lr = 1e-4 });
-    tn_optim_distribute(w.opt, w.d);
+    tn_optim_distribute(w.opt, w.d, (tn_distribute_opts){ 0 });
     int64_t n    = count_steps(&w);
     double *took = malloc((size_t)n * sizeof *took);
     if (!took) return;
