@@ -100,7 +100,7 @@ class Places:
     `view` is x under the parts that make views, with the axes of `arrays` next to each other at `at`. The result's axes
     are those of the view, with the `shape` that the arrays broadcast to instead of theirs, at `to`."""
 
-    def __init__(self, x: Any, key: tuple) -> None:
+    def __init__(self, x: Any, key: tuple[Any, ...]) -> None:
         parts, ellipsis = [], False
         used = 0  # axes of x that the parts so far stand for; what follows ... is counted from the end
         for part in key:
@@ -117,52 +117,37 @@ class Places:
             parts.append(Ellipsis)
         self._place(x, parts, x.ndim - used)
 
-    def _place(self, x: Any, parts: list, skip: int) -> None:
-        axis = 0
-        plain: list = []
-        self.arrays: list[Array] = []
+    def _place(self, x: Any, parts: list[Any], skip: int) -> None:
+        """Finds the view and the places of its axes; `...` stands for `skip` axes."""
+        plain: list[Any] = []
         axes: list[int] = []  # of the view, that arrays index
-        out = 0  # axes of the view before the next part
-        runs, inside = 0, False  # of neighbouring arrays and integers
-        first = 0  # the place of the first of them in the result
-        for i, part in enumerate(parts):
-            if part is Ellipsis:
-                plain.append(part)
-                axis, out = axis + skip, out + skip
-                # That which was added at the end separates nothing.
-                inside = False
-                continue
-            if isinstance(part, int):
-                plain.append(part)
-                axis += 1
-            elif part is None or isinstance(part, builtins.slice):
-                plain.append(part)
-                out += 1
-                axis += part is not None
-                inside = False
-                continue
-            else:
+        self.arrays: list[Array] = []
+        axis = out = 0  # axes of x, and of the view, before the next part
+        runs: list[int] = []  # of neighbouring arrays and integers: where in the result each begins
+        inside = False
+        for part in parts:
+            is_view = part is None or part is Ellipsis or isinstance(part, builtins.slice)
+            if not is_view and not inside:
+                runs.append(out - len(axes))
+            inside = not is_view
+            taken, made = skip if part is Ellipsis else part is not None, skip if part is Ellipsis else is_view
+            if not is_view and not isinstance(part, int):
                 array = part if isinstance(part, NewAxis) else _array(x, part, axis)
-                is_new = isinstance(array, NewAxis)
-                plain += [None] if is_new else [builtins.slice(None)] * array.axes
-                axes += range(out, out + array.axes)
-                out += array.axes
-                axis += 0 if is_new else array.axes
+                taken, made = 0 if isinstance(array, NewAxis) else array.axes, array.axes
                 self.arrays.append(array)
-            if not inside:
-                runs += 1
-                if runs == 1:
-                    first = out - len(axes)
-            inside = True
+                axes += range(out, out + made)
+                plain += [builtins.slice(None) if taken else None] * made
+            else:
+                plain.append(part)
+            axis, out = axis + taken, out + made
         self.view = x[tuple(plain)]
-        self.to = first if runs == 1 else 0
+        self.to = runs[0] if len(runs) == 1 else 0
         n = len(axes)
         adjacent = axes == list(range(axes[0], axes[0] + n)) if axes else True
         self.at = axes[0] if axes and adjacent else 0
         if not adjacent:
             rest = [i for i in range(self.view.ndim) if i not in axes]
-            self.order = axes + rest
-            self.view = _c.permute(self.view, self.order)
+            self.view = _c.permute(self.view, axes + rest)
         self.joined = n
         self.sizes = self.view.shape[self.at:self.at + n]
 
