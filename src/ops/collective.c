@@ -112,6 +112,11 @@ tni_line_item tni_collective_item(const tni_node *n)
                    n->src[0]->size);
 }
 
+bool tni_collective_in_place(const tni_node *n)
+{
+    return ((const collective *)n->attr.custom.bytes)->kind == TNI_ALL_REDUCE;
+}
+
 tn_dist *tni_collective_world(const tni_node *n)
 {
     return ((const collective *)n->attr.custom.bytes)->d;

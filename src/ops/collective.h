@@ -12,6 +12,8 @@ static inline bool tni_node_is_collective(const tni_node *n)
 {
     return n->op == TNI_custom && tni_is_collective(n->attr.custom.def);
 }
+// Whether its result may be written over what it reads.
+bool tni_collective_in_place(const tni_node *n);
 // What such a node is, to be compared with other ranks; its world.
 tni_line_item tni_collective_item(const tni_node *n);
 tn_dist      *tni_collective_world(const tni_node *n);

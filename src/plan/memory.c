@@ -131,6 +131,8 @@ static void find_place_lifetimes(placer *b)
 
 // ---- collectives -------------------------------------------------------------------------------
 
+static void share_place(placer *b, size_t i, uint32_t at);
+
 // Notes that a step reads the place of a source: if a collective makes it, or what was assigned from there, it has to
 // have arrived.
 static void await_source(placer *b, uint32_t at, size_t step)
@@ -157,6 +159,22 @@ static void await_sources(placer *b, size_t t)
         if (k->buffer[i] >= 0) await_source(b, (uint32_t)k->buffer[i], t);
 }
 
+// Whether a collective may write its result over the value in place `at`, which it reads: it is the last that does. Not if
+// values are inspected, since the inspection looks at inputs after the step.
+static bool may_write_over(const placer *b, uint32_t i, uint32_t at)
+{
+    const tni_node *n = b->g->item[i].n, *x = n->src[0];
+    if (at >= b->g->count || b->limits->checked || !tni_collective_in_place(n)) return false;
+    tni_view v = tni_node_layout(x);
+    for (; x->state == TNI_PENDING; x = x->src[0]) {
+        if (b->g->item[x->mark - 1].edges != 1) return false;  // an assignment may share it
+        if (x->op != TNI_view) break;
+    }
+    return b->last_read[at] == b->made_at[i] && !b->g->item[at].why && tni_view_contiguous(&v) &&
+           tni_node_count(b->g->item[at].n) == tni_node_count(n) &&
+           b->g->item[at].n->dtype == n->dtype && b->plan->place[at].root == at;
+}
+
 // A collective runs beside the steps after it, until the first that reads what it makes: what it reads and writes
 // lives until then. In order: who waits for one waits for those before it.
 static bool find_collectives(placer *b)
@@ -178,9 +196,13 @@ static bool find_collectives(placer *b)
     p->arrive[p->steps] = (uint32_t)n;
     for (size_t t = 0, done = 0; t <= p->steps; t++)
         for (; done < p->arrive[t]; done++) {
-            size_t end = t < p->steps ? t : p->steps - 1;
-            read_place(b, (uint32_t)p->collective[done], end);
-            read_place(b, place_of_source(b, g->item[p->collective[done]].n->src[0]), end);
+            size_t   end  = t < p->steps ? t : p->steps - 1;
+            uint32_t i    = (uint32_t)p->collective[done];
+            uint32_t at   = place_of_source(b, g->item[i].n->src[0]);
+            bool     over = may_write_over(b, i, at);
+            read_place(b, i, end);
+            read_place(b, at, end);
+            if (over) share_place(b, i, at);
         }
     return true;
 }
