@@ -112,6 +112,7 @@ typedef struct {
     PyObject_HEAD tn_tensor *t;
     Context                 *owner;
     PyObject                *weak;
+    PyObject *kept_grad;  // of one that is no leaf: its gradient, if the program asked to keep it
 } Tensor;
 
 extern PyTypeObject *tensor_type;  // the package adds what can be said in Python to it

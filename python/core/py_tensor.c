@@ -43,6 +43,7 @@ static void tensor_dealloc(PyObject *self)
     if (o->weak) PyObject_ClearWeakRefs(self);
     if (o->t) context_end(o->owner, o->t, end_tensor, true);
     Py_XDECREF((PyObject *)o->owner);
+    Py_XDECREF(o->kept_grad);
     freefunc end = (freefunc)PyType_GetSlot(type, Py_tp_free);
     end(self);
     Py_DECREF((PyObject *)type);
@@ -449,6 +450,7 @@ static PyObject *get_grad(PyObject *self, void *unused)
     Tensor *o = (Tensor *)self;
     (void)unused;
     if (!is_open(o)) return NULL;
+    if (o->kept_grad) return Py_NewRef(o->kept_grad);
     if (!tn_has_grad(o->t)) Py_RETURN_NONE;
     // A view of it: the handle itself would show the next gradient after this one was cleared.
     site       at   = site_here();
@@ -485,6 +487,10 @@ static int set_grad(PyObject *self, PyObject *v, void *unused)
     Tensor *o = (Tensor *)self;
     (void)unused;
     if (!is_open(o)) return -1;
+    if (o->kept_grad) {
+        Py_CLEAR(o->kept_grad);
+        if (!v || v == Py_None) return 0;
+    }
     if (v && v != Py_None) return write_grad(o, v);
     if (tn_has_grad(o->t)) tn_zero_grad(o->t);
     return 0;
@@ -542,11 +548,23 @@ static PyObject *tensor_text(PyObject *self, PyObject *unused)
     return r;
 }
 
+// _keep_grad(g): from now on g is its gradient.
+static PyObject *keep_grad(PyObject *self, PyObject *g)
+{
+    Tensor   *o   = (Tensor *)self;
+    PyObject *old = o->kept_grad;
+    if (!tensor_check(g)) return PyErr_SetString(PyExc_TypeError, "a gradient is a tensor"), NULL;
+    o->kept_grad = Py_NewRef(g);
+    Py_XDECREF(old);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef written[] = {
     { "item", tensor_item, METH_NOARGS,
       "item()\n--\n\nThe value of a tensor of one element, after waiting for it." },
     { "numel", tensor_numel, METH_NOARGS, "numel()\n--\n\nThe number of elements." },
     { "_text", tensor_text, METH_NOARGS, NULL },
+    { "_keep_grad", keep_grad, METH_O, NULL },
     { 0 },
 };
 

@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 from builtins import bool as _bool, float as _float, int as _int  # names that methods have too
-from typing import TYPE_CHECKING, Any, Iterator, Sequence, overload
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence, overload
 
-from . import _c, _composed as G, _functions as F
+from . import _c, _composed as G, _functions as F, _hooks
 from ._dtypes import DType, DTypeLike, as_dtype, float16, bfloat16, float32, float64, int32, int64, bool_
 from ._exchange import Exchange
 
@@ -393,21 +393,31 @@ class Tensor(Exchange, _c.Tensor):
         """Adds its gradient to that of every leaf that it was computed from; the graph may be used again."""
         if create_graph:
             raise NotImplementedError("backward(create_graph=True): tn.grad() returns gradients that have a history")
-        _c.backward(self, gradient)
+        if _hooks.active():
+            _hooks.backward(self, gradient)
+        else:
+            _c.backward(self, gradient)
 
     @property
     def grad_fn(self) -> Any:
         """What its gradient passes, by the name of the op; None for a leaf and for what has no gradient."""
         return GradFn(self) if self.requires_grad and not self.is_leaf else None
 
-    def register_hook(self, hook: Any) -> Any:
-        raise NotImplementedError("register_hook: tn.grad(loss, x) returns the gradient of any tensor, and p.grad can be changed "
-                                  "between backward() and step()")
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> _hooks.Handle:
+        """Calls a function with the gradient of this leaf in every backward(); what it returns, if not None, takes its place."""
+        if not self.requires_grad:
+            raise RuntimeError("register_hook: the tensor requires no gradient")
+        if not self.is_leaf:
+            raise NotImplementedError("register_hook of a tensor that is no leaf: tn.grad(loss, x) returns its gradient, and "
+                                      "x.retain_grad() keeps it in x.grad")
+        return _hooks.Handle(self, hook)
 
     def retain_grad(self) -> None:
-        """For a leaf there is nothing to do: its gradient is kept."""
-        if self.requires_grad and not self.is_leaf:
-            raise NotImplementedError("retain_grad: tn.grad(loss, x) returns the gradient of any tensor")
+        """Keeps its gradient in backward(), though it is no leaf: x.grad."""
+        if not self.requires_grad:
+            raise RuntimeError("retain_grad: the tensor requires no gradient")
+        if not self.is_leaf:
+            _hooks.retain(self)
 
     def requires_grad_(self, on: _bool = True) -> Tensor:
         """Makes it a leaf, whose gradient backward() accumulates."""

@@ -581,9 +581,36 @@ class AsPyTorch(Case):
                 pass
         with self.assertRaisesRegex(AttributeError, "AdamW and RMSprop"):
             tn.optim.NAdam
-        for use in (lambda: y.register_hook(print), y.retain_grad):
-            with self.assertRaisesRegex(NotImplementedError, r"tn\.grad\(loss, x\)"):
-                use()
+        with self.assertRaisesRegex(NotImplementedError, r"tn\.grad\(loss, x\)"):
+            y.register_hook(print)
+
+    def test_hooks_and_kept_gradients(self):
+        found = []
+        for t in (tn, torch):
+            w = t.tensor([1.0, -2.0, 3.0], requires_grad=True)
+            seen = []
+            handles = [w.register_hook(lambda g: g * 2), w.register_hook(lambda g: seen.append(g.tolist()))]
+            for turn in range(3):
+                h = w * w
+                h.retain_grad()
+                (h * t.tensor([1.0, 2.0, 3.0])).sum().backward()
+                found.append((w.grad.tolist(), h.grad.tolist(), list(seen)))
+                if turn == 1:
+                    for handle in handles:
+                        handle.remove()
+        self.assertEqual(found[:3], found[3:])
+        w = tn.nn.Parameter(tn.ones(2))
+        opt, handle = tn.optim.SGD([w], lr=1.0), w.register_hook(lambda g: g * 0)
+        with self.assertRaisesRegex(NotImplementedError, r"loss\.backward\(\)"):
+            opt.step((w * w).sum())
+        handle.remove()
+        h = w * w
+        h.retain_grad()
+        opt.step(h.sum())
+        self.check(h.grad, [1, 1])
+        self.check(w, [-1, -1])
+        del h, w, opt
+        self.assertFalse(tn._hooks.active())
 
 
 @unittest.skipUnless(numpy is not None, "NumPy is not installed")

@@ -5,7 +5,7 @@ import os
 import tempfile
 from typing import Any, Callable
 
-from .. import _c
+from .. import _c, _hooks
 from .._errors import Error
 from .._tensor import Tensor
 from ..autograd import enable_grad
@@ -250,6 +250,11 @@ class Optimizer:
         """
         self._apply_groups()
         if isinstance(loss, _c.Tensor):
+            if _hooks.active():
+                if _hooks.hooked(p for g in self.param_groups for p in g["params"]):
+                    raise NotImplementedError("step(loss) computes gradients and updates as one, without hooks: call loss.backward() "
+                                              "and step()")
+                _hooks.keep_gradients(loss, None)
             _c.step(self._handle, loss)
             return None
         if loss is not None:
