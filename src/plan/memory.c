@@ -190,8 +190,9 @@ static bool find_collectives(placer *b)
     if (!p->collective || !p->arrive) return false;
     for (size_t t = 0; t < p->steps; t++) {
         await_sources(b, t);
-        if (p->step[t] >= 0 && tni_node_is_collective(g->item[p->step[t]].n))
-            p->collective[p->collectives++] = p->step[t];
+        if (p->step[t] < 0 || !tni_node_is_collective(g->item[p->step[t]].n)) continue;
+        p->collective[p->collectives++] = p->step[t];
+        note_overwrite(b, t);  // the other ranks have done it, so it cannot be done again
     }
     p->arrive[p->steps] = (uint32_t)n;
     for (size_t t = 0, done = 0; t <= p->steps; t++)
