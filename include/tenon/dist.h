@@ -13,8 +13,8 @@
 // Slurm's: the first complete set), unless size is given.
 typedef struct {
     int rank, size;
-    const char
-          *engine;   // what connects the ranks: "mpi", "nccl"; NULL: none for one rank, else by the device
+    const char *
+        engine;  // what connects the ranks: "mpi", "nccl"; NULL: none for one rank, else by the device
     double timeout;  // seconds that ranks wait for each other, at most; 0: 300
 } tn_dist_opts;
 

@@ -883,15 +883,28 @@ static void wait_for_end(tni_line *l, double seconds)
     }
 }
 
-bool tni_line_close(tni_line *l, uint64_t number, const char *failure, double seconds)
+// Says that this rank is gone, and why. For whoever holds the lock.
+static void say_left(tni_line *l, uint64_t number, const char *failure)
 {
-    if (!l) return true;
     message m = message_of(LEFT, l->rank);
     m.number  = number;
     snprintf(m.text, sizeof m.text, "%s", failure ? failure : "");
-    pthread_mutex_lock(&l->lock);
-    if (l->rank != 0) send_message(l->peer[0].fd, &m);
+    if (l->peer[l->rank].state == UP && l->rank != 0) send_message(l->peer[0].fd, &m);
     note_gone(l, &m);
+}
+
+void tni_line_fail(tni_line *l, uint64_t number, const char *failure)
+{
+    pthread_mutex_lock(&l->lock);
+    say_left(l, number, failure);
+    pthread_mutex_unlock(&l->lock);
+}
+
+bool tni_line_close(tni_line *l, uint64_t number, const char *failure, double seconds)
+{
+    if (!l) return true;
+    pthread_mutex_lock(&l->lock);
+    say_left(l, number, failure);
     if (!failure) wait_for_end(l, seconds);
     bool ended = l->ended;
     pthread_mutex_unlock(&l->lock);

@@ -60,6 +60,8 @@ bool tni_line_agree(tni_line *l, uint64_t number, const tni_line_item *item, dou
 bool tni_line_vote(tni_line *l, uint64_t number, const char *failure, uint64_t sum[2],
                    double seconds, int *first, tni_text *reason, tni_text *why);
 
+// Tells the others that this rank has failed after `number` collectives, and why: their calls fail. The line stays open.
+void tni_line_fail(tni_line *l, uint64_t number, const char *failure);
 // Leaves after `number` collectives, and closes the line. With a text, which is the reason of a failure,
 // the others learn it, and nothing is waited for; without, the ranks wait for each other. Returns
 // whether all have left in order.

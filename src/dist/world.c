@@ -21,6 +21,7 @@ struct tn_dist {
     const tni_dist_engine *engine;    // NULL: none
     bool                   carrier;   // MPI was opened to carry an address
     bool                   closed;    // this rank has left
+    bool                   failed;    // and said so to the others, who are about to leave
     bool                   compares;  // each collective is compared with the other ranks'
     tni_line              *line;      // NULL for one rank
     double                 timeout;   // seconds
@@ -113,6 +114,10 @@ static bool begin_collective(tn_dist *d, const tni_line_item *what, tni_text *wh
 {
     if (d->closed) {
         *why = tni_text_of("the world was closed before this was computed");
+        return false;
+    }
+    if (d->failed) {
+        *why = tni_text_of("this rank failed before, which ended the world");
         return false;
     }
     pthread_mutex_lock(&d->lock);
@@ -270,6 +275,31 @@ bool tni_dist_agree(tn_dist *d, const char *what, const char *failure, tni_text 
 bool tni_dist_sum(tn_dist *d, const char *what, uint64_t sum[2], tni_text *why)
 {
     return vote(d, what, NULL, sum, why);
+}
+
+// The error of a context with its line: "add: (2, 3) + (4,): shapes do not broadcast (train.c:31)"; NULL if there is none.
+static const char *failure_of(const tni_fault *f, tni_text *text)
+{
+    if (!f->code) return NULL;
+    tni_text line = { "" };
+    if (f->site.line) tni_text_add(&line, " (%s)", tni_site_text(&f->site).s);
+    int room = (int)(sizeof text->s - 1 - strlen(line.s));
+    *text    = tni_text_of("%.*s%s", room < 80 ? 80 : room, f->text, line.s);
+    return text->s;
+}
+
+void tni_dist_fail(tn_dist *d)
+{
+    tni_text    text;
+    const char *why = failure_of(&d->owned.cx->fault, &text);
+    if (!d->line || d->failed || d->closed) return;
+    d->failed = true;
+    tni_line_fail(d->line, d->number, why ? why : "a step failed");
+}
+
+bool tni_dist_pending(const tn_dist *d)
+{
+    return d->token && d->token->store->node->state == TNI_PENDING;
 }
 
 tn_tensor **tni_dist_token(tn_dist *d)
@@ -461,6 +491,7 @@ static void leave(tn_dist *d)
     tn_ctx    *cx       = d->owned.cx;
     tni_fault *f        = &cx->fault;
     bool       in_order = d->place.size == 1;
+    tni_text   text;
     while (d->watched && d->busy && d->busy(d->busy_arg) && !atomic_load(&d->lost))
         nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
     if (d->watched) {
@@ -468,8 +499,7 @@ static void leave(tn_dist *d)
         pthread_join(d->watcher, NULL);
         d->watched = false;
     }
-    if (d->line)
-        in_order = tni_line_close(d->line, d->number, f->code ? f->text : NULL, d->timeout);
+    if (d->line) in_order = tni_line_close(d->line, d->number, failure_of(f, &text), d->timeout);
     if (d->engine == &tni_nccl) tni_nccl.close(in_order && !atomic_load(&d->lost));
     if (d->carrier) tni_mpi.close(in_order);
     d->carrier = false;
@@ -520,8 +550,7 @@ void tn_dist_close(tn_dist *d)
 {
     tn_ctx *cx = d ? tni_owned_ok("dist_close", d, TNI_DIST) : NULL;
     if (!cx || d->closed) return;
-    bool pending = d->token && d->token->store->node->state == TNI_PENDING;
-    if (pending && !cx->busy && !cx->fault.code) cx->flush(cx);
+    if (tni_dist_pending(d) && !cx->busy && !cx->fault.code) cx->flush(cx);
     leave(d);
 }
 

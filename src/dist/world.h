@@ -33,6 +33,12 @@ bool tni_dist_agree(tn_dist *d, const char *what, const char *failure, tni_text 
 // Adds up two numbers of all ranks, modulo 2^64. False, with the reason, if a rank is gone.
 bool tni_dist_sum(tn_dist *d, const char *what, uint64_t sum[2], tni_text *why);
 
+// Ends the world for all ranks, because the context's error made this one leave out collectives that the others do. Their
+// calls fail with its name, text and line. Does nothing for a world that has ended, or of one rank.
+void tni_dist_fail(tn_dist *d);
+// Whether collectives are recorded that have not run.
+bool tni_dist_pending(const tn_dist *d);
+
 // The token of a world: a number that each collective reads, and the next one after it. It makes them run in the
 // order in which they were recorded, whatever the planner does with the rest. NULL before the first, or
 // without an engine.

@@ -20,6 +20,7 @@
 #include "engine/observer.h"
 
 #include "base/hash.h"
+#include "dist/world.h"
 #include "ops/collective.h"
 
 #include <stdlib.h>
@@ -907,7 +908,8 @@ tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
     if (cx->busy) return tni_fail_status(cx, TN_EARG, "evaluating: a tn_ call is in progress");
     tni_exports_reclaim(cx);
     tni_graph g;
-    tn_status s = tni_deferred_errors_check(cx);
+    bool      collects = cx->world && tni_dist_pending(cx->world);
+    tn_status s        = tni_deferred_errors_check(cx);
     if (!tni_graph_open(&g, cx, mode, root)) s = tni_failed();
     else if (g.count && s == TN_OK) s = run_graph(cx, &g);
     cx->engine->steps += mode == TNI_STEP;
@@ -922,6 +924,7 @@ tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
         if (mode != TNI_READ) cx->declined.s[0] = 0;
     } else if (mode == TNI_STEP && s != TN_ESTOP) {
         tni_roll_back(cx);
+        if (collects) tni_dist_fail(cx->world);  // the others wait for what is not done any more
     }
     return s;
 }

@@ -5,6 +5,7 @@
 // evaluated (cx->busy) and no gradient is recorded (grad_mode); if anything fails, tni_record_give_up takes
 // every store back to its last computed value, and optimizers correct their counts by rolled_back.
 #include "optim/update.h"
+#include "dist/world.h"
 #include "ops/composite.h"
 
 #include <string.h>
@@ -140,6 +141,7 @@ tn_status tni_record_give_up(tn_optim *o)
 {
     tn_status status = tni_failed();
     tni_roll_back(o->owned.cx);
+    if (tn_dist_size(o->dist) > 1) tni_dist_fail(o->dist);
     clear_gradients(o);
     o->micro = 0;
     return status;
@@ -188,6 +190,7 @@ tn_status tn_step(tn_optim *o, tn_tensor *loss)
     tn_ctx *cx = tni_record_ready("step", o);
     if (!cx) return tni_failed();
     tn_status status = check_loss(o, loss);
+    if (status != TN_OK && tn_dist_size(o->dist) > 1) tni_dist_fail(o->dist);
     if (status != TN_OK) return status;
     tn_scope *s = tni_record_begin(cx);
     if (!s) return tni_record_give_up(o);

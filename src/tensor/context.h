@@ -98,7 +98,7 @@ struct tn_ctx {
     void (*enter)(
         tn_ctx *cx);        // makes its device that of the calling thread; NULL: nothing is needed
     struct tn_dist *world;  // the one that has an engine; NULL: none
-    bool busy;
+    bool            busy;
     bool recording;  // an update, as a whole or not at all: what it computes is not stopped
     bool updating;   // an optimizer records its update, which is computed whole or not at all
     int  nested;     // nested calls of a user's function in progress
