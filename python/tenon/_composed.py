@@ -11,7 +11,11 @@ from ._dtypes import DType, DTypeLike, as_dtype, float32, int64
 if TYPE_CHECKING:
     from ._tensor import Tensor
 
-__all__ = ["add", "sub", "div", "gather", "scatter", "index_add", "atan2", "nan_to_num", "diff", "trace", "multinomial", "finfo",
+__all__ = ["addcmul", "addcdiv", "baddbmm", "broadcast_tensors", "bucketize", "cdist", "fliplr", "flipud", "frac", "hypot", "inner",
+           "isin", "logaddexp", "mv", "nanmean", "nansum", "narrow", "normal", "searchsorted", "std_mean", "t", "take",
+           "take_along_dim", "tensordot", "tril_indices", "triu_indices", "unflatten", "var_mean", "vdot", "xlogy", "deg2rad",
+           "rad2deg", "get_default_dtype", "set_default_dtype", "device",
+           "add", "sub", "div", "gather", "scatter", "index_add", "atan2", "nan_to_num", "diff", "trace", "multinomial", "finfo",
            "iinfo", "get_rng_state", "set_rng_state", "set_printoptions"]
 
 
@@ -90,7 +94,195 @@ def trace(x: Any) -> Tensor:
     return _c.sum_all(_c.diagonal(x, 0, 0, 1))
 
 
+def addcmul(x: Any, a: Any, b: Any, *, value: float = 1) -> Tensor:
+    """x + value * a * b."""
+    return _c.add(x, _c.mul(a, b) * value)
+
+
+def addcdiv(x: Any, a: Any, b: Any, *, value: float = 1) -> Tensor:
+    """x + value * a / b."""
+    return _c.add(x, _c.div(a, b) * value)
+
+
+def frac(x: Any) -> Tensor:
+    """What follows the point."""
+    return _c.sub(x, _c.trunc(x))
+
+
+def hypot(a: Any, b: Any) -> Tensor:
+    """The length of the hypotenuse, sqrt(a * a + b * b), without overflow on the way."""
+    a, b = _c.abs(a), _c.abs(b)
+    far = _c.maximum(_c.maximum(a, b), finfo(a.dtype if a.dtype.kind == "f" else float32).tiny)
+    return far * _c.sqrt(_c.square(a / far) + _c.square(b / far))
+
+
+def logaddexp(a: Any, b: Any) -> Tensor:
+    """log(exp(a) + exp(b))."""
+    return _c.maximum(a, b) + _c.log1p(_c.exp(-_c.abs(_c.sub(a, b))))
+
+
+def xlogy(x: Any, y: Any) -> Tensor:
+    """x * log(y), and 0 where x is 0."""
+    x, y = F.as_tensor(x), F.as_tensor(y)
+    none = _c.logical_and(_c.eq(x, 0), _c.logical_not(_c.isnan(y)))
+    return F.where(none, 0.0, x * _c.log(F.where(none, 1.0, y)))
+
+
+def deg2rad(x: Any) -> Tensor:
+    """Degrees as radians."""
+    return F.as_tensor(x) * (math.pi / 180)
+
+
+def rad2deg(x: Any) -> Tensor:
+    """Radians as degrees."""
+    return F.as_tensor(x) * (180 / math.pi)
+
+
+# ---- products
+
+
+def mv(a: Any, b: Any) -> Tensor:
+    """The product of a matrix and a row of numbers."""
+    if a.ndim != 2 or b.ndim != 1:
+        raise ValueError(f"mv takes tensors of 2 axes and 1 axis, not of {a.ndim} and {b.ndim}")
+    return _c.matmul(a, b)
+
+
+def vdot(a: Any, b: Any) -> Tensor:
+    """The inner product of two rows of numbers."""
+    return _c.sum_all(_c.mul(a, b))
+
+
+def inner(a: Any, b: Any) -> Tensor:
+    """The sums of products along the last axes."""
+    return tensordot(a, b, dims=([-1], [-1])) if F.as_tensor(a).ndim and F.as_tensor(b).ndim else _c.mul(a, b)
+
+
+def baddbmm(x: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * x + alpha * a @ b, of rows of matrices."""
+    return _c.add(x * beta, F.bmm(a, b) * alpha)
+
+
+def tensordot(a: Any, b: Any, dims: Any = 2) -> Tensor:
+    """The sums of products over axes of both: over the last `dims` of a and the first of b, or over two lists of axes."""
+    a, b = F.as_tensor(a), F.as_tensor(b)
+    left, right = (range(a.ndim - dims, a.ndim), range(dims)) if isinstance(dims, int) else dims
+    left, right = [i % a.ndim for i in left], [i % b.ndim for i in right]
+    keep, rest = [i for i in range(a.ndim) if i not in left], [i for i in range(b.ndim) if i not in right]
+    shape = [a.shape[i] for i in keep] + [b.shape[i] for i in rest]
+    n = math.prod(a.shape[i] for i in left)
+    x, y = _c.permute(a, keep + left), _c.permute(b, right + rest)
+    return _c.reshape(_c.matmul(_c.reshape(x, (-1, n)), _c.reshape(y, (n, -1))), shape)
+
+
+def cdist(a: Any, b: Any, p: float = 2.0) -> Tensor:
+    """The distances of all rows of a from all rows of b, by the p-norm."""
+    return F.norm(_c.unsqueeze(a, -2) - _c.unsqueeze(b, -3), p, -1)
+
+
+# ---- statistics
+
+
+def nansum(x: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """The sum of what is not NaN."""
+    return F.sum(nan_to_num(x, 0.0, math.inf, -math.inf), dim, keepdim)
+
+
+def nanmean(x: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """The mean of what is not NaN."""
+    count = F.sum(_c.cast(_c.logical_not(_c.isnan(x)), x.dtype), dim, keepdim)
+    return nansum(x, dim, keepdim) / count
+
+
+def var_mean(x: Any, dim: Any = None, *, correction: float = 1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The variance and the mean."""
+    return F.var(x, dim, keepdim, correction=correction), F.mean(x, dim, keepdim)
+
+
+def std_mean(x: Any, dim: Any = None, *, correction: float = 1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The standard deviation and the mean."""
+    return F.std(x, dim, keepdim, correction=correction), F.mean(x, dim, keepdim)
+
+
+# ---- shape
+
+
+def t(x: Any) -> Tensor:
+    """The transpose of a matrix; a row of numbers stays."""
+    return F.as_tensor(x).t()
+
+
+def narrow(x: Any, dim: int, start: int, length: int) -> Tensor:
+    """The `length` elements from start on along an axis."""
+    return F.as_tensor(x).narrow(dim, start, length)
+
+
+def unflatten(x: Any, dim: int, sizes: Any) -> Tensor:
+    """An axis as several, of these sizes, of which one may be -1."""
+    dim %= x.ndim
+    return _c.reshape(x, (*x.shape[:dim], *sizes, *x.shape[dim + 1:]))
+
+
+def flipud(x: Any) -> Tensor:
+    """The first axis in the opposite order."""
+    return F.flip(x, 0)
+
+
+def fliplr(x: Any) -> Tensor:
+    """The second axis in the opposite order."""
+    return F.flip(x, 1)
+
+
+def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
+    """The tensors, broadcast to one shape."""
+    from ._index import broadcast
+    shape = broadcast(*(x.shape for x in tensors))
+    return tuple(_c.expand(x, shape) for x in tensors)
+
+
 # ---- elements at indices
+
+
+def take(x: Any, index: Any) -> Tensor:
+    """The elements of x, as one row, at the places of index."""
+    index = F.as_tensor(index)
+    return _c.reshape(_c.index_select(_c.reshape(x, (-1,)), 0, _c.reshape(index, (-1,))), index.shape)
+
+
+def take_along_dim(x: Any, index: Any, dim: int | None = None) -> Tensor:
+    """The elements of x at index along an axis, where the others broadcast."""
+    return _c.take_along_axis(x, index, dim) if dim is not None else take(x, index)
+
+
+def isin(x: Any, among: Any) -> Tensor:
+    """Where an element of x is among others."""
+    return _c.any(_c.eq(_c.unsqueeze(x, -1), _c.reshape(among, (-1,))), -1)
+
+
+def searchsorted(rows: Any, values: Any, *, right: bool = False) -> Tensor:
+    """The places where values would be put into a row of sorted numbers; right: behind equal ones."""
+    rows, values = F.as_tensor(rows), F.as_tensor(values)
+    if rows.ndim != 1:
+        raise NotImplementedError("searchsorted: of one row of sorted numbers")
+    values = _c.unsqueeze(values, -1)
+    return F.sum(_c.cast(_c.le(rows, values) if right else _c.lt(rows, values), int64), -1)
+
+
+def bucketize(values: Any, boundaries: Any, *, right: bool = False) -> Tensor:
+    """The numbers of the buckets that values are in."""
+    return searchsorted(boundaries, values, right=right)
+
+
+def tril_indices(row: int, col: int, offset: int = 0) -> Tensor:
+    """The row and column numbers of the elements on and below a diagonal."""
+    return F.tensor([[i for i in range(row) for j in range(col) if j <= i + offset],
+                     [j for i in range(row) for j in range(col) if j <= i + offset]], int64)
+
+
+def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
+    """The row and column numbers of the elements on and above a diagonal."""
+    return F.tensor([[i for i in range(row) for j in range(col) if j >= i + offset],
+                     [j for i in range(row) for j in range(col) if j >= i + offset]], int64)
 
 
 def _corner(x: Any, dim: int, index: Any) -> Any:
@@ -136,6 +328,13 @@ def index_add(x: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) ->
 
 
 # ---- random numbers
+
+
+def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None) -> Tensor:
+    """Random numbers of normal distributions with these means and standard deviations."""
+    if size is None:
+        size = (mean + std if F.is_tensor(mean) else std + mean).shape
+    return F.randn(*size) * std + mean
 
 
 def multinomial(x: Any, num_samples: int, replacement: bool = False) -> Tensor:
@@ -206,6 +405,24 @@ class iinfo:
 
     def __repr__(self) -> str:
         return f"iinfo({self.dtype.name}, max={self.max}, min={self.min})"
+
+
+def get_default_dtype() -> DType:
+    """float32: numbers of Python that have a fraction become it."""
+    return float32
+
+
+def set_default_dtype(dtype: DTypeLike) -> None:
+    """There is one default, float32."""
+    if as_dtype(dtype) is not float32:
+        raise NotImplementedError("set_default_dtype: it is float32; pass dtype= where a tensor is made")
+
+
+def device(name: Any = "cpu", index: int | None = None) -> str:
+    """The name of a device, which is what tensors have: device("cuda", 1) is "cuda:1"."""
+    if not F.is_device(name):
+        raise RuntimeError(f"{name!r} is not a device; there are cpu, cuda, opencl and ref")
+    return f"{name}:{index}" if index else str(name)
 
 
 def set_printoptions(*unused: Any, **unused_too: Any) -> NoReturn:

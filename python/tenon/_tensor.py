@@ -45,6 +45,15 @@ class Size(_int):
         return _int, (_int(self),)
 
 
+def _writing(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The method that writes the result of a function into its tensor: relu_ of relu."""
+    def write(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return _c.assign(self, f(self, *args, **kwargs))
+
+    write.__doc__ = f.__doc__
+    return write
+
+
 class Tensor(Exchange, _c.Tensor):
     """Elements of one type along axes, on a device. Ops on tensors are recorded and run when a value is read."""
 
@@ -83,6 +92,12 @@ class Tensor(Exchange, _c.Tensor):
     def dim(self) -> _int:
         """The number of axes."""
         return self.ndim
+
+    ndimension = dim
+
+    def nelement(self) -> _int:
+        """The number of elements."""
+        return self.numel()
 
     def is_floating_point(self) -> _bool:
         return self.dtype.kind == "f"
@@ -215,6 +230,37 @@ class Tensor(Exchange, _c.Tensor):
         """Writes one number where the mask holds."""
         return _c.assign(self, _c.masked_fill(self, mask, value))
 
+    relu_ = _writing(_c.relu)
+    sigmoid_ = _writing(_c.sigmoid)
+    tanh_ = _writing(_c.tanh)
+    exp_ = _writing(_c.exp)
+    log_ = _writing(_c.log)
+    sqrt_ = _writing(_c.sqrt)
+    abs_ = _writing(_c.abs)
+    neg_ = _writing(_c.neg)
+    pow_ = _writing(_c.pow)
+    lerp_ = _writing(F.lerp)
+    addcmul_ = _writing(G.addcmul)
+    addcdiv_ = _writing(G.addcdiv)
+
+    def clamp_min(self, min: Any) -> Tensor:
+        """Each element, raised to min."""
+        return F.clamp(self, min)
+
+    def clamp_max(self, max: Any) -> Tensor:
+        """Each element, lowered to max."""
+        return F.clamp(self, None, max)
+
+    def index_fill_(self, dim: _int, index: Any, value: _float) -> Tensor:
+        """Writes one number into the slices at index along an axis."""
+        self[(slice(None),) * (dim % self.ndim) + (index,)] = value
+        return self
+
+    def index_copy_(self, dim: _int, index: Any, source: Any) -> Tensor:
+        """Writes the slices of source at index along an axis."""
+        self[(slice(None),) * (dim % self.ndim) + (index,)] = source
+        return self
+
     def scatter_(self, dim: _int, index: Any, src: Any = None, *, value: _float | None = None,
                  reduce: str | None = None) -> Tensor:
         """Writes the elements of src, or one number, at index along an axis."""
@@ -294,6 +340,19 @@ class Tensor(Exchange, _c.Tensor):
     def bool(self) -> Tensor:
         return _c.ne(self, _c.zeros_like(self)) if self.dtype is not bool_ else self
 
+    def short(self) -> Tensor:
+        return self.to(dtype="int16")
+
+    def byte(self) -> Tensor:
+        return self.to(dtype="uint8")
+
+    def char(self) -> Tensor:
+        return self.to(dtype="int8")
+
+    def pin_memory(self) -> Tensor:
+        """Itself: copies to a GPU pin what they need."""
+        return self
+
     def is_contiguous(self) -> _bool:
         """Whether its elements are in row-major order, without gaps."""
         expected = 1
@@ -361,6 +420,16 @@ class Tensor(Exchange, _c.Tensor):
     bitwise_or = F.bitwise_or
     bitwise_xor = F.bitwise_xor
     bitwise_not = F.bitwise_not
+    addmm = F.addmm
+    mv = G.mv
+    addcmul = G.addcmul
+    addcdiv = G.addcdiv
+    take = G.take
+    frac = G.frac
+    unflatten = G.unflatten
+    nansum = G.nansum
+    nanmean = G.nanmean
+    moveaxis = F.movedim
     add = G.add
     sub = G.sub
     div = G.div

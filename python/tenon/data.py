@@ -483,14 +483,18 @@ class DataLoader(Generic[T]):
     position to save.
 
     With a seed, the order of the items depends on it and on the number of the epoch alone; without one, the seed is that of
-    the context. num_workers and pin_memory have no effect: there is one loader thread, and it pins what the device can
-    use.
+    the context. num_workers, pin_memory and PyTorch's other arguments of worker processes have no effect: there is one loader
+    thread, and it pins what the device can use.
     """
 
     def __init__(self, dataset: Any, batch_size: int = 1, shuffle: bool = False, *,
                  sampler: Iterable[int] | None = None, batch_sampler: Iterable[Sequence[int]] | None = None,
                  drop_last: bool = False, seed: int | None = None, collate_fn: Callable[[list], Any] | None = None,
-                 num_workers: int = 0, pin_memory: bool = False, context: _c.Context | None = None) -> None:
+                 num_workers: int = 0, pin_memory: bool = False, persistent_workers: bool = False,
+                 prefetch_factor: int | None = None, worker_init_fn: Any = None, timeout: float = 0, generator: Any = None,
+                 context: _c.Context | None = None) -> None:
+        if generator is not None:
+            raise TypeError("DataLoader: random numbers of another library have no effect on the order: pass seed=")
         if batch_size < 1:
             raise ValueError(f"DataLoader: a batch of {batch_size} items")
         self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last

@@ -123,7 +123,7 @@ class OfPython(unittest.TestCase):
         self.assertEqual(len(data.threads), 2)  # the first item is made here, to know the fields
 
     def test_items_that_tensors_were_used_for(self):
-        batches = list(DataLoader(WithTensors(), 4, num_workers=2))
+        batches = list(DataLoader(WithTensors(), 4, num_workers=2, persistent_workers=True, prefetch_factor=2))
         for got, want in zip(batches, DataLoader(Squares(), 4), strict=True):
             self.assertEqual([f.tolist() for f in got], [f.tolist() for f in want])
 
