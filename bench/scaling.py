@@ -24,7 +24,7 @@ def make(name, torch, nn, F):
     if name == "mlp":
         net = nn.Sequential(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
         return net, torch.rand(128, 784), torch.randint(0, 10, (128,))
-    width, heads, vocab, tokens = 256, 4, 8192, 128
+    width, heads, vocab, tokens = 256, 4, 2048, 128
 
     class Block(nn.Module):
         def __init__(self):
@@ -81,12 +81,11 @@ def measure_rank(name, rank, size, torch, nn, F, dist):
         F.cross_entropy(net(x), y).backward()
         opt.step()
 
-    for _ in range(5):
-        step()
-    start = time.perf_counter()
     for _ in range(3):
         step()
-    n = torch.tensor(1.2 / ((time.perf_counter() - start) / 3))
+    start = time.perf_counter()
+    step()
+    n = torch.tensor(0.5 / (time.perf_counter() - start))
     dist.broadcast(n, 0)
     took = []
     dist.barrier()
@@ -195,7 +194,7 @@ def main():
     p.add_argument("--ranks", type=numbers, default=[1, 2, 4, 8])
     p.add_argument("--threads", type=numbers, default=[1, 2])
     p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--overhead", type=int, default=5, help="pairs of runs of one rank; 0: none")
+    p.add_argument("--overhead", type=int, default=3, help="pairs of runs of one rank; 0: none")
     p.add_argument("--only", default="")
     p.add_argument("--no-peers", action="store_true")
     p.add_argument("--markdown", help="a file for the table")
