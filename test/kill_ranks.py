@@ -65,7 +65,7 @@ def run_whole(build, folder):
     """The run that nothing disturbs. Returns how long its ranks are there."""
     launch = subprocess.Popen(command(build, folder, 0), stdout=subprocess.DEVNULL)
     ranks, began = wait_for_ranks(launch, folder), time.monotonic()
-    while all(is_alive(p) for p in ranks.values()):
+    while ranks and all(is_alive(p) for p in ranks.values()):
         time.sleep(0.005)
     length = time.monotonic() - began
     if launch.wait():
