@@ -147,12 +147,14 @@ static inline tni_conv_form tni_conv_form_of(const tni_call *c, int axes)
 enum { TNI_OFFER_ARGS = 8, TNI_CALL_ARGS = 17 };
 
 // A call and the kernel that is the first to read its result, point after point, which the planner
-// offers to a device as one step. only_reader: nothing else reads the result, so it need not be stored.
+// offers to a device as one step. only_reader: nothing else reads the result, so it need not be stored. first_row: the
+// kernel also reads the first row of the result at every other one.
 typedef struct {
     const tni_call *call;  // without addresses
     bool            only_reader;
     tni_epilogue    epilogue;
     tni_launch     *launch;  // of the kernel, without addresses; NULL if it is not made yet
+    bool            first_row;
 } tni_offer;
 
 // The next multiple of 64.

@@ -12,7 +12,8 @@
 //    column sum
 // 4. the device answers limits->takes: the cpu takes any such kernel without tails behind a product or
 //    convolution, and runs it on each finished part of the result while that is in the cache; cuda takes
-//    what cuBLASLt has an epilogue for
+//    what cuBLASLt or cuDNN has an epilogue for, and what can be the ending of a kernel of its own
+//    (kernel/ending.h), which may have tails that add up columns: a batch norm's statistics
 //
 // The kernel then has call_item set, the call's own step is dropped, and engine/evaluate.c runs both
 // by run_with_epilogue. What a device does not take remains two steps. docs/adding-a-library-call.md
@@ -80,11 +81,31 @@ static bool is_elementwise(const tni_fusion *f, const tni_planned_kernel *k, int
     return step == tni_node_count(f->g->item[s->place].n) && !l->stride[access][TNI_AXES];
 }
 
-static bool reads_elementwise(const tni_fusion *f, const tni_planned_kernel *k, int buffer)
+// Whether an access reads the first row of the result at every row of the domain, as a batch norm's statistics do, which
+// are of differences to it.
+static bool is_first_row(const tni_fusion *f, const tni_planned_kernel *k, int access)
 {
-    for (int i = 0; i < k->kernel->naccess; i++)
-        if (k->kernel->access[i].buffer == buffer && !is_elementwise(f, k, i)) return false;
-    return true;
+    const tni_access_binding *s = &k->source[access];
+    const tni_node           *n = f->g->item[s->place].n;
+    if (s->offset || s->edge < 0 || !n->rank || k->launch.stride[access][TNI_AXES]) return false;
+    if (tni_offset_of(f->g->item[s->reader].n->src[s->edge])) return false;
+    return tni_visits_columns(&k->launch, access, n->size[n->rank - 1]);
+}
+
+// Whether a kernel reads a buffer element by element; *first_row: and its first row besides.
+static bool reads_elementwise(const tni_fusion *f, const tni_planned_kernel *k, int buffer,
+                              bool *first_row)
+{
+    int elementwise = 0;
+    *first_row      = false;
+    for (int i = 0; i < k->kernel->naccess; i++) {
+        if (k->kernel->access[i].buffer != buffer) continue;
+        bool each = is_elementwise(f, k, i);
+        if (!each && !is_first_row(f, k, i)) return false;
+        elementwise += each;
+        *first_row |= !each;
+    }
+    return elementwise > 0;
 }
 
 // Whether a kernel checks an index, and so can fail. Such a kernel is not offered.
@@ -123,10 +144,9 @@ static bool can_run_late(const offers *c, int32_t item, size_t step)
 }
 
 // Offers the call and the kernel to the device. buffer: the kernel's buffer with the result of the
-// call. A kernel with tails cannot run in parts, so it has to be an epilogue, which a library does
-// whole.
+// call. A kernel with tails cannot run in parts, so that a device takes it whole or not at all.
 static bool device_takes(const offers *c, tni_planned_kernel *k, int buffer, size_t step,
-                         tni_offer *o)
+                         bool first_row, tni_offer *o)
 {
     tni_arg         arg[TNI_OFFER_ARGS];
     int32_t         item = k->buffer[buffer];
@@ -136,11 +156,11 @@ static bool device_takes(const offers *c, tni_planned_kernel *k, int buffer, siz
     tni_call call = tni_call_of(n, arg);
     *o            = (tni_offer){ .call        = &call,
                                  .only_reader = c->last[item] == step && !c->f->decision[item].never_inline,
+                                 .first_row   = first_row,
                                  .epilogue    = tni_epilogue_of(&k->launch, buffer, last),
                                  .launch      = &k->launch };
-    bool taken    = (!k->kernel->tails || o->epilogue.fits) &&
-                 c->f->limits->takes(c->f->limits->session, o);
-    o->call = NULL;  // it points to a local variable
+    bool taken    = c->f->limits->takes(c->f->limits->session, o);
+    o->call       = NULL;  // it points to a local variable
     return taken;
 }
 
@@ -156,10 +176,11 @@ static int32_t find_call(const offers *c, tni_planned_kernel *k, size_t step, tn
         const tni_op_facts *op = &tni_op_table[c->f->g->item[at].n->op];
         if (op->class != TNI_LIBRARY || op->outputs != 1 || c->first[at] != step) continue;
         if (best >= 0 && c->made[best] > c->made[at]) continue;
-        if (!reads_elementwise(c->f, k, i)) continue;
+        bool first_row;
+        if (!reads_elementwise(c->f, k, i, &first_row)) continue;
         if (!can_run_early(c, k, at) && !can_run_late(c, at, step)) continue;
         tni_offer o;
-        if (!device_takes(c, k, i, step, &o)) continue;
+        if (!device_takes(c, k, i, step, first_row, &o)) continue;
         best   = at;
         *offer = o;
     }

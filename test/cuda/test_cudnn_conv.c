@@ -361,7 +361,7 @@ static void a_kernel_behind_a_convolution_is_part_of_its_graph(void)
         conv_case   *c = case_of(&shapes[i / ENDINGS], TNI_conv, true);
         kernel_case *k = c ? kernel_case_of(c, e) : NULL;
         if (!k) break;
-        tni_offer o     = { &c->call, true, k->epilogue, &k->launch };
+        tni_offer o     = { &c->call, true, k->epilogue, &k->launch, false };
         bool      takes = tni_cuda_conv_takes(&fake_session, &o);
         bool      exact = endings[e].write != silu_of_result || c->s.dtype != TN_F32;
         int       wrong = -1, ops = fake_cudnn->ops;
@@ -379,8 +379,37 @@ static void a_kernel_behind_a_convolution_is_part_of_its_graph(void)
     fake_cudnn_end();
 }
 
-// The same kernels as endings of a product of our own, in every tile. The last one also stores what its activation is given,
-// over the residual.
+// Adds up by columns what the kernel stores, measured from the first row of the call's result, and stores a half of that
+// in place of the bias.
+static void add_column_sum(kernel_case *k)
+{
+    tni_kernel *x = &k->kernel;
+    x->np = x->nr = x->lane_in_r   = 1;
+    x->buffer[x->nbuffer++]        = (tni_kernel_buffer){ TN_F32, 1 };
+    x->access[x->naccess++].buffer = 4;
+    x->access[x->naccess++].buffer = 0;
+    k->launch.buffer[4]            = (char *)k->bias;
+    for (int i = 0; i < x->naccess; i++) {
+        bool column            = i == 1 || i >= 4;
+        x->access[i].stride[0] = column ? TNI_STRIDE_0 : TNI_STRIDE_N;
+        x->access[i].stride[1] = TNI_STRIDE_1;
+        k->launch.stride[i][0] = column ? 0 : k->c->s.O;
+        k->launch.stride[i][1] = 1;
+    }
+    int first = add_ins(k, (tni_ins){ TNI_I_LOAD, .dtype = TN_F16, .a = -1, .b = -1, .c = -1,
+                                      .access = 5 });
+    int far   = add_map(k, TNI_sub, x->ins[x->nins - 2].a, first);
+    int sum   = add_ins(k, (tni_ins){ TNI_I_REDUCE, TNI_sum, TN_F32, 1,
+                                      .a = (int16_t)add_cast(k, far, TN_F32), .b = -1, .c = -1 });
+    int half  = add_map(k, TNI_mul, sum, add_cast(k, add_number(k, 1), TN_F32));
+    x->ins[half].dtype = TN_F32;
+    add_ins(k, (tni_ins){ TNI_I_STORE, .dtype = TN_F32, .a = (int16_t)half, .b = -1, .c = -1,
+                          .access = 4 });
+    CHECK(tni_kernel_seal(x));
+}
+
+// The same kernels as endings of a product of our own, in every tile. One more also stores what its activation is given,
+// over the residual, and others add up columns.
 static void kernels_are_endings_of_products_of_our_own(void)
 {
     static const shape of   = { .dtype    = TN_F16,
@@ -395,7 +424,7 @@ static void kernels_are_endings_of_products_of_our_own(void)
     tni_heap           heap = tni_heap_default();
     tni_text           why  = { "" };
     if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
-    for (int i = 0; i < ENDINGS + 1; i++) {
+    for (int i = 0; i < 2 * ENDINGS; i++) {
         int          e = i % ENDINGS;
         conv_case   *c = case_of(&of, TNI_conv, true);
         kernel_case *k = c ? kernel_case_of(c, e) : NULL;
@@ -410,13 +439,19 @@ static void kernels_are_endings_of_products_of_our_own(void)
                                   .access = 2 });
             CHECK(tni_kernel_seal(&k->kernel));
         }
+        if (i > ENDINGS) add_column_sum(k);
         CHECK(tni_is_ending(&k->launch, 0, of.O));
         CHECK_INT(tni_ending_store(&k->kernel, 0), 3);
-        tni_product_case x = tni_product_tiles[i % TNI_PRODUCT_TILES];
-        tni_cubin        b = { 0 };
-        x.f16              = true;
-        x.near             = 1 + tni_ending_fetch(&k->launch, 0, of.O);
-        if (x.near) tni_product_cores_panels(&x);
+        CHECK_INT(tni_ending_sums(&k->kernel), i > ENDINGS);
+        CHECK(tni_ending_reads_first_row(&k->launch, 0, of.O) == (i > ENDINGS));
+        int              tile = i > ENDINGS ? 1 + i % 2 : i % TNI_PRODUCT_TILES;
+        tni_product_case x    = tni_product_tiles[tile];
+        tni_cubin        b    = { 0 };
+        x.f16                 = true;
+        x.sums                = tni_ending_sums(&k->kernel);
+        x.turned              = i > ENDINGS;
+        x.nears               = tni_ending_fetches(&k->launch, 0, of.O, x.near);
+        tni_product_cores_panels(&x);
         x.twice        = i == 1;
         char *ending   = tni_ending_text(&heap, &tni_dialect_cuda, &k->launch, 0, of.O);
         x.ending       = ending;

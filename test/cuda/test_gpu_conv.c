@@ -399,19 +399,50 @@ static tn_tensor *end_input(tn_tensor *y, tn_tensor *b, tn_tensor *r)
     return (void)r, tn_silu(beside);
 }
 
+static tn_tensor *rows_of(tn_tensor *y)
+{
+    int64_t width = tn_size(y, -1);
+    return tn_reshape(y, TN_SHAPE(tn_count(y) / width, width));
+}
+
+// The statistics of the columns, of many rows as differences to the first, and what is made of them.
+static tn_tensor *end_statistics(tn_tensor *y, tn_tensor *b, tn_tensor *r)
+{
+    tn_batch_norm_opts training = { .training = true };
+    beside                      = tn_want(y);
+    return (void)r, tn_batch_norm(rows_of(y), NULL, NULL, b, NULL, training);
+}
+
+// The gradient of a relu, stored, and two column sums of it, as the gradient of a batch norm has them.
+static tn_tensor *end_sums(tn_tensor *y, tn_tensor *b, tn_tensor *r)
+{
+    tn_tensor *g = tn_where(tn_gt_s(r, 0), y, tn_full(tn_ctx_of(y), tn_dtype_of(y), TN_0D, 0));
+    tn_tensor *z = tn_cast(rows_of(g), TN_F32), *x = tn_sub(tn_cast(rows_of(r), TN_F32), b);
+    double     n = (double)tn_size(z, 0);
+    beside       = tn_want(g);
+    tn_tensor *s = tn_add(tn_abs(tn_sum(z, 0)), tn_mul_s(tn_abs(tn_sum(tn_mul(z, x), 0)), 2));
+    return tn_cast(tn_mul_s(s, 1 / n), tn_dtype_of(y));
+}
+
 static tn_tensor *(*const endings[])(tn_tensor *y, tn_tensor *b, tn_tensor *r) = {
-    end_plain, end_norm, end_residual, end_clamp, end_silu, end_made, end_twice, end_input
+    end_plain, end_norm,  end_residual, end_clamp,      end_silu,
+    end_made,  end_twice, end_input,    end_statistics, end_sums
 };
 enum { ENDINGS = sizeof endings / sizeof *endings };
 
-// What endings follow: a convolution or, of one tap, the same as a product of matrices.
-typedef enum { OF_CONV, OF_ROWS } ended;
+// What endings follow: a convolution or, of one tap, the same as a product of matrices, by rows; and a data gradient, and
+// a product by columns, whose weights are in another order.
+typedef enum { OF_CONV, OF_ROWS, OF_GRAD, OF_COLUMNS, KINDS } ended;
 
 static tn_tensor *before_ending(ended of, const conv_sizes *z, tn_tensor *x, tn_tensor *w)
 {
     int64_t from = z->x[z->rank - 1], to = z->w[0];
     if (of == OF_CONV) return tni_conv(x, w, &z->attr);
-    return tn_matmul(x, tn_transpose(tn_reshape(w, TN_SHAPE(to, from)), 0, 1));
+    if (of == OF_ROWS) return tn_matmul(x, tn_transpose(tn_reshape(w, TN_SHAPE(to, from)), 0, 1));
+    if (of == OF_COLUMNS) return tn_matmul(x, tn_reshape(w, TN_SHAPE(from, to)));
+    int64_t turned[5]   = { from, 1, 1, 1, 1 };
+    turned[z->rank - 1] = to;
+    return tni_conv_dgrad(x, tn_reshape(w, z->rank, turned), z->y, &z->attr);
 }
 
 // Twice, so that what was timed and chosen is compared too.
@@ -441,7 +472,9 @@ static void compare_ending(tn_ctx *const *cx, ended of, const conv_shape *s, tn_
         tolerance near = { .how = CLOSELY, .steps = 3 };
         bool      ok   = agrees(y[0], y[1], e ? near : sums, text);
         if (beside)
-            ok = ok && agrees(also[0], also[1], endings[e] == end_twice ? sums : near, text);
+            ok = ok && agrees(also[0], also[1],
+                              endings[e] == end_twice || endings[e] == end_statistics ? sums : near,
+                              text);
         test_case_result(ok,
                          "ending %d of %s, kind %d, %d to %d channels in %d groups, run %d: %s %s",
                          e, tn_dtype_name(dt), of, (int)s->C, (int)s->O, (int)s->groups, run, text,
@@ -455,10 +488,11 @@ static void compare_ending(tn_ctx *const *cx, ended of, const conv_shape *s, tn_
 }
 
 static void endings_on(const char *device, ended of, const conv_shape *shape, int count, int part,
-                       int parts, int most)
+                       int parts, int first, int most)
 {
     tn_ctx *cx[] = { open_eager(device, false), open_quiet("ref", 1) };
     for (int k = part; cx[0] && k < count * most; k += parts) {
+        if (k % most < first) continue;
         table_seed(500 + (uint32_t)k);
         const conv_shape *s = &shape[k / most];
         // Of many places ref would take minutes.
@@ -473,7 +507,7 @@ static void endings_on(const char *device, ended of, const conv_shape *shape, in
 
 static void run_endings(int part, int parts)
 {
-    endings_on(tested_device(), OF_CONV, narrow, NARROW, part, parts, ENDINGS);
+    endings_on(tested_device(), OF_CONV, narrow, NARROW, part, parts, 0, ENDINGS);
 }
 
 static void what_follows_a_convolution_agrees_with_ref(void)
@@ -485,24 +519,28 @@ static void what_follows_a_convolution_agrees_with_ref(void)
 static void convolutions_of_opencl_in_16_bits_agree_with_ref(void)
 {
     if (!tni_cl_get()) SKIP("no opencl device: %s", tni_cl_detail());
-    endings_on("opencl", OF_CONV, narrow, NARROW, 0, 1, 1);
+    endings_on("opencl", OF_CONV, narrow, NARROW, 0, 1, 0, 1);
 }
 
 // Whether the product of rows by rows computes what it is to: tn_explain names it once it ran.
-static void uses_tiles(tn_ctx *cx, ended of, const conv_shape *s)
+static void uses_tiles(tn_ctx *cx, ended of, const conv_shape *s, int e)
 {
     conv_sizes z = sizes_of(s, TNI_WEIGHTS_LAST);
     for (int run = 0; run < 2; run++) {
         tn_scope  *t = tn_begin(cx);
         tn_tensor *x = tn_full(cx, TN_F16, z.rank, z.x, 1),
                   *w = tn_full(cx, TN_F16, z.rank, z.w, 1);
+        tn_tensor *b = tn_full(cx, TN_F32, TN_SHAPE(s->O), 1),
+                  *r = tn_full(cx, TN_F16, z.rank, z.y, 1);
         tn_want(x);
         tn_want(w);
+        tn_want(b);
+        tn_want(r);
         tn_eval(cx);
-        tn_want(end_silu(before_ending(of, &z, x, w), NULL, NULL));
+        tn_want(endings[e](before_ending(of, &z, x, w), b, r));
         if (run)
             test_that(names_method(cx, "Tenon's tiles") && !names_method(cx, "two launches"),
-                      "kind %d is not by the product of rows by rows", of);
+                      "ending %d of kind %d is not by the product of rows by rows", e, of);
         CHECK(tn_eval(cx) == TN_OK);
         tn_end(t);
     }
@@ -520,14 +558,19 @@ static void run_tiles(int part, int parts)
         {   1, 200, 160,  1, { 12, 11 }, {  1,  1 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
         {   2, 320, 288,  1, {  9,  8 }, {  1,  1 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
         {   8,  16,  32,  1, { 67, 65 }, {  1,  1 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+        {   1,  72,  96,  1, { 65, 64 }, {  1,  1 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
         {   1, 520,  32,  1, { 3, 5, 9 }, { 1, 1, 1 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 1, 1 } },
     };
     // clang-format on
     setenv("TN_METHOD", "Tenon's tiles", 1);
-    for (int k = OF_CONV; k <= OF_ROWS; k++)
-        endings_on(tested_device(), (ended)k, of, sizeof of / sizeof *of, part, parts, ENDINGS);
+    for (int k = 0; k < KINDS; k++)
+        endings_on(tested_device(), (ended)k, of, sizeof of / sizeof *of, part, parts,
+                   k < OF_GRAD ? 0 : ENDINGS - 3, ENDINGS);
     tn_ctx *cx = part ? NULL : open_eager(tested_device(), false);
-    for (int k = OF_CONV; cx && k <= OF_ROWS; k++) uses_tiles(cx, (ended)k, &of[0]);
+    for (int k = 0; cx && k < KINDS; k++) {
+        uses_tiles(cx, (ended)k, &of[0], 4);
+        for (int e = ENDINGS - 2; e < ENDINGS; e++) uses_tiles(cx, (ended)k, &of[5], e);
+    }
     tn_close(cx);
 }
 
@@ -547,7 +590,9 @@ static void texts_of_products_of_rows_by_rows_compile_and_do_not_spill(void)
         tni_usage        u = { 0 };
         x.f16              = i % 2;
         x.twice            = i == 1;
-        if (i == 2) x.near = 1, tni_product_cores_panels(&x);
+        x.nears            = i;
+        x.turned           = i > 0;
+        tni_product_cores_panels(&x);
         char *text = tni_product_cores_source(&heap, &x);
         if (!CHECK(text != NULL)) return;
         tn_status s = tni_cubin_compile(&c, text, "sm_90a", true, &why);

@@ -4,6 +4,7 @@
 
 #include "device/cuda/product.h"
 #include "engine/engine.h"
+#include "kernel/ending.h"
 
 #include <string.h>
 #include <tenon.h>
@@ -210,7 +211,7 @@ static const tni_planned_kernel *claiming(const tn_ctx *cx, const tni_call **cal
 static int parts_of(const tni_planned_kernel *f, const tni_call *call)
 {
     const tni_epilogue *e = &f->epilogue;
-    tni_offer           o = { call, f->only_reader, *e, NULL };
+    tni_offer           o = { call, f->only_reader, *e, NULL, false };
     tni_product         p;
     if (!e->fits) return 0;
     return (e->bias >= 0 ? BIAS : 0) | (e->residual >= 0 ? RESIDUAL : 0) |
@@ -286,10 +287,13 @@ static void a_call_knows_the_newest_value_that_its_kernel_reads(void)
 // The cpu device, except that it also takes what a library of half precision could do at once: the slope of an
 // activation with its column sum. It runs the two one after the other.
 static struct {
-    const tni_device *real;
-    tni_device        device;
-    tni_device_calls  calls;
-    int               taken;  // runs of what the cpu alone would not take
+    const tni_device  *real;
+    tni_device         device;
+    tni_device_calls   calls;
+    tni_device_kernels kernels;
+    int                taken;      // runs of what the cpu alone would not take
+    bool               sums;       // it takes endings with column sums as well
+    bool               first_row;  // and one of them read the first row for all others
 } library;
 
 static bool is_for_a_library(const tni_call *c, bool only_reader, const tni_epilogue *e)
@@ -297,9 +301,18 @@ static bool is_for_a_library(const tni_call *c, bool only_reader, const tni_epil
     return c->op == TNI_matmul && only_reader && e->fits && tni_is_rounded(c->out.dtype);
 }
 
+static bool takes_sums(const tni_offer *o)
+{
+    int64_t width = o->call->out.size[o->call->out.rank - 1];
+    bool    ok    = library.sums && o->launch && tni_ending_sums(o->launch->kernel) &&
+              tni_is_ending(o->launch, o->epilogue.product, width);
+    library.first_row |= ok && o->first_row;
+    return ok;
+}
+
 static bool takes(void *session, const tni_offer *o)
 {
-    return library.real->calls->takes(session, o) ||
+    return takes_sums(o) || library.real->calls->takes(session, o) ||
            is_for_a_library(o->call, o->only_reader, &o->epilogue);
 }
 
@@ -314,7 +327,8 @@ static tn_status run_with_epilogue(const tni_call *call, void *entry, tni_launch
     return s == TN_OK ? library.real->kernels->launch(call->session, entry, l, why) : s;
 }
 
-static tn_ctx *open_library(void)
+// lanes: as of a GPU, which reduces rows where they lie; 0: as the cpu.
+static tn_ctx *open_library(int lanes)
 {
     tn_ctx *cx                      = tn_open("cpu");
     library.real                    = cx->engine->device;
@@ -323,7 +337,11 @@ static tn_ctx *open_library(void)
     library.calls.takes             = takes;
     library.calls.run_with_epilogue = run_with_epilogue;
     library.device.calls            = &library.calls;
+    library.kernels                 = *library.real->kernels;
+    library.kernels.lanes           = lanes;
+    library.device.kernels          = &library.kernels;
     library.taken                   = 0;
+    library.sums = library.first_row = false;
     tni_engine_use(cx, &library.device);
     return cx;
 }
@@ -405,13 +423,52 @@ static void look_at_training(const training *t)
     test_that(!(slope_in(cx) & SUM), "%s: the cpu takes a sum", t->name);
     tn_end(s);
     tn_close(cx);
-    cx = open_library();
+    cx = open_library(0);
     s  = tn_begin(cx);
     train(cx, t, have);
     int what = slope_in(cx), runs = t->want & SUM ? 1 : 0;
     test_that(what == t->want, "%s: epilogue %d, and not %d", t->name, what, t->want);
     test_that(library.taken == runs, "%s: %d taken, and not %d", t->name, library.taken, runs);
     test_that(!memcmp(want, have, sizeof want), "%s: other gradients", t->name);
+    tn_end(s);
+    tn_close(cx);
+}
+
+// Trains a batch norm behind a product and reads what it gives and the gradient for the product's weight.
+static void normalize(tn_ctx *cx, double *have)
+{
+    enum { MANY = 4096 };
+    tn_seed(cx, 3);
+    tn_tensor *x = tn_keep(tn_randn(cx, TN_F32, TN_SHAPE(MANY, INNER)));
+    tn_tensor *w = tn_keep(tn_requires_grad(tn_randn(cx, TN_F32, TN_SHAPE(INNER, COLS)), true));
+    tn_tensor *r = tn_keep(tn_randn(cx, TN_F32, TN_SHAPE(MANY, COLS)));
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    tn_batch_norm_opts o = { .training = true };
+    tn_tensor         *y = tn_batch_norm(tn_matmul(x, w), NULL, NULL, NULL, NULL, o);
+    CHECK_STATUS(tn_backward(tn_sum_all(tn_mul(tn_relu(y), r)), NULL), TN_OK);
+    tn_tensor *all = tn_keep(tn_sum(y, 1));
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    CHECK_STATUS(tn_read(all, TN_F64, have, MANY), TN_OK);
+    CHECK_STATUS(tn_read(tn_grad_of(w), TN_F64, have + MANY, tn_count(w)), TN_OK);
+}
+
+// Its statistics are those of differences to the first row.
+static void statistics_are_offered_with_the_product_they_are_of(void)
+{
+    enum { ALL = 4096 + INNER * COLS };
+    static double want[ALL], have[ALL];
+    tn_ctx       *cx = open_library(1 << 14);
+    tn_scope     *s  = tn_begin(cx);
+    normalize(cx, want);
+    CHECK_INT(library.taken, 0);
+    tn_end(s);
+    tn_close(cx);
+    cx           = open_library(1 << 14);
+    s            = tn_begin(cx);
+    library.sums = true;
+    normalize(cx, have);
+    CHECK(library.taken > 0 && library.first_row);
+    CHECK(!memcmp(want, have, sizeof want));
     tn_end(s);
     tn_close(cx);
 }
@@ -425,6 +482,7 @@ static void the_backward_product_takes_gelus_slope_and_the_biass_sum(void)
 const test_case tests_epilogue[] = {
     TEST(epilogues_are_found_and_offered),
     TEST(a_call_knows_the_newest_value_that_its_kernel_reads),
+    TEST(statistics_are_offered_with_the_product_they_are_of),
     TEST(the_backward_product_takes_gelus_slope_and_the_biass_sum),
     TEST_END,
 };

@@ -7,7 +7,7 @@
 #include "device/cuda/driver.h"
 
 // Words of a key, at most; a product's key has 31, attention's 96.
-enum { TNI_CHOICE_WORDS = 96 };
+enum { TNI_CHOICE_WORDS = 256 };
 
 // All that a choice depends on: the library with its version, the kind of GPU, and the work in words,
 // which mean the same in every process.

@@ -84,7 +84,8 @@ static const char *depthwise_declines(tni_cuda *c, const tni_call *call)
     if (!tni_groups_takes_depthwise(call)) return "it is no convolution of single channels";
     if (call->also_read) return "something else reads its result";
     bool ends = !call->launch ||
-                tni_is_ending(call->launch, call->epilogue->product, width_of(call));
+                (call->op == TNI_conv && !call->launch->kernel->tails &&
+                 tni_is_ending(call->launch, call->epilogue->product, width_of(call)));
     return ends ? NULL : "the kernel behind it does more than map elements";
 }
 
@@ -331,14 +332,15 @@ const char *tni_cuda_conv_method(const tni_call *call)
 
 // ---- with the kernel that follows --------------------------------------------------------------
 
-// Asked when a plan is made. A result that something else reads, too, has to be stored beside the kernel's, which cuDNN is
-// not asked for.
+// Asked when a plan is made. cuDNN is not asked for everything: not to store a result that something else reads, too,
+// beside the kernel's, and not for sums of columns or the gradients' kernels, which its engines are slow at.
 bool tni_cuda_conv_takes(void *session, const tni_offer *o)
 {
     if (!o->launch) return false;
     tni_call call = tni_call_of_offer(session, o);
     tni_cuda_enter(session);
-    if (!o->only_reader) return !tni_conv_by_tiles.declines(session, &call);
+    if (!o->only_reader || o->first_row || o->call->op != TNI_conv || o->launch->kernel->tails)
+        return !tni_conv_by_tiles.declines(session, &call);
     return !depthwise_declines(session, &call) || !tni_conv_by_cudnn.declines(session, &call) ||
            !tni_conv_by_tiles.declines(session, &call);
 }

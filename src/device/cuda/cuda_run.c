@@ -60,8 +60,9 @@ static tn_status run_copy(const tni_call *call)
 
 static bool takes_epilogue(void *session, const tni_offer *o)
 {
-    return o->call->op == TNI_conv ? tni_cuda_conv_takes(session, o)
-                                   : tni_cuda_matmul_takes(session, o);
+    int op = o->call->op;
+    if (op == TNI_conv || op == TNI_conv_dgrad) return tni_cuda_conv_takes(session, o);
+    return op == TNI_matmul && tni_cuda_matmul_takes(session, o);
 }
 
 static size_t scratch_with_epilogue(const tni_call *call, void *entry, const tni_launch *l)
@@ -73,8 +74,8 @@ static size_t scratch_with_epilogue(const tni_call *call, void *entry, const tni
 
 static tn_status run_with_epilogue(const tni_call *call, void *entry, tni_launch *l, tni_text *why)
 {
-    return call->op == TNI_conv ? tni_cuda_conv_with_epilogue(call, entry, l, why)
-                                : tni_cuda_matmul_with_epilogue(call, entry, l, why);
+    return call->op == TNI_matmul ? tni_cuda_matmul_with_epilogue(call, entry, l, why)
+                                  : tni_cuda_conv_with_epilogue(call, entry, l, why);
 }
 
 // Entries are forms, which calls share and which live until the process ends.
@@ -104,6 +105,7 @@ const tni_device_calls tni_cuda_calls = {
                                [TNI_matmul] = { .run     = tni_cuda_matmul,
                                                 .prepare = tni_cuda_prepare_matmul,
                                                 .forget  = free,
+                                                .scratch = tni_cuda_matmul_scratch,
                                                 .varies  = tni_cuda_matmul_varies,
                                                 .method  = tni_cuda_matmul_method,
                                                 .strided = true },

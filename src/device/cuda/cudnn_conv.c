@@ -170,6 +170,8 @@ static const char *declines(tni_cuda *c, const tni_call *call)
         return "cuDNN has convolutions in f32, f16 and bf16 only";
     if (!is_moderate(&f)) return "cuDNN has no such sizes";
     if (call->also_read) return "something else reads the result";
+    if (call->launch && (call->op != TNI_conv || call->launch->kernel->tails))
+        return "its engines for gradients or sums with a kernel are slow";
     if (!cudnn_version()) return "there is no cuDNN: `tenon doctor` says why";
     return find_plans(c, call, &unused) ? NULL : "cuDNN has no engine for it";
 }

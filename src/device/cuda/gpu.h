@@ -216,12 +216,19 @@ extern const tni_device_calls tni_cuda_calls;
 tn_status                     tni_cuda_matmul(const tni_call *call);
 void                          tni_cuda_expect_products(void *session);
 void                         *tni_cuda_prepare_matmul(const tni_call *call);
+size_t                        tni_cuda_matmul_scratch(const tni_call *call);
 const char                   *tni_cuda_matmul_varies(const tni_call *call);
 const char                   *tni_cuda_matmul_method(const tni_call *call);
 bool                          tni_cuda_matmul_takes(void *session, const tni_offer *o);
 tn_status tni_cuda_matmul_with_epilogue(const tni_call *call, void *entry, tni_launch *l,
                                         tni_text *why);
-tn_status tni_cuda_custom(const tni_call *call);
+// A product by the library with the kernel behind it as its epilogue: whether it has that, what is prepared for it, and
+// running it, or the two one after the other where addresses or numbers do not suit it.
+const char *tni_cuda_epilogue_declines(tni_cuda *c, const tni_call *call);
+void       *tni_cuda_prepare_epilogue(const tni_call *call);
+tn_status   tni_cuda_matmul_by_library(const tni_call *call, void *entry, tni_launch *l,
+                                       tni_text *why);
+tn_status   tni_cuda_custom(const tni_call *call);
 // Collectives (cuda_collective.c), and the contract's collected.
 tn_status tni_cuda_collective(const tni_call *call);
 tn_status tni_cuda_collected(void *session, size_t in_flight, tni_text *why);

@@ -17,22 +17,39 @@ enum { ROWS = 128, DEEP = 64 };
 
 // The kernel's argument: `struct product` of the text, field by field. TMA wants its maps at multiples of 128 bytes.
 typedef struct {
-    tni_cutensor_map a, b, near;
-    char            *y, *sum;
+    tni_cutensor_map a, b, near[TNI_ENDING_FETCHES];
+    char            *y, *sum, *parts;
     int32_t          rows, columns, stages, column_tiles, tiles;
 } product_args;
 
-_Static_assert(sizeof(product_args) == 512, "the text declares the same fields");
+_Static_assert(sizeof(product_args) == 768, "the text declares the same fields");
 
+// `struct finish` and `struct turning` of the texts.
+typedef struct {
+    const char *parts;
+    int32_t     columns, count;
+} finish_args;
+
+typedef struct {
+    const char *from;
+    char       *to;
+    int32_t     depth, columns;
+} turn_args;
+
+// blocks: as many as are launched. turned: bytes of b in rows, in the scratch; the partial sums are behind it. The
+// functions are NULL before the first launch.
 typedef struct {
     tni_product_case  text;
+    int32_t           blocks;
+    size_t            turned, parts;
     tni_text_program *program;
-    void             *f;  // NULL before the first launch
+    void             *f, *finish, *turn;
 } product_work;
 
-// What is multiplied: a (rows, depth) and b (columns, depth), both of them dense.
+// What is multiplied: a (rows, depth) and b (columns, depth), both of them dense; turned: b is (depth, columns).
 typedef struct {
     int64_t rows, columns, depth;
+    bool    turned;
 } product_sizes;
 
 // ---- texts -------------------------------------------------------------------------------------
@@ -40,13 +57,14 @@ typedef struct {
 // The stages and panels, at a multiple of 1,024 bytes that the block finds by itself, and two barriers for each.
 int tni_product_cores_shared(const tni_product_case *x)
 {
-    return 1024 + x->stages * (128 * (ROWS + x->ntiles * 8) + 16) + x->panels * (128 * ROWS + 16);
+    return 1024 + x->stages * (128 * (ROWS + x->ntiles * 8) + 16) +
+           x->panels * (x->nears * 128 * ROWS + 16);
 }
 
 // Eight warps that multiply, one that has operands copied, and one for the panels.
 int tni_product_cores_threads(const tni_product_case *x)
 {
-    return x->near ? 320 : 288;
+    return x->nears ? 320 : 288;
 }
 
 // Called by tni_emit_program behind the prelude.
@@ -57,18 +75,24 @@ static void write_product(tni_out *o, const tni_dialect *d, const tni_emit_item 
                   d->struct_qualifier);
     tni_out_print(o, "enum { IS_F16 = %d, IS_TF32 = 0, ALIGNED = 1, WARPS = %d, NTILES = %d,\n",
                   x->f16, ROWS / 16, x->ntiles);
-    tni_out_print(o, "       STAGES = %d, BLOCKS = %d, TWICE = %d,\n", x->stages, x->blocks,
-                  x->twice);
-    tni_out_print(o, "       NEAR = %d, PANELS = %d, EACH = 8 };\n", x->near - 1, x->panels);
+    tni_out_print(o, "       STAGES = %d, BLOCKS = %d, TWICE = %d, ONCE = %d, SUMS = %d,\n",
+                  x->stages, x->blocks, x->twice, x->once, x->sums);
+    for (int i = 0; i < TNI_ENDING_FETCHES; i++)
+        tni_out_print(o, "       NEAR_%d = %d,\n", i, i < x->nears ? x->near[i] : -1);
+    tni_out_print(o, "       NEARS = %d, PANELS = %d, EACH = 8 };\n", x->nears, x->panels);
     tni_out_print(o,
                   "#define ENDING_LOAD(x, p) load_each(x, p);\n"
                   "#define ENDING_STORE(p, x) store_kept(p, x);\n"
-                  "#define ENDING_FETCH(i, x, p) if constexpr ((i) == NEAR) load_near(x, here); "
+                  "#define ENDING_FETCH(i, x, p) if constexpr ((i) == NEAR_0) load_near(x, here); "
+                  "else if constexpr ((i) == NEAR_1) load_near(x, here + PANEL); "
+                  "else if constexpr ((i) == NEAR_2) load_near(x, here + 2 * PANEL); "
                   "else load_each(x, p);\n%s",
                   x->ending ? x->ending : tni_no_ending);
     tni_put_text(o, tni_text_cores);
     tni_put_text(o, tni_text_cores_wgmma);
     tni_put_text(o, tni_text_product_cores);
+    if (x->sums) tni_put_text(o, tni_text_product_finish);
+    if (x->turned) tni_put_text(o, tni_text_product_turn);
 }
 
 char *tni_product_cores_source(tni_heap *h, const tni_product_case *x)
@@ -79,20 +103,21 @@ char *tni_product_cores_source(tni_heap *h, const tni_product_case *x)
 
 // ---- which calls -------------------------------------------------------------------------------
 
-// Whether a convolution is a product of the rows of x by those of w: one tap, a step of one and nothing around the
-// image, with channels last.
+// Whether a convolution is a product of the rows of x by those of w, and its data gradient one of the rows of y by w's
+// columns: one tap, a step of one and nothing around the image, with channels last.
 static bool finds_conv(const tni_call *call, product_sizes *z)
 {
     int64_t       unused[5];
-    tni_conv_form f  = tni_conv_form_of(call, 3);
-    bool          ok = call->op == TNI_conv && f.groups == 1;
+    tni_conv_form f = tni_conv_form_of(call, 3);
+    z->turned       = call->op == TNI_conv_dgrad;
+    bool ok         = (call->op == TNI_conv || z->turned) && f.groups == 1;
     for (int i = 0; i < 3; i++) {
         ok &= f.arg[W].size[2 + i] == 1 && f.stride[i] == 1 && f.padding[i] == 0;
         ok &= tni_conv_has_order(&f.arg[i], true, unused);
     }
     z->rows    = tni_shape_count(3, f.arg[Y].size + 2) * f.arg[Y].size[0];
-    z->columns = f.arg[Y].size[1];
-    z->depth   = f.arg[X].size[1];
+    z->columns = f.arg[z->turned ? X : Y].size[1];
+    z->depth   = f.arg[z->turned ? Y : X].size[1];
     return ok;
 }
 
@@ -116,7 +141,9 @@ static bool finds_matmul(const tni_call *call, product_sizes *z)
     z->depth   = b->size[k];
     z->columns = b->size[n];
     z->rows    = z->columns ? tni_shape_count(call->out.rank, call->out.size) / z->columns : 0;
-    bool ok = b->stride[k] == 1 && b->stride[n] == z->depth && is_dense(a) && is_dense(&call->out);
+    z->turned  = b->stride[n] == 1 && b->stride[k] == z->columns;
+    bool ok    = z->turned || (b->stride[k] == 1 && b->stride[n] == z->depth);
+    ok &= is_dense(a) && is_dense(&call->out);
     int64_t rows = tni_shape_count(a->rank, a->size) / (z->depth ? z->depth : 1);
     for (int i = 0; i < k; i++) ok &= b->size[i] == 1 || b->stride[i] == 0;
     return ok && rows == z->rows;
@@ -136,7 +163,8 @@ static int64_t width_of(const tni_call *call)
 // stage is full. With 16 to 32 steps of its 64 the libraries took half the time on an H200.
 static bool is_promising(const tni_cuda *c, const product_sizes *z)
 {
-    return z->depth >= DEEP && z->rows * z->columns >= (int64_t)c->gpu->limits.units * ROWS * 64;
+    return z->depth >= DEEP && z->rows >= ROWS &&
+           z->rows * z->columns >= (int64_t)c->gpu->limits.units * ROWS * 64;
 }
 
 // TMA wants rows of multiples of 16 bytes, and b's rows are taken 32 at a time. Who asks for the method by name gets it
@@ -155,9 +183,12 @@ static const char *declines(tni_cuda *c, const tni_call *call)
         !z.depth)
         return "it is too large or empty";
     if (!*c->method && !is_promising(c, &z)) return "it is too small";
-    return tni_is_ending(call->launch, call->epilogue->product, width_of(call))
+    int product = call->epilogue->product;
+    if (!call->also_read && tni_ending_reads_first_row(call->launch, product, width_of(call)))
+        return "the result is not stored";
+    return tni_is_ending(call->launch, product, width_of(call))
                ? NULL
-               : "the kernel behind it does more than map elements";
+               : "the kernel behind it does more than map elements and add up columns";
 }
 
 // ---- forms -------------------------------------------------------------------------------------
@@ -182,39 +213,74 @@ static double use_of(const tni_cuda *c, const tni_product_case *t, const product
 }
 
 // Returns the widest tile unless a narrower one is used better by a tenth. One is compiled, since that takes
-// longer than timing it: between two that are used alike there were a few percent on an H200.
-static const tni_product_case *choose_tile(const tni_cuda *c, const product_sizes *z)
+// longer than timing it: between two that are used alike there were a few percent on an H200. Sums are registers for each
+// column of a lane: the widest tile has none for them, and the next only if the ending reads little besides.
+static tni_product_case choose_tile(const tni_cuda *c, const product_sizes *z, int first)
 {
-    const tni_product_case *best = &tni_product_tiles[0];
-    for (int i = 1; i < TNI_PRODUCT_TILES; i++)
+    const tni_product_case *best = &tni_product_tiles[first];
+    for (int i = first + 1; i < TNI_PRODUCT_TILES; i++)
         if (use_of(c, &tni_product_tiles[i], z) > 1.1 * use_of(c, best, z))
             best = &tni_product_tiles[i];
-    return best;
+    return *best;
 }
 
-// Exchanges 32 KB of stages for four panels, or one stage.
+// What a multiprocessor has for stages and panels is 208 KB, 104 for each of two blocks. Two panels of each are enough if
+// several are read: they take as long as the stages. Two blocks would not have the registers to add up as well.
 void tni_product_cores_panels(tni_product_case *x)
 {
-    x->stages -= x->ntiles == 16 ? 2 : 1;
-    x->panels = x->ntiles == 8 ? 2 : 4;
+    if (!x->nears) return;
+    if (x->nears > 1 || x->sums) x->blocks = 1;
+    int room  = 208 / x->blocks;
+    x->panels = x->nears > 1 || x->ntiles == 8 ? 2 : 4;
+    x->stages = (room - x->panels * x->nears * 16) / (16 + x->ntiles);
+}
+
+// Describes the text for a call, but for its ending.
+static tni_product_case case_of(const tni_cuda *c, const tni_call *call, const product_sizes *z)
+{
+    const tni_launch *l       = call->launch;
+    int               product = call->epilogue->product, sums = tni_ending_sums(l->kernel);
+    int               near[TNI_ENDING_FETCHES] = { 0 };
+    int               nears = tni_ending_fetches(l, product, width_of(call), near);
+    tni_product_case  x     = choose_tile(c, z, !sums ? 0 : sums + nears > 2 ? 2 : 1);
+    x.f16                   = call->out.dtype == TN_F16;
+    x.pivots                = tni_ending_reads_first_row(l, product, width_of(call));
+    x.twice                 = call->also_read;
+    x.once                  = tni_ending_store(l->kernel, product) < 0;
+    x.turned                = z->turned;
+    x.sums                  = sums;
+    x.nears                 = nears;
+    memcpy(x.near, near, sizeof near);
+    tni_product_cores_panels(&x);
+    return x;
+}
+
+// A block for each place on the multiprocessors, or for each tile if there are fewer. For the sake of sums all tiles of a
+// block have the same columns.
+static int32_t count_blocks(const tni_cuda *c, const tni_product_case *x, const product_sizes *z)
+{
+    int64_t across = tni_ceil_div(z->columns, x->ntiles * 8);
+    int64_t all    = across * tni_ceil_div(z->rows, ROWS);
+    int64_t room   = (int64_t)c->gpu->limits.units * x->blocks;
+    if (x->sums) room = room > across ? room / across * across : across;
+    return (int32_t)(all < room ? all : room);
 }
 
 // Begins to compile.
 static void *open(tni_cuda *c, const tni_call *call)
 {
     product_sizes z;
-    int           product = call->epilogue->product;
-    tni_heap      heap    = tni_heap_default();
-    product_work *w       = calloc(1, sizeof *w);
-    char         *ending  = tni_ending_text(c->heap, &tni_dialect_cuda, call->launch, product,
-                                            width_of(call));
+    tni_heap      heap   = tni_heap_default();
+    product_work *w      = calloc(1, sizeof *w);
+    char         *ending = tni_ending_text(c->heap, &tni_dialect_cuda, call->launch,
+                                           call->epilogue->product, width_of(call));
     if (w && ending && finds_sizes(call, &z)) {
-        w->text        = *choose_tile(c, &z);
-        w->text.f16    = call->out.dtype == TN_F16;
-        w->text.twice  = call->also_read;
-        w->text.near   = 1 + tni_ending_fetch(call->launch, product, width_of(call));
+        w->text        = case_of(c, call, &z);
+        w->blocks      = count_blocks(c, &w->text, &z);
+        w->turned      = z.turned ? (size_t)tni_align64(z.columns * z.depth * 2) : 0;
+        int64_t across = tni_ceil_div(z.columns, w->text.ntiles * 8);
+        w->parts       = (size_t)(w->blocks / across * w->text.sums * z.columns * 4);
         w->text.ending = ending;
-        if (w->text.near) tni_product_cores_panels(&w->text);
         w->program = tni_compiled_text(c->gpu->compiled, tni_product_cores_source(&heap, &w->text),
                                        "cores_product");
         w->text.ending = NULL;  // it is part of the program's text
@@ -232,8 +298,8 @@ static int count(void *work)
 
 static size_t scratch(void *work)
 {
-    (void)work;
-    return 0;
+    const product_work *w = work;
+    return w->turned + w->parts;
 }
 
 // ---- launches ----------------------------------------------------------------------------------
@@ -277,26 +343,87 @@ static int map_near(const tni_driver *cu, tni_cutensor_map *m, const char *at,
     return map_tensor(cu, m, at, 2, size, bytes, box);
 }
 
-// Launches a block for each place on the multiprocessors, or for each tile if there are fewer.
-static tn_status launch_kernel(tni_cuda *c, const product_work *w, const product_args *o,
-                               const tni_ending_args *ending, tni_text *why)
+// Finds the functions of the program, which waits until it is compiled.
+static bool find_functions(product_work *w, tn_status *s, tni_text *why)
+{
+    if (w->text.turned && !w->turn)
+        w->turn = tni_compiled_text_kernel(w->program, "cores_turn", s, why);
+    if (w->text.sums && !w->finish)
+        w->finish = tni_compiled_text_kernel(w->program, "cores_finish", s, why);
+    if (!w->f) w->f = tni_compiled_text_kernel(w->program, "cores_product", s, why);
+    return w->f && (w->turn || !w->text.turned) && (w->finish || !w->text.sums);
+}
+
+// Copies b into rows.
+static int launch_turn(tni_cuda *c, const product_work *w, const product_sizes *z, const char *from,
+                       char *to)
+{
+    turn_args         o        = { from, to, (int32_t)z->depth, (int32_t)z->columns };
+    uint32_t          offset[] = { 0, sizeof o };
+    tni_launch_record d        = { .f        = w->turn,
+                                   .grid     = { (unsigned)(z->columns / 32),
+                                                 (unsigned)tni_ceil_div(z->depth, 32), 1 },
+                                   .block    = { 256, 1, 1 },
+                                   .overlaps = c->gpu->overlaps,
+                                   .args     = 1 };
+    return tni_replay_launch(c, &d, offset, (const char *)&o);
+}
+
+static int launch_product(tni_cuda *c, const product_work *w, const product_args *o, int32_t blocks,
+                          const tni_ending_args *ending)
 {
     struct {
         product_args    o;
         tni_ending_args ending;
     } args;
     uint32_t          offset[] = { 0, sizeof *o, sizeof *o + sizeof *ending };
-    int32_t           room     = c->gpu->limits.units * w->text.blocks;
     tni_launch_record d        = { .f        = w->f,
-                                   .grid     = { (unsigned)(o->tiles < room ? o->tiles : room), 1, 1 },
+                                   .grid     = { (unsigned)blocks, 1, 1 },
                                    .block    = { (unsigned)tni_product_cores_threads(&w->text), 1, 1 },
                                    .shared   = (unsigned)tni_product_cores_shared(&w->text),
                                    .overlaps = c->gpu->overlaps,
                                    .args     = 2 };
     memcpy(&args.o, o, sizeof *o);
     memcpy(&args.ending, ending, sizeof *ending);
-    return tni_cuda_status(c, tni_replay_launch(c, &d, offset, (const char *)&args), "multiplying",
-                           why);
+    return tni_replay_launch(c, &d, offset, (const char *)&args);
+}
+
+// Computes the first row, with those of its tiles. What it adds up is not right, since it does not know that row yet, and
+// is overwritten.
+static int launch_pivots(tni_cuda *c, const product_work *w, const product_args *o,
+                         const tni_ending_args *ending)
+{
+    product_args first = *o;
+    first.tiles        = o->column_tiles;
+    return launch_product(c, w, &first, o->column_tiles, ending);
+}
+
+// Adds up what the blocks of a column tile left.
+static int launch_finish(tni_cuda *c, const product_work *w, const product_args *o,
+                         const tni_ending_args *ending)
+{
+    struct {
+        finish_args     o;
+        tni_ending_args ending;
+    } args                     = { { o->parts, o->columns, w->blocks / o->column_tiles }, *ending };
+    uint32_t          offset[] = { 0, sizeof args.o, sizeof args };
+    tni_launch_record d        = { .f        = w->finish,
+                                   .grid     = { (unsigned)(o->columns / 32), 1, 1 },
+                                   .block    = { 1024, 1, 1 },
+                                   .overlaps = c->gpu->overlaps,
+                                   .args     = 2 };
+    return tni_replay_launch(c, &d, offset, (const char *)&args);
+}
+
+static int map_operands(const tni_driver *cu, const product_work *w, const product_sizes *z,
+                        const char *a, const char *b, const tni_ending_args *ending,
+                        product_args *o)
+{
+    int e = map_a(cu, &o->a, a, z);
+    if (e == TNI_CU_OK) e = map_b(cu, &o->b, b, z, w->text.ntiles * 8);
+    for (int i = 0; i < w->text.nears && e == TNI_CU_OK; i++)
+        e = map_near(cu, &o->near[i], ending->from[w->text.near[i]], z);
+    return e;
 }
 
 // Addresses have to be multiples of 16 bytes.
@@ -306,33 +433,35 @@ static tn_status launch(tni_cuda *c, void *work, const tni_call *call, int candi
     product_sizes   z;
     product_args    o;
     tni_ending_args ending = tni_ending_args_of(call->launch);
+    int             store  = tni_ending_store(call->launch->kernel, call->epilogue->product);
     tn_status       s      = TN_OK;
-    int             width  = w->text.ntiles * 8;
     (void)candidate;
-    if (!finds_sizes(call, &z)) return TN_EARG;
-    if (!w->f && !(w->f = tni_compiled_text_kernel(w->program, "cores_product", &s, why))) return s;
+    if (!finds_sizes(call, &z) || z.turned != w->text.turned) return TN_EARG;
+    if (!find_functions(w, &s, why)) return s;
     memset(&o, 0, sizeof o);
-    o.y           = ending.from[tni_ending_store(call->launch->kernel, call->epilogue->product)];
+    o.y           = store < 0 ? NULL : ending.from[store];
     const char *a = call->in[0].data, *b = call->in[1].data;
     if (((uintptr_t)a | (uintptr_t)b | (uintptr_t)o.y | (uintptr_t)call->out.data) % 16) {
         tni_text_add(why, "an operand is not at a multiple of 16 bytes");
         return TN_EARG;
     }
-    int e = map_a(c->gpu->cu, &o.a, a, &z);
-    if (e == TNI_CU_OK) e = map_b(c->gpu->cu, &o.b, b, &z, width);
-    if (e == TNI_CU_OK && w->text.near)
-        e = map_near(c->gpu->cu, &o.near, ending.from[w->text.near - 1], &z);
-    if (e != TNI_CU_OK) return tni_cuda_status(c, e, "describing a matrix", why);
-    int64_t column_tiles = tni_ceil_div(z.columns, width);
+    int64_t column_tiles = tni_ceil_div(z.columns, w->text.ntiles * 8);
     int64_t all          = column_tiles * tni_ceil_div(z.rows, ROWS);
     if (all >= INT32_MAX / 2) return TN_EARG;
     o.sum          = call->out.data;
+    o.parts        = w->text.sums ? (char *)call->scratch + w->turned : NULL;
     o.rows         = (int32_t)z.rows;
     o.columns      = (int32_t)z.columns;
     o.stages       = (int32_t)tni_ceil_div(z.depth, DEEP);
     o.column_tiles = (int32_t)column_tiles;
     o.tiles        = (int32_t)all;
-    return launch_kernel(c, w, &o, &ending, why);
+    int e          = map_operands(c->gpu->cu, w, &z, a, z.turned ? call->scratch : b, &ending, &o);
+    if (e != TNI_CU_OK) return tni_cuda_status(c, e, "describing a matrix", why);
+    if (z.turned) e = launch_turn(c, w, &z, b, call->scratch);
+    if (e == TNI_CU_OK && w->text.pivots) e = launch_pivots(c, w, &o, &ending);
+    if (e == TNI_CU_OK) e = launch_product(c, w, &o, w->blocks, &ending);
+    if (e == TNI_CU_OK && w->text.sums) e = launch_finish(c, w, &o, &ending);
+    return tni_cuda_status(c, e, "multiplying", why);
 }
 
 static size_t version(void)

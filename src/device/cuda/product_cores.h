@@ -3,26 +3,31 @@
 #ifndef TNI_CUDA_PRODUCT_CORES_H
 #define TNI_CUDA_PRODUCT_CORES_H
 
-#include "base/heap.h"
+#include "kernel/ending.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
 // The version rises when the kernel becomes faster or slower, so that choices timed against another version are timed
 // again.
-enum { TNI_PRODUCT_CORES_VERSION = 1 };
+enum { TNI_PRODUCT_CORES_VERSION = 2 };
 
 // Everything that the text depends on. A tile has 8 * ntiles columns, 64, 128 or 256; stages: of its operands in shared
-// memory; blocks: of a multiprocessor. near: one more than the access of the
-// ending whose elements are copied into shared memory, in `panels` pieces (tni_ending_fetch); 0: none. ending: the text of the kernel behind it (kernel/ending.h), NULL: none; twice: the
-// product itself is stored, too.
+// memory; blocks: of a multiprocessor. near: the accesses of the ending, `nears` of them, whose elements are copied into
+// shared memory, `panels` pieces at a time (tni_ending_fetches). ending: the text of the kernel behind it
+// (kernel/ending.h), NULL: none; sums: the columns that it adds up; twice: the product itself is stored, too; once: and
+// nothing else, since the ending only adds up; pivots: the ending reads the first row of the product for all others, so
+// that the first tiles are computed ahead of the rest. turned: b's columns are side by side in memory, and are copied into rows
+// ahead of the product.
 typedef struct {
-    bool        f16, twice;
-    int         ntiles, stages, blocks, near, panels;
+    bool        f16, twice, once, pivots, turned;
+    int         ntiles, stages, blocks, sums;
+    int         nears, near[TNI_ENDING_FETCHES], panels;
     const char *ending;
 } tni_product_case;
 
-extern const char *const tni_text_product_cores[];
+extern const char *const tni_text_product_cores[], *const tni_text_product_finish[],
+                                                       *const tni_text_product_turn[];
 
 // The tiles that forms are timed with.
 enum { TNI_PRODUCT_TILES = 3 };
@@ -32,7 +37,7 @@ extern const tni_product_case tni_product_tiles[TNI_PRODUCT_TILES];
 int tni_product_cores_shared(const tni_product_case *x);
 // Returns its threads.
 int tni_product_cores_threads(const tni_product_case *x);
-// Exchanges a stage for panels.
+// Divides the shared memory of a tile between stages and the panels of its nears.
 void tni_product_cores_panels(tni_product_case *x);
 // Prints the program; the caller frees it by tni_free. NULL when memory is out.
 char *tni_product_cores_source(tni_heap *h, const tni_product_case *x);

@@ -20,15 +20,31 @@
 //
 // TMA does this by itself: to it b has the axes k, e, t, j and 32s (product_cores.c). So columns are multiples of 32.
 //
-// NEAR: an access of the ending that reads an element of 16 bits for each of the result, a residual. To read it while a tile is
-// stored would take longer than all the rest: so a second warp has it copied too, in panels of 64 columns, of which PANELS are
-// in shared memory behind the stages. What else the ending loads is read around the cache's order: nothing writes it.
+// NEAR_0, NEAR_1, NEAR_2: accesses of the ending that read an element of 16 bits for each of the result, as a residual is
+// read. To read them while a tile is stored would take longer than all the rest: so a second warp has them copied too, in
+// panels of 64 columns, of which PANELS of each are in shared memory behind the stages. What else the ending loads is read
+// around the cache's order: nothing writes it.
+//
+// SUMS: column sums of the ending. All tiles of a block have the same columns, since the blocks are a multiple of the tiles
+// side by side. So a lane adds up its columns in registers from tile to tile, which takes no time that could be measured.
+// At the end a warp adds up its lanes' rows by shuffles, which leave each lane one column of 32 at a time:
+//
+//     lane 4 g + t     has columns 8 t .. 8 t + 7 of rows g and g + 8;    afterwards column 8 t + g of all 16
+//
+// Then the warps' totals are added, and each block leaves one partial result for each of its columns in o.parts.
+// cores_finish adds the blocks' in their order, and does what follows.
+//
+// Statistics are of differences to the first row of the product, which keeps them exact where the mean is large. Its tiles
+// are then computed by a launch ahead, with the same bits (launch_pivots of product_cores.c).
+//
+// TURNED: b is given with its columns side by side, as the weights of a data gradient are. cores_turn copies it into rows
+// first: weights are small.
 //
 // A text begins with constants such as
 //
 //     typedef m_ushort elem;
 //     enum { IS_F16 = 1, IS_TF32 = 0, ALIGNED = 1, WARPS = 8, NTILES = 32, STAGES = 4, BLOCKS = 1,
-//            NEAR = -1, PANELS = 0, TWICE = 0 };
+//            NEARS = 0, NEAR_0 = -1, NEAR_1 = -1, NEAR_2 = -1, PANELS = 0, TWICE = 0, ONCE = 0, SUMS = 0 };
 //
 // and with the macros of the ending, for which EACH is 8.
 #include "device/cuda/product_cores.h"
@@ -38,15 +54,16 @@
 // clang-format off
 const char *const tni_text_product_cores[] = {
     T(enum { ROWS = WARPS * 16, COLS = NTILES * 8, DEEP = 64,
-             THREADS = WARPS * 32 + (NEAR < 0 ? 32 : 64),
+             THREADS = WARPS * 32 + (NEARS ? 64 : 32), SOME_SUMS = SUMS ? SUMS : 1,
              A_TILE = ROWS * 128, STAGE = A_TILE + COLS * 128, PANEL = ROWS * 128 };
       // What TMA knows of a matrix; the driver writes it.
       struct __align__(128) tensor_map { m_ulong word[16]; };
       // The argument; product_args in product_cores.c is the same in C. sum: where the product itself is stored, if
-      // something else than the ending reads it. stages: of DEEP steps.
+      // something else than the ending reads it. parts: SUMS rows of columns for each block of a column tile.
+      // stages: of DEEP steps.
       struct product {
-          tensor_map a; tensor_map b; tensor_map near;
-          elem *y; elem *sum;
+          tensor_map a; tensor_map b; tensor_map near[3];
+          elem *y; elem *sum; float *parts;
           int rows; int columns; int stages; int column_tiles; int tiles;
       };),
     // ---- barriers and copies -------------------------------------------------------------------
@@ -138,8 +155,9 @@ const char *const tni_text_product_cores[] = {
           int end = min(column + (int)COLS, o.columns);
           for (int n = column; n < end; n += 64, next_turn(x, PANELS)) {
               m_await(empty + x.stage, x.parity);
-              m_expect(full + x.stage, PANEL);
-              copy_a(near + x.stage * PANEL, o.near, full + x.stage, n, row);
+              m_expect(full + x.stage, NEARS * PANEL);
+              for (int i = 0; i < NEARS; i++)
+                  copy_a(near + (x.stage * NEARS + i) * PANEL, o.near[i], full + x.stage, n, row);
           }
       }
       // One stage's products, which are only started.
@@ -150,11 +168,47 @@ const char *const tni_text_product_cores[] = {
               wgmma_tiles<0, 0>(c, describe(left + s * 32), describe(tile + A_TILE + s * 32), add || s > 0);
           products_commit();
       }),
+    T(// The sums of a warp's 16 rows of eight columns; each lane gets that of one of them.
+      M_FN float add_rows(float (&x)[EACH]) {
+          int lane = threadIdx.x & 31;
+          UNROLL for (int half = EACH / 2; half; half /= 2) {
+              bool upper = lane & half * 4;
+              UNROLL for (int i = 0; i < half; i++) {
+                  float kept = upper ? x[i + half] : x[i];
+                  float given = upper ? x[i] : x[i + half];
+                  x[i] = kept + __shfl_xor_sync(0xffffffffu, given, half * 4);
+              }
+          }
+          return x[0];
+      }
+      // The warps that multiply, not those that have copies made.
+      M_FN void sync_products() {
+          asm volatile("bar.sync 1, %0;" :: "n"(WARPS * 32) : "memory");
+      }
+      // Adds the warps' totals, in the memory of the stages, which nobody reads any more once all are here.
+      M_FN void store_parts(const product &o, float (&total)[NTILES / 4][SOME_SUMS][EACH], char *stages) {
+          float *of = (float *)stages;
+          int lane = threadIdx.x & 31;
+          int first = blockIdx.x % o.column_tiles * COLS;
+          sync_products();
+          UNROLL for (int n = 0; n < NTILES / 4; n++)
+              UNROLL for (int i = 0; i < SUMS; i++)
+                  of[((threadIdx.x >> 5) * SUMS + i) * COLS + n * 32 + (lane & 3) * 8 + (lane >> 2)] =
+                      add_rows(total[n][i]);
+          sync_products();
+          for (int k = threadIdx.x; k < SUMS * COLS; k += WARPS * 32) {
+              float x = 0.0f;
+              UNROLL for (int w = 0; w < WARPS; w++) x += of[w * SUMS * COLS + k];
+              int column = first + k % COLS;
+              int row = (int)(blockIdx.x / o.column_tiles) * SUMS + k / COLS;
+              if (column < o.columns) o.parts[(m_long)row * o.columns + column] = x;
+          }
+      }),
     T(extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) cores_product(GIVEN product o ENDING_PARAMS) {
           extern __shared__ char smem[];
           m_uint first = (m_near(smem) + 1023) & ~1023u;
           m_uint near = first + STAGES * STAGE;
-          m_ulong *full = (m_ulong *)(smem + (near - m_near(smem)) + PANELS * PANEL);
+          m_ulong *full = (m_ulong *)(smem + (near - m_near(smem)) + PANELS * NEARS * PANEL);
           m_ulong *empty = full + STAGES;
           m_ulong *near_full = empty + STAGES;
           m_ulong *near_empty = near_full + PANELS;
@@ -183,6 +237,9 @@ const char *const tni_text_product_cores[] = {
               return;
           }
           float c[NTILES][4];
+          float total[NTILES / 4][SOME_SUMS][EACH];
+          UNROLL for (int i = 0; i < NTILES / 4 * SUMS * EACH; i++)
+              total[i / EACH / SOME_SUMS][i / EACH % SOME_SUMS][i % EACH] = 0.0f;
           turn x = { 0, 0 };
           turn panel = { 0, 0 };
           for (int tile = blockIdx.x; tile < o.tiles; tile += gridDim.x) {
@@ -202,21 +259,23 @@ const char *const tni_text_product_cores[] = {
               int row = tile / o.column_tiles * ROWS + warp_row;
               int column = tile % o.column_tiles * COLS + (lane & 3) * 8;
               UNROLL for (int n = 0; n < NTILES; n += 4, column += 32) {
-                  bool has_panel = NEAR >= 0 && (column & ~63) < o.columns;
+                  bool has_panel = NEARS > 0 && (column & ~63) < o.columns;
                   if (n % 8 == 0 && has_panel) m_await(near_full + panel.stage, panel.parity);
                   int from = column < o.columns ? column : 0;
-                  ENDING_BEGIN(from)
+                  float (&ending_sum)[SOME_SUMS][EACH] = total[n / 4];
+                  ENDING_COLUMNS(columns)
+                  ENDING_BEGIN(columns, from)
                   UNROLL for (int lower = 0; lower < 4; lower += 2) {
                       int r = row + lower * 4;
                       float v[EACH];
                       UNROLL for (int i = 0; i < EACH; i++) v[i] = c[n + i / 2][lower + i % 2];
                       if (r >= o.rows || column >= o.columns) continue;
                       m_long at = (m_long)r * o.columns + column;
-                      m_uint here = near + panel.stage * PANEL + (warp_row + lower * 4) * 128 +
+                      m_uint here = near + panel.stage * NEARS * PANEL + (warp_row + lower * 4) * 128 +
                                     (((n & 4) + (lane & 3)) ^ (warp_row & 7)) * 16;
                       if constexpr (TWICE != 0) store_each(o.sum + at, v);
-                      ENDING(v, column, at)
-                      store_each(o.y + at, v);
+                      ENDING(v, columns, column, at)
+                      if constexpr (ONCE == 0) store_each(o.y + at, v);
                   }
                   if (n % 8 == 4 && has_panel) {
                       __syncwarp();
@@ -225,6 +284,53 @@ const char *const tni_text_product_cores[] = {
                   }
               }
           }
+          if constexpr (SUMS > 0) store_parts(o, total, smem + (first - m_near(smem)));
+      }),
+    NULL,
+};
+
+const char *const tni_text_product_finish[] = {
+    // Columns and 32 threads for each, in blocks of 32 columns. parts: partial results of each column.
+    T(struct finish { const float *parts; int columns; int count; };
+      extern "C" __global__ void __launch_bounds__(1024) cores_finish(GIVEN finish o ENDING_PARAMS) {
+          __shared__ float part[SUMS][32][33];
+          int lane = threadIdx.x & 31;
+          int turn = threadIdx.x >> 5;
+          int c = blockIdx.x * 32 + lane;
+          float ending_total[SUMS];
+          m_begin();
+          UNROLL for (int i = 0; i < SUMS; i++) {
+              float x = 0.0f;
+              for (int p = turn; p < o.count; p += 32)
+                  x += o.parts[((m_long)p * SUMS + i) * o.columns + c];
+              part[i][lane][turn] = x;
+          }
+          __syncthreads();
+          UNROLL for (int i = 0; i < SUMS; i++) {
+              float x = part[i][turn][lane];
+              UNROLL for (int k = 16; k; k >>= 1) x += __shfl_xor_sync(0xffffffffu, x, k);
+              ending_total[i] = x;
+          }
+          c = blockIdx.x * 32 + turn;
+          if (lane == 0) ENDING_FINISH(c)
+      }),
+    NULL,
+};
+
+const char *const tni_text_product_turn[] = {
+    // From (depth, columns) to (columns, depth), 32 of each at a time.
+    T(struct turning { const elem *from; elem *to; int depth; int columns; };
+      extern "C" __global__ void __launch_bounds__(256) cores_turn(GIVEN turning o) {
+          __shared__ elem tile[32][34];
+          int lane = threadIdx.x & 31;
+          int k = blockIdx.y * 32;
+          int c = blockIdx.x * 32;
+          m_begin();
+          for (int i = threadIdx.x >> 5; i < 32; i += 8)
+              if (k + i < o.depth) tile[i][lane] = o.from[(m_long)(k + i) * o.columns + c + lane];
+          __syncthreads();
+          for (int i = threadIdx.x >> 5; i < 32; i += 8)
+              if (k + lane < o.depth) o.to[(m_long)(c + i) * o.depth + k + lane] = tile[lane][i];
       }),
     NULL,
 };

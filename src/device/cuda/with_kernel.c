@@ -47,11 +47,8 @@ bool tni_call_is_aligned(const tni_call *call)
     return aligned;
 }
 
-// Whether one step may do both: every address is aligned, and nothing that is read is overwritten but the call's
-// result, which is not stored.
-static bool is_suited(const tni_call *call)
+bool tni_call_suits_form(const tni_call *call, const tni_launch *l)
 {
-    const tni_launch *l      = call->launch;
     const tni_kernel *k      = l->kernel;
     bool              suited = tni_call_is_aligned(call);
     for (int i = 0; i < k->naccess; i++) suited &= (uintptr_t)tni_access_address(l, i) % 16 == 0;
@@ -72,7 +69,7 @@ tn_status tni_form_with_kernel(tni_form *f, const tni_call *call, void *entry, t
     tni_call here   = *call;
     here.launch     = l;
     here.kernel     = entry;
-    if (!f || !is_suited(&here)) {
+    if (!f || !tni_call_suits_form(&here, l)) {
         tni_call  plain = tni_call_within(call, call->op);
         tn_status s     = tni_call_run(&plain);
         return s == TN_OK ? tni_cuda_launch(call->session, entry, l, why) : s;
@@ -118,9 +115,40 @@ static const char *pair_varies(tni_cuda *c, void *work, const tni_call *call)
     return tni_cuda_matmul_varies(&plain);
 }
 
-static const tni_method by_pair = {
-    .name = "two launches", .open = pair_open, .launch = pair_launch, .varies = pair_varies
-};
+// The product with the library's epilogue.
+static void *library_open(tni_cuda *c, const tni_call *call)
+{
+    (void)c;
+    return tni_cuda_prepare_epilogue(call);
+}
+
+static tn_status library_launch(tni_cuda *c, void *work, const tni_call *call, int candidate,
+                                tni_text *why)
+{
+    tni_call here = *call;
+    (void)c, (void)candidate;
+    here.entry = work;
+    here.why   = why;
+    return tni_cuda_matmul_by_library(&here, call->kernel, call->launch, why);
+}
+
+static const tni_method by_library = { .name     = "cuBLASLt",
+                                       .declines = tni_cuda_epilogue_declines,
+                                       .open     = library_open,
+                                       .launch   = library_launch,
+                                       .varies   = pair_varies };
+
+// Where the library has an epilogue, two launches are slower.
+static const char *pair_declines(tni_cuda *c, const tni_call *call)
+{
+    return tni_cuda_epilogue_declines(c, call) ? NULL : "the library does both";
+}
+
+static const tni_method by_pair = { .name     = "two launches",
+                                    .declines = pair_declines,
+                                    .open     = pair_open,
+                                    .launch   = pair_launch,
+                                    .varies   = pair_varies };
 
 // Sizes, strides and the kernel.
 static void describe(const tni_call *call, tni_form_words *w)
@@ -135,6 +163,7 @@ static void describe(const tni_call *call, tni_form_words *w)
 }
 
 const tni_family tni_products_with_kernels = { .name     = "product with kernel",
-                                               .methods  = 2,
-                                               .method   = { &tni_conv_by_tiles, &by_pair },
+                                               .methods  = 3,
+                                               .method   = { &by_library, &tni_conv_by_tiles,
+                                                             &by_pair },
                                                .describe = describe };

@@ -5,13 +5,16 @@
 
 #include "device/cuda/method.h"
 
-// Products with a kernel that cuBLASLt has no epilogue for.
+// Products with a kernel: by cuBLASLt if that has an epilogue for it, by a kernel of our own, or one after the other.
 extern const tni_family tni_products_with_kernels;
 
 // Puts the kernel's instructions.
 void tni_form_put_kernel(tni_form_words *w, const tni_call *call);
 // Libraries and kernels of our own read 16 bytes at once, and forms promise such addresses.
 bool tni_call_is_aligned(const tni_call *call);
+// Whether one step may do both: every address is aligned, and nothing that is read is overwritten but the call's
+// result, which is not stored.
+bool tni_call_suits_form(const tni_call *call, const tni_launch *l);
 // Runs both: by a method, or one after the other if there is no form or addresses do not suit.
 tn_status tni_form_with_kernel(tni_form *f, const tni_call *call, void *entry, tni_launch *l,
                                tni_text *why);

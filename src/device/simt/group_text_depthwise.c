@@ -94,12 +94,13 @@ static const char kernel[] =
               }
               UNROLL for (int j = 0; j < COLUMNS; j++) add_pixel(row[j], weight, r, j, sum);
           }
-          ENDING_BEGIN(c)
+          ENDING_COLUMNS(columns)
+          ENDING_BEGIN(columns, c)
           UNROLL for (int d = 0; d < DOWN; d++) {
               UNROLL for (int a = 0; a < ACROSS; a++) {
                   if (p + d < o.y_height && q + a < o.y_width) {
                       m_long at = ((image * o.y_height + p + d) * o.y_width + q + a) * o.channels + c;
-                      ENDING(sum[d][a], c, at)
+                      ENDING(sum[d][a], columns, c, at)
                       store(y + at, sum[d][a]);
                   }
               }
