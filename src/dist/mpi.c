@@ -2,8 +2,10 @@
 // exported object in Open MPI, and a small number in a pointer in the standard interface; so every call that
 // takes one exists twice here (mpi_calls.h), and the values are in tables.
 //
-// All collectives are the nonblocking ones, tested in a loop: MPI's own wait never returns after another rank
-// has died, while a loop can look at the line between ranks, and can let another process have the core.
+// MPI's own wait never returns after another rank has died, so a collective that takes long is run by a thread, and whoever
+// waits for that looks at the line between ranks. A small one is begun and tested in a loop, which can do the same and let
+// another process have the core; for large ones the algorithms of these calls are poor: by Open MPI 4.1, 26 MB between 8
+// processes of an x86 machine take 34 ms instead of 13.
 #include "dist/engine.h"
 
 #include <dlfcn.h>
@@ -13,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 // A handle of either type.
@@ -326,9 +329,118 @@ static bool wait_for_request(tni_mpi_handle *request, tni_may_wait *may_wait, vo
     return false;
 }
 
+// ---- large collectives -------------------------------------------------------------------------
+
+// The thread, and the collective that it is given: state says who has it. One at a time, so that MPI is called by one
+// thread at a time.
+typedef enum { IDLE, GIVEN, RUN } job_state;
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t  changed;
+    bool            started;
+    job_state       state;
+    tni_collective  c;
+    int             count, error;
+} job = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+
+// The part of a collective that begins with element `at`, for one that can be cut.
+static tni_collective part_at(const tni_collective *c, int64_t at)
+{
+    size_t         skip = (size_t)at * tni_dtype_size(c->dtype);
+    tni_collective part = *c;
+    part.in             = c->in ? (const char *)c->in + skip : NULL;
+    part.out            = c->out ? (char *)c->out + skip : NULL;
+    return part;
+}
+
+static bool can_be_cut(const tni_collective *c)
+{
+    return c->kind == TNI_BROADCAST || c->kind == TNI_ALL_REDUCE;
+}
+
+// Sums of a mebibyte stay in the caches of the cores that exchange them: by 8 processes 26 MB are reduced in 13 ms so, and in
+// 15 to 16 at once.
+static int run_cut(const tni_collective *c, int count)
+{
+    enum { MEBI = 1 << 20 };
+    int piece = can_be_cut(c) ? MEBI / (int)tni_dtype_size(c->dtype) : count, error = 0;
+    for (int at = 0; !error && at < count; at += piece) {
+        tni_collective part = part_at(c, at);
+        int            n    = count - at < piece ? count - at : piece;
+        error               = mpi.m.kind == MPICH ? int_block(&mpi.ints, &mpi.m, &part, n)
+                                                  : ptr_block(&mpi.ptr, &mpi.m, &part, n);
+    }
+    return error;
+}
+
+static void *run_jobs(void *unused)
+{
+    pthread_mutex_lock(&job.lock);
+    for (;;) {
+        while (job.state != GIVEN) pthread_cond_wait(&job.changed, &job.lock);
+        pthread_mutex_unlock(&job.lock);
+        int error = run_cut(&job.c, job.count);
+        pthread_mutex_lock(&job.lock);
+        job.error = error;
+        job.state = RUN;
+        pthread_cond_broadcast(&job.changed);
+    }
+    return unused;
+}
+
+// Starts the thread, once. It ends with the process.
+static bool start_thread(void)
+{
+    pthread_t t;
+    if (!job.started)
+        job.started = pthread_create(&t, NULL, run_jobs, NULL) == 0 && !pthread_detach(t);
+    return job.started;
+}
+
+// Waits for the thread a moment. For whoever holds its lock.
+static void wait_for_job(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 5000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&job.changed, &job.lock, &until);
+}
+
+// A thread that is given up stays in its call.
+static bool run_by_thread(const tni_collective *c, int count, tni_may_wait *may_wait, void *user,
+                          tni_text *why)
+{
+    pthread_mutex_lock(&job.lock);
+    job.c     = *c;
+    job.count = count;
+    job.state = GIVEN;
+    pthread_cond_broadcast(&job.changed);
+    bool ok = true;
+    while (ok && job.state != RUN) {
+        wait_for_job();
+        if (job.state == RUN) break;
+        pthread_mutex_unlock(&job.lock);
+        ok = may_wait(user, why);
+        pthread_mutex_lock(&job.lock);
+    }
+    if (ok) job.state = IDLE;
+    int error = ok ? job.error : 0;
+    pthread_mutex_unlock(&job.lock);
+    ok = ok && !mpi_fails(error, "MPI", why);
+    if (!ok) mpi.dead = *why;
+    return ok;
+}
+
+// A collective of fewer bytes is over before a thread is awake.
+enum { LARGE = 1 << 16 };
+
 static bool run_piece(const tni_collective *c, int count, tni_may_wait *may_wait, void *user,
                       tni_text *why)
 {
+    if ((size_t)count * tni_dtype_size(c->dtype) >= LARGE && start_thread())
+        return run_by_thread(c, count, may_wait, user, why);
     tni_mpi_handle request = { 0 };
     int            error   = mpi.m.kind == MPICH ? int_start(&mpi.ints, &mpi.m, c, count, &request)
                                                  : ptr_start(&mpi.ptr, &mpi.m, c, count, &request);
@@ -340,7 +452,7 @@ static bool run_piece(const tni_collective *c, int count, tni_may_wait *may_wait
 static bool run(const tni_collective *c, tni_may_wait *may_wait, void *user, tni_text *why)
 {
     enum { PIECE = 1 << 30 };
-    bool pieces = c->kind == TNI_BROADCAST || c->kind == TNI_ALL_REDUCE;
+    bool pieces = can_be_cut(c);
     if (*mpi.dead.s) {
         *why = mpi.dead;
         return false;
@@ -350,13 +462,10 @@ static bool run(const tni_collective *c, tni_may_wait *may_wait, void *user, tni
                            tni_dtype_table[c->dtype].name);
         return false;
     }
-    size_t size = tni_dtype_size(c->dtype);
     for (int64_t at = 0; at < c->count || c->kind == TNI_BARRIER; at += PIECE) {
         int64_t        left  = c->count - at;
-        tni_collective piece = *c;
-        piece.in             = c->in ? (const char *)c->in + (size_t)at * size : NULL;
-        piece.out            = c->out ? (char *)c->out + (size_t)at * size : NULL;
-        int count            = pieces && left > PIECE ? PIECE : (int)left;
+        tni_collective piece = part_at(c, at);
+        int            count = pieces && left > PIECE ? PIECE : (int)left;
         if (!run_piece(&piece, count, may_wait, user, why)) return false;
         if (!pieces) break;
     }

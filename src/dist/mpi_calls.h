@@ -11,6 +11,12 @@
     CALL(Comm_rank, (HANDLE comm, int *rank))                                                    \
     CALL(Comm_size, (HANDLE comm, int *size))                                                    \
     CALL(Comm_set_errhandler, (HANDLE comm, HANDLE handler))                                     \
+    CALL(Bcast, (void *data, int count, HANDLE type, int root, HANDLE comm))                     \
+    CALL(Allreduce, (const void *in, void *out, int count, HANDLE type, HANDLE op, HANDLE comm)) \
+    CALL(Allgather, (const void *in, int in_count, HANDLE in_type, void *out, int out_count,     \
+                     HANDLE out_type, HANDLE comm))                                              \
+    CALL(Reduce_scatter_block,                                                                   \
+         (const void *in, void *out, int count, HANDLE type, HANDLE op, HANDLE comm))            \
     CALL(Ibarrier, (HANDLE comm, HANDLE * request))                                              \
     CALL(Ibcast, (void *data, int count, HANDLE type, int root, HANDLE comm, HANDLE *request))   \
     CALL(Iallreduce, (const void *in, void *out, int count, HANDLE type, HANDLE op, HANDLE comm, \
@@ -78,6 +84,22 @@ static int NAMED(start)(const NAMED(calls) * f, const mpi_library *m, const tni_
     }
     memcpy(request, &r, sizeof r);
     return error;
+}
+
+// Runs a collective of `count` elements to its end.
+static int NAMED(block)(const NAMED(calls) * f, const mpi_library *m, const tni_collective *c,
+                        int count)
+{
+    HANDLE      comm = OF(m->comm), type = OF(m->type[c->dtype]), op = OF(m->op[c->op]);
+    const void *in = c->in == c->out ? m->in_place : c->in;
+    switch (c->kind) {
+    case TNI_BARRIER: break;
+    case TNI_BROADCAST: return f->Bcast(c->out, count, type, c->root, comm);
+    case TNI_ALL_REDUCE: return f->Allreduce(in, c->out, count, type, op, comm);
+    case TNI_ALL_GATHER: return f->Allgather(c->in, count, type, c->out, count, type, comm);
+    case TNI_REDUCE_SCATTER: return f->Reduce_scatter_block(c->in, c->out, count, type, op, comm);
+    }
+    return 0;
 }
 
 static int NAMED(test)(const NAMED(calls) * f, tni_mpi_handle *request, int *done)
