@@ -97,15 +97,17 @@ static bool record_first_values(tn_optim *o)
     return true;
 }
 
-// Cuts the parameters into buckets for a world, or joins them again.
+// Cuts the parameters into buckets for a world, or joins them again. One rank with an engine, which has nobody to wait
+// for, has buckets only if they are asked for.
 static bool make_buckets(tn_optim *o, tn_dist *d, tn_distribute_opts opts)
 {
     enum { USUAL = 25 << 20 };
-    bool real = tni_dist_is_real(d);
+    bool    real  = tni_dist_is_real(d);
+    int64_t usual = tn_dist_size(d) > 1 ? USUAL : 0;
     if (!tni_optim_whole(o)) return false;
     o->dist         = d;
     o->shard_state  = real && opts.shard_state;
-    o->bucket_bytes = !real ? 0 : opts.bucket_bytes ? opts.bucket_bytes : USUAL;
+    o->bucket_bytes = !real ? 0 : opts.bucket_bytes ? opts.bucket_bytes : usual;
     return tni_flats_place(o);
 }
 
