@@ -50,8 +50,9 @@ TN_API tn_status tn_dist_barrier(tn_dist *d);
 // rank keeps the state of its part of every bucket alone, and computes the update of that (ZeRO-1): memory for state is
 // divided by the number of ranks, the parameters stay whole. Zero means the default.
 typedef struct {
-    int64_t bucket_bytes;  // of a bucket's gradients, about; 0: 25 MiB, and 1 MiB for the first
-    bool    shard_state;
+    int64_t
+         bucket_bytes;  // of a bucket's gradients, about; 0: 25 MiB on GPUs, else 4 MiB, and 1 MiB for the first
+    bool shard_state;
 } tn_distribute_opts;
 TN_API tn_status tn_optim_distribute(tn_optim *o, tn_dist *d, tn_distribute_opts opts);
 

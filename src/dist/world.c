@@ -1,5 +1,6 @@
 // tn_dist: opening, asking, closing. Tenon moves no tensors between ranks itself: an engine does.
 #include "dist/world.h"
+#include "dist/beside.h"
 #include "dist/place.h"
 #include "base/hash.h"
 #include "tensor/context.h"
@@ -23,6 +24,8 @@ struct tn_dist {
     bool                   closed;    // this rank has left
     bool                   failed;    // and said so to the others, who are about to leave
     bool                   compares;  // each collective is compared with the other ranks'
+    bool                   overlaps;  // collectives may run beside other work
+    tni_beside            *beside;    // what runs them; NULL: nothing has yet
     tni_line              *line;      // NULL for one rank
     double                 timeout;   // seconds
     double                 deadline;  // of what this thread waits for
@@ -166,6 +169,31 @@ tn_status tni_dist_run(tn_dist *d, const tni_collective *c, const tni_line_item 
     set_running(d, false);
     if (!ok) find_reason(d, why);
     return ok ? TN_OK : TN_EDEVICE;
+}
+
+// ---- collectives beside other work -------------------------------------------------------------
+
+void tni_dist_overlap(tn_dist *d, bool overlap)
+{
+    d->overlaps = overlap && d->line && !d->on_device;
+}
+
+// To wake a thread takes longer than to exchange little.
+tn_status tni_dist_later(tn_dist *d, const tni_collective *c, const tni_line_item *what,
+                         tni_text *why)
+{
+    enum { LEAST = 64 << 10 };  // bytes
+    bool idle  = !d->beside || tni_beside_idle(d->beside);
+    bool small = c->count * (int64_t)tni_dtype_size(c->dtype) < LEAST;
+    if (d->overlaps && !small && !d->beside) d->beside = tni_beside_open(d);
+    if (!d->overlaps || !d->beside || (small && idle)) return tni_dist_run(d, c, what, why);
+    tni_beside_give(d->beside, c, what);
+    return TN_OK;
+}
+
+tn_status tni_dist_collected(tn_dist *d, size_t in_flight, tni_text *why)
+{
+    return d->beside ? tni_beside_wait(d->beside, in_flight, why) : TN_OK;
 }
 
 // ---- collectives in streams --------------------------------------------------------------------
@@ -494,6 +522,8 @@ static void leave(tn_dist *d)
     tni_text   text;
     while (d->watched && d->busy && d->busy(d->busy_arg) && !atomic_load(&d->lost))
         nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+    tni_beside_close(d->beside);
+    d->beside = NULL;
     if (d->watched) {
         atomic_store(&d->stop, true);
         pthread_join(d->watcher, NULL);

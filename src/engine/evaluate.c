@@ -778,11 +778,12 @@ static bool learn_list(tn_ctx *cx, tn_dist *d, const tni_plan *p)
 }
 
 // Lets all but the last `in_flight` collectives arrive before what is submitted from now on.
-static bool await_collectives(tn_ctx *cx, size_t in_flight)
+static bool await_collectives(tn_ctx *cx, tn_dist *d, size_t in_flight)
 {
     const tni_engine *e   = cx->engine;
     tni_text          why = { "" };
-    tn_status s = e->events->collected ? e->events->collected(e->session, in_flight, &why) : TN_OK;
+    tn_status         s   = tni_dist_collected(d, in_flight, &why);
+    if (s == TN_OK && e->events->collected) s = e->events->collected(e->session, in_flight, &why);
     return s == TN_OK || tni_fail_status(cx, s, "evaluating: %s", why.s) == TN_OK;
 }
 
@@ -812,6 +813,7 @@ static bool submit_segments(tn_ctx *cx, run *r, size_t *item)
     if (!p->collectives_hash) p->collectives_hash = list_hash(r->g, p);
     bool known = tni_dist_knows(d, p->collectives_hash), ok = true;
     tni_dist_compare(d, !known);
+    tni_dist_overlap(d, !(r->e->watch & TNI_WATCH_CALLS));  // an observer looks at each result
     for (size_t t = 0; ok && t < p->steps;) {
         submission x = { r, item, t, next_stop(r, t, arrived) };
         if (x.to > t) ok = submit_part(cx, p, &p->segment[n++], false, submit_steps, &x);
@@ -819,7 +821,7 @@ static bool submit_segments(tn_ctx *cx, run *r, size_t *item)
         if (!ok || t == p->steps) break;
         if (p->arrive[t] > arrived) {
             arrived = p->arrive[t];
-            ok      = await_collectives(cx, begun - arrived);
+            ok      = await_collectives(cx, d, begun - arrived);
             continue;
         }
         x  = (submission){ r, item, t, t + 1 };
@@ -827,8 +829,9 @@ static bool submit_segments(tn_ctx *cx, run *r, size_t *item)
         begun++;
         t++;
     }
+    ok = await_collectives(cx, d, 0) && ok;
+    tni_dist_overlap(d, false);
     tni_dist_compare(d, false);
-    ok = await_collectives(cx, 0) && ok;
     return ok && (known || learn_list(cx, d, p));
 }
 

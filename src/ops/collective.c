@@ -140,7 +140,7 @@ tn_status tni_collective_run(const void *attr, const tn_array *in, tn_array *out
             memcpy(run.out, run.in, (size_t)run.count * tni_dtype_size(run.dtype));
         run.in = run.out;
     }
-    return in_words(c, tni_dist_run(c->d, &run, &item, &reason), reason.s, why);
+    return in_words(c, tni_dist_later(c->d, &run, &item, &reason), reason.s, why);
 }
 
 bool tni_collective_streams(const void *attr)

@@ -97,13 +97,15 @@ static bool record_first_values(tn_optim *o)
     return true;
 }
 
-// Cuts the parameters into buckets for a world, or joins them again. One rank with an engine, which has nobody to wait
+// Cuts the parameters into buckets for a world, or joins them again. One rank with an engine, which has no one to wait
 // for, has buckets only if they are asked for.
 static bool make_buckets(tn_optim *o, tn_dist *d, tn_distribute_opts opts)
 {
-    enum { USUAL = 25 << 20 };
+    // On GPUs as PyTorch has it; between processes of CPUs a bucket of 4 MiB is as fast a byte, and the last one, which
+    // nothing covers, is smaller.
+    enum { ON_GPUS = 25 << 20, ON_CPUS = 4 << 20 };
     bool    real  = tni_dist_is_real(d);
-    int64_t usual = tn_dist_size(d) > 1 ? USUAL : 0;
+    int64_t usual = tn_dist_size(d) == 1 ? 0 : tni_dist_streams(d) ? ON_GPUS : ON_CPUS;
     if (!tni_optim_whole(o)) return false;
     o->dist         = d;
     o->shard_state  = real && opts.shard_state;
