@@ -250,7 +250,7 @@ TN_API_PLAIN void tn_on_warning(tn_ctx *cx, tn_handler *h, void *user);
 // While an evaluation runs, `asked` is called before a kernel or call that follows, at most about 20 times a
 // second. Once it returns true, the evaluation stops, and the call that it was for fails with TN_ESTOP; everything
 // is pending as before, and the next evaluation computes it. An evaluation that has begun to overwrite
-// values in their place, as an optimizer does at the end of a step, is not stopped. NULL: nobody is asked.
+// values in their place, as an optimizer does at the end of a step, is not stopped. NULL: nothing is asked.
 TN_API_PLAIN void tn_stop_when(tn_ctx *cx, bool (*asked)(void *user), void *user);
 // Returns the name of a status, "TN_EARG".
 TN_API_PLAIN const char *tn_status_name(tn_status s);

@@ -2,7 +2,7 @@
 #ifndef TNI_DIST_BESIDE_H
 #define TNI_DIST_BESIDE_H
 
-#include "dist/engine.h"
+#include "dist/dist_engine.h"
 #include "dist/line.h"
 #include "tensor/context.h"
 

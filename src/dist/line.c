@@ -844,6 +844,7 @@ bool tni_line_agree(tni_line *l, uint64_t number, const tni_line_item *item, dou
     return wait_past(l, &l->agreed, number, number, seconds, why);
 }
 
+// Rank 0 counts the votes, its own among them, and sends the verdict to all.
 bool tni_line_vote(tni_line *l, uint64_t number, const char *failure, uint64_t sum[2],
                    double seconds, int *first, tni_text *reason, tni_text *why)
 {

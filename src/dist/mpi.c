@@ -6,7 +6,7 @@
 // waits for that looks at the line between ranks. A small one is begun and tested in a loop, which can do the same and let
 // another process have the core; for large ones the algorithms of these calls are poor: by Open MPI 4.1, 26 MB between 8
 // processes of an x86 machine take 34 ms instead of 13.
-#include "dist/engine.h"
+#include "dist/dist_engine.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -4,7 +4,7 @@
 //
 // The communicator is a blocking one, made in a thread: a nonblocking one would start a thread for every collective.
 // So opening can be given up when a rank does not come; the thread is then left behind, in a process that has to end.
-#include "dist/engine.h"
+#include "dist/dist_engine.h"
 #include "base/find_libraries.h"
 
 #include <dlfcn.h>
@@ -101,6 +101,7 @@ static void *find_library(tni_text *why)
     return lib;
 }
 
+// Opens the library and finds its functions, once.
 static bool load_library(tni_text *why)
 {
     if (nccl.loaded) return true;
@@ -326,6 +327,7 @@ static int start_call(const tni_collective *c, int type, size_t count, void *str
     return SUCCESS;
 }
 
+// Puts a collective into a stream. The call returns before it runs.
 static bool start(const tni_collective *c, void *stream, tni_text *why)
 {
     int    type  = type_of(c->dtype);

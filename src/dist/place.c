@@ -91,6 +91,7 @@ static int port_of(bool slurm)
     return master + !strcmp(text_of("TORCHELASTIC_USE_AGENT_STORE"), "True");
 }
 
+// The first host of the job and a port made of its number, by Slurm; else what torchrun and its kin set.
 bool tni_meeting_place_find(const tni_world_place *p, tni_meeting_place *m, tni_text *why)
 {
     const char *nodes  = is_set("SLURM_STEP_NODELIST") ? text_of("SLURM_STEP_NODELIST")

@@ -2,7 +2,7 @@
 #ifndef TNI_DIST_WORLD_H
 #define TNI_DIST_WORLD_H
 
-#include "dist/engine.h"
+#include "dist/dist_engine.h"
 #include "dist/line.h"
 
 // Whether all ranks are known to run a list of collectives as this rank does, whatever evaluations they cut it into: by

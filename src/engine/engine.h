@@ -70,7 +70,7 @@ struct tni_engine {
     int64_t     steps;               // step boundaries so far
     uint64_t    evaluations;         // so far
     tni_repeat *repeat;              // looks at the evaluation in progress; NULL: none
-    bool (*stop_asked)(void *user);  // tn_stop_when; NULL: nobody is asked
+    bool (*stop_asked)(void *user);  // tn_stop_when; NULL: nothing is asked
     void               *stop_user;
     int64_t             stop_time;  // when it was asked last, in milliseconds
     const tni_into     *into;       // where values of the evaluation in progress go; NULL: none

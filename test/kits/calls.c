@@ -150,21 +150,6 @@ CALL(on_warning)
     tn_on_warning(k->cx, NULL, NULL);
     return NULL;
 }
-CALL(random_get)
-{
-    (void)tn_random_get(k->cx);
-    return NULL;
-}
-CALL(random_set)
-{
-    tn_random_set(k->cx, tn_random_get(k->cx));
-    return NULL;
-}
-CALL(stop_when)
-{
-    tn_stop_when(k->cx, NULL, NULL);
-    return NULL;
-}
 CALL(status_name)
 {
     CHECK(tn_status_name((tn_status)k->i) != NULL);
@@ -834,11 +819,6 @@ CALL(is_leaf)
     tn_is_leaf(k->x);
     return NULL;
 }
-CALL(op_of)
-{
-    CHECK(tn_op_of(k->x) != NULL);
-    return NULL;
-}
 CALL(backward)
 {
     tn_backward(k->x, k->y);
@@ -943,8 +923,8 @@ CALL(ctx_stats)
 
 // clang-format off
 const call calls_of_tensors[] = {
-    Q(open), Q(open_with), Q(close), O(ctx_leave), O(ctx_enter), Q(ctx_take), Q(ctx_device), O(seed), O(random_get), O(random_set), O(begin), O(end),
-    O(keep), O(want), Q(drop), Q(retain), Q(release), Q(error), Q(error_text), Q(escape), Q(error_clear), O(error_set), O(on_error), O(on_warning), O(stop_when),
+    Q(open), Q(open_with), Q(close), O(ctx_leave), O(ctx_enter), Q(ctx_take), Q(ctx_device), O(seed), O(begin), O(end),
+    O(keep), O(want), Q(drop), Q(retain), Q(release), Q(error), Q(error_text), Q(escape), Q(error_clear), O(error_set), O(on_error), O(on_warning),
     Q(status_name), Q(version),
     O(from), O(borrow), O(zeros), O(ones), O(full), O(full_i64), U(zeros_like), U(ones_like), S(full_like),
     I(full_like_i64), O(scalar), O(scalar_i64), O(arange), O(arange_i64), O(linspace), O(eye), O(rand), O(randn), U(rand_like), U(randn_like),
@@ -984,7 +964,7 @@ const call calls_of_tensors[] = {
     B(cross_entropy), T(cross_entropy_with), B(nll), T(nll_with), B(mse), T(mse_with), B(l1),
     T(l1_with), B(huber), T(huber_with), B(bce), T(bce_with), B(bce_logits), T(bce_logits_with),
     B(kl), T(kl_with),
-    O(grad_mode), O(autocast), O(requires_grad), Q(needs_grad), Q(is_leaf), Q(op_of), T(backward), O(grad), O(grad_of),
+    O(grad_mode), O(autocast), O(requires_grad), Q(needs_grad), Q(is_leaf), T(backward), O(grad), O(grad_of),
     Q(has_grad),
     O(zero_grad), O(gradcheck), O(gradgradcheck), O(custom), O(custom_n), Q(device_info),
     Q(device_count), Q(doctor), Q(ctx_stats),

@@ -1,6 +1,7 @@
 // calls_training.c: the table of calls, optimizers, datasets, files, checkpoints; and the things that
 // calls are made on.
 #include "call_rows.h"
+#include "check.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -544,8 +545,32 @@ CALL(dist_barrier)
     return NULL;
 }
 
+// ---- contexts
+
+CALL(random_get)
+{
+    (void)tn_random_get(k->cx);
+    return NULL;
+}
+CALL(random_set)
+{
+    tn_random_set(k->cx, tn_random_get(k->cx));
+    return NULL;
+}
+CALL(stop_when)
+{
+    tn_stop_when(k->cx, NULL, NULL);
+    return NULL;
+}
+CALL(op_of)
+{
+    CHECK(tn_op_of(k->x) != NULL);
+    return NULL;
+}
+
 // clang-format off
 const call calls_of_training[] = {
+    O(random_get), O(random_set), O(stop_when), Q(op_of),
     O(sgd), O(adam), O(adamw), O(rmsprop), O(optim_add_group), O(step), O(optim_step),
     O(optim_zero_grad), O(optim_clip_norm), O(optim_clip_value), Q(optim_lr), O(optim_set_lr), O(optim_set),
     O(optim_set_schedule), Q(optim_updates), O(optim_loss_scale), O(optim_skipped), Q(optim_free),

@@ -1,6 +1,6 @@
 // test_dist.c: worlds of several ranks. What launchers set and what the line between ranks sees need no MPI; the
 // rest runs this program as the ranks, `tenon-tests --rank NAME`, by `tenon launch`: with the mpiexec in PATH, and with
-// a stand-in for NCCL, in host memory (test/standin/nccl.c).
+// a stand-in for NCCL, in host memory (test/standin/nccl_standin.c).
 #include "cli_kit.h"
 #include "dist/line.h"
 #include "dist/place.h"

@@ -29,6 +29,7 @@ static int open_stream(tni_cuda *c)
     return error;
 }
 
+// Begins a collective behind what the session has submitted so far, and returns.
 tn_status tni_cuda_collective(const tni_call *call)
 {
     tni_cuda         *c  = call->session;

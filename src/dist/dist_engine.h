@@ -1,7 +1,7 @@
 // What moves tensors between ranks: MPI between processes on CPUs, NCCL between GPUs. Both are libraries found
 // at run time, with declarations of our own; each is a row of functions.
-#ifndef TNI_DIST_ENGINE_H
-#define TNI_DIST_ENGINE_H
+#ifndef TNI_DIST_DIST_ENGINE_H
+#define TNI_DIST_DIST_ENGINE_H
 
 #include "base/text.h"
 #include "tensor/dtype.h"
