@@ -332,8 +332,10 @@ int cli_run_resume(cli_run *r)
     if (tn_checkpoint_load(r->cx, path, &c) != TN_OK) return cli_fail_of(r->cx);
     memcpy(&r->memory, r->notes, sizeof r->memory);
     if (r->memory.step != c.step) return cli_fail("%s: it is not a state of this tool", path);
-    if (r->memory.best.step == 0 || !are_to_be_saved(r)) return 0;
-    pairs p;  // the process may have died between the two files, before FILE got the best weights
+    // The process may have died between the two files, before FILE got the best weights, or the last.
+    bool last = r->memory.step >= r->steps;
+    if ((r->memory.best.step == 0 && !last) || !are_to_be_saved(r)) return 0;
+    pairs p;
     describe(r, &p);
     return save_weights(r, &p) == TN_OK ? 0 : cli_fail_of(r->cx);
 }
