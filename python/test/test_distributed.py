@@ -29,7 +29,7 @@ def run_rank(path):
     loader = dist.shard(tn.data.DataLoader(tn.data.TensorDataset(*data()), 7, shuffle=True, seed=1))
     net = nn.Sequential(nn.Linear(6, 9), nn.BatchNorm1d(9), nn.Tanh(), nn.Dropout(0.2), nn.Linear(9, 3))
     dist.sync_batch_norm(net)
-    opt = optim.AdamW(net, lr=0.01).distribute()
+    opt = optim.AdamW(net, lr=0.01).distribute(bucket_bytes=256, shard_state=True)
     losses = []
     for _ in range(4):
         for x, y in loader:

@@ -103,6 +103,7 @@ class Optimizer:
             raise ValueError(f"schedule must be one of {', '.join(_SCHEDULES)}, not {schedule!r}")
         self.param_groups: list[dict[str, Any]] = [{**defaults, **g} for g in groups]
         self._dist: Any = None
+        self._dist_options: dict[str, Any] = {}
         self._make()
         self._apply_groups()
         watchers.add(self)
@@ -130,21 +131,23 @@ class Optimizer:
                         [(1.0, defaults["weight_decay"] or None)] * len(groups), defaults["lr"] or None)
         self._stale: list[Any] = []  # the parameters whose tensors were replaced since
         if self._dist is not None:
-            _c.optim_distribute(handle, self._dist)
+            _c.optim_distribute(handle, self._dist, **self._dist_options)
 
     @property
     def _handle(self) -> Any:
         return self._c.handle
 
-    def distribute(self) -> Optimizer:
+    def distribute(self, *, bucket_bytes: int | None = None, shard_state: bool = False) -> Optimizer:
         """Makes the updates those of all ranks of the world (tn.distributed): by the mean of their gradients.
 
-        The ranks begin with rank 0's parameters. Without a world it does nothing.
+        The ranks begin with rank 0's parameters. Gradients are exchanged in buckets of about bucket_bytes. With
+        shard_state each rank keeps the state of its part of the parameters alone, as PyTorch's ZeroRedundancyOptimizer.
+        Without a world it does nothing.
         """
         from .. import distributed
-        self._dist = distributed.world()
+        self._dist, self._dist_options = distributed.world(), {"bucket_bytes": bucket_bytes, "shard_state": shard_state}
         if self._dist is not None:
-            _c.optim_distribute(self._handle, self._dist)
+            _c.optim_distribute(self._handle, self._dist, **self._dist_options)
         return self
 
     # ---- settings
