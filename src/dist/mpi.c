@@ -315,7 +315,10 @@ static void close_mpi(bool in_order)
 static bool wait_for_request(tni_mpi_handle *request, tni_may_wait *may_wait, void *user,
                              tni_text *why)
 {
-    enum { SPINS = 2000, LOOKS = 64 };  // about 100 us; a clock is read once in that many yields
+    enum {
+        SPINS = 2000,
+        LOOKS = 4
+    };  // about 100 us; a yield may take long where many processes share a core
     for (int64_t i = 0;; i++) {
         int done = 0, error = mpi.m.kind == MPICH ? int_test(&mpi.ints, request, &done)
                                                   : ptr_test(&mpi.ptr, request, &done);

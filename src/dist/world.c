@@ -71,18 +71,20 @@ static void announce(tn_dist *d)
     tni_line_ask(d->line, d->number, &d->what);
 }
 
-// Whether a collective may go on waiting: all ranks are there, and time is left.
+// Whether a collective may go on waiting: all ranks are there, and time is left. A rank that is gone after it has done its
+// part of this one does not matter at first; but what it sent may still have been on its side, since MPI moves messages
+// only while it is called.
 static bool may_wait(void *user, tni_text *why)
 {
     tn_dist *d = user;
     pthread_mutex_lock(&d->lock);
     announce(d);
-    uint64_t number = d->number;
+    uint64_t number = now() - d->begun_at < LONG_WAIT ? d->number : UINT64_MAX;
     pthread_mutex_unlock(&d->lock);
     if (d->line && !tni_line_up(d->line, number, why)) return false;
     if (now() < d->deadline) return true;
     *why = tni_text_of("collective %llu has waited for %g seconds: the ranks differ, or one hangs",
-                       (unsigned long long)number, d->timeout);
+                       (unsigned long long)d->number, d->timeout);
     return false;
 }
 
@@ -513,6 +515,16 @@ static bool connect_world(tn_dist *d, const tni_dist_engine *e)
 
 // ---- closing -----------------------------------------------------------------------------------
 
+// Waits for all ranks by MPI itself, so that it has delivered everything before this rank stops to call it.
+static void finish_mpi(tn_dist *d)
+{
+    tni_text       why;
+    tni_collective all = { .kind = TNI_BARRIER };
+    d->begun_at        = now();
+    d->deadline        = d->begun_at + d->timeout;
+    tni_mpi.run(&all, may_wait, d, &why);
+}
+
 // Leaves the world. A context that failed says why, so that the other ranks can report it instead of waiting.
 static void leave(tn_dist *d)
 {
@@ -529,6 +541,7 @@ static void leave(tn_dist *d)
         pthread_join(d->watcher, NULL);
         d->watched = false;
     }
+    if (d->engine == &tni_mpi && d->line && !f->code) finish_mpi(d);
     if (d->line) in_order = tni_line_close(d->line, d->number, failure_of(f, &text), d->timeout);
     if (d->engine == &tni_nccl) tni_nccl.close(in_order && !atomic_load(&d->lost));
     if (d->carrier) tni_mpi.close(in_order);
