@@ -2,10 +2,10 @@
 // exported object in Open MPI, and a small number in a pointer in the standard interface; so every call that
 // takes one exists twice here (mpi_calls.h), and the values are in tables.
 //
-// MPI's own wait never returns after another rank has died, so a collective that takes long is run by a thread, and whoever
-// waits for that looks at the line between ranks. A small one is begun and tested in a loop, which can do the same and let
-// another process have the core; for large ones the algorithms of these calls are poor: by Open MPI 4.1, 26 MB between 8
-// processes of an x86 machine take 34 ms instead of 13.
+// A call of MPI may never return after another rank has died, even one that only tests: so collectives are run by a thread, and
+// whoever waits for that looks at the line between ranks. The nonblocking ones would do with less, but their
+// algorithms are poor: by Open MPI 4.1, 26 MB between 8 processes of an x86 machine take 34 ms instead of 13. A barrier, and
+// all of them where there is no thread to be had, are begun and tested in a loop.
 #include "dist/dist_engine.h"
 
 #include <dlfcn.h>
@@ -332,7 +332,7 @@ static bool wait_for_request(tni_mpi_handle *request, tni_may_wait *may_wait, vo
     return false;
 }
 
-// ---- large collectives -------------------------------------------------------------------------
+// ---- by a thread -------------------------------------------------------------------------------
 
 // The thread, and the collective that it is given: state says who has it. One at a time, so that MPI is called by one
 // thread at a time.
@@ -436,13 +436,10 @@ static bool run_by_thread(const tni_collective *c, int count, tni_may_wait *may_
     return ok;
 }
 
-// A collective of fewer bytes is over before a thread is awake.
-enum { LARGE = 1 << 16 };
-
 static bool run_piece(const tni_collective *c, int count, tni_may_wait *may_wait, void *user,
                       tni_text *why)
 {
-    if ((size_t)count * tni_dtype_size(c->dtype) >= LARGE && start_thread())
+    if (c->kind != TNI_BARRIER && start_thread())
         return run_by_thread(c, count, may_wait, user, why);
     tni_mpi_handle request = { 0 };
     int            error   = mpi.m.kind == MPICH ? int_start(&mpi.ints, &mpi.m, c, count, &request)
