@@ -13,7 +13,8 @@
 //    history
 //
 // On failure nothing of 7 and 8 happens. A read leaves everything pending as it was (return_recalled)
-// and marks the item that failed, so that later evaluations leave it out. A training step rolls back: every
+// and marks the item that failed, so that later evaluations leave it out; a step fails if a store was assigned what
+// was made from it (check_assigned). A training step rolls back: every
 // store returns to its last computed value (tni_roll_back); a step that the program stopped (tn_stop_when) stays
 // pending. 1 to 5 change nothing that would have to be undone; in 6 inputs are only overwritten by plan steps
 // after the last one that can fail (plan/memory.c).
@@ -488,6 +489,13 @@ static void finish_items(run *r)
     }
 }
 
+// Whether a store was assigned a value that cannot be computed any more, and has the one before. It stays pending until
+// a step fails for it and rolls it back.
+static bool is_lost(const tni_store *s)
+{
+    return s->rollback && s->node->state == TNI_GONE;
+}
+
 // Looks through the pending stores and lets those that are computed drop the value they would have
 // returned to. A step may have overwritten those values, so it always does this; a read only once it
 // may have computed half as many values as there are pending stores, so that many small reads stay
@@ -499,7 +507,7 @@ static void settle_stores(tn_ctx *cx, tni_mode mode, size_t computed)
     cx->computed_pending = 0;
     for (tni_store *s = cx->pending; s;) {
         tni_store *next = s->next;
-        if (s->node->state != TNI_PENDING) tni_store_mark_computed(cx, s);
+        if (s->node->state != TNI_PENDING && !is_lost(s)) tni_store_mark_computed(cx, s);
         s = next;
     }
 }
@@ -902,6 +910,25 @@ static tn_status fail_lost(tn_ctx *cx, const tni_node *n)
                            tni_shape_text(n->rank, n->size).s, tni_site_text(&n->site).s);
 }
 
+// Fails a step that would leave out an assignment: a value from which it is made was read before, and could not be computed,
+// or is gone.
+static tn_status check_assigned(tn_ctx *cx)
+{
+    for (const tni_store *s = cx->pending; s; s = s->next)
+        if (is_lost(s)) return fail_lost(cx, s->node);
+    return TN_OK;
+}
+
+// Whether the others wait for collectives that an evaluation which failed has left out. A read leaves those pending that
+// are not of its graph.
+static bool leaves_collectives(const tni_graph *g, bool pending)
+{
+    if (g->mode != TNI_READ) return pending;
+    for (size_t i = 0; i < g->count; i++)
+        if (tni_node_is_collective(g->item[i].n)) return true;
+    return false;
+}
+
 // The steps of the top, and what a failure leaves behind. Evaluating while an evaluation is in
 // progress (a user's function that reads a tensor) is refused. A read whose value turned out to be
 // lost (its sources are gone) fails after all.
@@ -914,10 +941,12 @@ tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
     bool      collects = cx->world && tni_dist_pending(cx->world);
     tn_status s        = tni_deferred_errors_check(cx);
     if (!tni_graph_open(&g, cx, mode, root)) s = tni_failed();
-    else if (g.count && s == TN_OK) s = run_graph(cx, &g);
+    if (s == TN_OK && mode != TNI_READ) s = check_assigned(cx);
+    if (g.count && s == TN_OK) s = run_graph(cx, &g);
     cx->engine->steps += mode == TNI_STEP;
     cx->engine->evaluations++;
     size_t computed = g.count;
+    bool   leaves   = s != TN_OK && s != TN_ESTOP && leaves_collectives(&g, collects);
     if (s != TN_OK && mode == TNI_READ) return_recalled(cx, &g);
     tni_graph_close(&g);
     if (s == TN_OK && root && root->state == TNI_GONE) s = fail_lost(cx, root);
@@ -927,7 +956,7 @@ tn_status tni_evaluate(tn_ctx *cx, tni_mode mode, tni_node *root)
         if (mode != TNI_READ) cx->declined.s[0] = 0;
     } else if (mode == TNI_STEP && s != TN_ESTOP) {
         tni_roll_back(cx);
-        if (collects) tni_dist_fail(cx->world);  // the others wait for what is not done any more
     }
+    if (leaves) tni_dist_fail(cx->world);  // the others wait for what is not done any more
     return s;
 }

@@ -271,10 +271,12 @@ static void rule_18_a_failed_step_changes_nothing(void)
             tn_read(a.w, TN_F64, before, 2);
             rules_fail      = true;
             tn_tensor *loss = tn_sum_all(rules_double(a.w));
-            CHECK_STATUS(tn_step(opt, loss), TN_EUSER);
+            if (good == 1) tn_item(loss);  // fails first, and the step for want of it
+            tn_status failed = tn_step(opt, loss);
+            CHECK(failed == TN_EUSER || (good == 1 && failed == TN_EGONE));
             rules_fail = false;
             CHECK_FAILED(cx, TN_EUSER, "twice");
-            tn_read(a.w, TN_F64, after, 2);
+            CHECK_STATUS(tn_read(a.w, TN_F64, after, 2), TN_OK);
             CHECK(!memcmp(before, after, sizeof before));
             CHECK_INT(tn_optim_updates(opt), good);
             CHECK(!tn_has_grad(a.w));

@@ -644,8 +644,8 @@ static void checkpoints_are_of_all_ranks_and_load_on_any_number(void)
     prints(" failed: file_write: ");
 }
 
-// A step that fails on rank 1, when it is recorded, in the middle, or since there is no memory, fails on all ranks, with its text and
-// line, and changes nothing on any of them.
+// A step that fails on rank 1, when it is recorded, in the middle, since there is no memory, or after a collective whose result
+// was read, fails on all ranks, with its text and line, and changes nothing on any of them.
 static void a_step_that_fails_on_one_rank_fails_on_all(void)
 {
     static const struct {
@@ -654,9 +654,11 @@ static void a_step_that_fails_on_one_rank_fails_on_all(void)
         { "shape", "mul: shapes (3,) and (4,) do not broadcast (here:7)" },
         { "index", "index 99 is out of range" },
         { "memory", "out of memory" },
+        { "read", "index 99 is out of range" },
     };
     NEED_MPI();
-    runs(0, "for i in shape index memory; do " LAUNCH "3" RANK "step_$i >$i 2>&1 & done; wait");
+    runs(0,
+         "for i in shape index memory read; do " LAUNCH "3" RANK "step_$i >$i 2>&1 & done; wait");
     for (size_t i = 0; i < sizeof cases_of / sizeof *cases_of; i++) {
         runs(0, "cat %s", cases_of[i].how);
         int same = 0, named = 0;
@@ -810,6 +812,13 @@ static void failing_rank(tn_ctx *cx, tn_dist *d, const char *how)
             loss            = tn_add(loss, tn_mul_s(tn_sum_all(many), 1e-9));
         }
         tn_read(w, TN_F32, before, 12);
+        if (i == 3 && !strcmp(how, "read")) {
+            target[3]      = bad ? 99 : 0;
+            tn_tensor *at  = tn_from(cx, TN_I64, TN_SHAPE(N), target);
+            tn_tensor *sum = tn_dist_all_reduce(d, tn_gather(tn_flatten(w, 0, -1), 0, at),
+                                                TN_REDUCE_SUM);
+            tn_item(tn_sum_all(sum));
+        }
         tn_step(opt, loss);
         tn_end(s);
     }
