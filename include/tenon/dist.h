@@ -40,7 +40,7 @@ TN_API tn_status tn_dist_barrier(tn_dist *d);
 
 // ---- training ----------------------------------------------------------------------------------
 
-// Makes an optimizer's updates those of the whole world: the ranks begin with rank 0's parameters, and every update
+// Makes an optimizer's updates those of the whole world: the ranks begin with rank 0's parameters, state and counts, and every update
 // is by the mean of all ranks' gradients, so that parameters and state stay equal, bit for bit. A loss that is a mean
 // over this rank's items, times the batch's weight (tn_data_shard), gives the step of one process with all items. Accumulated
 // gradients are exchanged once, by the step that updates; clipping is by the norm of the mean. All ranks

@@ -4,7 +4,10 @@
 //
 //   g = reduce_scatter(gradients)    p = the rule, on this rank's part    parameters = all_gather(p)
 #include "optim/update.h"
+#include "base/hash.h"
 #include "dist/world.h"
+
+#include <string.h>
 
 // The parts of a block together, with zeros behind its end.
 static int64_t padded_size(const tn_optim *o, const tni_flat *f)
@@ -87,9 +90,112 @@ bool tni_gradients_sum_ranks(tn_optim *o)
     return true;
 }
 
-// Records rank 0's value of every parameter on all ranks.
+// ---- beginning alike ---------------------------------------------------------------------------
+
+// What has to be equal on all ranks, in words: what differs in more than these shows in the last of them, a hash.
+static tni_text settings_text(const tn_optim *o, tn_distribute_opts opts)
+{
+    const tn_schedule *c        = &o->schedule;
+    const double       number[] = { o->lr,         o->beta1,        o->beta2,        o->alpha,
+                                    o->eps,        o->momentum,     o->dampening,    o->weight_decay,
+                                    o->clip_norm,  o->clip_value,   c->floor,        c->factor,
+                                    o->loss_scale, o->scale_growth, o->scale_backoff };
+    const int64_t      count[] = { o->nesterov, o->centered,       o->no_master,      o->accumulate,
+                                   o->micro,    c->kind,           c->warmup,         c->total,
+                                   c->every,    o->scale_interval, opts.bucket_bytes, opts.shard_state };
+    uint64_t h = tni_hash_mix(tni_hash(number, sizeof number), tni_hash(count, sizeof count));
+    for (size_t i = 0; i < o->slots; i++) {
+        const tni_trained *s        = &o->slot[i];
+        const double       group[2] = { s->lr_scale, s->weight_decay };
+        h                           = tni_hash_mix(h, tni_hash(s->name, strlen(s->name)));
+        h                           = tni_hash_mix(h, tni_hash(group, sizeof group));
+    }
+    return tni_text_of("optim_distribute %s lr %g of %zu, settings %08x", o->rule->name, o->lr,
+                       o->slots, (unsigned)(h ^ h >> 32));
+}
+
+// Fails on all ranks if they have other settings, or one could not finish what it had recorded before.
+static bool agree_on_settings(tn_optim *o, tn_distribute_opts opts)
+{
+    tn_ctx  *cx = o->owned.cx;
+    tni_text why, text = settings_text(o, opts);
+    bool     ok = cx->flush(cx) == TN_OK;
+    if (tni_dist_agree(o->dist, text.s, ok ? NULL : tn_error_text(cx), &why)) return true;
+    return ok && tni_refuse(cx, TN_EARG, "optim_distribute: %s", why.s);
+}
+
+// An optimizer's counts: its updates, then of each slot its updates and a bit for every state that it has.
+static void take_counts(const tn_optim *o, int64_t *count)
+{
+    count[0] = o->updates;
+    for (size_t i = 0; i < o->slots; i++) {
+        const tni_trained *s = &o->slot[i];
+        count[1 + 2 * i]     = s->updates;
+        count[2 + 2 * i]     = 0;
+        for (int k = 0; k < TNI_STATES; k++)
+            count[2 + 2 * i] |= (int64_t)(s->state[k] != NULL) << k;
+    }
+}
+
+// Gives a slot rank 0's states; those that rank 0 has not are removed.
+static bool share_states(tn_optim *o, tni_trained *s, int64_t has)
+{
+    tn_ctx  *cx = o->owned.cx;
+    tn_dtype dt = tni_state_dtype(s->p);
+    for (int k = 0; k < TNI_STATES; k++) {
+        tn_tensor *x = s->state[k], *y = NULL;
+        if (has >> k & 1) {
+            if (!x) x = tn_zeros(cx, dt, tni_rank(s->p), tni_sizes(s->p));
+            y = tn_dist_broadcast(o->dist, x && tni_dtype(x) != dt ? tn_cast(x, dt) : x, 0);
+            if (!y || tn_eval_of(y) != TN_OK) return false;
+        }
+        tni_state_set(o, s, k, y);
+    }
+    return true;
+}
+
+// Gives all ranks rank 0's counts and state. There is no earlier update to roll back to: since is 0.
+static bool share_counts(tn_optim *o, int64_t *count)
+{
+    int64_t    n = 1 + 2 * (int64_t)o->slots;
+    tn_tensor *x = tn_from(o->owned.cx, TN_I64, TN_SHAPE(n), count);
+    tn_tensor *y = tn_dist_broadcast(o->dist, x, 0);
+    if (!y || tn_read(y, TN_I64, count, n) != TN_OK) return false;
+    o->updates = count[0];
+    for (size_t i = 0; i < o->slots; i++) {
+        tni_trained *s = &o->slot[i];
+        s->updates = s->before = count[1 + 2 * i];
+        s->since               = 0;
+        if (!share_states(o, s, count[2 + 2 * i])) return false;
+    }
+    return true;
+}
+
+// Before blocks are made, since slots of a block have the same number of updates.
+static bool share_state(tn_optim *o, tn_distribute_opts opts)
+{
+    tn_ctx *cx = o->owned.cx;
+    if (tn_dist_size(o->dist) == 1) return true;
+    if (!agree_on_settings(o, opts)) return false;
+    int64_t *count = tni_alloc(&cx->heap, (1 + 2 * o->slots) * sizeof *count);
+    if (!count) return tni_fail_memory(cx, "optim_distribute") != NULL;
+    tn_scope *s = tn_begin(cx);
+    if (s) cx->grad_mode = false;
+    if (s) cx->autocast = TN_F32;
+    take_counts(o, count);
+    bool ok = s && share_counts(o, count);
+    if (s) tni_scope_close(s);
+    tni_free(&cx->heap, count);
+    return ok;
+}
+
+// Records rank 0's value of every parameter on all ranks, and of what loss scaling keeps.
 static bool record_first_values(tn_optim *o)
 {
+    for (int i = 0; i < TNI_SCALING && o->scaling[i]; i++) {
+        tn_tensor *first = tn_dist_broadcast(o->dist, o->scaling[i], 0);
+        if (!first || !tn_assign(o->scaling[i], first)) return false;
+    }
     for (size_t i = 0; i < o->flats; i++) {
         tn_tensor *p = tni_flat_params(o, &o->flat[i]), *first = tn_dist_broadcast(o->dist, p, 0);
         if (!first || !tni_flat_spread(o, &o->flat[i], TNI_PARAM, first)) return false;
@@ -107,7 +213,8 @@ static bool make_buckets(tn_optim *o, tn_dist *d, tn_distribute_opts opts)
     bool    real  = tni_dist_is_real(d);
     int64_t usual = tn_dist_size(d) == 1 ? 0 : tni_dist_streams(d) ? ON_GPUS : ON_CPUS;
     if (!tni_optim_whole(o)) return false;
-    o->dist         = d;
+    o->dist = d;
+    if (real && !share_state(o, opts)) return false;
     o->shard_state  = real && opts.shard_state;
     o->bucket_bytes = !real ? 0 : opts.bucket_bytes ? opts.bucket_bytes : usual;
     return tni_flats_place(o);
@@ -125,7 +232,8 @@ tn_status tn_optim_distribute(tn_optim *o, tn_dist *d, tn_distribute_opts opts)
     if (opts.bucket_bytes < 0)
         return tni_fail_status(cx, TN_EARG, "optim_distribute: bucket_bytes is %lld",
                                (long long)opts.bucket_bytes);
-    if (!make_buckets(o, d, opts)) return tni_failed();
+    if (!make_buckets(o, d, opts))
+        return tn_dist_size(d) > 1 ? tni_record_give_up(o) : tni_failed();
     if (!tni_dist_is_real(d)) return TN_OK;
     tn_scope *s  = tni_record_begin(cx);
     bool      ok = s && record_first_values(o);

@@ -516,15 +516,16 @@ static void collectives_compute_and_have_gradients(void)
     }
 }
 
-// Of ranks that differ each says what it does and what another one does: in a first run (differ), and between steps
-// that all of them have done before (swap).
+// Of ranks that differ each says what it does and what another one does: in a first run (differ), between steps
+// that all of them have done before (swap), and with optimizers that differ (settings).
 static void ranks_that_differ_fail_with_both_lines(void)
 {
     static const char *const files[] = { "nccl.txt", "mpi.txt" };
     bool                     mpi     = has_mpi();
     if (!begin()) return;
     runs(0,
-         "(" STANDIN "2" RANK "swap >swap.txt 2>&1) & %s"
+         "(" STANDIN "2" RANK "swap >swap.txt 2>&1) & "
+         "(" STANDIN "2" RANK "settings >settings.txt 2>&1) & %s"
          "(" STANDIN "2" RANK "differ >nccl.txt 2>&1); wait",
          mpi ? "(" LAUNCH "2" RANK "differ >mpi.txt 2>&1) & " : "");
     for (int i = 0; i <= mpi; i++) {
@@ -534,6 +535,12 @@ static void ranks_that_differ_fail_with_both_lines(void)
         prints("collective 1 differs: all_gather f32 (3,) (here:3) here, "
                "all_reduce sum f32 (3,) (here:2) on rank 0");
     }
+    runs(0, "cat settings.txt");
+    prints(
+        "[0] here:4: optim_distribute: collective 1 differs: optim_distribute sgd lr 0.1 of 2, ");
+    prints(" here, optim_distribute sgd lr 0.2 of 2, ");
+    prints(
+        "[1] here:4: optim_distribute: collective 1 differs: optim_distribute sgd lr 0.2 of 2, ");
     runs(0, "cat swap.txt");
     prints("collective 3 differs: all_reduce sum f32 (3,) (here:2) here, "
            "all_gather f32 (3,) (here:3) on rank 1");
@@ -702,8 +709,8 @@ static int steps_beside(const tn_ctx *cx)
 }
 
 // Trains with this rank's parts of batches, of which none can be divided equally, with random numbers, statistics of the
-// batch, and targets that do not count. Its weights are its own until rank 0's take their place, and so
-// are its random numbers until then.
+// batch, and targets that do not count. Its weights, its optimizer's state and count are its own until rank 0's take their
+// place, and so are its random numbers until then.
 static void train_rank(tn_ctx *cx, tn_dist *d, tn_dtype dt)
 {
     float   x[ITEMS * INPUTS];
@@ -724,6 +731,8 @@ static void train_rank(tn_ctx *cx, tn_dist *d, tn_dtype dt)
     // The tests run this with buckets of one parameter or two, with sharded state, and without clipping.
     const char *clip = getenv("RANK_CLIP"), *bucket = getenv("RANK_BUCKET");
     tn_optim   *opt = tn_adamw(net, (tn_adamw_opts){ .lr = 0.02, .clip_norm = clip ? 0 : 0.5 });
+    for (int i = 0; i < 3 - rank; i++)
+        tn_step(opt, tn_sum_all(tn_square(tn_layer_find(net, i ? "0.weight" : "4.bias"))));
     tn_optim_distribute(opt, d,
                         (tn_distribute_opts){ .bucket_bytes = bucket ? atoi(bucket) : 0,
                                               .shard_state  = getenv("RANK_SHARD") != NULL });
@@ -928,6 +937,11 @@ int test_rank_run(const char *name)
     if (!strcmp(name, "swap") && collect_one(cx, d, three, true) &&
         collect_one(cx, d, three, false) && collect_one(cx, d, three, tn_dist_rank(d) == 0))
         puts("all is right");
+    if (!strcmp(name, "settings")) {
+        float lr = tn_dist_rank(d) ? 0.2f : 0.1f;
+        tn_optim_distribute_at("here", 4, tn_sgd(tn_nn_linear(cx, 2, 2), (tn_sgd_opts){ .lr = lr }),
+                               d, (tn_distribute_opts){ 0 });
+    }
     if (!strcmp(name, "collect1") && collect_one(cx, d, three, true)) puts("all is right");
     if (!strcmp(name, "lost")) {
         if (tn_dist_rank(d) == 1) raise(SIGKILL);

@@ -140,7 +140,7 @@ class Optimizer:
     def distribute(self, *, bucket_bytes: int | None = None, shard_state: bool = False) -> Optimizer:
         """Makes the updates those of all ranks of the world (tn.distributed): by the mean of their gradients.
 
-        The ranks begin with rank 0's parameters. Gradients are exchanged in buckets of about bucket_bytes. With
+        The ranks begin with rank 0's parameters and state. Gradients are exchanged in buckets of about bucket_bytes. With
         shard_state each rank keeps the state of its part of the parameters alone, as PyTorch's ZeroRedundancyOptimizer.
         Without a world it does nothing.
         """
