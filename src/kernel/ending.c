@@ -130,7 +130,7 @@ typedef struct {
     tni_set           main;    // what is computed for each element
 } ending;
 
-// Whether an instruction loads an element of the result that is at hand. Its first row is loaded as any column is.
+// Whether an instruction loads the element of the result that the ending is given. Its first row is loaded as any column is.
 static bool is_product(const tni_emitter *s, const tni_ins *x)
 {
     const ending *e = s->user;
@@ -259,6 +259,7 @@ static void put_values(tni_emitter *s)
     }
 }
 
+// Prints the loads ahead of the loop over a vector, the loop, and the stores of other results behind it.
 static void put_ending(tni_emitter *s)
 {
     const ending *e = s->user;

@@ -185,7 +185,7 @@ const char *const tni_text_product_cores[] = {
       M_FN void sync_products() {
           asm volatile("bar.sync 1, %0;" :: "n"(WARPS * 32) : "memory");
       }
-      // Adds the warps' totals, in the memory of the stages, which nobody reads any more once all are here.
+      // Adds the warps' totals, in the memory of the stages, which no warp reads any more once all are here.
       M_FN void store_parts(const product &o, float (&total)[NTILES / 4][SOME_SUMS][EACH], char *stages) {
           float *of = (float *)stages;
           int lane = threadIdx.x & 31;
