@@ -37,6 +37,7 @@
 #include "train/snapshot.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -265,7 +266,27 @@ static bool join_sums(const tni_snapshot *s, contents *c, index_facts *x)
     return true;
 }
 
-// Every rank writes its file, and when all have, rank 0 the index.
+// Whether rank 0 sees the files of all ranks, before it writes an index of them. A file system of several machines may show them
+// a moment later.
+static bool find_shards(const tni_snapshot *s, index_facts x)
+{
+    enum { PAUSE = 50, PAUSES = 40 };  // ms; two seconds for all
+    bool ok = true;
+    for (int i = 0, pauses = 0; ok && i < x.ranks; i++) {
+        char *path = shard_path(s, s->path, x, i);
+        while (path && access(path, R_OK) != 0 && pauses++ < PAUSES) poll(NULL, 0, PAUSE);
+        ok = path && access(path, R_OK) == 0;
+        if (path && !ok)
+            tni_fail(s->cx, TN_EIO,
+                     "%s: there is no %.120s, which rank %d wrote: all ranks need the same folder",
+                     s->op, path, i);
+        tni_free(&s->cx->heap, path);
+    }
+    return ok;
+}
+
+// Every rank writes its file, and when all have, rank 0 the index. Before that, files of a checkpoint that is none are
+// removed; afterwards it is not known whether the index is there.
 static bool save_shards(tni_snapshot *s, contents *c, bool ok)
 {
     index_facts x = { 0 }, old = { 0 };
@@ -273,6 +294,8 @@ static bool save_shards(tni_snapshot *s, contents *c, bool ok)
     if (!all_well(s, ok) || !join_sums(s, c, &x)) return false;
     char *path = shard_path(s, s->path, x, rank);
     ok         = all_well(s, write_contents(s, c, path));
+    ok         = ok && all_well(s, rank != 0 || find_shards(s, x));
+    if (!ok && path) unlink(path);
     tni_free(&s->cx->heap, path);
     if (!ok) return false;
     if (rank == 0) old = read_index(s->path);
@@ -365,13 +388,12 @@ static bool kinds_fit(const tni_snapshot *s, tn_file *f)
 
 // Compares the checksum in the metadata with that of the file's contents. It guards against damage, not
 // against forgery.
-static bool verify_checksum(const tni_snapshot *s, tn_file *f)
+static bool verify_checksum(tni_snapshot *s, tn_file *f)
 {
     char        text[TNI_SUM_TEXT];
     const char *checksum = tn_file_meta(f, TNI_SUM_KEY);
-    uint64_t    sum      = 0;
-    if (!tni_sum_file(s->op, f, &sum)) return false;
-    tni_sum_text(sum, text);
+    if (!tni_sum_file(s->op, f, &s->sum)) return false;
+    tni_sum_text(s->sum, text);
     if (checksum && !strcmp(text, checksum)) return true;
     return fail_damaged(s, "it is damaged: its checksum does not agree");
 }
@@ -524,11 +546,20 @@ static bool read_snapshot(tni_snapshot *s)
     return ok;
 }
 
+// Returns whether all ranks have read the same file; reports two that differ.
+static bool same_file(const tni_snapshot *s)
+{
+    tni_text why, what = tni_text_of("%s of step %lld, checksum %016llx", s->op, (long long)s->step,
+                                     (unsigned long long)s->sum);
+    if (tni_dist_agree(s->c->dist, what.s, NULL, &why)) return true;
+    return tni_refuse(s->cx, TN_EIO, "%s: %.120s: %s", s->op, s->path, why.s);
+}
+
 // Loads in an order that keeps the training state whole, on all ranks: tni_snapshot_put, the last step, changes all
 // or nothing.
 static bool load_snapshot(tni_snapshot *s, bool ok)
 {
-    return all_well(s, ok && read_snapshot(s)) && tni_snapshot_put(s);
+    return all_well(s, ok && read_snapshot(s)) && same_file(s) && tni_snapshot_put(s);
 }
 
 // ---- the public calls --------------------------------------------------------------------------

@@ -43,6 +43,7 @@ typedef struct {
     int64_t              step;
     uint64_t             seed, counter;  // of the context's random numbers
     bool                 sharded;        // saving: each rank writes a part
+    uint64_t             sum;            // loading: the checksum of the file
     tni_text             marker;         // its name for the tensor that stands for this rank's file
 } tni_snapshot;
 

@@ -646,9 +646,17 @@ static void checkpoints_are_of_all_ranks_and_load_on_any_number(void)
             if (n == 2) CHECK_STR(again, bits);
             for (int i = 0; i < 5; i++) CHECK_NEAR(got[i], want[i], 1e-6 * want[i]);
         }
-    runs(0, "mkdir ck.a.rank1of2; rm ck; " LAUNCH "2" RANK "save >a 2>&1; cat a; test ! -e ck");
+    runs(0, "(" LAUNCH "2" RANK "load_apart >b 2>&1) & mkdir -p bad/ck.a.rank1of2 two/apart; "
+            "(cd two && " LAUNCH "2" RANK "save_apart >../c 2>&1) & "
+            "(cd bad && " LAUNCH "2" RANK "save >../a 2>&1); wait; cat a; "
+            "test ! -e bad/ck && test ! -e bad/ck.a.rank0of2");
     prints(": checkpoint_save: ck: rank 1 (process ");
     prints(" failed: file_write: ");
+    runs(0, "cat b c; test ! -e two/ck && test ! -e two/apart/ck.a.rank1of2");
+    prints(": checkpoint_load: ck: collective ");
+    prints("differs: checkpoint_load of step 5, checksum ");
+    prints(
+        " failed: checkpoint_save: there is no ck.a.rank1of2, which rank 1 wrote: all ranks need ");
 }
 
 // A step that fails on rank 1, when it is recorded, in the middle, since there is no memory, or after a collective whose result
@@ -757,11 +765,13 @@ static void train_rank(tn_ctx *cx, tn_dist *d, tn_dtype dt)
     printf("bits %llx\n", (unsigned long long)bits);
 }
 
-// Saves after five steps, in shards twice and whole, and takes five more; or loads, and takes these.
+// Saves after five steps, in shards twice and whole, and takes five more; or loads, and takes these. With "_apart" the ranks
+// have paths of their own.
 static void checkpoint_rank(tn_ctx *cx, tn_dist *d, const char *name)
 {
     enum { IN = 40, MIDDLE = 600, N = 24 };
-    bool  saves = !strcmp(name, "save"), whole = !strcmp(name, "load_whole");
+    bool  saves = !strncmp(name, "save", 4), apart = strstr(name, "_apart") && tn_dist_rank(d) == 1;
+    bool  whole = !strcmp(name, "load_whole") || apart;
     float x[N * IN], y[N];
     tn_seed(cx, saves ? 3 : 4);
     for (int i = 0; i < N * IN; i++) x[i] = (float)drawn(i);
@@ -781,7 +791,7 @@ static void checkpoint_rank(tn_ctx *cx, tn_dist *d, const char *name)
         if (i == 5 && saves) {
             c.sharded = true;
             for (int k = 0; k < 2; k++)
-                if (tn_checkpoint_save(cx, "ck", &c) != TN_OK) return;
+                if (tn_checkpoint_save(cx, apart ? "apart/ck" : "ck", &c) != TN_OK) return;
             c.sharded = false;
             tn_checkpoint_save(cx, "ck_whole", &c);
         }
@@ -931,7 +941,7 @@ int test_rank_run(const char *name)
     if (!strncmp(name, "train", 5)) train_rank(cx, d, strcmp(name, "train") ? TN_F64 : TN_F32);
     if (!strncmp(name, "step_", 5)) failing_rank(cx, d, name + 5);
     if (!strcmp(name, "collect")) collect_rank(cx, d);
-    if (!strcmp(name, "save") || !strncmp(name, "load", 4)) checkpoint_rank(cx, d, name);
+    if (!strncmp(name, "save", 4) || !strncmp(name, "load", 4)) checkpoint_rank(cx, d, name);
     if (!strcmp(name, "differ") && collect_one(cx, d, three, tn_dist_rank(d) == 0))
         puts("all is right");
     if (!strcmp(name, "swap") && collect_one(cx, d, three, true) &&
