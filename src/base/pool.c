@@ -10,6 +10,7 @@
 // is what makes it worth splitting kernels of a few microseconds.
 #include "base/pool.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -140,6 +141,18 @@ static int current_core(void)
     return atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
 }
 #endif
+
+// The system's answer comes from a file, which takes as long as a small product.
+int tni_cores(void)
+{
+    static atomic_int known;
+    int               n = atomic_load_explicit(&known, memory_order_relaxed);
+    if (n) return n;
+    long cores = sysconf(_SC_NPROCESSORS_CONF);
+    n          = cores < 1 ? 1 : cores > INT_MAX ? INT_MAX : (int)cores;
+    atomic_store_explicit(&known, n, memory_order_relaxed);
+    return n;
+}
 
 // The affinity mask counts, not the machine: a container or taskset may allow fewer cores.
 int tni_threads_default(void)

@@ -17,6 +17,8 @@ void tni_parallel(int threads, int64_t items, tni_task *task, void *arg);
 // TN_NUM_THREADS where it is set to a positive number, else the number of cores this process may
 // use (its affinity mask), at least 1 and at most TNI_MAX_THREADS.
 int tni_threads_default(void);
+// Returns how many cores the machine has, whether or not they may be used.
+int tni_cores(void);
 
 // An upper bound for the arrays of per-thread scratch; more threads than that gain nothing on one
 // process.

@@ -12,6 +12,7 @@
 // and called by that many threads at a time, only if there is address space for all that it may ask
 // for, and OpenBLAS is made to map its buffers before the first call.
 #include "device/cpu/blas.h"
+#include "base/pool.h"
 #include "device/cpu/gemm.h"
 
 #include <dlfcn.h>
@@ -21,7 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 // What a library may ask for, in bytes. The largest buffer that OpenBLAS is built with by default is 128 MiB,
 // on x86-64; a thread has a stack of 8 MiB by default.
@@ -79,8 +79,8 @@ static bool can_map(size_t bytes)
 // address space for them.
 static bool can_load(void)
 {
-    long cores = sysconf(_SC_NPROCESSORS_CONF);
-    cores      = cores < 1 ? 1 : cores > MOST_THREADS ? MOST_THREADS : cores;
+    int cores = tni_cores();
+    cores     = cores > MOST_THREADS ? MOST_THREADS : cores;
     return can_map(LIBRARY + (size_t)cores * (BUFFER + STACK));
 }
 

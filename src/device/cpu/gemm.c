@@ -11,7 +11,6 @@
 #include "device/cpu/tiled_epilogue.h"
 
 #include <limits.h>
-#include <unistd.h>
 
 enum {
     PANEL       = 512,  // most rows and columns of a panel: large enough for a BLAS to block well
@@ -65,7 +64,7 @@ static int64_t half_panel(int64_t side)
 // panels decide the bits.
 static double panels_wanted(void)
 {
-    double cores = (double)sysconf(_SC_NPROCESSORS_CONF);
+    int cores = tni_cores();
     return cores < PANELS / 2 ? PANELS : cores > PANELS_MOST / 2 ? PANELS_MOST : 2 * cores;
 }
 
