@@ -70,6 +70,8 @@ static int parse(launch_line *l, int argc, char **argv)
         } else if (!n && !restarts) return wrong("there is no such option", argv[i]);
         else {
             long v = i + 1 < argc ? read_number(argv[i + 1], n) : -1;
+            if (v < 0 && i + 1 < argc && n)
+                return wrong("-n needs a number of ranks, not", argv[i + 1]);
             if (v < 0) return wrong("a number is needed after", argv[i]);
             *(n ? &l->ranks : &l->restarts) = v;
             i++;
@@ -114,9 +116,11 @@ static void end_rank(int signal_number)
 // Writes in one call, so that lines of several ranks do not mix.
 static void print_line(const stream *s, size_t bytes, const char *rank)
 {
-    char text[sizeof s->line + 32];
-    int  n = snprintf(text, sizeof text, "[%s] %.*s\n", rank, (int)bytes, s->line);
-    if (n > 0) (void)!write(s->to, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+    char   text[sizeof s->line + 32];
+    size_t n = (size_t)snprintf(text, 24, "[%.20s] ", rank);
+    memcpy(text + n, s->line, bytes);  // which may have bytes of any value
+    text[n + bytes] = '\n';
+    (void)!write(s->to, text, n + bytes + 1);
 }
 
 // Prints the lines that are complete, and one that is too long in pieces; at the end also the last.
@@ -142,20 +146,37 @@ static bool read_stream(stream *s, const char *rank)
     return n > 0;
 }
 
-static void copy_output(stream s[2], const char *rank)
+// Nothing to do: it ends a wait.
+static void note_child(int signal_number)
 {
-    bool open[2] = { true, true };
-    while (open[0] || open[1]) {
-        struct pollfd p[2] = { { .fd = open[0] ? s[0].from : -1, .events = POLLIN },
-                               { .fd = open[1] ? s[1].from : -1, .events = POLLIN } };
-        if (poll(p, 2, -1) < 0 && errno != EINTR) return;
-        for (int i = 0; i < 2; i++)
-            if (p[i].revents) open[i] = read_stream(&s[i], rank);
-    }
+    (void)signal_number;
 }
 
-// Starts the rank with its output in two pipes. It dies with this process.
-static pid_t start_rank(char **program, int out[2], int err[2])
+// Copies what the rank prints, and waits for its end. A process that the rank has started may have its streams for longer:
+// what comes within a moment after the end is copied, the rest is not waited for. waits: the signals that are held back
+// except in a wait. Returns the exit status.
+static int copy_output(stream s[2], const char *rank, const sigset_t *waits)
+{
+    const struct timespec moment = { .tv_nsec = 100000000 };
+    enum { MOST = 100 };  // reads after the end: a pipe has 64 KiB, 8 reads
+    bool open[2] = { true, true }, ended = false;
+    int  status = 0;
+    for (int reads = 0; !ended || ((open[0] || open[1]) && reads < MOST); reads += ended) {
+        struct pollfd p[2] = { { .fd = open[0] ? s[0].from : -1, .events = POLLIN },
+                               { .fd = open[1] ? s[1].from : -1, .events = POLLIN } };
+        if (!ended) ended = waitpid((pid_t)rank_pid, &status, WNOHANG) == rank_pid;
+        int found = ppoll(p, 2, ended ? &moment : NULL, waits);
+        if (found < 0 && errno != EINTR) break;
+        if (found == 0 && ended) break;
+        for (int i = 0; found > 0 && i < 2; i++)
+            if (p[i].revents) open[i] = read_stream(&s[i], rank);
+    }
+    for (int i = 0; i < 2; i++) print_lines(&s[i], rank, true);
+    return ended ? exit_of(status) : wait_for((pid_t)rank_pid);
+}
+
+// Starts the rank with its output in two pipes, and the signals as they were. It dies with this process.
+static pid_t start_rank(char **program, int out[2], int err[2], const sigset_t *signals)
 {
     pid_t parent = getpid(), child = fork();
     if (child != 0) return child;
@@ -165,17 +186,28 @@ static pid_t start_rank(char **program, int out[2], int err[2])
         close(out[i]);
         close(err[i]);
     }
+    sigprocmask(SIG_SETMASK, signals, NULL);
     execvp(program[0], program);
     fprintf(stderr, "tenon launch: %s: %s\n", program[0], strerror(errno));
     _exit(127);
 }
 
-// Runs one rank. Its streams end with it, unless a process that it started has them too.
+// Adds a rank's exit status to the file of them: launchers of MPI do not all pass on what a process before them ended with.
+static void report_status(int status)
+{
+    const char *path = getenv("TN_LAUNCH_STATUS");
+    FILE       *f    = path ? fopen(path, "a") : NULL;
+    if (f) fprintf(f, "%d\n", status);
+    if (f) fclose(f);
+}
+
+// Runs one rank.
 static int run_rank(char **program)
 {
     static stream s[2];
     const char   *rank = getenv("OMPI_COMM_WORLD_RANK");
     int           out[2], err[2];
+    sigset_t      child, before;
     if (!rank) rank = getenv("PMI_RANK");
     if (!rank) rank = getenv("RANK");
     if (!rank) return cli_fail("launch: --rank is for processes that mpiexec started");
@@ -183,14 +215,18 @@ static int run_rank(char **program)
     struct sigaction action = { .sa_handler = end_rank };
     sigaction(SIGTERM, &action, NULL);
     signal(SIGINT, SIG_IGN);  // of the terminal: the rank has it too
-    rank_pid = start_rank(program, out, err);
+    sigaction(SIGCHLD, &(struct sigaction){ .sa_handler = note_child }, NULL);
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &child, &before);
+    rank_pid = start_rank(program, out, err, &before);
     if (rank_pid < 0) return cli_fail("launch: %s", strerror(errno));
     close(out[1]);
     close(err[1]);
-    s[0] = (stream){ .from = out[0], .to = 1 };
-    s[1] = (stream){ .from = err[0], .to = 2 };
-    copy_output(s, rank);
-    int status = wait_for((pid_t)rank_pid);
+    s[0]       = (stream){ .from = out[0], .to = 1 };
+    s[1]       = (stream){ .from = err[0], .to = 2 };
+    int status = copy_output(s, rank, &before);
+    report_status(status);
     if (status > 128)
         fprintf(stderr, "[%s] tenon launch: ended by signal %d, %s\n", rank, status - 128,
                 strsignal(status - 128));
@@ -277,6 +313,23 @@ static int free_port(void)
     return ok ? ntohs(a.sin_port) : 0;
 }
 
+// Removes what another launcher said of this process: the ranks have a world of their own.
+static void leave_world(void)
+{
+    static const char *const names[] = { "RANK",
+                                         "WORLD_SIZE",
+                                         "LOCAL_RANK",
+                                         "LOCAL_WORLD_SIZE",
+                                         "OMPI_COMM_WORLD_RANK",
+                                         "OMPI_COMM_WORLD_SIZE",
+                                         "PMI_RANK",
+                                         "PMI_SIZE",
+                                         "TORCHELASTIC_RUN_ID",
+                                         "TORCHELASTIC_USE_AGENT_STORE",
+                                         "TN_LAUNCH_STATUS" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
+}
+
 // Sets what ranks of one machine share: its cores, the device that their engine is for, and where they meet.
 static void share_machine(long ranks, long restart, bool nccl)
 {
@@ -297,8 +350,22 @@ static void share_machine(long ranks, long restart, bool nccl)
     setenv("TN_LAUNCHED", text, 1);
 }
 
-// Starts all ranks once, and returns the status of the launcher.
-static int run_ranks(char **argv)
+// The status of all ranks: the first of theirs that is not 0, else the launcher's, else 1 if one did not report any.
+static int first_failure(const char *path, long ranks, int launcher)
+{
+    FILE *f = fopen(path, "r");
+    int   status, first = 0;
+    long  n = 0;
+    for (; f && fscanf(f, "%d", &status) == 1; n++)
+        if (!first) first = status;
+    if (f) fclose(f);
+    if (first || launcher || n == ranks || stopped) return first ? first : launcher;
+    fprintf(stderr, "tenon launch: %ld of %ld ranks ended without a status\n", ranks - n, ranks);
+    return 1;
+}
+
+// Runs the launcher, and returns its status.
+static int run_launcher(char **argv)
 {
     pid_t parent = getpid(), child = fork();
     if (child == 0) {
@@ -310,6 +377,21 @@ static int run_ranks(char **argv)
     launcher_pid = child;
     int status   = wait_for(child);
     launcher_pid = 0;
+    return status;
+}
+
+// Starts all ranks once, by the launcher.
+static int run_ranks(char **argv, long ranks)
+{
+    const char *folder = getenv("TMPDIR");
+    char        path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/tenon-launch-XXXXXX", folder && *folder ? folder : "/tmp");
+    int file = mkstemp(path);
+    if (file < 0) return cli_fail("launch: %s: %s", path, strerror(errno));
+    close(file);
+    setenv("TN_LAUNCH_STATUS", path, 1);
+    int status = first_failure(path, ranks, run_launcher(argv));
+    unlink(path);
     return status;
 }
 
@@ -421,9 +503,10 @@ int cli_launch(int argc, char **argv)
     struct sigaction action = { .sa_handler = pass_on };
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
+    leave_world();
     for (long i = 0; i <= l.restarts; i++) {
         share_machine(l.ranks, i, nccl);
-        status = nccl ? run_ranks_here(&l) : run_ranks(command);
+        status = nccl ? run_ranks_here(&l) : run_ranks(command, l.ranks);
         if (!status || stopped || i == l.restarts) break;
         fprintf(stderr, "tenon launch: the ranks ended with status %d; restart %ld of %ld\n",
                 status, i + 1, l.restarts);

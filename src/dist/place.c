@@ -41,13 +41,43 @@ static bool is_set(const char *name)
     return text && *text;
 }
 
+// Whether a launcher set all it has to.
+static bool has_set(const launcher *l)
+{
+    return is_set(l->rank) && is_set(l->size) && (!l->proof || is_set(l->proof));
+}
+
+// Whether a launcher's place is that of another one.
+static bool same_place(const launcher *a, const launcher *b)
+{
+    return number_of(a->rank) == number_of(b->rank) && number_of(a->size) == number_of(b->size);
+}
+
+// A rank and a size of torchrun's that are left in the environment would make a world of each process that mpiexec starts.
+// Torchrun itself, which may be started by mpiexec once a machine, also says its run.
+static bool is_left_over(const launcher *l, tni_text *why)
+{
+    const launcher *torchrun = &launchers[0];
+    for (int i = 1; l == torchrun && !is_set("TORCHELASTIC_RUN_ID") && i < LAUNCHERS; i++) {
+        const launcher *other = &launchers[i];
+        if (other->proof || !has_set(other) || same_place(l, other)) continue;
+        *why = tni_text_of(
+            "%s %.12s of %s %.12s is not %s %.12s of %.12s: unset those of another run", l->rank,
+            getenv(l->rank), l->size, getenv(l->size), other->rank, getenv(other->rank),
+            getenv(other->size));
+        return true;
+    }
+    return false;
+}
+
 // Takes the first launcher of the table that set all it has to.
 bool tni_world_place_find(tni_world_place *p, tni_text *why)
 {
     *p = (tni_world_place){ .size = 1, .local_size = 1 };
     for (int i = 0; i < LAUNCHERS; i++) {
         const launcher *l = &launchers[i];
-        if (!is_set(l->rank) || !is_set(l->size) || (l->proof && !is_set(l->proof))) continue;
+        if (!has_set(l)) continue;
+        if (is_left_over(l, why)) return false;
         *p = (tni_world_place){ .launcher   = l->name,
                                 .mpi        = l->connects && (!*l->connects || is_set(l->connects)),
                                 .rank       = number_of(l->rank),

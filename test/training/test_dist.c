@@ -41,6 +41,11 @@ static const launched cases[] = {
     { "SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_LOCALID=0", "rank 0 of 1" },  // a batch script
     { "RANK=1 PMI_RANK=0 PMI_SIZE=2",
       "MPICH rank 0 of 2, -1 of -1, mpi" },  // the first complete set
+    { "RANK=0 WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2",
+      "RANK 0 of WORLD_SIZE 1 is not OMPI_COMM_WORLD_RANK 1 of 2: unset those of another run" },
+    { "RANK=1 WORLD_SIZE=2 PMI_RANK=1 PMI_SIZE=2", "torchrun rank 1 of 2, -1 of -1" },
+    { "RANK=5 WORLD_SIZE=8 TORCHELASTIC_RUN_ID=x PMI_RANK=1 PMI_SIZE=2",  // it was started by mpiexec
+      "torchrun rank 5 of 8, -1 of -1" },
     { "RANK=4 WORLD_SIZE=4", "RANK is \"4\" and WORLD_SIZE is \"4\", which is no rank of a world" },
     { "RANK=-1 WORLD_SIZE=4",
       "RANK is \"-1\" and WORLD_SIZE is \"4\", which is no rank of a world" },
@@ -70,6 +75,7 @@ static void forget_launchers(void)
                                          "MASTER_ADDR",
                                          "MASTER_PORT",
                                          "TORCHELASTIC_USE_AGENT_STORE",
+                                         "TORCHELASTIC_RUN_ID",
                                          "SLURM_JOB_ID",
                                          "SLURM_JOB_NODELIST",
                                          "SLURM_STEP_NODELIST",
@@ -369,9 +375,13 @@ static void a_failure_is_named_by_the_others_and_started_again(void)
 {
     NEED_MPI();
     double before = seconds();
-    runs(0, "(" LAUNCH "3" RANK "killed; echo ends with $?) >a 2>&1 & "
-            "(" LAUNCH "3" RANK "fail; echo ends with $?) >b 2>&1 & "
-            "(" LAUNCH "2 --restarts 2" RANK "second; echo ends with $?) >c 2>&1; wait");
+    runs(
+        0,
+        "(" LAUNCH "3" RANK "killed; echo ends with $?) >a 2>&1 & "
+        "(" LAUNCH "3" RANK "fail; echo ends with $?) >b 2>&1 & "
+        "(RANK=0 WORLD_SIZE=1 " LAUNCH "2 --restarts 2" RANK "second; echo ends with $?) >c 2>&1 & "
+        "(" LAUNCH
+        "2 sh -c 'printf \"%%b\" \"a\\\\0000b\"; sleep 30 & exit 3'; echo ends with $?) >d 2>&1; wait");
     test_that(seconds() - before < 20, "%g seconds", seconds() - before);
     runs(1, "cat a; grep -q 'ends with 0' a");
     prints("[0] " HERE "dist_barrier: rank 1 (process ");
@@ -381,6 +391,9 @@ static void a_failure_is_named_by_the_others_and_started_again(void)
     runs(1, "cat b; grep -q 'ends with 0' b");
     prints("[0] " HERE "dist_barrier: rank 1 (process ");
     prints(" failed: add: a is NULL (");
+    runs(0, "tr '\\0' 0 <d");  // a process that the rank started has its output, and does not end
+    prints("[0] a0b\n");
+    prints("ends with 3\n");
     runs(0, "cat c");
     prints("restart 1 of 2\n");
     prints("ends with 0\n");
@@ -395,7 +408,7 @@ static void a_wrong_command_line_of_launch_is_refused(void)
     runs(2, "tenon launch true 2>&1");
     prints("tenon launch: the number of ranks is needed, -n N");
     runs(2, "tenon launch -n 0 true 2>&1");
-    prints("tenon launch: a number is needed after: -n");
+    prints("tenon launch: -n needs a number of ranks, not: 0");
     runs(1, "PATH= tenon launch -n 2 true 2>&1");
     prints("there is no mpiexec in PATH");
 }
