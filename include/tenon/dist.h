@@ -44,7 +44,7 @@ TN_API tn_status tn_dist_barrier(tn_dist *d);
 // is by the mean of all ranks' gradients, so that parameters and state stay equal, bit for bit. A loss that is a mean
 // over this rank's items, times the batch's weight (tn_data_shard), gives the step of one process with all items. Accumulated
 // gradients are exchanged once, by the step that updates; clipping is by the norm of the mean. All ranks
-// call it, and tn_step, at the same places. NULL ends it.
+// call it, and tn_step, at the same places. NULL ends it; it is an error while that of a failed tn_dist_open is open.
 //
 // Gradients are exchanged in buckets of parameters, last ones first, while the backward pass goes on. shard_state: each
 // rank keeps the state of its part of every bucket alone, and computes the update of that (ZeRO-1): memory for state is

@@ -90,7 +90,7 @@ def get_local_rank() -> int:
 
 
 def get_backend() -> str:
-    """What connects the ranks: "mpi", or "none"."""
+    """What connects the ranks: "mpi", "nccl", or "none"."""
     return "none" if _world is None else _c.dist_engine(_world)
 
 

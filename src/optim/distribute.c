@@ -225,6 +225,10 @@ tn_status tn_optim_distribute(tn_optim *o, tn_dist *d, tn_distribute_opts opts)
 {
     tn_ctx *cx = tni_record_ready("optim_distribute", o);
     if (!cx) return tni_failed();
+    // A program that does not look would train alone, beside others that do.
+    if (!d && cx->fault.code && cx->fault.site.op && !strcmp(cx->fault.site.op, "dist_open"))
+        return tni_fail_status(cx, TN_EARG,
+                               "optim_distribute: there is no world, since dist_open failed");
     if (d && !tni_owned_ok("optim_distribute", d, TNI_DIST)) return tni_failed();
     if (d && ((tni_owned *)d)->cx != cx)
         return tni_fail_status(cx, TN_EARG,

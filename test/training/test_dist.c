@@ -162,6 +162,11 @@ static void refused(tn_dist_opts o, const char *set, const char *text)
     CHECK(tn_dist_open(cx, o) == NULL);
     CHECK_STR(tn_error_text(cx), text);
     forget_launchers();
+    // The world NULL is one rank, but not for a program that has not noticed.
+    tn_optim *opt = tn_sgd(tn_nn_linear(cx, 2, 2), (tn_sgd_opts){ .lr = 0.1f });
+    CHECK_STATUS(tn_optim_distribute(opt, NULL, (tn_distribute_opts){ 0 }), TN_EARG);
+    tn_error_clear(cx);
+    CHECK_STATUS(tn_optim_distribute(opt, NULL, (tn_distribute_opts){ 0 }), TN_OK);
     tn_close(cx);
 }
 
