@@ -456,6 +456,32 @@ static int module_type_ready(PyObject *module)
     return PyModule_AddObjectRef(module, "Module", (PyObject *)module_type);
 }
 
+// dist_abandon(dist, text, file, line): leaves the world, since this rank failed there. The other ranks' calls fail with the text.
+static PyObject *dist_abandon(PyObject *self, PyObject *args)
+{
+    PyObject   *dist, *text, *file, *r = NULL;
+    const char *why, *at;
+    int         line;
+    call        k;
+    tn_dist    *d;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOOi", &dist, &text, &file, &line)) return NULL;
+    if (!call_begin(&k, "dist_abandon", &dist, 1, NULL)) return NULL;
+    if (to_handle(&k, dist, DIST, "dist_abandon: dist", false, (void **)&d) &&
+        to_text(&k, text, "dist_abandon: text", false, &why) &&
+        to_text(&k, file, "dist_abandon: file", false, &at)) {
+        tn_error_set_at(at, line, k.c->cx, TN_EUSER, why);
+        PyThreadState *state = context_let_go(k.c);
+        tn_dist_close(d);
+        context_take_back(k.c, state);
+        context_raise(k.c);  // forgets the error, which was for the others alone
+        PyErr_Clear();
+        r = Py_NewRef(Py_None);
+    }
+    call_end(&k);
+    return r;
+}
+
 int layers_ready(PyObject *module)
 {
     static PyMethodDef methods[] = {
@@ -468,6 +494,7 @@ int layers_ready(PyObject *module)
         { "generate", generate, METH_VARARGS, NULL },
         { "checkpoint_save", checkpoint_save, METH_VARARGS, NULL },
         { "checkpoint_load", checkpoint_load, METH_VARARGS, NULL },
+        { "dist_abandon", dist_abandon, METH_VARARGS, NULL },
         { 0 },
     };
     return module_type_ready(module) < 0 ? -1 : PyModule_AddFunctions(module, methods);

@@ -19,6 +19,9 @@ order. Without a world they return what they are given.
 from __future__ import annotations
 
 import enum
+import sys
+import traceback
+from types import TracebackType
 from typing import Any, TypeVar
 
 from . import _c
@@ -41,11 +44,23 @@ class ReduceOp(enum.IntEnum):
 
 
 _world: _c.Dist | None = None
+_hook = sys.excepthook  # that of the program, once a world was opened
 
 
 def world() -> _c.Dist | None:
     """The world that is open; None if there is none."""
     return _world
+
+
+def _tell_others(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Shows an exception that ends the program, and passes it on to the other ranks, which wait for this one."""
+    global _world
+    _hook(kind, error, trace)
+    left, _world = _world, None
+    if left is not None:
+        at = traceback.extract_tb(trace)[-1] if trace else None
+        text = traceback.format_exception_only(kind, error)[-1].strip()
+        _c.dist_abandon(left, text, at.filename if at else "", (at.lineno or 0) if at else 0)
 
 
 def init_process_group(backend: str | None = None, *, rank: int | None = None, world_size: int | None = None,
@@ -55,10 +70,12 @@ def init_process_group(backend: str | None = None, *, rank: int | None = None, w
     backend is what connects the ranks, and is chosen by the device if it is None. timeout: seconds that ranks wait for
     each other.
     """
-    global _world
+    global _world, _hook
     if _world is not None:
         raise RuntimeError("a world is open already; destroy_process_group() leaves it")
     _world = _c.dist_open(rank=rank, size=world_size, engine=backend, timeout=timeout, context=context)
+    if sys.excepthook is not _tell_others:
+        _hook, sys.excepthook = sys.excepthook, _tell_others
 
 
 def destroy_process_group() -> None:
