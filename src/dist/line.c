@@ -837,11 +837,16 @@ void tni_line_ask(tni_line *l, uint64_t number, const tni_line_item *item)
     pthread_mutex_unlock(&l->lock);
 }
 
+bool tni_line_agreed(tni_line *l, uint64_t number, double seconds, tni_text *why)
+{
+    return wait_past(l, &l->agreed, number, number, seconds, why);
+}
+
 bool tni_line_agree(tni_line *l, uint64_t number, const tni_line_item *item, double seconds,
                     tni_text *why)
 {
     tni_line_ask(l, number, item);
-    return wait_past(l, &l->agreed, number, number, seconds, why);
+    return tni_line_agreed(l, number, seconds, why);
 }
 
 // Rank 0 counts the votes, its own among them, and sends the verdict to all.

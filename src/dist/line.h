@@ -49,8 +49,10 @@ void tni_line_begins(tni_line *l, uint64_t number, const tni_line_item *item);
 // Asks what the other ranks do as that collective. Those that have begun it answer without noticing, the others when
 // they do. If they differ, tni_line_up says so from then on, on all ranks.
 void tni_line_ask(tni_line *l, uint64_t number, const tni_line_item *item);
-// The same, and waits for the answers. False, with two that differ, if they are not equal; or if a rank is gone or does not
+// Waits for the answers to tni_line_ask. False, with two that differ, if they are not equal; or if a rank is gone or does not
 // come in time.
+bool tni_line_agreed(tni_line *l, uint64_t number, double seconds, tni_text *why);
+// Both, one after the other.
 bool tni_line_agree(tni_line *l, uint64_t number, const tni_line_item *item, double seconds,
                     tni_text *why);
 

@@ -30,6 +30,7 @@ struct tn_dist {
     double                 timeout;   // seconds
     double                 deadline;  // of what this thread waits for
     tn_tensor             *token;     // owned; see tni_dist_token
+    uint64_t               asked;     // the collective of tni_dist_ask; 0: its answer has come
     uint64_t              *agreed;    // hashes of lists that all ranks agreed on
     size_t                 agreed_count, agreed_cap;
     bool                   watched;
@@ -113,6 +114,21 @@ void tni_dist_compare(tn_dist *d, bool compare)
     d->compares = compare;
 }
 
+void tni_dist_ask(tn_dist *d)
+{
+    if (!d->line || !d->on_device || !d->number) return;
+    d->asked = d->number;
+    tni_line_ask(d->line, d->number, &d->what);
+}
+
+// Waits for the answer, which came long ago if the last evaluation took a while.
+static bool answered(tn_dist *d, tni_text *why)
+{
+    uint64_t asked = d->asked;
+    d->asked       = 0;
+    return !asked || tni_line_agreed(d->line, asked, d->timeout, why);
+}
+
 // Begins a collective: its number, and how long it may take. The hash that others see is that of all so far, so that
 // ranks that differed before are found, too.
 static bool begin_collective(tn_dist *d, const tni_line_item *what, tni_text *why)
@@ -125,6 +141,7 @@ static bool begin_collective(tn_dist *d, const tni_line_item *what, tni_text *wh
         *why = tni_text_of("this rank failed before, which ended the world");
         return false;
     }
+    if (!answered(d, why)) return false;
     pthread_mutex_lock(&d->lock);
     d->number++;
     d->begun_at  = now();
@@ -156,6 +173,28 @@ static void find_reason(tn_dist *d, tni_text *why)
         nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 }
 
+// Compares what all ranks are about to do, by the engine: of ranks that differ one would get more than its buffer holds, and
+// all would get what is no result. The minimum of (hash, ~hash) is the least hash and the complement of the largest, on all
+// ranks alike. Not in a function's memory: a call that is given up may still write it.
+static bool same_on_all(tn_dist *d, tni_text *why)
+{
+    static uint64_t pair[2];
+    tni_collective  least = { .kind  = TNI_ALL_REDUCE,
+                              .dtype = TN_U64,
+                              .op    = TNI_REDUCE_MIN,
+                              .count = 2,
+                              .in    = pair,
+                              .out   = pair };
+    if (!d->line) return true;
+    pair[0] = d->what.hash;
+    pair[1] = ~pair[0];
+    if (!d->engine->run(&least, may_wait, d, why)) return false;
+    if (pair[0] == ~pair[1]) return true;
+    *why = tni_text_of("the ranks differ");
+    tni_line_agree(d->line, d->number, &d->what, d->timeout, why);
+    return false;
+}
+
 tn_status tni_dist_run(tn_dist *d, const tni_collective *c, const tni_line_item *what,
                        tni_text *why)
 {
@@ -167,7 +206,7 @@ tn_status tni_dist_run(tn_dist *d, const tni_collective *c, const tni_line_item 
     if (tni_dist_lost(d->owned.cx, why) || !begin_collective(d, what, why) || !may_wait(d, why))
         return TN_EDEVICE;
     set_running(d, true);
-    bool ok = d->engine->run(c, may_wait, d, why);
+    bool ok = same_on_all(d, why) && d->engine->run(c, may_wait, d, why);
     set_running(d, false);
     if (!ok) find_reason(d, why);
     return ok ? TN_OK : TN_EDEVICE;
@@ -274,11 +313,23 @@ tn_status tni_dist_start(tn_dist *d, const tni_collective *c, void *stream,
     return d->engine->start(c, stream, why) ? TN_OK : TN_EDEVICE;
 }
 
+// Runs what is recorded, as other ranks, which read some of it, may have done. Not on a rank that failed: what the others
+// wait for, they will not get.
+static bool flush(tn_dist *d)
+{
+    tn_ctx *cx = d->owned.cx;
+    return !tni_dist_pending(d) || cx->busy || cx->fault.code || cx->flush(cx) == TN_OK;
+}
+
 // Both go over the line, which every engine has.
 static bool vote(tn_dist *d, const char *what, const char *failure, uint64_t sum[2], tni_text *why)
 {
     if (failure) *why = tni_text_of("%s", failure);
     if (!tni_dist_is_real(d) || !d->line) return !failure;
+    if (!flush(d)) {
+        *why = tni_text_of("%s", tn_error_text(d->owned.cx));
+        return false;
+    }
     tni_line_item item = { .hash = tni_hash(what, strlen(what)) };
     tni_text      reason;
     int           first = -1;
@@ -593,7 +644,7 @@ void tn_dist_close(tn_dist *d)
 {
     tn_ctx *cx = d ? tni_owned_ok("dist_close", d, TNI_DIST) : NULL;
     if (!cx || d->closed) return;
-    if (tni_dist_pending(d) && !cx->busy && !cx->fault.code) cx->flush(cx);
+    flush(d);
     leave(d);
 }
 
@@ -628,6 +679,7 @@ tn_status tn_dist_barrier(tn_dist *d)
     if (!d) return TN_OK;
     if (!cx) return tni_failed();
     if (!d->engine) return TN_OK;
+    if (!flush(d)) return tni_failed();
     tni_dist_compare(d, true);
     bool ok = !tni_dist_lost(cx, &why) && begin_collective(d, &what, &why);
     tni_dist_compare(d, false);

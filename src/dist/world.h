@@ -5,12 +5,14 @@
 #include "dist/dist_engine.h"
 #include "dist/line.h"
 
-// Whether all ranks are known to run a list of collectives as this rank does, whatever evaluations they cut it into: by
-// a hash of it. Until then each of them is compared with the other ranks' when it begins: all ranks do the same, or
-// all fail, with two that differ.
+// Collectives are compared with those of the other ranks: all ranks do the same, or all fail, with two that differ. In host
+// memory the engine compares each one before it runs it. In streams, which nothing may wait for, the ranks ask each other:
+// for each collective of a list of which it is not known that all have run it, by a hash of it, before it begins; and
+// at the end of every evaluation, by tni_dist_ask, whose answer has to be there when the next one begins.
 bool      tni_dist_knows(const tn_dist *d, uint64_t hash);
 tn_status tni_dist_learn(tn_dist *d, uint64_t hash, tni_text *why);
 void      tni_dist_compare(tn_dist *d, bool compare);
+void      tni_dist_ask(tn_dist *d);
 
 // Runs a collective with all ranks of a world, to its end, in host memory. At one rank without an engine it is a copy. An
 // error, with the reason, if it fails or a rank is gone. what: this one in words, with its line.

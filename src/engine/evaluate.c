@@ -840,6 +840,9 @@ static bool submit_segments(tn_ctx *cx, run *r, size_t *item)
     ok = await_collectives(cx, d, 0) && ok;
     tni_dist_overlap(d, false);
     tni_dist_compare(d, false);
+    if (ok && known)
+        tni_dist_ask(
+            d);  // ranks that differ have begun to wait for each other, or to compute nonsense
     return ok && (known || learn_list(cx, d, p));
 }
 

@@ -14,15 +14,18 @@
 #include "ops/composite.h"
 #include "base/hash.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-// The attributes of a collective. Along the first axis: other axes are moved there.
+// The attributes of a collective. Along the first axis: other axes are moved there. mean and axis are what the user asked
+// for, and have to be equal on all ranks: the division and the transposition are ops of their own.
 typedef struct {
     tn_dist            *d;
     tni_collective_kind kind;
     tni_reduction       op;
-    int                 root;
+    bool                mean;
+    int                 root, axis;
     int                 line;  // of the user's call, for messages
     const char         *file;
 } collective;
@@ -91,16 +94,24 @@ static tni_collective call_of(const collective *c, const tn_array *in, const tn_
                              .out   = out[0].data };
 }
 
-// What it is: its facts, which have to be equal on all ranks, as a hash, and in words.
+// What it is: its facts, which have to be equal on all ranks, as a hash, and in words: "all_reduce mean f32 (10, 3)",
+// "all_gather f32 (10, 3) axis 1", "broadcast f32 (3,) of rank 2".
 static tni_line_item item_of(const collective *c, tn_dtype dt, int rank, const int64_t *size)
 {
     static const char *const word[] = { "sum ", "max ", "min " };
     bool                     reduce = c->kind == TNI_ALL_REDUCE || c->kind == TNI_REDUCE_SCATTER;
-    const int64_t            fact[] = { c->kind, dt, c->op, c->root, tni_shape_count(rank, size) };
+    const int64_t            fact[] = { c->kind, dt, c->op, c->mean, c->root, c->axis, rank };
     const char              *name = definition[c->kind].name, *slash = strrchr(c->file, '/');
-    tni_line_item            item = { .hash = tni_hash(fact, sizeof fact) };
-    tni_text what = tni_text_of("%s %s%s %s", name, reduce ? word[c->op] : "", tn_dtype_name(dt),
-                                tni_shape_text(rank, size).s);
+    const char              *how               = c->mean ? "mean " : word[c->op];
+    int64_t                  user[TN_MAX_RANK] = { 0 };  // the sizes of the user's tensor
+    memcpy(user, size, (size_t)rank * sizeof *size);
+    if (c->axis) user[0] = size[c->axis], user[c->axis] = size[0];
+    uint64_t      hash = tni_hash(fact, sizeof fact);
+    tni_line_item item = { .hash = tni_hash_mix(hash, tni_hash(user, sizeof user)) };
+    tni_text      what = tni_text_of("%s %s%s %s", name, reduce ? how : "", tn_dtype_name(dt),
+                                     tni_shape_text(rank, user).s);
+    if (c->axis) tni_text_add(&what, " axis %d", c->axis);
+    if (c->kind == TNI_BROADCAST) tni_text_add(&what, " of rank %d", c->root);
     if (c->line) tni_text_add(&what, " (%s:%d)", slash ? slash + 1 : c->file, c->line);
     snprintf(item.what, sizeof item.what, "%.*s", (int)sizeof item.what - 1, what.s);
     return item;
@@ -182,22 +193,24 @@ static bool advance_token(tn_ctx *cx, tn_dist *d, tn_tensor *next)
     return ok;
 }
 
-static tn_tensor *record(tn_dist *d, tn_tensor *x, tni_collective_kind kind, tni_reduction op,
-                         int root)
+// Records a collective of x, with the kind, op and so on of `facts`.
+static tn_tensor *record(tn_dist *d, tn_tensor *x, collective facts)
 {
     tn_ctx    *cx    = x->cx;
     tn_tensor *token = current_token(cx, d);
     collective c;
     memset(&c, 0, sizeof c);  // its bytes are part of the plan's key
     c.d    = d;
-    c.kind = kind;
-    c.op   = op;
-    c.root = root;
+    c.kind = facts.kind;
+    c.op   = facts.op;
+    c.mean = facts.mean;
+    c.root = facts.root;
+    c.axis = facts.axis;
     c.file = tni_self.site.file ? tni_self.site.file : "";
     c.line = tni_self.site.line;
     if (!token) return NULL;
     tn_tensor *y[2] = { NULL, NULL };
-    tn_custom_n(&definition[kind], (tn_tensor *[]){ x, token }, &c, sizeof c, y);
+    tn_custom_n(&definition[c.kind], (tn_tensor *[]){ x, token }, &c, sizeof c, y);
     return y[1] && advance_token(cx, d, y[1]) ? y[0] : NULL;
 }
 
@@ -224,14 +237,37 @@ static tn_tensor *same(tn_tensor *x)
     return tn_reshape(x, tn_rank(x), tni_sizes(x));
 }
 
-static tn_tensor *all_reduce(tn_dist *d, tn_tensor *x, tn_reduce_op op)
+// Axes move to the front for MPI, and back.
+static tn_tensor *along_axis(tn_dist *d, tn_tensor *x, collective c)
+{
+    tn_tensor *y = c.axis ? tn_transpose(x, 0, c.axis) : x;
+    y            = y ? record(d, y, c) : NULL;
+    return y && c.axis ? tn_transpose(y, 0, c.axis) : y;
+}
+
+// Puts NaN into the extremum y where any rank's x is one, as tn_maximum does: engines drop it, or keep it on some ranks.
+static tn_tensor *with_nan(tn_dist *d, tn_tensor *x, tn_tensor *y, collective c)
+{
+    tn_tensor *is = tn_cast(tn_isnan(tn_detach(x)), TN_U8);
+    c.op          = TNI_REDUCE_MAX;
+    is            = is ? along_axis(d, is, c) : NULL;
+    tn_tensor *no = is ? tn_full(x->cx, tn_dtype_of(y), TN_0D, NAN) : NULL;
+    return no ? tn_where(tn_cast(is, TN_BOOL), no, y) : NULL;
+}
+
+// Reduces x over all ranks. A mean is the sum times a number.
+static tn_tensor *reduce(tn_dist *d, tn_tensor *x, tni_collective_kind kind, int axis,
+                         tn_reduce_op op)
 {
     static const tni_reduction as[] = { [TN_REDUCE_SUM]  = TNI_REDUCE_SUM,
                                         [TN_REDUCE_MEAN] = TNI_REDUCE_SUM,
                                         [TN_REDUCE_MAX]  = TNI_REDUCE_MAX,
                                         [TN_REDUCE_MIN]  = TNI_REDUCE_MIN };
-    tn_tensor                 *y    = record(d, x, TNI_ALL_REDUCE, as[op], 0);
-    return op == TN_REDUCE_MEAN ? tn_mul_s(y, 1.0 / tn_dist_size(d)) : y;
+    collective c    = { .kind = kind, .op = as[op], .mean = op == TN_REDUCE_MEAN, .axis = axis };
+    tn_tensor *y    = along_axis(d, x, c);
+    bool       most = op == TN_REDUCE_MAX || op == TN_REDUCE_MIN;
+    if (y && most && tni_is_float(tn_dtype_of(x))) return with_nan(d, x, y, c);
+    return y && c.mean ? tn_mul_s(y, 1.0 / tn_dist_size(d)) : y;
 }
 
 // Whether a tensor can be reduced so: numbers, and floats for a mean.
@@ -250,16 +286,9 @@ tn_tensor *tn_dist_all_reduce(tn_dist *d, tn_tensor *x, tn_reduce_op op)
 {
     if (!args_ok("dist_all_reduce", d, x) || !reduces("dist_all_reduce", x, op)) return NULL;
     if (!tni_dist_is_real(d)) return same(x);
-    return wanted(tni_narrow(all_reduce(d, tni_widen(x), op), tn_dtype_of(x)));
-}
-
-// Axes move to the front for MPI, and back.
-static tn_tensor *along_first(tn_dist *d, tn_tensor *x, int axis, tni_collective_kind kind,
-                              tni_reduction op)
-{
-    tn_tensor *y = axis ? tn_transpose(x, 0, axis) : x;
-    y            = y ? record(d, y, kind, op, 0) : NULL;
-    return y && axis ? tn_transpose(y, 0, axis) : y;
+    tn_tensor *wide = tni_widen(x);
+    tn_tensor *y    = wide ? reduce(d, wide, TNI_ALL_REDUCE, 0, op) : NULL;
+    return wanted(tni_narrow(y, tn_dtype_of(x)));
 }
 
 tn_tensor *tn_dist_all_gather(tn_dist *d, tn_tensor *x, int axis)
@@ -268,10 +297,9 @@ tn_tensor *tn_dist_all_gather(tn_dist *d, tn_tensor *x, int axis)
     int i = tni_axis(x->cx, "dist_all_gather", tn_rank(x), axis);
     if (i < 0) return NULL;
     if (!tni_dist_is_real(d)) return same(x);
-    return wanted(along_first(d, x, i, TNI_ALL_GATHER, TNI_REDUCE_SUM));
+    return wanted(along_axis(d, x, (collective){ .kind = TNI_ALL_GATHER, .axis = i }));
 }
 
-// The mean is the sum times a number, as in all_reduce.
 tn_tensor *tn_dist_reduce_scatter(tn_dist *d, tn_tensor *x, int axis, tn_reduce_op op)
 {
     if (!args_ok("dist_reduce_scatter", d, x) || !reduces("dist_reduce_scatter", x, op))
@@ -283,13 +311,9 @@ tn_tensor *tn_dist_reduce_scatter(tn_dist *d, tn_tensor *x, int axis, tn_reduce_
                         "dist_reduce_scatter: axis %d of %s is no multiple of %d ranks", i,
                         tni_shape_of(x).s, size);
     if (!tni_dist_is_real(d)) return same(x);
-    bool          mean = op == TN_REDUCE_MEAN;
-    tn_tensor    *y    = tni_widen(x);
-    tni_reduction as   = op == TN_REDUCE_MAX   ? TNI_REDUCE_MAX
-                         : op == TN_REDUCE_MIN ? TNI_REDUCE_MIN
-                                               : TNI_REDUCE_SUM;
-    y                  = y ? along_first(d, y, i, TNI_REDUCE_SCATTER, as) : NULL;
-    return wanted(tni_narrow(mean ? tn_mul_s(y, 1.0 / size) : y, tn_dtype_of(x)));
+    tn_tensor *wide = tni_widen(x);
+    tn_tensor *y    = wide ? reduce(d, wide, TNI_REDUCE_SCATTER, i, op) : NULL;
+    return wanted(tni_narrow(y, tn_dtype_of(x)));
 }
 
 tn_tensor *tn_dist_broadcast(tn_dist *d, tn_tensor *x, int root)
@@ -299,7 +323,7 @@ tn_tensor *tn_dist_broadcast(tn_dist *d, tn_tensor *x, int root)
         return tni_fail(x->cx, TN_EARG, "dist_broadcast: there is no rank %d in a world of %d",
                         root, tn_dist_size(d));
     if (!tni_dist_is_real(d)) return same(x);
-    return wanted(record(d, x, TNI_BROADCAST, TNI_REDUCE_SUM, root));
+    return wanted(record(d, x, (collective){ .kind = TNI_BROADCAST, .root = root }));
 }
 
 // ---- means -------------------------------------------------------------------------------------

@@ -542,10 +542,11 @@ static void ranks_that_differ_fail_with_both_lines(void)
     bool                     mpi     = has_mpi();
     if (!begin()) return;
     runs(0,
-         "(" STANDIN "2" RANK "swap >swap.txt 2>&1) & "
          "(" STANDIN "2" RANK "settings >settings.txt 2>&1) & %s"
          "(" STANDIN "2" RANK "differ >nccl.txt 2>&1); wait",
-         mpi ? "(" LAUNCH "2" RANK "differ >mpi.txt 2>&1) & " : "");
+         mpi ? "(" LAUNCH "2" RANK "swap >swap.txt 2>&1) & (" LAUNCH "2" RANK
+               "differ >mpi.txt 2>&1) & "
+             : "(" STANDIN "2" RANK "swap >swap.txt 2>&1) & ");
     for (int i = 0; i <= mpi; i++) {
         runs(0, "cat %s; ! grep -q 'all is right' *.txt", files[i]);
         prints("collective 1 differs: all_reduce sum f32 (3,) (here:2) here, "
@@ -562,6 +563,7 @@ static void ranks_that_differ_fail_with_both_lines(void)
     runs(0, "cat swap.txt");
     prints("collective 3 differs: all_reduce sum f32 (3,) (here:2) here, "
            "all_gather f32 (3,) (here:3) on rank 1");
+    prints("collective 3 differs: all_gather f32 (3,) (here:3) here, ");
 }
 
 // Whatever the planner does with a graph: the stand-in writes the calls of each rank to a file.
@@ -895,7 +897,15 @@ static void collect_rank(tn_ctx *cx, tn_dist *d)
     loss            = tn_add(loss, tn_add(tn_sum_all(tn_square(max)), tn_sum_all(tn_square(from))));
     tn_backward(loss, NULL);
     tn_eval(cx);
+    // Read by rank 1 alone, before a barrier of all. NaN wins.
+    tn_tensor *nan  = tn_from(cx, TN_F32, TN_SHAPE(3), (float[]){ r ? 1 : NAN, r ? NAN : 1, 2 });
+    tn_tensor *bad  = tn_dist_all_reduce(d, nan, TN_REDUCE_MAX);
+    tn_tensor *bad1 = tn_dist_reduce_scatter(d, nan, 0, TN_REDUCE_MIN);
+    if (r == 1 && !isnan(item_of(bad, 0))) return;
+    tn_dist_barrier(d);
     if (r == 0) return;
+    if (!isnan(item_of(bad, 1)) || item_of(bad, 2) != 2 || isnan(item_of(bad1, 0)) != (r == 1))
+        return;
     bool ok = item_of(sum, 0) == 3 && item_of(sum, 1) == 6 && item_of(all, 3) == 2;
     ok &= item_of(from, 1) == 2 && item_of(max, 0) == 2 && item_of(half, 1) == 1;
     ok &= item_of(part, 0) == (r == 1 ? 1 : 2) && item_of(wide, 1) == 1 && item_of(wide, 2) == 2;
