@@ -10,6 +10,7 @@
 //   rank 2 -> 0   ASK    what do the others do as this collective?       0 -> all QUERY, all -> 0 ANSWER
 //   rank 2 -> 0   VOTE   whether it has failed, and why                  0 -> all VERDICT
 //   0 -> rank 2   AGREED or, to all, DIFFERS, with the text of another rank
+//   rank 2 -> 0   WHO    has not come to this collective?                0 -> rank 2 MISSING, with names
 //
 // A HELLO of another world, or of another version of these messages, is refused.
 #include "dist/line.h"
@@ -45,9 +46,11 @@ enum {
     AGREED,
     DIFFERS,
     VOTE,
-    VERDICT
+    VERDICT,
+    WHO,
+    MISSING
 };
-enum { MAGIC = 0x544e4c32, TEXT_ROOM = 160 };  // "TNL2": a change of the messages changes it
+enum { MAGIC = 0x544e4c33, TEXT_ROOM = 160 };  // "TNL3": a change of the messages changes it
 
 // One message. Which fields count depends on the kind.
 typedef struct {
@@ -94,7 +97,9 @@ struct tni_line {
     message         vote;    // on rank 0: of the least rank that failed, rank -1: none
     uint64_t        verdicts;
     message         verdict;  // the last
-    uint64_t        shares;   // SHAREs that have come, the last one here
+    uint64_t        namings;
+    message         naming;  // the last MISSING
+    uint64_t        shares;  // SHAREs that have come, the last one here
     uint8_t         shared[TNI_LINE_BYTES];
     message         differs;           // kind 0: none does
     uint64_t        begun;             // collectives, the last HISTORY of them here
@@ -598,6 +603,20 @@ static void take_vote(tni_line *l, const message *m)
     for (int r = l->size - 1; r >= 0; r--) tell(l, r, &l->vote);
 }
 
+// Tells a rank, from rank 0, who has not answered the question about a collective.
+static void say_missing(tni_line *l, int to, uint64_t number)
+{
+    message   m     = message_of(MISSING, -1);
+    tni_text  names = { "" };
+    question *q     = l->question;
+    while (q && q->number != number) q = q->next;
+    for (int r = 0; q && r < l->size; r++)
+        if (q->state[r] == NO_ANSWER)
+            tni_text_add(&names, "%s%s", *names.s ? ", " : "", tni_line_name(l, r).s);
+    snprintf(m.text, sizeof m.text, "%.*s", TEXT_ROOM - 1, names.s);
+    tell(l, to, &m);
+}
+
 // Acts on a message. For whoever holds the lock.
 static void take_message(tni_line *l, const message *m)
 {
@@ -613,6 +632,11 @@ static void take_message(tni_line *l, const message *m)
     case VERDICT:
         l->verdict = *m;
         l->verdicts++;
+        break;
+    case WHO: say_missing(l, m->rank, m->number); break;
+    case MISSING:
+        l->naming = *m;
+        l->namings++;
         break;
     case QUERY: answer_query(l, m->number); break;
     case AGREED:
@@ -777,6 +801,21 @@ static void wait_for_change(tni_line *l)
     pthread_cond_timedwait(&l->changed, &l->lock, &until);
 }
 
+// Rank 0's thread answers at once, also where that rank hangs.
+tni_text tni_line_missing(tni_line *l, uint64_t number)
+{
+    message m   = message_of(WHO, l->rank);
+    double  end = now() + 0.5;
+    m.number    = number;
+    pthread_mutex_lock(&l->lock);
+    uint64_t next = l->namings + 1;
+    tell(l, 0, &m);
+    while (l->namings < next && now() < end) wait_for_change(l);
+    tni_text who = tni_text_of("%s", l->namings < next ? "" : l->naming.text);
+    pthread_mutex_unlock(&l->lock);
+    return who;
+}
+
 // Waits until a count is `least`. False, with the reason, if a rank is gone or time is out.
 static bool wait_past(tni_line *l, const uint64_t *count, uint64_t least, uint64_t number,
                       double seconds, tni_text *why)
@@ -790,9 +829,11 @@ static bool wait_past(tni_line *l, const uint64_t *count, uint64_t least, uint64
         pthread_mutex_unlock(&l->lock);
         ok = tni_line_up(l, number, why);
         if (ok && now() > deadline) {
+            tni_text who = tni_line_missing(l, number);
             *why = tni_text_of("not all ranks have come to collective %llu within %g seconds",
                                (unsigned long long)number, seconds);
-            ok   = false;
+            if (*who.s) tni_text_add(why, ": missing are %s", who.s);
+            ok = false;
         }
         pthread_mutex_lock(&l->lock);
     }

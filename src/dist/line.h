@@ -56,6 +56,9 @@ bool tni_line_agreed(tni_line *l, uint64_t number, double seconds, tni_text *why
 bool tni_line_agree(tni_line *l, uint64_t number, const tni_line_item *item, double seconds,
                     tni_text *why);
 
+// Says which ranks have not come to a collective that was asked for: "rank 2 (process 4711 on node3)"; "" if that is not known.
+tni_text tni_line_missing(tni_line *l, uint64_t number);
+
 // Tells all ranks whether one has failed at something, at a place where all of them call it: failure is this rank's
 // reason, NULL if it is well. *first: the least rank that failed, -1 for none; *reason: its own. sum: two numbers, which
 // become the sums of all ranks'; may be NULL. False, with why, if a rank is gone or does not come.

@@ -117,8 +117,10 @@ static void *find_library(const char *launcher, tni_text *why)
     const char *const *names = names_for(launcher), *set = getenv("TN_MPI");
     void              *lib = NULL;
     if (set && *set) {
-        lib = strcmp(set, "none") ? open_library(set, 0) : NULL;
+        lib                = strcmp(set, "none") ? open_library(set, 0) : NULL;
+        const char *reason = lib || !strcmp(set, "none") ? NULL : dlerror();
         if (!lib) *why = tni_text_of("TN_MPI=%.100s cannot be loaded", set);
+        if (reason) tni_text_add(why, ": %.100s", reason);
         return lib;
     }
     for (int i = 0; !lib && names[i]; i++) lib = open_library(names[i], RTLD_NOLOAD);
@@ -126,8 +128,8 @@ static void *find_library(const char *launcher, tni_text *why)
     for (int i = 0; !lib && names[i]; i++) lib = open_library(names[i], 0);
     if (!lib)
         *why = tni_text_of("no MPI library was found (%s); on Debian or Ubuntu: apt install "
-                           "openmpi-bin; TN_MPI names a file",
-                           names[0]);
+                           "%s; TN_MPI names a file",
+                           names[0], names == of_mpich ? "mpich" : "openmpi-bin");
     return lib;
 }
 

@@ -64,18 +64,19 @@ enum { SYMBOLS = sizeof symbols / sizeof *symbols };
 
 enum { OLDEST = 21900, SUCCESS = 0, IN_PROGRESS = 7, MAGIC = (int)0xcafebeef };
 
-// NCCL as this process uses it. The lock guards what is loaded and the communicator, which is made, used and ended by
-// different threads. `dead` says why it cannot be used any more, "" while it can.
+// NCCL as this process uses it. The lock guards what is loaded, the communicator, which is made, used and ended by
+// different threads, and `dead`. It is not held in a call that uses the communicator, since one that waits is ended by
+// abort: `users` counts these. `dead` says why it cannot be used any more, "" while it can.
 static struct {
     pthread_mutex_t lock;
     nccl_calls      f;
     const char *(*error_string)(int);
     const char *(*last_error)(void *);  // NULL: the library has none
-    bool        loaded, in_use, on_host;
-    atomic_bool aborting;
-    int         version, rank, size;
-    void       *comm;
-    tni_text    file, dead;
+    bool       loaded, in_use, on_host;
+    atomic_int users;
+    int        version, rank, size;
+    void      *comm;
+    tni_text   file, dead;
 } nccl = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 // ---- the library -------------------------------------------------------------------------------
@@ -91,6 +92,8 @@ static void *find_library(tni_text *why)
         lib = strcmp(set, "none") ? dlopen(set, RTLD_NOW | RTLD_LOCAL) : NULL;
         if (lib) nccl.file = tni_text_of("%s", set);
         else *why = tni_text_of("TN_NCCL=%.100s cannot be loaded", set);
+        const char *reason = lib || !strcmp(set, "none") ? NULL : dlerror();
+        if (reason) tni_text_add(why, ": %.100s", reason);
         return lib;
     }
     lib = tni_nvidia_open(names, &nccl.file);
@@ -142,7 +145,7 @@ static bool on_host(void)
 static bool fails(int error, const char *call, tni_text *why)
 {
     if (error == SUCCESS) return false;
-    const char *last = nccl.last_error ? nccl.last_error(nccl.comm) : NULL;
+    const char *last = nccl.last_error ? nccl.last_error(NULL) : NULL;
     *why             = tni_text_of("%s: %.60s", call, nccl.error_string(error));
     if (last && *last) tni_text_add(why, ": %.80s", last);
     for (char *c = why->s; *c; c++)
@@ -235,7 +238,6 @@ static bool open_nccl(tni_engine_open *o, tni_text *why)
     nccl.size = o->size;
     ok        = ok && load_library(why) && open_comm(o, why);
     nccl.in_use |= ok;
-    atomic_store(&nccl.aborting, false);
     pthread_mutex_unlock(&nccl.lock);
     return ok;
 }
@@ -255,16 +257,23 @@ static void *end_comm(void *arg)
     return NULL;
 }
 
-// Ends the communicator within five seconds, or leaves it to its thread. For whoever holds the lock.
-static void end_with_limit(bool abort)
+// Takes the communicator away from whoever would use it from now on.
+static void *take_comm(void)
+{
+    void *comm = nccl.comm;
+    nccl.comm  = NULL;
+    return comm;
+}
+
+// Ends a communicator within five seconds, or leaves it to its thread. Without the lock.
+static void end_with_limit(void *comm, bool abort)
 {
     enum { LIMIT = 5000, LOOK = 1 };  // ms
     pthread_t thread;
-    ending   *e = nccl.comm ? calloc(1, sizeof *e) : NULL;
+    ending   *e = comm ? calloc(1, sizeof *e) : NULL;
     if (!e) return;
-    e->comm   = nccl.comm;
-    e->abort  = abort;
-    nccl.comm = NULL;
+    e->comm  = comm;
+    e->abort = abort;
     if (pthread_create(&thread, NULL, end_comm, e) != 0) {
         free(e);
         return;
@@ -274,20 +283,27 @@ static void end_with_limit(bool abort)
     if (atomic_fetch_add(&e->state, 1) == 1) free(e);
 }
 
-// Not under the lock, which whoever waits in a collective may hold.
+// A call that puts a collective into a stream returns soon, and is waited for; one that waits for other ranks ends by this.
 static void abort_nccl(void)
 {
-    void *comm = nccl.comm;
-    if (atomic_exchange(&nccl.aborting, true) || !comm) return;
-    nccl.dead = tni_text_of("a collective was given up");
-    end_with_limit(true);
+    enum { LIMIT = 100 };  // ms
+    pthread_mutex_lock(&nccl.lock);
+    void *comm = take_comm();
+    if (comm && !*nccl.dead.s) nccl.dead = tni_text_of("a collective was given up");
+    pthread_mutex_unlock(&nccl.lock);
+    for (int ms = 0; comm && ms < LIMIT && atomic_load(&nccl.users); ms++) sleep_ms(1);
+    end_with_limit(comm, true);
 }
 
 static void close_nccl(bool in_order)
 {
     pthread_mutex_lock(&nccl.lock);
     if (!in_order && !*nccl.dead.s) nccl.dead = tni_text_of("a world did not end in order");
-    end_with_limit(*nccl.dead.s);
+    void *comm  = take_comm();
+    bool  abort = *nccl.dead.s;
+    pthread_mutex_unlock(&nccl.lock);
+    end_with_limit(comm, abort);
+    pthread_mutex_lock(&nccl.lock);
     nccl.in_use = false;
     pthread_mutex_unlock(&nccl.lock);
 }
@@ -311,10 +327,25 @@ static int type_of(tn_dtype dt)
     }
 }
 
-static int start_call(const tni_collective *c, int type, size_t count, void *stream)
+// Returns the communicator for a call, until done_with_comm; NULL, with the reason, if there is none.
+static void *use_comm(tni_text *why)
+{
+    pthread_mutex_lock(&nccl.lock);
+    void *comm = *nccl.dead.s ? NULL : nccl.comm;
+    if (comm) atomic_fetch_add(&nccl.users, 1);
+    else *why = nccl.dead;
+    pthread_mutex_unlock(&nccl.lock);
+    return comm;
+}
+
+static void done_with_comm(void)
+{
+    atomic_fetch_sub(&nccl.users, 1);
+}
+
+static int start_call(const tni_collective *c, int type, size_t count, void *comm, void *stream)
 {
     static const int ops[] = { [TNI_REDUCE_SUM] = 0, [TNI_REDUCE_MAX] = 2, [TNI_REDUCE_MIN] = 3 };
-    void            *comm  = nccl.comm;
     switch (c->kind) {
     case TNI_BROADCAST: return nccl.f.broadcast(c->in, c->out, count, type, c->root, comm, stream);
     case TNI_ALL_REDUCE:
@@ -333,10 +364,6 @@ static bool start(const tni_collective *c, void *stream, tni_text *why)
     int    type  = type_of(c->dtype);
     size_t count = (size_t)c->count;
     bool   moves = c->kind == TNI_BROADCAST || c->kind == TNI_ALL_GATHER;
-    if (*nccl.dead.s || !nccl.comm) {
-        *why = nccl.dead;
-        return false;
-    }
     if (type < 0 && moves) {
         count *= tni_dtype_size(c->dtype);
         type = 1;
@@ -345,8 +372,14 @@ static bool start(const tni_collective *c, void *stream, tni_text *why)
         *why = tni_text_of("NCCL has no %s", tni_dtype_table[c->dtype].name);
         return false;
     }
-    if (!fails(start_call(c, type, count, stream), "NCCL", why)) return true;
-    nccl.dead = *why;
+    void *comm = use_comm(why);
+    if (!comm) return false;
+    int error = start_call(c, type, count, comm, stream);
+    done_with_comm();
+    if (!fails(error, "NCCL", why)) return true;
+    pthread_mutex_lock(&nccl.lock);
+    if (!*nccl.dead.s) nccl.dead = *why;
+    pthread_mutex_unlock(&nccl.lock);
     return false;
 }
 
@@ -360,10 +393,12 @@ static bool run(const tni_collective *c, tni_may_wait *may_wait, void *user, tni
 
 static bool failed(tni_text *why)
 {
-    int   error = SUCCESS;
-    void *comm  = nccl.comm;
-    if (!comm || atomic_load(&nccl.aborting)) return false;
+    tni_text none;
+    int      error = SUCCESS;
+    void    *comm  = use_comm(&none);
+    if (!comm) return false;
     int asked = nccl.f.async_error(comm, &error);
+    done_with_comm();
     if (asked == SUCCESS && (error == SUCCESS || error == IN_PROGRESS)) return false;
     return fails(asked ? asked : error, "NCCL", why);
 }

@@ -72,6 +72,17 @@ static void announce(tn_dist *d)
     tni_line_ask(d->line, d->number, &d->what);
 }
 
+// Says that time is out, and for whom a collective has waited.
+static tni_text waited_too_long(tn_dist *d, uint64_t number)
+{
+    tni_text who = { "" }, why = tni_text_of("collective %llu has waited for %g seconds: ",
+                                             (unsigned long long)number, d->timeout);
+    if (d->line) who = tni_line_missing(d->line, number);
+    if (*who.s) tni_text_add(&why, "missing are %s", who.s);
+    else tni_text_add(&why, "the ranks differ, or one hangs");
+    return why;
+}
+
 // Whether a collective may go on waiting: all ranks are there, and time is left. A rank that is gone after it has done its
 // part of this one does not matter at first; but what it sent may still have been on its side, since MPI moves messages
 // only while it is called.
@@ -84,8 +95,7 @@ static bool may_wait(void *user, tni_text *why)
     pthread_mutex_unlock(&d->lock);
     if (d->line && !tni_line_up(d->line, number, why)) return false;
     if (now() < d->deadline) return true;
-    *why = tni_text_of("collective %llu has waited for %g seconds: the ranks differ, or one hangs",
-                       (unsigned long long)d->number, d->timeout);
+    *why = waited_too_long(d, d->number);
     return false;
 }
 
@@ -262,8 +272,7 @@ static bool is_well(tn_dist *d, tni_text *why)
     }
     if (d->line && !tni_line_up(d->line, number, why)) return false;
     if (!waits || since < d->timeout) return true;
-    *why = tni_text_of("collective %llu has waited for %g seconds: the ranks differ, or one hangs",
-                       (unsigned long long)number, d->timeout);
+    *why = waited_too_long(d, number);
     return false;
 }
 
@@ -386,6 +395,11 @@ bool tni_dist_pending(const tn_dist *d)
 tn_tensor **tni_dist_token(tn_dist *d)
 {
     return &d->token;
+}
+
+bool tni_dist_closed(const tn_dist *d)
+{
+    return d && d->engine && d->closed;
 }
 
 bool tni_dist_is_real(const tn_dist *d)

@@ -53,6 +53,8 @@ bool tni_dist_pending(const tn_dist *d);
 tn_tensor **tni_dist_token(tn_dist *d);
 // Whether calls have to go to an engine; the world NULL has none.
 bool tni_dist_is_real(const tn_dist *d);
+// Whether this rank has left a world that had an engine.
+bool tni_dist_closed(const tn_dist *d);
 
 // What was found of engines and launchers, for tn_doctor: one line each, up to TNI_DIST_LINES of them.
 enum { TNI_DIST_LINES = 4 };

@@ -217,8 +217,10 @@ static tn_tensor *record(tn_dist *d, tn_tensor *x, collective facts)
 // Whether x and the world can be used together. d NULL is a world of one rank.
 static bool args_ok(const char *op, tn_dist *d, tn_tensor *x)
 {
-    if (!tni_arg1(op, x, "x")) return false;
     if (d && !tni_owned_ok(op, d, TNI_DIST)) return false;
+    if (d && !x) return tni_refuse(((tni_owned *)d)->cx, TN_EARG, "%s: x is NULL", op);
+    if (!tni_arg1(op, x, "x")) return false;
+    if (tni_dist_closed(d)) return tni_refuse(x->cx, TN_EARG, "%s: the world was closed", op);
     if (d && ((tni_owned *)d)->cx != x->cx)
         return tni_refuse(x->cx, TN_EARG, "%s: x belongs to another context than the world", op);
     return true;
