@@ -76,6 +76,7 @@ static const try tries[] = {
     { TN_F32, 4, { 1, 2, 4, 4 }, 1, 0, false }, { TN_F32, 1, { TN_F32 }, 1, TN_F32, false },
     { TN_F32, 4, { 2, 2, 2, 2 }, 1, 0, false }, { TN_F32, 5, { 2, 2, 2, 2, 2 }, 1, 0, false },
     { TN_I64, 2, { 2, 2 }, 1, 1, false },       { TN_I64, 1, { TN_I64 }, 1, TN_I64, false },
+    { TN_F32, 1, { 1 }, 0, 0, false },
 };
 
 static call_args arguments(tn_ctx *cx, const try *a, call_things has)
