@@ -409,7 +409,7 @@ static int launch_finish(tni_cuda *c, const product_work *w, const product_args 
     uint32_t          offset[] = { 0, sizeof args.o, sizeof args };
     tni_launch_record d        = { .f        = w->finish,
                                    .grid     = { (unsigned)(o->columns / 32), 1, 1 },
-                                   .block    = { 1024, 1, 1 },
+                                   .block    = { 256, 1, 1 },
                                    .overlaps = c->gpu->overlaps,
                                    .args     = 2 };
     return tni_replay_launch(c, &d, offset, (const char *)&args);

@@ -290,29 +290,27 @@ const char *const tni_text_product_cores[] = {
 };
 
 const char *const tni_text_product_finish[] = {
-    // Columns and 32 threads for each, in blocks of 32 columns. parts: partial results of each column.
+    // Blocks of 32 columns and TURNS threads for each, few enough to wait on multiprocessors that still multiply. count: of
+    // the partial results of a column.
     T(struct finish { const float *parts; int columns; int count; };
-      extern "C" __global__ void __launch_bounds__(1024) cores_finish(GIVEN finish o ENDING_PARAMS) {
-          __shared__ float part[SUMS][32][33];
+      extern "C" __global__ void __launch_bounds__(256) cores_finish(GIVEN finish o ENDING_PARAMS) {
+          enum { TURNS = 8 };
+          __shared__ float part[TURNS][SUMS][32];
           int lane = threadIdx.x & 31;
           int turn = threadIdx.x >> 5;
           int c = blockIdx.x * 32 + lane;
           float ending_total[SUMS];
           m_begin();
-          UNROLL for (int i = 0; i < SUMS; i++) {
-              float x = 0.0f;
-              for (int p = turn; p < o.count; p += 32)
-                  x += o.parts[((m_long)p * SUMS + i) * o.columns + c];
-              part[i][lane][turn] = x;
-          }
+          UNROLL for (int i = 0; i < SUMS; i++) ending_total[i] = 0.0f;
+          for (int p = turn; p < o.count; p += TURNS)
+              UNROLL for (int i = 0; i < SUMS; i++)
+                  ending_total[i] += o.parts[((m_long)p * SUMS + i) * o.columns + c];
+          UNROLL for (int i = 0; i < SUMS; i++) part[turn][i][lane] = ending_total[i];
           __syncthreads();
-          UNROLL for (int i = 0; i < SUMS; i++) {
-              float x = part[i][turn][lane];
-              UNROLL for (int k = 16; k; k >>= 1) x += __shfl_xor_sync(0xffffffffu, x, k);
-              ending_total[i] = x;
-          }
-          c = blockIdx.x * 32 + turn;
-          if (lane == 0) ENDING_FINISH(c)
+          if (turn > 0) return;
+          UNROLL for (int i = 0; i < SUMS; i++)
+              UNROLL for (int k = 1; k < TURNS; k++) ending_total[i] += part[k][i][lane];
+          ENDING_FINISH(c)
       }),
     NULL,
 };
