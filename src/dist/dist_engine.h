@@ -27,30 +27,27 @@ typedef struct {
     void               *out;
 } tni_collective;
 
-// Asked while something waits for other ranks: false, with the reason, gives it up.
-typedef bool tni_may_wait(void *user, tni_text *why);
-
 // What an engine is opened with. An engine that the launcher tells its place (MPI) sets rank and size; another one
 // gets them, with an id that rank 0 made and all have.
 enum { TNI_ENGINE_ID = 128 };
 typedef struct {
-    const char   *launcher;  // as in tni_world_place, NULL for none
-    int           rank, size;
-    uint8_t       id[TNI_ENGINE_ID];
-    tni_may_wait *may_wait;
+    const char *launcher;  // as in tni_world_place, NULL for none
+    int         rank, size;
+    uint8_t     id[TNI_ENGINE_ID];
     void (*enter)(
         void *user);  // makes the device of the world that of the calling thread; NULL: it has none
-    void *user;       // the argument of both
+    void *user;
 } tni_engine_open;
 
-// An engine. There is one of each in a process, and one world uses it at a time.
+// An engine. There is one of each in a process, and one world uses it at a time. open and run may wait for ever: the world's
+// worker calls them.
 //
 //   describe   what was found, for people: "Open MPI 4.1.4 (libmpi.so.40)"; false: why nothing was
 //   make_id    makes the id of a world, on rank 0; NULL: none is needed
 //   open       connects the ranks; false, with the reason, if that fails
 //   on_host    whether it moves host memory
-//   run        runs a collective in host memory to its end. False, with the reason: it failed, or was given up, after which
-//              the engine cannot be used any more
+//   run        runs a collective in host memory to its end. False, with the reason, if it failed, after which the engine cannot
+//              be used any more
 //   start      puts a collective of device memory into a stream, after what is there, and returns; NULL: there are no streams
 //   failed     whether an error came since; NULL: run and start report all. From any thread
 //   abort      ends all that is in flight, from any thread; the engine cannot be used any more. NULL: nothing can be
@@ -61,7 +58,7 @@ typedef struct {
     bool (*make_id)(uint8_t id[TNI_ENGINE_ID], tni_text *why);
     bool (*open)(tni_engine_open *o, tni_text *why);
     bool (*on_host)(void);
-    bool (*run)(const tni_collective *c, tni_may_wait *may_wait, void *user, tni_text *why);
+    bool (*run)(const tni_collective *c, tni_text *why);
     bool (*start)(const tni_collective *c, void *stream, tni_text *why);
     bool (*failed)(tni_text *why);
     void (*abort)(void);

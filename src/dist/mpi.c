@@ -2,20 +2,16 @@
 // exported object in Open MPI, and a small number in a pointer in the standard interface; so every call that
 // takes one exists twice here (mpi_calls.h), and the values are in tables.
 //
-// A call of MPI may never return after another rank has died, even one that only tests: so collectives are run by a thread, and
-// whoever waits for that looks at the line between ranks. The nonblocking ones would do with less, but their
-// algorithms are poor: by Open MPI 4.1, 26 MB between 8 processes of an x86 machine take 34 ms instead of 13. A barrier, and
-// all of them where there is no thread to be had, are begun and tested in a loop.
+// Collectives are the blocking ones: the algorithms of the others are poor. By Open MPI 4.1, 26 MB between 8 processes of an
+// x86 machine take 34 ms instead of 13.
 #include "dist/dist_engine.h"
 
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 // A handle of either type.
@@ -262,7 +258,7 @@ static void finalize(void)
     if (find_symbol(mpi.m.lib, "MPI_Finalize", &end, sizeof end)) end();
 }
 
-// Starts MPI unless the program did. Calls come from the thread that has the context, one at a time.
+// Starts MPI unless the program did. Calls come from one thread at a time.
 static bool start_mpi(tni_text *why)
 {
     int (*init)(int *, char ***, int, int *), (*asked)(int *), is = 0, level = 0;
@@ -287,17 +283,28 @@ static bool open_world(int *rank, int *size, tni_text *why)
     return !mpi_fails(error, "MPI_Comm_dup", why);
 }
 
-static bool open_mpi(tni_engine_open *o, tni_text *why)
+// Takes MPI for a world, if no other one has it.
+static bool claim(const char *launcher, tni_text *why)
 {
     pthread_mutex_lock(&mpi.lock);
     bool ok = !mpi.in_use && !*mpi.dead.s;
     if (mpi.in_use) *why = tni_text_of("a world of this process is open already");
     else if (!ok) *why = tni_text_of("MPI cannot be used again: %.120s", mpi.dead.s);
-    ok = ok && load_library(o->launcher, why) && start_mpi(why) &&
-         open_world(&o->rank, &o->size, why);
-    mpi.in_use |= ok;
+    ok         = ok && load_library(launcher, why);
+    mpi.in_use = mpi.in_use || ok;
     pthread_mutex_unlock(&mpi.lock);
     return ok;
+}
+
+// What waits for other processes is called without the lock: the world may have to give it up.
+static bool open_mpi(tni_engine_open *o, tni_text *why)
+{
+    if (!claim(o->launcher, why)) return false;
+    if (start_mpi(why) && open_world(&o->rank, &o->size, why)) return true;
+    pthread_mutex_lock(&mpi.lock);
+    mpi.in_use = false;
+    pthread_mutex_unlock(&mpi.lock);
+    return false;
 }
 
 static void close_mpi(bool in_order)
@@ -311,42 +318,6 @@ static void close_mpi(bool in_order)
 }
 
 // ---- collectives -------------------------------------------------------------------------------
-
-// Waits for a collective. It spins at first, since most end within microseconds; then it yields the core
-// between looks, as another rank may need it to get here.
-static bool wait_for_request(tni_mpi_handle *request, tni_may_wait *may_wait, void *user,
-                             tni_text *why)
-{
-    enum {
-        SPINS = 2000,
-        LOOKS = 4
-    };  // about 100 us; a yield may take long where many processes share a core
-    for (int64_t i = 0;; i++) {
-        int done = 0, error = mpi.m.kind == MPICH ? int_test(&mpi.ints, request, &done)
-                                                  : ptr_test(&mpi.ptr, request, &done);
-        if (mpi_fails(error, "MPI_Test", why)) break;
-        if (done) return true;
-        if (i < SPINS) continue;
-        if (i % LOOKS == 0 && !may_wait(user, why)) break;
-        sched_yield();
-    }
-    mpi.dead = *why;
-    return false;
-}
-
-// ---- by a thread -------------------------------------------------------------------------------
-
-// The thread, and the collective that it is given: state says who has it. One at a time, so that MPI is called by one
-// thread at a time.
-typedef enum { IDLE, GIVEN, RUN } job_state;
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t  changed;
-    bool            started;
-    job_state       state;
-    tni_collective  c;
-    int             count, error;
-} job = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
 
 // The part of a collective that begins with element `at`, for one that can be cut.
 static tni_collective part_at(const tni_collective *c, int64_t at)
@@ -363,114 +334,28 @@ static bool can_be_cut(const tni_collective *c)
     return c->kind == TNI_BROADCAST || c->kind == TNI_ALL_REDUCE;
 }
 
-// Sums of a mebibyte stay in the caches of the cores that exchange them: by 8 processes 26 MB are reduced in 13 ms so, and in
-// 15 to 16 at once.
-static int run_cut(const tni_collective *c, int count)
+// Counts of MPI are ints: a large broadcast or all-reduce is done in pieces. The others would have to be cut between ranks, and
+// are refused. Sums of a mebibyte stay in the caches of the cores that exchange them: by 8 processes 26 MB are reduced in 13 ms
+// so, and in 15 to 16 at once.
+static bool run(const tni_collective *c, tni_text *why)
 {
     enum { MEBI = 1 << 20 };
-    int piece = can_be_cut(c) ? MEBI / (int)tni_dtype_size(c->dtype) : count, error = 0;
-    for (int at = 0; !error && at < count; at += piece) {
-        tni_collective part = part_at(c, at);
-        int            n    = count - at < piece ? count - at : piece;
-        error               = mpi.m.kind == MPICH ? int_block(&mpi.ints, &mpi.m, &part, n)
-                                                  : ptr_block(&mpi.ptr, &mpi.m, &part, n);
-    }
-    return error;
-}
-
-static void *run_jobs(void *unused)
-{
-    pthread_mutex_lock(&job.lock);
-    for (;;) {
-        while (job.state != GIVEN) pthread_cond_wait(&job.changed, &job.lock);
-        pthread_mutex_unlock(&job.lock);
-        int error = run_cut(&job.c, job.count);
-        pthread_mutex_lock(&job.lock);
-        job.error = error;
-        job.state = RUN;
-        pthread_cond_broadcast(&job.changed);
-    }
-    return unused;
-}
-
-// Starts the thread, once. It ends with the process.
-static bool start_thread(void)
-{
-    pthread_t t;
-    if (!job.started)
-        job.started = pthread_create(&t, NULL, run_jobs, NULL) == 0 && !pthread_detach(t);
-    return job.started;
-}
-
-// Waits for the thread a moment. For whoever holds its lock.
-static void wait_for_job(void)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += 5000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&job.changed, &job.lock, &until);
-}
-
-// A thread that is given up stays in its call.
-static bool run_by_thread(const tni_collective *c, int count, tni_may_wait *may_wait, void *user,
-                          tni_text *why)
-{
-    pthread_mutex_lock(&job.lock);
-    job.c     = *c;
-    job.count = count;
-    job.state = GIVEN;
-    pthread_cond_broadcast(&job.changed);
-    bool ok = true;
-    while (ok && job.state != RUN) {
-        wait_for_job();
-        if (job.state == RUN) break;
-        pthread_mutex_unlock(&job.lock);
-        ok = may_wait(user, why);
-        pthread_mutex_lock(&job.lock);
-    }
-    if (ok) job.state = IDLE;
-    int error = ok ? job.error : 0;
-    pthread_mutex_unlock(&job.lock);
-    ok = ok && !mpi_fails(error, "MPI", why);
-    if (!ok) mpi.dead = *why;
-    return ok;
-}
-
-static bool run_piece(const tni_collective *c, int count, tni_may_wait *may_wait, void *user,
-                      tni_text *why)
-{
-    if (c->kind != TNI_BARRIER && start_thread())
-        return run_by_thread(c, count, may_wait, user, why);
-    tni_mpi_handle request = { 0 };
-    int            error   = mpi.m.kind == MPICH ? int_start(&mpi.ints, &mpi.m, c, count, &request)
-                                                 : ptr_start(&mpi.ptr, &mpi.m, c, count, &request);
-    return !mpi_fails(error, "MPI", why) && wait_for_request(&request, may_wait, user, why);
-}
-
-// Counts of MPI are ints: a large broadcast or all-reduce is done in pieces. The others would have to be cut
-// between ranks, and are refused.
-static bool run(const tni_collective *c, tni_may_wait *may_wait, void *user, tni_text *why)
-{
-    enum { PIECE = 1 << 30 };
-    bool pieces = can_be_cut(c);
-    if (*mpi.dead.s) {
-        *why = mpi.dead;
-        return false;
-    }
-    if (!mpi.m.has_type[c->dtype] || (c->count > INT_MAX && !pieces)) {
+    bool    cut   = can_be_cut(c);
+    int64_t piece = cut ? MEBI / (int64_t)tni_dtype_size(c->dtype) : INT_MAX;
+    if (!mpi.m.has_type[c->dtype] || (c->count > INT_MAX && !cut)) {
         *why = tni_text_of("%lld elements of %s are no collective of MPI", (long long)c->count,
                            tni_dtype_table[c->dtype].name);
         return false;
     }
-    for (int64_t at = 0; at < c->count || c->kind == TNI_BARRIER; at += PIECE) {
-        int64_t        left  = c->count - at;
-        tni_collective piece = part_at(c, at);
-        int            count = pieces && left > PIECE ? PIECE : (int)left;
-        if (!run_piece(&piece, count, may_wait, user, why)) return false;
-        if (!pieces) break;
-    }
+    int64_t at = 0;
+    do {
+        tni_collective part  = part_at(c, at);
+        int            n     = (int)(c->count - at < piece ? c->count - at : piece);
+        int            error = mpi.m.kind == MPICH ? int_run(&mpi.ints, &mpi.m, &part, n)
+                                                   : ptr_run(&mpi.ptr, &mpi.m, &part, n);
+        if (mpi_fails(error, "MPI", why)) return false;
+        at += n;
+    } while (at < c->count);
     return true;
 }
 

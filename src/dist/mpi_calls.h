@@ -11,21 +11,13 @@
     CALL(Comm_rank, (HANDLE comm, int *rank))                                                    \
     CALL(Comm_size, (HANDLE comm, int *size))                                                    \
     CALL(Comm_set_errhandler, (HANDLE comm, HANDLE handler))                                     \
+    CALL(Barrier, (HANDLE comm))                                                                 \
     CALL(Bcast, (void *data, int count, HANDLE type, int root, HANDLE comm))                     \
     CALL(Allreduce, (const void *in, void *out, int count, HANDLE type, HANDLE op, HANDLE comm)) \
     CALL(Allgather, (const void *in, int in_count, HANDLE in_type, void *out, int out_count,     \
                      HANDLE out_type, HANDLE comm))                                              \
     CALL(Reduce_scatter_block,                                                                   \
-         (const void *in, void *out, int count, HANDLE type, HANDLE op, HANDLE comm))            \
-    CALL(Ibarrier, (HANDLE comm, HANDLE * request))                                              \
-    CALL(Ibcast, (void *data, int count, HANDLE type, int root, HANDLE comm, HANDLE *request))   \
-    CALL(Iallreduce, (const void *in, void *out, int count, HANDLE type, HANDLE op, HANDLE comm, \
-                      HANDLE *request))                                                          \
-    CALL(Iallgather, (const void *in, int in_count, HANDLE in_type, void *out, int out_count,    \
-                      HANDLE out_type, HANDLE comm, HANDLE *request))                            \
-    CALL(Ireduce_scatter_block, (const void *in, void *out, int count, HANDLE type, HANDLE op,   \
-                                 HANDLE comm, HANDLE *request))                                  \
-    CALL(Test, (HANDLE * request, int *done, void *status))
+         (const void *in, void *out, int count, HANDLE type, HANDLE op, HANDLE comm))
 
 typedef struct {
 #define CALL(name, params) int(*name) params;
@@ -62,53 +54,20 @@ static int NAMED(close)(const NAMED(calls) * f, mpi_library *m)
     return f->Comm_free(&comm);
 }
 
-// Starts a collective of `count` elements.
-static int NAMED(start)(const NAMED(calls) * f, const mpi_library *m, const tni_collective *c,
-                        int count, tni_mpi_handle *request)
-{
-    HANDLE comm = OF(m->comm), type = OF(m->type[c->dtype]), op = OF(m->op[c->op]), r;
-    int    error = 0;
-    switch (c->kind) {
-    case TNI_BARRIER: error = f->Ibarrier(comm, &r); break;
-    case TNI_BROADCAST: error = f->Ibcast(c->out, count, type, c->root, comm, &r); break;
-    case TNI_ALL_REDUCE:
-        error = f->Iallreduce(c->in == c->out ? m->in_place : c->in, c->out, count, type, op, comm,
-                              &r);
-        break;
-    case TNI_ALL_GATHER:
-        error = f->Iallgather(c->in, count, type, c->out, count, type, comm, &r);
-        break;
-    case TNI_REDUCE_SCATTER:
-        error = f->Ireduce_scatter_block(c->in, c->out, count, type, op, comm, &r);
-        break;
-    }
-    memcpy(request, &r, sizeof r);
-    return error;
-}
-
 // Runs a collective of `count` elements to its end.
-static int NAMED(block)(const NAMED(calls) * f, const mpi_library *m, const tni_collective *c,
-                        int count)
+static int NAMED(run)(const NAMED(calls) * f, const mpi_library *m, const tni_collective *c,
+                      int count)
 {
     HANDLE      comm = OF(m->comm), type = OF(m->type[c->dtype]), op = OF(m->op[c->op]);
     const void *in = c->in == c->out ? m->in_place : c->in;
     switch (c->kind) {
-    case TNI_BARRIER: break;
+    case TNI_BARRIER: return f->Barrier(comm);
     case TNI_BROADCAST: return f->Bcast(c->out, count, type, c->root, comm);
     case TNI_ALL_REDUCE: return f->Allreduce(in, c->out, count, type, op, comm);
     case TNI_ALL_GATHER: return f->Allgather(c->in, count, type, c->out, count, type, comm);
     case TNI_REDUCE_SCATTER: return f->Reduce_scatter_block(c->in, c->out, count, type, op, comm);
     }
     return 0;
-}
-
-static int NAMED(test)(const NAMED(calls) * f, tni_mpi_handle *request, int *done)
-{
-    HANDLE  r = OF(*request);
-    int64_t status[16];  // larger than that of any library
-    int     error = f->Test(&r, done, status);
-    memcpy(request, &r, sizeof r);
-    return error;
 }
 
 #undef CALLS

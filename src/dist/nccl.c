@@ -2,8 +2,7 @@
 // come later, if at all: whoever has the world asks for them while it waits, and gives up by abort, which ends the
 // kernels that wait for a rank that is gone.
 //
-// The communicator is a blocking one, made in a thread: a nonblocking one would start a thread for every collective.
-// So opening can be given up when a rank does not come; the thread is then left behind, in a process that has to end.
+// The communicator is a blocking one: a nonblocking one would start a thread for every collective.
 #include "dist/dist_engine.h"
 #include "base/find_libraries.h"
 
@@ -74,7 +73,7 @@ static struct {
     const char *(*last_error)(void *);  // NULL: the library has none
     bool       loaded, in_use, on_host;
     atomic_int users;
-    int        version, rank, size;
+    int        version;
     void      *comm;
     tni_text   file, dead;
 } nccl = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -165,17 +164,22 @@ static bool make_id(uint8_t id[TNI_ENGINE_ID], tni_text *why)
     return ok;
 }
 
-// A communicator that a thread makes. Freed by whoever is last.
-typedef struct {
-    tni_engine_open o;
-    void           *comm;
-    int             error;
-    atomic_int      state;  // of the two threads, how many are done with it; 1: it is made
-} making;
-
-static void *make_comm(void *arg)
+// Takes NCCL for a world, if no other one has it.
+static bool claim(tni_text *why)
 {
-    making     *m      = arg;
+    pthread_mutex_lock(&nccl.lock);
+    bool ok = !nccl.in_use && !*nccl.dead.s;
+    if (nccl.in_use) *why = tni_text_of("a world of this process is open already");
+    else if (!ok) *why = tni_text_of("NCCL cannot be used again: %.120s", nccl.dead.s);
+    ok          = ok && load_library(why);
+    nccl.in_use = nccl.in_use || ok;
+    pthread_mutex_unlock(&nccl.lock);
+    return ok;
+}
+
+// The communicator is made without the lock, since that waits for other ranks: the world may give it up meanwhile.
+static bool open_nccl(tni_engine_open *o, tni_text *why)
+{
     nccl_config config = { .size        = sizeof config,
                            .magic       = (unsigned)MAGIC,
                            .version     = 21800,
@@ -185,61 +189,22 @@ static void *make_comm(void *arg)
                            .max_ctas    = INT_MIN,
                            .split_share = INT_MIN };
     nccl_id     id;
-    memcpy(id.bytes, m->o.id, sizeof id.bytes);
-    if (m->o.enter) m->o.enter(m->o.user);
-    m->error = nccl.f.init(&m->comm, m->o.size, id, m->o.rank, &config);
-    if (atomic_fetch_add(&m->state, 1) == 1) free(m);  // it was given up
-    return NULL;
+    void       *comm = NULL;
+    if (!claim(why)) return false;
+    memcpy(id.bytes, o->id, sizeof id.bytes);
+    if (o->enter) o->enter(o->user);
+    int error = nccl.f.init(&comm, o->size, id, o->rank, &config);
+    pthread_mutex_lock(&nccl.lock);
+    bool ok     = !fails(error, "ncclCommInitRankConfig", why) && !*nccl.dead.s;
+    nccl.comm   = ok ? comm : NULL;
+    nccl.in_use = ok;
+    pthread_mutex_unlock(&nccl.lock);
+    return ok;
 }
 
 static void sleep_ms(int ms)
 {
     nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L }, NULL);
-}
-
-// Waits for the thread, as long as it may.
-static bool await_comm(making *m, tni_text *why)
-{
-    while (!atomic_load(&m->state)) {
-        if (m->o.may_wait && !m->o.may_wait(m->o.user, why)) {
-            if (atomic_fetch_add(&m->state, 1) == 1) free(m);
-            nccl.dead = *why;
-            return false;
-        }
-        sleep_ms(1);
-    }
-    nccl.comm = m->comm;
-    bool ok   = !fails(m->error, "ncclCommInitRankConfig", why);
-    free(m);
-    return ok;
-}
-
-static bool open_comm(const tni_engine_open *o, tni_text *why)
-{
-    pthread_t thread;
-    making   *m = calloc(1, sizeof *m);
-    if (m) m->o = *o;
-    if (!m || pthread_create(&thread, NULL, make_comm, m) != 0) {
-        free(m);
-        *why = tni_text_of("no thread can be started");
-        return false;
-    }
-    pthread_detach(thread);
-    return await_comm(m, why);
-}
-
-static bool open_nccl(tni_engine_open *o, tni_text *why)
-{
-    pthread_mutex_lock(&nccl.lock);
-    bool ok = !nccl.in_use && !*nccl.dead.s;
-    if (nccl.in_use) *why = tni_text_of("a world of this process is open already");
-    else if (!ok) *why = tni_text_of("NCCL cannot be used again: %.120s", nccl.dead.s);
-    nccl.rank = o->rank;
-    nccl.size = o->size;
-    ok        = ok && load_library(why) && open_comm(o, why);
-    nccl.in_use |= ok;
-    pthread_mutex_unlock(&nccl.lock);
-    return ok;
 }
 
 // Ending can wait for other ranks, or for ever: a thread does it.
@@ -384,11 +349,9 @@ static bool start(const tni_collective *c, void *stream, tni_text *why)
 }
 
 // In host memory a collective is done when its call returns.
-static bool run(const tni_collective *c, tni_may_wait *may_wait, void *user, tni_text *why)
+static bool run(const tni_collective *c, tni_text *why)
 {
-    if (start(c, NULL, why)) return true;
-    may_wait(user, why);  // another rank may be the reason
-    return false;
+    return start(c, NULL, why);
 }
 
 static bool failed(tni_text *why)

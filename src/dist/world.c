@@ -1,7 +1,7 @@
 // tn_dist: opening, asking, closing. Tenon moves no tensors between ranks itself: an engine does.
 #include "dist/world.h"
-#include "dist/beside.h"
 #include "dist/place.h"
+#include "dist/worker.h"
 #include "base/hash.h"
 #include "tensor/context.h"
 
@@ -13,40 +13,49 @@
 #include <string.h>
 #include <time.h>
 
+// What the worker opens an engine with, and rank 0's address, which MPI may carry.
+typedef struct {
+    const tni_dist_engine *engine;
+    tni_engine_open        o;
+    tni_line_address       address;
+} opening;
+
 // A world, owned by its context. With no engine it is one rank, and every call does nothing. An engine whose
 // collectives are in flight when a call returns has a watcher: a thread that looks whether a rank is gone, and ends
-// them then. lock guards what both threads use: from `number` on.
+// them then. lock guards what both threads use: from `number` on. The worker is a third one, which calls the engine.
 struct tn_dist {
     tni_owned              owned;
     tni_world_place        place;
     const tni_dist_engine *engine;    // NULL: none
-    bool                   carrier;   // MPI was opened to carry an address
+    bool                   carrier;   // MPI was opened, perhaps only to carry an address
+    bool                   streams;   // NCCL was opened
     bool                   closed;    // this rank has left
     bool                   failed;    // and said so to the others, who are about to leave
     bool                   compares;  // each collective is compared with the other ranks'
     bool                   overlaps;  // collectives may run beside other work
-    tni_beside            *beside;    // what runs them; NULL: nothing has yet
-    tni_line              *line;      // NULL for one rank
-    double                 timeout;   // seconds
-    double                 deadline;  // of what this thread waits for
-    tn_tensor             *token;     // owned; see tni_dist_token
-    uint64_t               asked;     // the collective of tni_dist_ask; 0: its answer has come
-    uint64_t              *agreed;    // hashes of lists that all ranks agreed on
-    size_t                 agreed_count, agreed_cap;
-    bool                   watched;
-    bool                   on_device;  // collectives go into a stream
-    atomic_bool            stop, lost;
-    pthread_t              watcher;
-    pthread_mutex_t        lock;
-    uint64_t               number;     // collectives begun
-    double                 begun_at;   // the last of them
-    uint64_t               announced;  // number of the last one that others were told of
-    tni_line_item          what;       // it is
-    uint64_t               history;    // a hash of all so far
-    bool                   running;    // this thread is in a call of the engine
-    tni_dist_busy         *busy;
-    void                  *busy_arg;
-    tni_text               why;  // lost
+    tni_dist_worker       *worker;    // what runs them
+    opening        *opening;   // of the C library: a worker that was given up may still use it
+    tni_text        broken;    // why the worker runs nothing any more; "": it does
+    tni_line       *line;      // NULL for one rank
+    double          timeout;   // seconds
+    double          deadline;  // of what this thread waits for
+    tn_tensor      *token;     // owned; see tni_dist_token
+    uint64_t        asked;     // the collective of tni_dist_ask; 0: its answer has come
+    uint64_t       *agreed;    // hashes of lists that all ranks agreed on
+    size_t          agreed_count, agreed_cap;
+    bool            watched;
+    bool            on_device;  // collectives go into a stream
+    atomic_bool     stop, lost;
+    pthread_t       watcher;
+    pthread_mutex_t lock;
+    uint64_t        number;     // collectives begun
+    double          begun_at;   // the last of them
+    uint64_t        announced;  // number of the last one that others were told of
+    tni_line_item   what;       // it is
+    uint64_t        history;    // a hash of all so far
+    tni_dist_busy  *busy;
+    void           *busy_arg;
+    tni_text        why;  // lost
 };
 
 // Long enough for the slowest rank to compile its kernels, and for a file system to answer.
@@ -72,14 +81,16 @@ static void announce(tn_dist *d)
     tni_line_ask(d->line, d->number, &d->what);
 }
 
-// Says that time is out, and for whom a collective has waited.
+// Says that time is out, and for whom a collective has waited. Number 0 is the engine's start.
 static tni_text waited_too_long(tn_dist *d, uint64_t number)
 {
-    tni_text who = { "" }, why = tni_text_of("collective %llu has waited for %g seconds: ",
-                                             (unsigned long long)number, d->timeout);
-    if (d->line) who = tni_line_missing(d->line, number);
+    tni_text who = { "" }, why = tni_text_of("collective %llu", (unsigned long long)number);
+    if (!number) why = tni_text_of("its start");
+    tni_text_add(&why, " has waited for %g seconds: ", d->timeout);
+    if (d->line && number) who = tni_line_missing(d->line, number);
     if (*who.s) tni_text_add(&why, "missing are %s", who.s);
-    else tni_text_add(&why, "the ranks differ, or one hangs");
+    else if (number) tni_text_add(&why, "the ranks differ, or one hangs");
+    else tni_text_add(&why, "not all of %d processes have come to it, or it hangs", d->place.size);
     return why;
 }
 
@@ -161,48 +172,106 @@ static bool begin_collective(tn_dist *d, const tni_line_item *what, tni_text *wh
     d->what.hash = d->history ? d->history : 1;
     if (d->line) tni_line_begins(d->line, d->number, &d->what);
     pthread_mutex_unlock(&d->lock);
-    return !d->compares || !d->line ||
-           tni_line_agree(d->line, d->number, &d->what, d->timeout, why);
+    return true;
 }
 
-static void set_running(tn_dist *d, bool running)
+// Begins one that all ranks compare over the line before it goes on.
+static bool begin_compared(tn_dist *d, const tni_line_item *what, tni_text *why)
 {
-    pthread_mutex_lock(&d->lock);
-    d->running = running;
-    pthread_mutex_unlock(&d->lock);
+    return !tni_dist_lost(d->owned.cx, why) && begin_collective(d, what, why) &&
+           (!d->line || tni_line_agree(d->line, d->number, &d->what, d->timeout, why));
 }
 
-// An engine that failed may have done so because of what another rank did or became: asks, and waits a moment for the
-// answer.
-static void find_reason(tn_dist *d, tni_text *why)
-{
-    double end = now() + LONG_WAIT;
-    if (!d->line) return;
-    tni_line_ask(d->line, d->number, &d->what);
-    while (tni_line_up(d->line, d->number, why) && now() < end)
-        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-}
+// ---- by the worker -----------------------------------------------------------------------------
+
+// A collective as the worker has it.
+typedef struct {
+    const tni_dist_engine *engine;
+    tni_collective         c;
+    tni_line_item          what;
+    uint64_t               number;  // 0: it is not compared with the other ranks'
+    uint64_t               pair[2];
+} call;
 
 // Compares what all ranks are about to do, by the engine: of ranks that differ one would get more than its buffer holds, and
 // all would get what is no result. The minimum of (hash, ~hash) is the least hash and the complement of the largest, on all
-// ranks alike. Not in a function's memory: a call that is given up may still write it.
-static bool same_on_all(tn_dist *d, tni_text *why)
+// ranks alike.
+static bool same_on_all(call *k, tni_text *why)
 {
-    static uint64_t pair[2];
-    tni_collective  least = { .kind  = TNI_ALL_REDUCE,
-                              .dtype = TN_U64,
-                              .op    = TNI_REDUCE_MIN,
-                              .count = 2,
-                              .in    = pair,
-                              .out   = pair };
-    if (!d->line) return true;
-    pair[0] = d->what.hash;
-    pair[1] = ~pair[0];
-    if (!d->engine->run(&least, may_wait, d, why)) return false;
-    if (pair[0] == ~pair[1]) return true;
+    tni_collective least = { .kind  = TNI_ALL_REDUCE,
+                             .dtype = TN_U64,
+                             .op    = TNI_REDUCE_MIN,
+                             .count = 2,
+                             .in    = k->pair,
+                             .out   = k->pair };
+    if (!k->number) return true;
+    k->pair[0] = k->what.hash;
+    k->pair[1] = ~k->pair[0];
+    if (!k->engine->run(&least, why)) return false;
+    if (k->pair[0] == ~k->pair[1]) return true;
     *why = tni_text_of("the ranks differ");
-    tni_line_agree(d->line, d->number, &d->what, d->timeout, why);
     return false;
+}
+
+static bool make_call(void *arg, tni_text *why)
+{
+    call *k = arg;
+    return same_on_all(k, why) && k->engine->run(&k->c, why);
+}
+
+static bool open_engine(void *arg, tni_text *why)
+{
+    opening *o = *(opening **)arg;
+    return o->engine->open(&o->o, why);
+}
+
+// An engine that failed may have done so because of what another rank did or became: asks, and waits a moment for the
+// answer; where ranks differ, until it has come.
+static void find_reason(tn_dist *d, const call *k, tni_text *why)
+{
+    bool   differ = k->number && k->pair[0] != ~k->pair[1];
+    double end    = now() + (differ ? d->timeout : LONG_WAIT);
+    if (!d->line || !k->number) return;
+    tni_line_ask(d->line, k->number, &k->what);
+    while (tni_line_up(d->line, k->number, why) && now() < end)
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+}
+
+// Puts the name of a collective, the first of its words, before the reason why it failed.
+static bool fails(const tni_line_item *what, tni_text *why)
+{
+    tni_text reason = *why;
+    *why            = tni_text_of("%.*s: %s", (int)strcspn(what->what, " "), what->what, reason.s);
+    return false;
+}
+
+// Waits for the worker, up to the last in_flight calls.
+static bool await_worker(tn_dist *d, size_t in_flight, tni_text *why)
+{
+    if (!*d->broken.s && tni_worker_wait(d->worker, in_flight, may_wait, d, why)) return true;
+    const call *k = tni_worker_failed(d->worker);
+    if (!*d->broken.s) {
+        find_reason(d, k, why);
+        if (k->number) fails(&k->what, why);
+        d->broken = *why;
+    }
+    *why = d->broken;
+    return false;
+}
+
+// Runs a collective that has no number, of MPI, in memory that outlives it.
+static bool run_alone(tn_dist *d, const tni_collective *c, tni_text *why)
+{
+    call k      = { .engine = &tni_mpi, .c = *c };
+    d->begun_at = now();
+    d->deadline = d->begun_at + d->timeout;
+    tni_worker_give(d->worker, make_call, &k, sizeof k);
+    return await_worker(d, 0, why);
+}
+
+void tni_dist_overlap(tn_dist *d, bool overlap)
+{
+    d->overlaps = overlap && d->line && !d->on_device;
 }
 
 tn_status tni_dist_run(tn_dist *d, const tni_collective *c, const tni_line_item *what,
@@ -213,38 +282,19 @@ tn_status tni_dist_run(tn_dist *d, const tni_collective *c, const tni_line_item 
             memcpy(c->out, c->in, (size_t)c->count * tni_dtype_size(c->dtype));
         return TN_OK;
     }
-    if (tni_dist_lost(d->owned.cx, why) || !begin_collective(d, what, why) || !may_wait(d, why))
+    if (tni_dist_lost(d->owned.cx, why) || !begin_collective(d, what, why) || !may_wait(d, why)) {
+        fails(what, why);
         return TN_EDEVICE;
-    set_running(d, true);
-    bool ok = same_on_all(d, why) && d->engine->run(c, may_wait, d, why);
-    set_running(d, false);
-    if (!ok) find_reason(d, why);
-    return ok ? TN_OK : TN_EDEVICE;
-}
-
-// ---- collectives beside other work -------------------------------------------------------------
-
-void tni_dist_overlap(tn_dist *d, bool overlap)
-{
-    d->overlaps = overlap && d->line && !d->on_device;
-}
-
-// To wake a thread takes longer than to exchange little.
-tn_status tni_dist_later(tn_dist *d, const tni_collective *c, const tni_line_item *what,
-                         tni_text *why)
-{
-    enum { LEAST = 64 << 10 };  // bytes
-    bool idle  = !d->beside || tni_beside_idle(d->beside);
-    bool small = c->count * (int64_t)tni_dtype_size(c->dtype) < LEAST;
-    if (d->overlaps && !small && !d->beside) d->beside = tni_beside_open(d);
-    if (!d->overlaps || !d->beside || (small && idle)) return tni_dist_run(d, c, what, why);
-    tni_beside_give(d->beside, c, what);
-    return TN_OK;
+    }
+    if (!await_worker(d, TNI_WORKER_ROOM - 1, why)) return TN_EDEVICE;
+    call k = { d->engine, *c, d->what, d->line ? d->number : 0, { 0, 0 } };
+    tni_worker_give(d->worker, make_call, &k, sizeof k);
+    return d->overlaps || await_worker(d, 0, why) ? TN_OK : TN_EDEVICE;
 }
 
 tn_status tni_dist_collected(tn_dist *d, size_t in_flight, tni_text *why)
 {
-    return d->beside ? tni_beside_wait(d->beside, in_flight, why) : TN_OK;
+    return !d->worker || await_worker(d, in_flight, why) ? TN_OK : TN_EDEVICE;
 }
 
 // ---- collectives in streams --------------------------------------------------------------------
@@ -256,7 +306,7 @@ static bool is_well(tn_dist *d, tni_text *why)
     tni_dist_busy *busy   = d->busy;
     void          *arg    = d->busy_arg;
     uint64_t       number = d->number;
-    bool           waits  = d->running;
+    bool           waits  = d->worker && tni_worker_left(d->worker);
     double         since  = now() - d->begun_at;
     pthread_mutex_unlock(&d->lock);
     waits = since > LONG_WAIT && (waits || (busy && busy(arg)));
@@ -314,12 +364,13 @@ bool tni_dist_streams(const tn_dist *d)
 tn_status tni_dist_start(tn_dist *d, const tni_collective *c, void *stream,
                          const tni_line_item *what, tni_dist_busy *busy, void *arg, tni_text *why)
 {
-    if (tni_dist_lost(d->owned.cx, why) || !begin_collective(d, what, why)) return TN_EDEVICE;
+    bool ok = !tni_dist_lost(d->owned.cx, why) &&
+              (d->compares ? begin_compared : begin_collective)(d, what, why);
     pthread_mutex_lock(&d->lock);
-    d->busy     = busy;
-    d->busy_arg = arg;
+    if (ok) d->busy = busy;
+    if (ok) d->busy_arg = arg;
     pthread_mutex_unlock(&d->lock);
-    return d->engine->start(c, stream, why) ? TN_OK : TN_EDEVICE;
+    return (ok && d->engine->start(c, stream, why)) || fails(what, why) ? TN_OK : TN_EDEVICE;
 }
 
 // Runs what is recorded, as other ranks, which read some of it, may have done. Not on a rank that failed: what the others
@@ -343,10 +394,8 @@ static bool vote(tn_dist *d, const char *what, const char *failure, uint64_t sum
     tni_text      reason;
     int           first = -1;
     snprintf(item.what, sizeof item.what, "%s", what);
-    tni_dist_compare(d, true);
-    bool ok = !tni_dist_lost(d->owned.cx, why) && begin_collective(d, &item, why);
-    tni_dist_compare(d, false);
-    if (!ok || !tni_line_vote(d->line, d->number, failure, sum, d->timeout, &first, &reason, why))
+    if (!begin_compared(d, &item, why) ||
+        !tni_line_vote(d->line, d->number, failure, sum, d->timeout, &first, &reason, why))
         return false;
     if (first < 0) return true;
     if (failure) *why = tni_text_of("%s", failure);
@@ -383,8 +432,9 @@ void tni_dist_fail(tn_dist *d)
     tni_text    text;
     const char *why = failure_of(&d->owned.cx->fault, &text);
     if (!d->line || d->failed || d->closed) return;
-    d->failed = true;
-    tni_line_fail(d->line, d->number, why ? why : "a step failed");
+    d->failed     = true;
+    uint64_t left = d->worker ? tni_worker_left(d->worker) : 0;
+    tni_line_fail(d->line, d->number - left, why ? why : "a step failed");
 }
 
 bool tni_dist_pending(const tn_dist *d)
@@ -474,21 +524,34 @@ static bool may_start(tn_ctx *cx, const tni_world_place *p, const tni_dist_engin
                       p->size);
 }
 
+// Has the worker open an engine. One that was given up, or does not belong to the others', is closed with the world.
+static bool start_engine(tn_dist *d, const tni_dist_engine *e, tni_text *why)
+{
+    d->opening->engine = e;
+    d->begun_at        = now();
+    d->deadline        = d->begun_at + d->timeout;
+    tni_worker_give(d->worker, open_engine, &d->opening, sizeof d->opening);
+    bool ok = tni_worker_wait(d->worker, 0, may_wait, d, why);
+    if (ok || tni_worker_stuck(d->worker)) *(e == &tni_mpi ? &d->carrier : &d->streams) = true;
+    return ok;
+}
+
 // Starts MPI and checks that it sees the world that the launcher announced. A library that does not belong to
 // the launcher sees each process alone.
 static bool open_mpi(tn_dist *d)
 {
-    tni_text        why;
-    tn_ctx         *cx = d->owned.cx;
-    tni_engine_open o  = { .launcher = d->place.launcher, .size = 1 };
-    if (!tni_mpi.open(&o, &why)) return tni_refuse(cx, TN_EDEVICE, "dist_open: MPI: %s", why.s);
-    d->carrier = true;
-    if (o.rank == d->place.rank && o.size == d->place.size) return true;
+    tni_text         why;
+    tn_ctx          *cx = d->owned.cx;
+    tni_engine_open *o  = &d->opening->o;
+    *o                  = (tni_engine_open){ .launcher = d->place.launcher, .size = 1 };
+    if (!start_engine(d, &tni_mpi, &why))
+        return tni_refuse(cx, TN_EDEVICE, "dist_open: MPI: %s", why.s);
+    if (o->rank == d->place.rank && o->size == d->place.size) return true;
     tni_mpi.describe(d->place.launcher, &why);
     return tni_refuse(cx, TN_EDEVICE,
                       "dist_open: %s: it takes this process for rank %d of %d, which is %d of %d: "
                       "another MPI started it; TN_MPI names the library of that one",
-                      why.s, o.rank, o.size, d->place.rank, d->place.size);
+                      why.s, o->rank, o->size, d->place.rank, d->place.size);
 }
 
 // Lets MPI carry rank 0's address to the others. Rank 0 takes part also if it cannot listen: the others would wait for
@@ -500,9 +563,8 @@ static bool carry_address(tn_dist *d, tni_line_address *a, int *listening, tni_t
                 .kind = TNI_BROADCAST, .dtype = TN_U8, .count = sizeof *a, .in = a, .out = a
     };
     if (p->rank == 0) *listening = tni_line_listen(p->local_size == p->size, 0, a, why);
-    bool ok     = p->rank != 0 || *listening >= 0;
-    d->deadline = now() + d->timeout;
-    ok          = tni_mpi.run(&c, may_wait, d, why) && ok;
+    bool ok = p->rank != 0 || *listening >= 0;
+    ok      = run_alone(d, &c, why) && ok;
     if (ok && !a->port) *why = tni_text_of("rank 0 cannot listen");
     return ok && a->port;
 }
@@ -527,13 +589,13 @@ static bool meet(tn_dist *d, tni_line_address *a, int *listening, tni_text *why)
 // else the launcher's variables say it.
 static bool open_line(tn_dist *d)
 {
-    tni_line_address       a         = { .port = 0 };
+    tni_line_address      *a         = &d->opening->address;
     tni_text               why       = { "" };
     const tni_world_place *p         = &d->place;
     int                    listening = -1;
     if (p->size == 1) return true;
-    bool ok = d->carrier ? carry_address(d, &a, &listening, &why) : meet(d, &a, &listening, &why);
-    if (ok) d->line = tni_line_open(p->rank, p->size, &a, listening, d->timeout, &why);
+    bool ok = d->carrier ? carry_address(d, a, &listening, &why) : meet(d, a, &listening, &why);
+    if (ok) d->line = tni_line_open(p->rank, p->size, a, listening, d->timeout, &why);
     return d->line || tni_refuse(d->owned.cx, TN_EDEVICE, "dist_open: %s", why.s);
 }
 
@@ -549,14 +611,11 @@ static bool open_nccl(tn_dist *d)
 {
     tni_text               why = { "" };
     const tni_world_place *p   = &d->place;
-    tni_engine_open        o   = {
-                 .rank = p->rank, .size = p->size, .may_wait = may_wait, .enter = enter_device, .user = d
-    };
-    d->begun_at = now();
-    d->deadline = d->begun_at + d->timeout;
-    bool ok     = p->rank != 0 || tni_nccl.make_id(o.id, &why);
-    if (ok && d->line) ok = tni_line_share(d->line, o.id, sizeof o.id, d->timeout, &why);
-    ok = ok && tni_nccl.open(&o, &why);
+    tni_engine_open       *o   = &d->opening->o;
+    *o = (tni_engine_open){ .rank = p->rank, .size = p->size, .enter = enter_device, .user = d };
+    bool ok = p->rank != 0 || tni_nccl.make_id(o->id, &why);
+    if (ok && d->line) ok = tni_line_share(d->line, o->id, sizeof o->id, d->timeout, &why);
+    ok = ok && start_engine(d, &tni_nccl, &why);
     if (ok) d->engine = &tni_nccl;
     if (ok) d->on_device = !is_host(d->owned.cx);
     if (ok) ok = d->watched = pthread_create(&d->watcher, NULL, watch, d) == 0;
@@ -573,6 +632,10 @@ static bool connect_world(tn_dist *d, const tni_dist_engine *e)
     bool              mpi   = e == &tni_mpi;
     bool              carry = mpi || (d->place.size > 1 && d->place.mpi &&
                          !tni_meeting_place_find(&d->place, &m, &why));
+    d->worker               = tni_worker_open();
+    d->opening              = calloc(1, sizeof *d->opening);
+    if (!d->worker || !d->opening)
+        return tni_refuse(d->owned.cx, TN_EMEM, "dist_open: no thread can be started");
     if (carry && !open_mpi(d)) return false;
     if (mpi) d->engine = &tni_mpi;
     return open_line(d) && (mpi || open_nccl(d));
@@ -585,9 +648,7 @@ static void finish_mpi(tn_dist *d)
 {
     tni_text       why;
     tni_collective all = { .kind = TNI_BARRIER };
-    d->begun_at        = now();
-    d->deadline        = d->begun_at + d->timeout;
-    tni_mpi.run(&all, may_wait, d, &why);
+    run_alone(d, &all, &why);
 }
 
 // Leaves the world. A context that failed says why, so that the other ranks can report it instead of waiting.
@@ -599,18 +660,22 @@ static void leave(tn_dist *d)
     tni_text   text;
     while (d->watched && d->busy && d->busy(d->busy_arg) && !atomic_load(&d->lost))
         nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
-    tni_beside_close(d->beside);
-    d->beside = NULL;
+    if (d->worker && d->line) await_worker(d, 0, &text);
     if (d->watched) {
         atomic_store(&d->stop, true);
         pthread_join(d->watcher, NULL);
         d->watched = false;
     }
     if (d->engine == &tni_mpi && d->line && !f->code) finish_mpi(d);
-    if (d->line) in_order = tni_line_close(d->line, d->number, failure_of(f, &text), d->timeout);
-    if (d->engine == &tni_nccl) tni_nccl.close(in_order && !atomic_load(&d->lost));
-    if (d->carrier) tni_mpi.close(in_order);
-    d->carrier = false;
+    uint64_t done = d->number - (d->worker ? tni_worker_left(d->worker) : 0);
+    if (d->line) in_order = tni_line_close(d->line, done, failure_of(f, &text), d->timeout);
+    bool well = !d->worker || !tni_worker_failed(d->worker);
+    if (tni_worker_close(d->worker)) free(d->opening);
+    if (d->streams) tni_nccl.close(in_order && well && !atomic_load(&d->lost));
+    if (d->carrier) tni_mpi.close(in_order && well);
+    d->carrier = d->streams = false;
+    d->worker               = NULL;
+    d->opening              = NULL;
     if (cx->world == d) cx->world = NULL;
     if (d->token) tni_tensor_disown(d->token);
     d->line   = NULL;
@@ -694,10 +759,9 @@ tn_status tn_dist_barrier(tn_dist *d)
     if (!cx) return tni_failed();
     if (!d->engine) return TN_OK;
     if (!flush(d)) return tni_failed();
-    tni_dist_compare(d, true);
-    bool ok = !tni_dist_lost(cx, &why) && begin_collective(d, &what, &why);
-    tni_dist_compare(d, false);
-    return ok ? TN_OK : tni_fail_status(cx, TN_EDEVICE, "dist_barrier: %s", why.s);
+    return begin_compared(d, &what, &why)
+               ? TN_OK
+               : tni_fail_status(cx, TN_EDEVICE, "dist_barrier: %s", why.s);
 }
 
 int tni_dist_report(tni_text line[TNI_DIST_LINES])

@@ -14,15 +14,13 @@ tn_status tni_dist_learn(tn_dist *d, uint64_t hash, tni_text *why);
 void      tni_dist_compare(tn_dist *d, bool compare);
 void      tni_dist_ask(tn_dist *d);
 
-// Runs a collective with all ranks of a world, to its end, in host memory. At one rank without an engine it is a copy. An
-// error, with the reason, if it fails or a rank is gone. what: this one in words, with its line.
+// Runs a collective with all ranks of a world in host memory, to its end. At one rank without an engine it is a copy. An
+// error, with the reason, if it fails or a rank is gone. what: this one in words, with its line. Between overlap(true) and
+// overlap(false) it only begins, and runs beside other work, after those before it: it is done after tni_dist_collected, which
+// waits for all but the last in_flight.
 tn_status tni_dist_run(tn_dist *d, const tni_collective *c, const tni_line_item *what,
                        tni_text *why);
-// Between overlap(true) and overlap(false) collectives of host memory may run beside other work, in order: what was given to
-// tni_dist_later is done after tni_dist_collected, for all but the last in_flight. Small ones are run at once.
 void      tni_dist_overlap(tn_dist *d, bool overlap);
-tn_status tni_dist_later(tn_dist *d, const tni_collective *c, const tni_line_item *what,
-                         tni_text *why);
 tn_status tni_dist_collected(tn_dist *d, size_t in_flight, tni_text *why);
 // Puts a collective into a stream of the device, which must not be reported to fail for other reasons while it
 // waits there. busy: asked from another thread, whether any is still in flight.

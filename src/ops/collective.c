@@ -133,25 +133,18 @@ tn_dist *tni_collective_world(const tni_node *n)
     return ((const collective *)n->attr.custom.bytes)->d;
 }
 
-static tn_status in_words(const collective *c, tn_status s, const char *reason, tni_text *why)
-{
-    if (s != TN_OK) *why = tni_text_of("%s: %s", definition[c->kind].name, reason);
-    return s;
-}
-
 // On the host the root's x is copied to its result first.
 tn_status tni_collective_run(const void *attr, const tn_array *in, tn_array *out, tni_text *why)
 {
-    const collective *c      = attr;
-    tni_collective    run    = call_of(c, in, out);
-    tni_line_item     item   = item_of(c, in[0].dtype, in[0].rank, in[0].size);
-    tni_text          reason = { "" };
+    const collective *c    = attr;
+    tni_collective    run  = call_of(c, in, out);
+    tni_line_item     item = item_of(c, in[0].dtype, in[0].rank, in[0].size);
     if (c->kind == TNI_BROADCAST) {
         if (tn_dist_rank(c->d) == c->root)
             memcpy(run.out, run.in, (size_t)run.count * tni_dtype_size(run.dtype));
         run.in = run.out;
     }
-    return in_words(c, tni_dist_later(c->d, &run, &item, &reason), reason.s, why);
+    return tni_dist_run(c->d, &run, &item, why);
 }
 
 bool tni_collective_streams(const void *attr)
@@ -162,12 +155,10 @@ bool tni_collective_streams(const void *attr)
 tn_status tni_collective_start(const void *attr, const tn_array *in, const tn_array *out,
                                void *stream, tni_dist_busy *busy, void *arg, tni_text *why)
 {
-    const collective *c      = attr;
-    tni_collective    start  = call_of(c, in, out);
-    tni_line_item     item   = item_of(c, in[0].dtype, in[0].rank, in[0].size);
-    tni_text          reason = { "" };
-    tn_status         s      = tni_dist_start(c->d, &start, stream, &item, busy, arg, &reason);
-    return in_words(c, s, reason.s, why);
+    const collective *c     = attr;
+    tni_collective    start = call_of(c, in, out);
+    tni_line_item     item  = item_of(c, in[0].dtype, in[0].rank, in[0].size);
+    return tni_dist_start(c->d, &start, stream, &item, busy, arg, why);
 }
 
 // ---- recording ---------------------------------------------------------------------------------

@@ -874,10 +874,11 @@ int test_rank_run(const char *name)
     if (!strcmp(name, "second") && restart && !strcmp(restart, "0")) return 3;
     const char *device = getenv("TN_DEVICE"), *engine = getenv("RANK_ENGINE");
     const char *open_mpi = getenv("OMPI_COMM_WORLD_RANK"), *mpich = getenv("PMI_RANK");
+    double      limit  = getenv("RANK_LIMIT") ? atof(getenv("RANK_LIMIT")) : 60;
     bool        second = open_mpi ? !strcmp(open_mpi, "1") : mpich && !strcmp(mpich, "1");
     if (second && !strcmp(name, "step_memory")) setenv("TN_MEM_LIMIT", "8000000", 1);
     tn_ctx  *cx = tn_open(device ? device : "cpu");
-    tn_dist *d  = tn_dist_open(cx, (tn_dist_opts){ .timeout = 60, .engine = engine });
+    tn_dist *d  = tn_dist_open(cx, (tn_dist_opts){ .timeout = limit, .engine = engine });
     if (!d) return 1;
     tn_tensor *three = tn_from(cx, TN_F32, TN_SHAPE(3), (float[]){ 1, 2, 3 });
     if (!strncmp(name, "train", 5)) train_rank(cx, d, strcmp(name, "train") ? TN_F64 : TN_F32);
@@ -913,7 +914,7 @@ int test_rank_run(const char *name)
     int status = tn_error(cx) != TN_OK;
     if (!strcmp(name, "reopen")) {
         tn_dist_close(d);
-        d = tn_dist_open(cx, (tn_dist_opts){ .timeout = 60, .engine = engine });
+        d = tn_dist_open(cx, (tn_dist_opts){ .timeout = limit, .engine = engine });
         if (tn_dist_barrier(d) == TN_OK && d) puts("opened twice");
     }
     tn_close(cx);
