@@ -38,11 +38,12 @@ static tn_schedule schedule_of(const cli_run *r)
     } kinds[] = { { "constant", TN_LR_CONSTANT },
                   { "step", TN_LR_STEP },
                   { "cosine", TN_LR_COSINE },
-                  { "linear", TN_LR_LINEAR } };
+                  { "linear", TN_LR_LINEAR },
+                  { "one-cycle", TN_LR_ONE_CYCLE } };
 
     int64_t     updates  = updates_of(r);
     tn_schedule schedule = { .warmup = r->s->warmup, .total = updates, .every = (updates + 2) / 3 };
-    for (int i = 0; i < 4; i++)
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(kinds[i].name, r->s->schedule)) schedule.kind = kinds[i].kind;
     return schedule;
 }
@@ -93,29 +94,23 @@ static tn_optim *make_optimizer(const cli_run *r)
     double decay      = decays && !(s->weight_decay > 0) ? TN_ZERO : s->weight_decay;
     double scale      = has_precision(s, "f16") ? 65536 : 0;
 
-    tn_adamw_opts adam = { .lr           = lr,
-                           .weight_decay = decay,
-                           .clip_norm    = clip,
-                           .accumulate   = accumulate,
-                           .schedule     = schedule,
-                           .loss_scale   = scale };
-    if (sgd)
-        return tn_sgd(r->net, (tn_sgd_opts){ .lr           = lr,
-                                             .momentum     = momentum,
-                                             .weight_decay = decay,
-                                             .clip_norm    = clip,
-                                             .accumulate   = accumulate,
-                                             .schedule     = schedule,
-                                             .loss_scale   = scale });
-    if (!strcmp(s->optim, "rmsprop"))
-        return tn_rmsprop(r->net, (tn_rmsprop_opts){ .lr           = lr,
-                                                     .momentum     = momentum,
-                                                     .weight_decay = decay,
-                                                     .clip_norm    = clip,
-                                                     .accumulate   = accumulate,
-                                                     .schedule     = schedule,
-                                                     .loss_scale   = scale });
-    return strcmp(s->optim, "adamw") ? tn_adam(r->net, adam) : tn_adamw(r->net, adam);
+#define OPTIONS                                                                   \
+    .lr = lr, .weight_decay = decay, .clip_norm = clip, .accumulate = accumulate, \
+    .schedule = schedule, .loss_scale = scale
+    const char *name = s->optim;
+    if (sgd) return tn_sgd(r->net, (tn_sgd_opts){ OPTIONS, .momentum = momentum });
+    if (!strcmp(name, "adam")) return tn_adam(r->net, (tn_adam_opts){ OPTIONS });
+    if (!strcmp(name, "adamw")) return tn_adamw(r->net, (tn_adamw_opts){ OPTIONS });
+    if (!strcmp(name, "rmsprop"))
+        return tn_rmsprop(r->net, (tn_rmsprop_opts){ OPTIONS, .momentum = momentum });
+    if (!strcmp(name, "adagrad")) return tn_adagrad(r->net, (tn_adagrad_opts){ OPTIONS });
+    if (!strcmp(name, "adadelta")) return tn_adadelta(r->net, (tn_adadelta_opts){ OPTIONS });
+    if (!strcmp(name, "nadam")) return tn_nadam(r->net, (tn_nadam_opts){ OPTIONS });
+    if (!strcmp(name, "lamb")) return tn_lamb(r->net, (tn_lamb_opts){ OPTIONS });
+    if (!strcmp(name, "lion")) return tn_lion(r->net, (tn_lion_opts){ OPTIONS });
+    return tn_muon(r->net, (tn_muon_opts){ OPTIONS, .momentum = momentum,
+                                           .adamw = "*wte*,*wpe*,*embed*,*lm_head*" });
+#undef OPTIONS
 }
 
 // Completes the settings: from the file of a resumed run, then the defaults of the data, of the model and

@@ -24,6 +24,7 @@ LEFT_OUT = {
     "the life of contexts and tensors is that of their objects": """
         open open_with close ctx_leave ctx_enter ctx_take ctx_of ctx_device begin end keep want drop
         retain release""",
+    "the package has a class for it": "plateau_step",
     "errors are exceptions": "error error_text error_clear error_set on_error on_warning stop_when escape status_name",
     "written by hand in core/": """
         grad_mode autocast random_get random_set
@@ -46,6 +47,7 @@ ATTRIBUTES = {"requires_grad"}
 # Every other function of C is tenon.NAME.
 NOT_EXPORTED = re.compile(r"""(nn|layer|optim|data|file|tokenizer|cache|ctx|profile|npy|init|device|dist)_.*
     |.*_(s|i64|i64_|keep|all|axes|with|hw|dhw|nd|n|of)|.*_|forward.*|is_.*|sgd|adam|adamw|rmsprop|next|step|digits|idx.*|cifar10|csv
+    |adagrad|adadelta|nadam|lamb|lion|muon
     |text|arrays|save|load|mlp|lenet|resnet|gpt2|llama|pretrained|squeeze_all|permute|name|set_name|offset|version|scalar
     |random_shard|generate|sample|copy_to|requires_grad|zero_grad|backward|item_late|eval|sync|grad_mode|autocast|seed|ptr""", re.X)
 

@@ -37,6 +37,72 @@ BUCKETS = 512
 STEPS = 10
 OUT = ROOT / "test" / "recordings"
 
+
+
+# ---- rules that PyTorch does not have
+
+
+class Lion(torch.optim.Optimizer):
+    def __init__(self, params, lr, betas, weight_decay):
+        super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            (a, b), lr = group["betas"], group["lr"]
+            for p in group["params"]:
+                m = self.state[p].setdefault("m", torch.zeros_like(p))
+                move = torch.sign(a * m + (1 - a) * p.grad) + group["weight_decay"] * p
+                p -= lr * move
+                m.mul_(b).add_(p.grad, alpha=1 - b)
+
+
+class LAMB(torch.optim.Optimizer):
+    def __init__(self, params, lr, betas, eps, weight_decay):
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, t=0))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            a, b = group["betas"]
+            group["t"] += 1
+            for p in group["params"]:
+                m, v = self.state[p].setdefault("mv", (torch.zeros_like(p), torch.zeros_like(p)))
+                m.lerp_(p.grad, 1 - a)
+                v.lerp_(p.grad.square(), 1 - b)
+                r = m / (1 - a ** group["t"]) / ((v / (1 - b ** group["t"])).sqrt() + group["eps"])
+                r += group["weight_decay"] * p
+                trust = p.norm() / r.norm() if p.norm() > 0 and r.norm() > 0 else 1.0
+                p -= group["lr"] * trust * r
+
+
+class Muon(torch.optim.Optimizer):
+    """PyTorch's for matrices, but for its bf16, which is noise here, and AdamW for the rest."""
+
+    def __init__(self, params, lr, weight_decay):
+        params = list(params)
+        super().__init__([p for p in params if p.dim() == 2], dict(lr=lr, weight_decay=weight_decay))
+        self.rest = torch.optim.AdamW([p for p in params if p.dim() < 2], lr=lr, weight_decay=weight_decay)
+
+    @torch.no_grad()
+    def step(self):
+        self.rest.step()
+        for group in self.param_groups:
+            for p in group["params"]:
+                m = self.state[p].setdefault("m", torch.zeros_like(p)).lerp_(p.grad, 0.05)
+                x = p.grad.lerp(m, 0.95)
+                x = x / x.norm()
+                for _ in range(5):
+                    s = x @ x.T
+                    x = 3.4445 * x + (-4.775 * s + 2.0315 * s @ s) @ x
+                p *= 1 - group["lr"] * group["weight_decay"]
+                p -= group["lr"] * max(1, p.shape[0] / p.shape[1]) ** 0.5 * x
+
+    def zero_grad(self):
+        super().zero_grad()
+        self.rest.zero_grad()
+
+
 # Numbers that f32 holds exactly, where they are not the defaults.
 OPTIMS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=1 / 16),
@@ -49,6 +115,17 @@ OPTIMS = {
     "rmsprop": lambda p: torch.optim.RMSprop(p),
     "rmsprop_centered": lambda p: torch.optim.RMSprop(
         p, lr=1 / 256, alpha=7 / 8, eps=2**-20, momentum=1 / 2, weight_decay=1 / 64, centered=True),
+    "adagrad": lambda p: torch.optim.Adagrad(p),
+    "adagrad_decay": lambda p: torch.optim.Adagrad(
+        p, lr=1 / 64, lr_decay=1 / 8, initial_accumulator_value=1 / 4, eps=2**-20, weight_decay=1 / 64),
+    "adadelta": lambda p: torch.optim.Adadelta(p),
+    "adadelta_decay": lambda p: torch.optim.Adadelta(p, lr=1 / 2, rho=7 / 8, eps=2**-20, weight_decay=1 / 64),
+    "nadam": lambda p: torch.optim.NAdam(p),
+    "nadam_decay": lambda p: torch.optim.NAdam(
+        p, lr=1 / 128, betas=(7 / 8, 31 / 32), eps=2**-20, weight_decay=1 / 64, momentum_decay=1 / 128),
+    "lion": lambda p: Lion(p, lr=1 / 1024, betas=(7 / 8, 31 / 32), weight_decay=1 / 4),
+    "lamb": lambda p: LAMB(p, lr=1 / 128, betas=(7 / 8, 31 / 32), eps=2**-20, weight_decay=1 / 64),
+    "muon": lambda p: Muon(p, lr=1 / 64, weight_decay=1 / 4),
 }
 
 

@@ -17,13 +17,26 @@
 //   step      factor to the power of t / every, rounded down; at least floor
 //   cosine    half a cosine from 1 at warmup down to floor at total; then floor
 //   linear    a line from 1 at warmup down to floor at total; then floor
-typedef enum { TN_LR_CONSTANT, TN_LR_STEP, TN_LR_COSINE, TN_LR_LINEAR } tn_lr_kind;
+//   exponential  factor to the power of t - warmup; at least floor
+//   one cycle  half a cosine up from 1/25 at 0 to 1 at warmup, then half a cosine down to 1/250,000 at
+//             total - 1, or to floor if that is above it; then that. A warmup of 0 is three tenths of total
+//   restarts  half a cosine from 1 down to floor, over `every` updates after the warm-up; then again from 1, each
+//             time over `factor` times as many
+typedef enum {
+    TN_LR_CONSTANT,
+    TN_LR_STEP,
+    TN_LR_COSINE,
+    TN_LR_LINEAR,
+    TN_LR_EXPONENTIAL,
+    TN_LR_ONE_CYCLE,
+    TN_LR_RESTARTS
+} tn_lr_kind;
 typedef struct {
     tn_lr_kind kind;
     int64_t    warmup, total;  // in updates; total includes the warm-up and must exceed it
     double     floor;          // the lowest factor after the warm-up, 0 .. 1
-    int64_t    every;          // step: updates between two steps, above 0
-    double     factor;         // step: of each step; 0: 0.1
+    int64_t    every;          // step, restarts: updates between two steps or restarts, above 0
+    double     factor;         // step, exponential, restarts; 0: 0.1, 0.1, 1
 } tn_schedule;
 
 // Update rules and defaults are PyTorch's. Every update first clips the gradients by their common
@@ -44,6 +57,10 @@ typedef struct {
 // that it is multiplied by scale_growth. All of it happens on the device; nothing waits. A skipped
 // update counts for the schedule and for tn_optim_updates, not for the rule (Adam's correction of its
 // moments), as in PyTorch. Checkpoints keep scale and counts.
+//
+// ema above 0, such as 0.999, keeps a running average of each parameter, in f32 or wider: it begins as the parameter,
+// and every update makes it ema * average + (1 - ema) * parameter, in the same pass over memory. tn_optim_average_to
+// gives the averages to a network.
 typedef struct {
     double      lr;  // 0: 1e-3
     double      momentum, dampening, weight_decay;
@@ -54,6 +71,7 @@ typedef struct {
     bool        no_master;                                // f16 and bf16 parameters
     double      loss_scale, scale_growth, scale_backoff;  // 0: off, 2, 0.5
     int64_t     scale_interval;                           // 0: 2000
+    double      ema;                                      // 0: no running average
 } tn_sgd_opts;
 typedef struct {
     double      lr, beta1, beta2, eps;  // 0: 1e-3, 0.9, 0.999, 1e-8
@@ -64,6 +82,7 @@ typedef struct {
     bool        no_master;                                // f16 and bf16 parameters
     double      loss_scale, scale_growth, scale_backoff;  // 0: off, 2, 0.5
     int64_t     scale_interval;                           // 0: 2000
+    double      ema;                                      // 0: no running average
 } tn_adamw_opts;
 typedef tn_adamw_opts tn_adam_opts;
 typedef struct {
@@ -76,13 +95,73 @@ typedef struct {
     bool        no_master;                                // f16 and bf16 parameters
     double      loss_scale, scale_growth, scale_backoff;  // 0: off, 2, 0.5
     int64_t     scale_interval;                           // 0: 2000
+    double      ema;                                      // 0: no running average
 } tn_rmsprop_opts;
+typedef struct {
+    double      lr, lr_decay, initial_accumulator_value, eps;  // 0: 1e-2, 0, 0, 1e-10
+    double      weight_decay;
+    double      clip_norm, clip_value;
+    int         accumulate;
+    tn_schedule schedule;
+    bool        no_master;                                // f16 and bf16 parameters
+    double      loss_scale, scale_growth, scale_backoff;  // 0: off, 2, 0.5
+    int64_t     scale_interval;                           // 0: 2000
+    double      ema;                                      // 0: no running average
+} tn_adagrad_opts;
+typedef struct {
+    double      lr, rho, eps;  // 0: 1, 0.9, 1e-6
+    double      weight_decay;
+    double      clip_norm, clip_value;
+    int         accumulate;
+    tn_schedule schedule;
+    bool        no_master;                                // f16 and bf16 parameters
+    double      loss_scale, scale_growth, scale_backoff;  // 0: off, 2, 0.5
+    int64_t     scale_interval;                           // 0: 2000
+    double      ema;                                      // 0: no running average
+} tn_adadelta_opts;
+// NAdam has no loss_scale: it counts updates on the host, and cannot skip one.
+typedef struct {
+    double      lr, beta1, beta2, eps, momentum_decay;  // 0: 2e-3, 0.9, 0.999, 1e-8, 4e-3
+    double      weight_decay;
+    double      clip_norm, clip_value;
+    int         accumulate;
+    tn_schedule schedule;
+    bool        no_master;                                // f16 and bf16 parameters
+    double      loss_scale, scale_growth, scale_backoff;  // 0: off, 2, 0.5
+    int64_t     scale_interval;                           // 0: 2000
+    double      ema;                                      // 0: no running average
+} tn_nadam_opts;
+typedef tn_adamw_opts tn_lamb_opts;  // eps 0: 1e-6
+typedef tn_adamw_opts tn_lion_opts;  // lr, beta2, weight_decay 0: 1e-4, 0.99, 0; eps is not used
+// Muon is for matrices, and for weights of convolutions as matrices of (out, rest). Parameters with fewer axes, and
+// those whose names match `adamw` ("*wte*,*lm_head*"), are updated by AdamW with lr, beta1, beta2 and eps. The learning
+// rate of a matrix is multiplied by sqrt(max(1, rows / columns)), or, with match_rms, by
+// 0.2 * sqrt(max(rows, columns)), which lets learning rates of AdamW fit both.
+typedef struct {
+    double      lr, momentum, weight_decay;  // 0: 1e-3, 0.95, 0.1
+    double      beta1, beta2, eps;           // 0: 0.9, 0.999, 1e-8
+    const char *adamw;                       // NULL: none
+    bool        no_nesterov, match_rms;
+    double      clip_norm, clip_value;
+    int         accumulate;
+    tn_schedule schedule;
+    bool        no_master;                                // f16 and bf16 parameters
+    double      loss_scale, scale_growth, scale_backoff;  // 0: off, 2, 0.5
+    int64_t     scale_interval;                           // 0: 2000
+    double      ema;                                      // 0: no running average
+} tn_muon_opts;
 // Make an optimizer for the parameters that net has now and that are not frozen; tied ones count
 // once. The optimizer keeps them alive, also if net is freed.
 TN_API tn_optim *tn_sgd(tn_layer *net, tn_sgd_opts o);
 TN_API tn_optim *tn_adam(tn_layer *net, tn_adam_opts o);
 TN_API tn_optim *tn_adamw(tn_layer *net, tn_adamw_opts o);
 TN_API tn_optim *tn_rmsprop(tn_layer *net, tn_rmsprop_opts o);
+TN_API tn_optim *tn_adagrad(tn_layer *net, tn_adagrad_opts o);
+TN_API tn_optim *tn_adadelta(tn_layer *net, tn_adadelta_opts o);
+TN_API tn_optim *tn_nadam(tn_layer *net, tn_nadam_opts o);
+TN_API tn_optim *tn_lamb(tn_layer *net, tn_lamb_opts o);
+TN_API tn_optim *tn_lion(tn_layer *net, tn_lion_opts o);
+TN_API tn_optim *tn_muon(tn_layer *net, tn_muon_opts o);
 // Scales the learning rate of all parameters whose name matches a pattern ("*.bias"; several are
 // separated by commas) by lr_scale, and sets their weight decay, where 0 means 0. A later group
 // overrides an earlier one.
@@ -109,10 +188,30 @@ TN_API_PLAIN double tn_optim_lr(const tn_optim *o);
 // Sets the learning rate that the schedule multiplies.
 TN_API void tn_optim_set_lr(tn_optim *o, double lr);
 // Sets a number of the rule from the next update on: "momentum" or "dampening" of SGD, "beta1", "beta2"
-// or "eps" of Adam and AdamW, "alpha", "eps" or "momentum" of RMSprop. 0 means 0. State is kept.
+// or "eps" of Adam, AdamW, NAdam and LAMB, "beta1" or "beta2" of Lion, "alpha", "eps" or "momentum" of RMSprop,
+// "lr_decay" or "eps" of Adagrad, "rho" or "eps" of Adadelta, "momentum", "beta1" or "beta2" of Muon. 0 means 0. State
+// is kept.
 TN_API tn_status tn_optim_set(tn_optim *o, const char *setting, double value);
 // Replaces the schedule and keeps the number of updates done, for example to make a run longer.
 TN_API tn_status tn_optim_set_schedule(tn_optim *o, tn_schedule s);
+// Gives the parameters of net the running averages (option ema) of o's parameters with the same names; before the first
+// update, o's parameters. net is usually another network of the same kind, for evaluating and saving: buffers, as batch
+// norm's, are not changed. All of net's parameters must be among o's, with their shapes.
+TN_API tn_status tn_optim_average_to(tn_optim *o, tn_layer *net);
+// Lowers the learning rate when a value no longer improves (PyTorch's ReduceLROnPlateau). Begins as the settings, with
+// zeros for the rest, which belongs to tn_plateau_step.
+typedef struct {
+    double  factor;  // of the learning rate; 0: 0.1
+    int64_t patience,
+        cooldown;  // values without improvement before it falls, 0: 10; that do not count afterwards
+    double  threshold;  // the share by which a value must be better; 0: 1e-4
+    double  least;      // the lowest learning rate
+    bool    rises;      // higher values are better
+    double  best;
+    int64_t seen, bad, resting;
+} tn_plateau;
+// Takes the next value, for example the loss of an epoch's evaluation. Returns whether the learning rate was lowered.
+TN_API bool tn_plateau_step(tn_plateau *p, tn_optim *o, double value);
 // Returns the number of updates done.
 TN_API_PLAIN int64_t tn_optim_updates(const tn_optim *o);
 // Returns the loss scale of the next update, 1 without loss scaling. For a backward pass without

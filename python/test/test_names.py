@@ -599,8 +599,8 @@ class AsPyTorch(Case):
         with self.assertRaisesRegex(NotImplementedError, r"tn\.op"):
             class Scaled(tn.autograd.Function):
                 pass
-        with self.assertRaisesRegex(AttributeError, "AdamW and RMSprop"):
-            tn.optim.NAdam
+        with self.assertRaisesRegex(AttributeError, "the nearest is AdamW"):
+            tn.optim.RAdam
         with self.assertRaisesRegex(NotImplementedError, r"tn\.grad\(loss, x\)"):
             y.register_hook(print)
 

@@ -207,7 +207,13 @@ OPTIMIZERS = ["SGD({}, lr=0.1)", "SGD({}, lr=0.1, momentum=0.9, dampening=0.1, w
               "SGD({}, lr=0.1, momentum=0.9, nesterov=True)", "Adam({}, lr=0.01, betas=(0.0, 0.9))",
               "Adam({}, lr=0.02, weight_decay=0.1)",
               "AdamW({}, lr=0.02, betas=(0.8, 0.95), eps=1e-6)", "AdamW({}, lr=0.02, weight_decay=0)",
-              "RMSprop({}, lr=0.01)", "RMSprop({}, lr=0.01, alpha=0.9, momentum=0.5, centered=True, weight_decay=0.01)"]
+              "RMSprop({}, lr=0.01)", "RMSprop({}, lr=0.01, alpha=0.9, momentum=0.5, centered=True, weight_decay=0.01)",
+              "Adagrad({}, lr=0.1)", "Adagrad({}, lr=0.1, lr_decay=0.1, initial_accumulator_value=0.1, weight_decay=0.01)",
+              "Adadelta({}, lr=0.5)", "Adadelta({}, rho=0.8, eps=1e-4, weight_decay=0.01)",
+              "NAdam({}, lr=0.02)", "NAdam({}, lr=0.02, betas=(0.8, 0.95), weight_decay=0.1, momentum_decay=0)"]
+OWN_SCHEDULES = {"StepLR(opt, 3, 0.5)": dict(schedule="step", every=3, factor=0.5), "ExponentialLR(opt, 0.9)": dict(schedule="exponential", factor=0.9),
+                 "CosineAnnealingWarmRestarts(opt, 3, 2)": dict(schedule="restarts", every=3, factor=2),
+                 "OneCycleLR(opt, 0.1, total_steps=20)": dict(schedule="one_cycle", total=20)}
 
 SCHEDULES = ["StepLR(opt, 3, 0.5)", "MultiStepLR(opt, [2, 5, 5, 9])", "ConstantLR(opt, 0.5, 4)",
              "LinearLR(opt, 0.1, 0.8, 6)", "ExponentialLR(opt, 0.9)", "PolynomialLR(opt, 8, 2.0)",
@@ -276,6 +282,47 @@ class BesideTorch(unittest.TestCase):
                     b.step()
                     s.step()
                     t.step()
+
+    def test_schedules_that_need_no_calls(self):
+        for text, options in OWN_SCHEDULES.items():
+            with self.subTest(text):
+                w = nn.Parameter(tn.zeros(2))
+                a = optim.SGD([w], lr=0.1, **options)
+                b = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1, momentum=0.9)
+                t = eval(text, {**vars(torch.optim.lr_scheduler), "opt": b})
+                for _ in range(15):
+                    np.testing.assert_allclose(tn._c.optim_lr(a._handle), t.get_last_lr()[0], rtol=1e-9)
+                    a.step(loss_of(w)), b.step(), t.step()
+
+    def test_averages(self):
+        torch.manual_seed(0)
+        x, y = torch.randn(16, 5), torch.randint(0, 3, (16,))
+        ours, theirs = self.networks()
+        copy, _ = self.networks()
+        a, b = optim.SGD(ours, lr=0.5, ema=0.75), torch.optim.SGD(theirs.parameters(), lr=0.5)
+        average = [p.detach().clone() for p in theirs.parameters()]
+        for _ in range(5):
+            a.step(nn.functional.cross_entropy(ours(tn.tensor(x.numpy())), tn.tensor(y.numpy())))
+            b.zero_grad()
+            torch.nn.functional.cross_entropy(theirs(x), y).backward()
+            b.step()
+            for m, p in zip(average, theirs.parameters()):
+                m.lerp_(p.detach(), 0.25)
+        a.average_to(copy)
+        for p, q in zip(copy.parameters(), average):
+            np.testing.assert_allclose(np.array(p.tolist()), q.numpy(), rtol=1e-4, atol=1e-6)
+
+    def test_muon(self):
+        """Directions are noise where singular values are small, so a whole step is compared by what it does: equal singular values."""
+        rng = np.random.default_rng(0)
+        w = rng.normal(size=(24, 16)).astype("f4")
+        p, bias = nn.Parameter(tn.tensor(w)), nn.Parameter(tn.zeros(16))
+        opt = optim.Muon([p, bias], lr=0.5, weight_decay=0, adjust_lr_fn="match_rms_adamw")
+        g = rng.normal(size=(24, 16)).astype("f4")
+        opt.step((p * tn.tensor(g)).sum() + bias.sum())
+        values = np.linalg.svd((w - np.array(p.tolist())) / (0.5 * 0.2 * 24 ** 0.5), compute_uv=False)
+        self.assertTrue((values > 0.6).all() and (values < 1.3).all(), values)
+        np.testing.assert_allclose(bias.tolist(), [-0.5] * 16, rtol=1e-5)
 
     def test_plateau(self):
         a = optim.SGD([nn.Parameter(tn.zeros(1))], lr=0.1)

@@ -245,7 +245,7 @@ class Weights(unittest.TestCase):
         tenon.torch.load(ours, theirs)
         x = torch.randn(3, 4)
         theirs.eval(), ours.eval()
-        self.assertTrue(torch.allclose(theirs(x), torch.from_dlpack(ours(tn.from_dlpack(x)).detach()), atol=1e-6))
+        self.assertTrue(torch.allclose(theirs(x), torch.from_dlpack(ours(tn.from_dlpack(x)).detach()).cpu(), atol=1e-6))
         with self.assertRaisesRegex(RuntimeError, "shape"):
             tenon.torch.load(tn.nn.Linear(4, 8), torch.nn.Linear(4, 7))
         with self.assertRaisesRegex(RuntimeError, "missing"):

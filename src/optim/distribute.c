@@ -96,17 +96,19 @@ bool tni_gradients_sum_ranks(tn_optim *o)
 static tni_text settings_text(const tn_optim *o, tn_distribute_opts opts)
 {
     const tn_schedule *c        = &o->schedule;
-    const double       number[] = { o->lr,         o->beta1,        o->beta2,        o->alpha,
-                                    o->eps,        o->momentum,     o->dampening,    o->weight_decay,
-                                    o->clip_norm,  o->clip_value,   c->floor,        c->factor,
-                                    o->loss_scale, o->scale_growth, o->scale_backoff };
-    const int64_t      count[] = { o->nesterov, o->centered,       o->no_master,      o->accumulate,
-                                   o->micro,    c->kind,           c->warmup,         c->total,
-                                   c->every,    o->scale_interval, opts.bucket_bytes, opts.shard_state };
+    const double       number[] = { o->lr,         o->beta1,        o->beta2,         o->alpha,
+                                    o->eps,        o->momentum,     o->dampening,     o->weight_decay,
+                                    o->clip_norm,  o->clip_value,   c->floor,         c->factor,
+                                    o->loss_scale, o->scale_growth, o->scale_backoff, o->decay,
+                                    o->first,      o->ema };
+    const int64_t      count[]  = { o->nesterov,     o->centered, o->match_rms,      o->no_master,
+                                    o->accumulate,   o->micro,    c->kind,           c->warmup,
+                                    c->total,        c->every,    o->scale_interval, opts.bucket_bytes,
+                                    opts.shard_state };
     uint64_t h = tni_hash_mix(tni_hash(number, sizeof number), tni_hash(count, sizeof count));
     for (size_t i = 0; i < o->slots; i++) {
         const tni_trained *s        = &o->slot[i];
-        const double       group[2] = { s->lr_scale, s->weight_decay };
+        const double       group[3] = { s->lr_scale, s->weight_decay, s->vector };
         h                           = tni_hash_mix(h, tni_hash(s->name, strlen(s->name)));
         h                           = tni_hash_mix(h, tni_hash(group, sizeof group));
     }
@@ -236,6 +238,11 @@ tn_status tn_optim_distribute(tn_optim *o, tn_dist *d, tn_distribute_opts opts)
     if (opts.bucket_bytes < 0)
         return tni_fail_status(cx, TN_EARG, "optim_distribute: bucket_bytes is %lld",
                                (long long)opts.bucket_bytes);
+    if (opts.shard_state && o->rule->whole)
+        return tni_fail_status(cx, TN_EARG,
+                               "optim_distribute: %s needs whole parameters, which a rank does not "
+                               "have with shard_state",
+                               o->rule->name);
     if (!make_buckets(o, d, opts))
         return tn_dist_size(d) > 1 ? tni_record_give_up(o) : tni_failed();
     if (!tni_dist_is_real(d)) return TN_OK;

@@ -48,7 +48,8 @@ static size_t take_slots(tn_optim *o, tni_flat *f, size_t at, bool even)
     return at;
 }
 
-// Picks the slots of a block that begins with slot i: all that agree with it, or, for buckets, those before it in the
+// Picks the slots of a block that begins with slot i: that one alone, if the rule looks at whole parameters; or all that
+// agree with it, or, for buckets, those before it in the
 // network up to a number of bytes. The first bucket is small, so that the ranks begin to exchange early.
 static void pick_slots(tn_optim *o, size_t i, size_t block)
 {
@@ -60,7 +61,7 @@ static void pick_slots(tn_optim *o, size_t i, size_t block)
         size_t       j = o->bucket_bytes ? i - k : k;
         tni_trained *s = &o->slot[j];
         if (o->bucket_bytes && k > i) break;
-        if (s->taken || (i != j && !slots_agree(&like, s))) continue;
+        if (s->taken || (i != j && (o->rule->whole || !slots_agree(&like, s)))) continue;
         if (o->bucket_bytes && bytes >= most) break;
         s->picked = true;
         bytes += tni_count(s->p) * (int64_t)tni_dtype_size(tni_dtype(s->p));
@@ -146,15 +147,25 @@ static tni_node *flat_node(tn_tensor *t, tn_dtype dt)
     return n ? tni_node_ref(n) : NULL;
 }
 
-// Returns what a slot has, or the initial value of a state that it lacks: a copy of p for the master,
-// zeros for the others.
-static tn_tensor *tensor_or_new(const tni_trained *s, int what)
+// Returns whether a state begins as its parameter; the rule's own begin with a number, first_number.
+static bool begins_as_param(int k)
+{
+    return k >= TNI_MASTER;
+}
+
+static double first_number(const tn_optim *o, int k)
+{
+    return k == 0 ? o->first : 0;
+}
+
+// Returns what a slot has, or the initial value of a state that it lacks.
+static tn_tensor *tensor_or_new(const tn_optim *o, const tni_trained *s, int what)
 {
     tn_tensor *t = tensor_of(s, what);
     if (t) return t;
     tn_dtype dt = tni_state_dtype(s->p);
-    return what == TNI_MASTER ? tn_cast(s->p, dt)
-                              : tn_zeros(s->p->cx, dt, tni_rank(s->p), tni_sizes(s->p));
+    if (begins_as_param(what)) return tn_clone(tn_cast(s->p, dt));
+    return tn_full(s->p->cx, dt, tni_rank(s->p), tni_sizes(s->p), first_number(o, what));
 }
 
 // Joins the tensors of the list, one for each slot of a block, into one of one axis; NULL, reported, on
@@ -176,7 +187,7 @@ static tn_tensor *join_list(const tn_optim *o, const tni_flat *f, tn_dtype dt)
 static tn_tensor *concat_block(const tn_optim *o, const tni_flat *f, int what, tn_dtype dt)
 {
     for (size_t i = 0; i < f->count; i++)
-        if (!(o->list[i] = tensor_or_new(o->order[f->first + i], what))) return NULL;
+        if (!(o->list[i] = tensor_or_new(o, o->order[f->first + i], what))) return NULL;
     return join_list(o, f, dt);
 }
 
@@ -385,7 +396,7 @@ bool tni_compute_now(tn_tensor *t)
 }
 
 // Returns the value that state k of a block begins with, made from what its slots have of it. If they
-// all lack it, one tensor of zeros is made, not one for each slot. NULL, reported, on failure.
+// all lack it, one tensor is made, not one for each slot. NULL, reported, on failure.
 static tn_tensor *initial_state(const tn_optim *o, const tni_flat *f, int k)
 {
     const tni_trained *s   = o->order[f->first];
@@ -393,22 +404,22 @@ static tn_tensor *initial_state(const tn_optim *o, const tni_flat *f, int k)
     bool               any = false;
     for (size_t i = 0; i < f->count; i++) any |= o->order[f->first + i]->state[k] != NULL;
     if (f->count == 1) {
-        tn_tensor *y = tensor_or_new(s, k);
+        tn_tensor *y = tensor_or_new(o, s, k);
         return y && tni_dtype(y) != dt ? tn_cast(y, dt) : y;
     }
     if (any) return concat_block(o, f, k, dt);
-    if (k == TNI_MASTER) return tn_cast(tni_flat_params(o, f), dt);
-    return tn_zeros(o->owned.cx, dt, 1, &f->size);
+    if (begins_as_param(k)) return tn_clone(tn_cast(tni_flat_params(o, f), dt));
+    return tn_full(o->owned.cx, dt, 1, &f->size, first_number(o, k));
 }
 
 // Makes state k of a sharded block: this rank's part of it, of which the slots have nothing.
 static bool make_part(tn_optim *o, tni_flat *f, int k)
 {
     tn_dtype dt  = tni_state_dtype(o->order[f->first]->p);
-    bool     any = k == TNI_MASTER;
+    bool     any = begins_as_param(k);
     for (size_t i = 0; i < f->count; i++) any |= o->order[f->first + i]->state[k] != NULL;
     tn_tensor *y = any ? tni_flat_part(o, f, initial_state(o, f, k))
-                       : tn_zeros(o->owned.cx, dt, 1, &f->part);
+                       : tn_full(o->owned.cx, dt, 1, &f->part, first_number(o, k));
     y            = y ? tn_contiguous(y) : NULL;
     if (!y || !tni_compute_now(y)) return false;
     for (size_t i = 0; i < f->count; i++) tni_state_set(o, o->order[f->first + i], k, NULL);
@@ -477,10 +488,10 @@ bool tni_optim_whole(tn_optim *o)
 // well.
 bool tni_flat_make_states(tn_optim *o, tni_flat *f)
 {
-    const tn_tensor *p = o->order[f->first]->p;
+    const tni_trained *s = o->order[f->first];
     for (int k = 0; k < TNI_STATES; k++) {
         const tn_tensor *t = f->state[k];
-        if (!tni_has_state(o, p, k) || (t && tni_dtype(t) == tni_state_dtype(p))) continue;
+        if (!tni_has_state(o, s, k) || (t && tni_dtype(t) == tni_state_dtype(s->p))) continue;
         if (!make_state(o, f, k)) return false;
     }
     return true;

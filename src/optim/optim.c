@@ -1,6 +1,6 @@
 // Making optimizers: the parameters of a network, settings, groups, counts.
 //
-// All optimizers share one struct and one way through a step; a rule (adam.c, rmsprop.c, sgd.c) only says how
+// All optimizers share one struct and one way through a step; a rule (adam.c, muon.c, sgd.c ...) only says how
 // a new value and new states are computed from a parameter, its gradient and its states, in tensor math. To add
 // one, write such a file and declare its constructor in training.h.
 #include "optim/update.h"
@@ -46,6 +46,9 @@ tni_text tni_optim_wrong(const tn_optim *o)
         { "eps", o->eps, INFINITY },
         { "momentum", o->momentum, INFINITY },
         { "dampening", o->dampening, INFINITY },
+        { "the decay", o->decay, INFINITY },
+        { "initial_accumulator_value", o->first, INFINITY },
+        { "ema", o->ema, 1 },
         { "weight_decay", o->weight_decay, INFINITY },
         { "clip_norm", o->clip_norm, INFINITY },
         { "clip_value", o->clip_value, INFINITY },
@@ -83,7 +86,7 @@ tn_tensor *tni_trained_grad(const tni_trained *s)
 
 const char *tni_state_name(const tn_optim *o, int k)
 {
-    return k == TNI_MASTER ? "master" : o->rule->state[k];
+    return k == TNI_MASTER ? "master" : k == TNI_EMA ? "ema" : o->rule->state[k];
 }
 
 tn_dtype tni_state_dtype(const tn_tensor *p)
@@ -92,10 +95,11 @@ tn_dtype tni_state_dtype(const tn_tensor *p)
     return tni_is_rounded(dt) ? TN_F32 : dt;
 }
 
-bool tni_has_state(const tn_optim *o, const tn_tensor *p, int k)
+bool tni_has_state(const tn_optim *o, const tni_trained *s, int k)
 {
-    if (k == TNI_MASTER) return !o->no_master && tni_state_dtype(p) != tni_dtype(p);
-    return o->rule->state[k] && (!o->rule->has || o->rule->has(o, k));
+    if (k == TNI_MASTER) return !o->no_master && tni_state_dtype(s->p) != tni_dtype(s->p);
+    if (k == TNI_EMA) return o->ema > 0;
+    return o->rule->state[k] && (!o->rule->has || o->rule->has(o, s, k));
 }
 
 // Puts a slot back to what it was before its first update.
@@ -294,9 +298,11 @@ static double *setting_of(tn_optim *o, const char *name)
     const struct {
         const char *name;
         double     *at;
-    } number[] = { { "momentum", &o->momentum }, { "dampening", &o->dampening },
-                   { "beta1", &o->beta1 },       { "beta2", &o->beta2 },
-                   { "alpha", &o->alpha },       { "eps", &o->eps } };
+    } number[] = { { "momentum", &o->momentum },   { "dampening", &o->dampening },
+                   { "beta1", &o->beta1 },         { "beta2", &o->beta2 },
+                   { "alpha", &o->alpha },         { "eps", &o->eps },
+                   { "rho", &o->alpha },           { "lr_decay", &o->decay },
+                   { "momentum_decay", &o->decay } };
     for (const char *const *s = o->rule->settings; *s; s++)
         for (size_t i = 0; i < sizeof number / sizeof *number; i++)
             if (!strcmp(*s, name) && !strcmp(number[i].name, name)) return number[i].at;

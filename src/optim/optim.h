@@ -7,9 +7,9 @@
 
 #include <math.h>
 
-// The tensors of state that a parameter may have: those of its rule (RMSprop has the most, three), and the
-// master.
-enum { TNI_RULE_STATES = 3, TNI_MASTER = TNI_RULE_STATES, TNI_STATES };
+// The tensors of state that a parameter may have: those of its rule (RMSprop has the most, three), the
+// master, and the running average of its values. The last two begin as the parameter, the others with a number.
+enum { TNI_RULE_STATES = 3, TNI_MASTER = TNI_RULE_STATES, TNI_EMA, TNI_STATES };
 
 // What loss scaling keeps on the device: the scale (f32), updates since it changed (i64), updates skipped (i64).
 enum { TNI_SCALE, TNI_SINCE, TNI_SKIPPED, TNI_SCALING };
@@ -38,10 +38,12 @@ typedef struct {
     bool       taken;   // stands in a block already
     bool       low;     // the update being recorded writes its copy in 16 bits (tni_store.low)
     bool       picked;  // for the block being made
+    bool vector;  // the rule updates it as a vector of elements, though it may be a matrix (muon.c)
 } tni_trained;
 
 // A flat block: slots that are updated as one tensor, stored one after the other, each from offset `at` on.
-// Invariant: they agree in dtype, settings and number of updates. The parameters of a block are in one buffer,
+// Invariant: they agree in dtype, settings and number of updates; where the rule looks at whole parameters, a block is one
+// slot. The parameters of a block are in one buffer,
 // except those that the user has written since the last update; each still has a store of its own. The slots'
 // states are views of the block's. A block is divided when only some of its slots get a gradient; blocks are
 // joined by tni_flats_place alone.
@@ -59,14 +61,17 @@ typedef struct {
     int64_t    part;    // elements; 0: the block is not sharded
 } tni_flat;
 
-// One update of a block, as a rule sees it: p, g and the states are whole blocks of one dtype, f32 or f64. The
-// rule sets next for each state that it has, and returns the new p.
+// One update of a block, as a rule sees it: p, g and the states are whole blocks of one dtype, f32 or f64, or, if the
+// rule takes whole parameters, one of them in its shape. The rule sets next for each state that it has, and returns the
+// new p.
 typedef struct {
     tn_tensor *p, *g;
-    tn_tensor *state[TNI_RULE_STATES];  // zeros at the first update; NULL where the rule has none
+    tn_tensor
+        *state[TNI_RULE_STATES];  // the rule's `first` at the first update; NULL where it has none
     tn_tensor *next[TNI_RULE_STATES];
     double     lr, weight_decay;
-    int64_t    t;  // this update, counted from 1
+    bool       vector;  // of its only slot
+    int64_t    t;       // this update, counted from 1
     tn_tensor
         *counted;  // under loss scaling: the same without skipped updates, f32, 0-d; else NULL
 } tni_update;
@@ -75,10 +80,12 @@ typedef struct {
 typedef struct {
     const char *name;                    // "adamw"
     const char *state[TNI_RULE_STATES];  // NULL where there is none
-    tn_tensor *(*update)(const tn_optim *o, tni_update *u);
-    bool (*has)(const tn_optim *o,
-                int             k);       // whether the settings need state k; NULL: all named ones
+    tn_tensor *(*update)(tn_optim *o, tni_update *u);
+    // Returns whether the settings need state k of a slot; NULL: all named ones.
+    bool (*has)(const tn_optim *o, const tni_trained *s, int k);
     const char *settings[4];  // its numbers that tn_optim_set can set, up to a NULL
+    bool
+        whole;  // it looks at whole parameters, by their norm or as matrices, and not at elements alone
 } tni_update_rule;
 
 // An optimizer. Numbers are the user's decimals (0.9, not 0.9f as a double), so that f64 training equals
@@ -92,19 +99,24 @@ struct tn_optim {
     tn_tensor            **sorted;  // the slots' p, by address
     double                 lr;      // before the schedule
     double                 beta1, beta2, alpha, eps, momentum, dampening;
-    double                 weight_decay;  // of parameters in no group
-    double                 clip_norm, clip_value;
-    bool                   nesterov, centered, no_master;
-    tn_schedule            schedule;
-    tn_dist               *dist;          // whose ranks update together; NULL: this process alone
-    int64_t                bucket_bytes;  // of a block; 0: any number
-    bool                   shard_state;
-    int64_t                accumulate;      // tn_steps to an update
-    int64_t                updates, micro;  // updates done; tn_steps since the last
-    double                 loss_scale;      // at the beginning; 0: losses are not scaled
-    double                 scale_growth, scale_backoff;
-    int64_t                scale_interval;
-    tn_tensor             *scaling[TNI_SCALING];  // owned, 0-d; NULL without loss scaling
+    double  decay;  // of the learning rate (Adagrad) or the momentum (NAdam) with each update
+    double  first;  // what the elements of state 0 begin with
+    double  ema;  // how much of the running average of parameters an update keeps; 0: there is none
+    double  product;  // NAdam's product of momenta, of the first `factors` updates
+    int64_t factors;
+    double  weight_decay;  // of parameters in no group
+    double  clip_norm, clip_value;
+    bool    nesterov, centered, no_master, match_rms;
+    tn_schedule   schedule;
+    tn_dist      *dist;          // whose ranks update together; NULL: this process alone
+    int64_t       bucket_bytes;  // of a block; 0: any number
+    bool          shard_state;
+    int64_t       accumulate;      // tn_steps to an update
+    int64_t       updates, micro;  // updates done; tn_steps since the last
+    double        loss_scale;      // at the beginning; 0: losses are not scaled
+    double        scale_growth, scale_backoff;
+    int64_t       scale_interval;
+    tn_tensor    *scaling[TNI_SCALING];  // owned, 0-d; NULL without loss scaling
     tn_tensor    *finite;  // while an update is recorded under loss scaling: whether it is done
     tni_trained **order;   // the slots of one block after the other
     tni_flat     *flat, *spare;
@@ -113,10 +125,13 @@ struct tn_optim {
     tni_node    **node;  // the values being joined
 };
 
-// The options of loss scaling, which all optimizers have, as settings.
-#define TNI_SCALING_OF(o)                                                          \
-    .loss_scale = (o).loss_scale, .scale_growth = tni_option((o).scale_growth, 2), \
-    .scale_backoff  = tni_option((o).scale_backoff, 0.5),                          \
+// The options that all optimizers have, as settings.
+#define TNI_COMMON_OF(o)                                                                    \
+    .clip_norm = tni_option((o).clip_norm, 0), .clip_value = tni_option((o).clip_value, 0), \
+    .accumulate = (o).accumulate, .schedule = (o).schedule, .no_master = (o).no_master,     \
+    .ema = tni_option((o).ema, 0), .loss_scale = (o).loss_scale,                            \
+    .scale_growth   = tni_option((o).scale_growth, 2),                                      \
+    .scale_backoff  = tni_option((o).scale_backoff, 0.5),                                   \
     .scale_interval = (o).scale_interval ? (o).scale_interval : 2000
 
 // Makes an optimizer of net's parameters with these settings, after checking them. NULL, reported, on failure.
@@ -141,8 +156,8 @@ bool tni_optim_trains(const tn_optim *o, const tn_tensor *t);
 const char *tni_state_name(const tn_optim *o, int k);
 // Returns the dtype of a parameter's state: f32 or wider.
 tn_dtype tni_state_dtype(const tn_tensor *p);
-// Returns whether a parameter has state k, of the rule or the master.
-bool tni_has_state(const tn_optim *o, const tn_tensor *p, int k);
+// Returns whether a slot has state k, of the rule or of those behind it.
+bool tni_has_state(const tn_optim *o, const tni_trained *s, int k);
 
 // Sorts all slots into blocks anew. Their states stay, and are joined when they are next needed.
 void tni_flats_divide(tn_optim *o);
@@ -167,6 +182,10 @@ tn_tensor *tni_trained_grad(const tni_trained *s);
 tn_tensor *tni_average(tn_tensor *old, tn_tensor *x, double keep);
 // Returns the gradient including weight decay: g + decay * p.
 tn_tensor *tni_decayed(const tni_update *u);
+// Returns the parameter after decoupled weight decay: p * (1 - lr * decay).
+tn_tensor *tni_shrunk(const tni_update *u);
+// Returns the new p by AdamW, whose moments are states `first` and the one behind it.
+tn_tensor *tni_update_adamw(const tn_optim *o, tni_update *u, int first);
 
 // Returns the factor of the learning rate after this number of updates.
 double tni_schedule_factor(const tn_schedule *s, int64_t updates);

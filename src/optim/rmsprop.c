@@ -3,7 +3,7 @@
 #include "optim/optim.h"
 
 // As PyTorch computes it: eps is added after the square root, and weight decay is part of the gradient.
-static tn_tensor *update_rmsprop(const tn_optim *o, tni_update *u)
+static tn_tensor *update_rmsprop(tn_optim *o, tni_update *u)
 {
     tn_tensor *g = tni_decayed(u);
     tn_tensor *v = u->next[0] = tni_average(u->state[0], tn_square(g), o->alpha);
@@ -17,16 +17,17 @@ static tn_tensor *update_rmsprop(const tn_optim *o, tni_update *u)
 }
 
 // The mean of gradients is kept if centered, the momentum buffer if there is a momentum.
-static bool has_moment(const tn_optim *o, int k)
+static bool has_moment(const tn_optim *o, const tni_trained *s, int k)
 {
+    (void)s;
     return k == 0 || (k == 1 ? o->centered : o->momentum > 0);
 }
 
-static const tni_update_rule rule = { "rmsprop",
-                                      { "square_avg", "grad_avg", "momentum_buffer" },
-                                      update_rmsprop,
-                                      has_moment,
-                                      { "alpha", "eps", "momentum" } };
+static const tni_update_rule rule = { .name     = "rmsprop",
+                                      .state    = { "square_avg", "grad_avg", "momentum_buffer" },
+                                      .update   = update_rmsprop,
+                                      .has      = has_moment,
+                                      .settings = { "alpha", "eps", "momentum" } };
 
 tn_optim *tn_rmsprop(tn_layer *net, tn_rmsprop_opts o)
 {
@@ -37,11 +38,6 @@ tn_optim *tn_rmsprop(tn_layer *net, tn_rmsprop_opts o)
                                        .eps          = tni_option(o.eps, 1e-8),
                                        .momentum     = tni_option(o.momentum, 0),
                                        .weight_decay = tni_option(o.weight_decay, 0),
-                                       .clip_norm    = tni_option(o.clip_norm, 0),
-                                       .clip_value   = tni_option(o.clip_value, 0),
-                                       .no_master    = o.no_master,
                                        .centered     = o.centered,
-                                       .accumulate   = o.accumulate,
-                                       .schedule     = o.schedule,
-                                       TNI_SCALING_OF(o) });
+                                       TNI_COMMON_OF(o) });
 }

@@ -9,7 +9,7 @@ static tn_tensor *damped(const tn_optim *o, const tni_update *u, tn_tensor *g)
     return u->counted ? tn_where(tn_le_s(u->counted, 1), g, less) : less;
 }
 
-static tn_tensor *update_sgd(const tn_optim *o, tni_update *u)
+static tn_tensor *update_sgd(tn_optim *o, tni_update *u)
 {
     tn_tensor *g = tni_decayed(u), *b = u->state[0];
     if (o->momentum > 0) {
@@ -21,15 +21,18 @@ static tn_tensor *update_sgd(const tn_optim *o, tni_update *u)
 }
 
 // The buffer exists only with a momentum: plain SGD keeps no state.
-static bool has_momentum(const tn_optim *o, int k)
+static bool has_momentum(const tn_optim *o, const tni_trained *s, int k)
 {
+    (void)s;
     (void)k;
     return o->momentum > 0;
 }
 
-static const tni_update_rule rule = {
-    "sgd", { "momentum_buffer" }, update_sgd, has_momentum, { "momentum", "dampening" }
-};
+static const tni_update_rule rule = { .name     = "sgd",
+                                      .state    = { "momentum_buffer" },
+                                      .update   = update_sgd,
+                                      .has      = has_momentum,
+                                      .settings = { "momentum", "dampening" } };
 
 tn_optim *tn_sgd(tn_layer *net, tn_sgd_opts o)
 {
@@ -39,11 +42,6 @@ tn_optim *tn_sgd(tn_layer *net, tn_sgd_opts o)
                                        .momentum     = tni_option(o.momentum, 0),
                                        .dampening    = tni_option(o.dampening, 0),
                                        .weight_decay = tni_option(o.weight_decay, 0),
-                                       .clip_norm    = tni_option(o.clip_norm, 0),
-                                       .clip_value   = tni_option(o.clip_value, 0),
-                                       .no_master    = o.no_master,
                                        .nesterov     = o.nesterov,
-                                       .accumulate   = o.accumulate,
-                                       .schedule     = o.schedule,
-                                       TNI_SCALING_OF(o) });
+                                       TNI_COMMON_OF(o) });
 }

@@ -22,6 +22,11 @@ tn_tensor *tni_decayed(const tni_update *u)
     return u->weight_decay > 0 ? tn_add(u->g, tn_mul_s(u->p, u->weight_decay)) : u->g;
 }
 
+tn_tensor *tni_shrunk(const tni_update *u)
+{
+    return u->weight_decay > 0 ? tn_mul_s(u->p, 1 - u->lr * u->weight_decay) : u->p;
+}
+
 // Counts the update that is about to be recorded, and remembers what to return to if it fails. Its
 // nodes get ids from `since` on. If the value before it is not computed yet, since and before stay
 // those of the earlier update: a failure takes both back.
@@ -49,19 +54,20 @@ static tn_tensor *master_params(const tn_optim *o, const tni_flat *f)
 {
     tn_tensor *p = tni_flat_part(o, f, tni_flat_params(o, f)), *wide = tni_widen(p);
     tn_tensor *master = f->state[TNI_MASTER];
-    if (!wide || !tni_has_state(o, p, TNI_MASTER)) return wide;
+    if (!wide || !tni_has_state(o, o->order[f->first], TNI_MASTER)) return wide;
     return tn_where(tn_eq(tn_cast(master, tni_dtype(p)), p), master, wide);
 }
 
-// Records the update of one block: the rule's new value, the next states, and the master, which is that
-// value before rounding.
-static bool update_flat(const tn_optim *o, const tni_flat *f, double lr)
+// Records the update of one block: the rule's new value, the next states, the master, which is that
+// value before rounding, and the running average of such values.
+static bool update_flat(tn_optim *o, const tni_flat *f, double lr)
 {
     const tni_trained *s = o->order[f->first];
     tni_update         u = { .p            = master_params(o, f),
                              .g            = f->g,
                              .lr           = lr * s->lr_scale,
                              .weight_decay = s->weight_decay,
+                             .vector       = s->vector,
                              .t            = s->updates,
                              .counted      = tni_scaling_count(o, s->updates) };
     memcpy(u.state, f->state, sizeof u.state);
@@ -70,10 +76,15 @@ static bool update_flat(const tn_optim *o, const tni_flat *f, double lr)
     tn_tensor *p    = tni_narrow(wide, tni_dtype(s->p));
     if (!p) return false;
     for (int k = 0; k < TNI_RULE_STATES; k++)
-        if (tni_has_state(o, s->p, k) &&
+        if (tni_has_state(o, s, k) &&
             !tn_assign(f->state[k], tni_scaling_keep(o, u.next[k], f->state[k])))
             return false;
-    if (tni_has_state(o, s->p, TNI_MASTER) && !tn_assign(f->state[TNI_MASTER], wide)) return false;
+    if (tni_has_state(o, s, TNI_MASTER) && !tn_assign(f->state[TNI_MASTER], wide)) return false;
+    if (tni_has_state(o, s, TNI_EMA)) {
+        tn_tensor *average = tni_average(f->state[TNI_EMA], wide, o->ema);
+        if (!tn_assign(f->state[TNI_EMA], tni_scaling_keep(o, average, f->state[TNI_EMA])))
+            return false;
+    }
     return tni_flat_spread_params(o, f, tni_flat_whole(o, f, p));
 }
 

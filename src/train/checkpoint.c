@@ -485,6 +485,9 @@ static tn_tensor *open_fitting(const tni_snapshot *s, tn_file *f, const tni_piec
     bool         numbers = p->kind == TNI_PIECE_NUMBERS;
     tni_view     v       = numbers ? tni_view_whole(1, &p->count) : tni_layout(p->t);
     tn_file_desc d       = tn_file_info(f, p->from);
+    // Those that a file of an earlier version does not have stay as they are.
+    if (p->least && d.rank == 1 && d.size[0] >= p->least && d.size[0] < p->count)
+        v.size[0] = d.size[0];
     if (!p->sliced && !tni_shape_fits(s->cx, s->op, s->path, &d, v.rank, v.size)) return NULL;
     tn_tensor *t = p->sliced ? join_slices(s, f, p) : tn_file_tensor(f, p->name);
     if (!t || tn_dtype_of(t) == p->dtype) return t;
@@ -512,7 +515,7 @@ static bool read_piece(tni_snapshot *s, tn_file *f, tni_piece *p)
     if (p->kind == TNI_PIECE_VALUE && !tni_can_put(s->op, p->name, p->t)) return false;
     if (gradient && !tn_grad_of(p->t)) return false;  // makes its handle, of zeros
     tn_tensor *t = p->from >= 0 ? open_fitting(s, f, p) : zero_gradient(p);
-    if (t && numbers) return tn_read(t, p->dtype, p->data, p->count) == TN_OK;
+    if (t && numbers) return tn_read(t, p->dtype, p->data, tn_count(t)) == TN_OK;
     p->value = p->from >= 0 ? tni_take_copy(s->op, t, p->dtype) : t;
     return p->value != NULL;
 }

@@ -1,7 +1,7 @@
 // An optimizer's numbers, taken and put back by one table.
 //
-// The table's order is the file's order. A new number goes to the end of its kind, and the format's version
-// changes with it: the arrays of a file have a fixed length.
+// The table's order is the file's order. A new setting goes to the end of its kind: an older file has fewer, and leaves
+// the optimizer's own. A new count changes the format's version, since the last one of a file is the fingerprint.
 #include "train/numbers.h"
 
 #include "train/checksum.h"
@@ -31,6 +31,9 @@ static const struct {
     NUMBER(clip_value, DOUBLE),
     NUMBER(schedule.floor, DOUBLE),
     NUMBER(schedule.factor, DOUBLE),
+    NUMBER(decay, DOUBLE),
+    NUMBER(first, DOUBLE),
+    NUMBER(ema, DOUBLE),
     NUMBER(updates, WHOLE),
     NUMBER(micro, WHOLE),
     NUMBER(accumulate, WHOLE),

@@ -4,7 +4,11 @@
 
 #include "optim/optim.h"
 
-enum { TNI_SETTINGS = 12, TNI_COUNTS = 10 };
+enum {
+    TNI_SETTINGS       = 15,
+    TNI_FIRST_SETTINGS = 12,
+    TNI_COUNTS         = 10
+};  // the least that a file has of settings
 
 // A copy of an optimizer's numbers, in the order of the file. group and updates belong to the struct's owner and
 // are as long as the optimizer's list of parameters.

@@ -57,8 +57,8 @@ static bool add_net(tni_snapshot *s, int k)
     return ok;
 }
 
-// Adds the states and the gradient of one parameter. A master is listed even if none is kept here, so
-// that a file written with masters can be loaded by an optimizer without them.
+// Adds the states and the gradient of one parameter. A master and an average are listed even if none is kept here, so
+// that a file written with them can be loaded by an optimizer without.
 static bool add_slot(tni_snapshot *s, int k, tni_trained *slot)
 {
     tn_optim *o = s->c->opt[k];
@@ -75,7 +75,7 @@ static bool add_slot(tni_snapshot *s, int k, tni_trained *slot)
         p->slot   = slot;
         p->state  = i;
         p->dtype  = i < TNI_STATES ? tni_state_dtype(slot->p) : tn_dtype_of(slot->p);
-        p->unused = i == TNI_MASTER && !tni_has_state(o, slot->p, i);
+        p->unused = (i == TNI_MASTER || i == TNI_EMA) && !tni_has_state(o, slot, i);
     }
     return true;
 }
@@ -108,11 +108,13 @@ static bool add_optim(tni_snapshot *s, int k)
     if (!n->group || !n->updates) return tni_fail_memory(s->cx, s->op) != NULL;
     tni_numbers_take(o, n);
     tni_text_add(&prefix, "opt.%d.", k);
-    bool ok = add_numbers(s, prefix.s, "settings", TN_F64, TNI_SETTINGS, n->setting) &&
+    size_t first = s->pieces;
+    bool   ok    = add_numbers(s, prefix.s, "settings", TN_F64, TNI_SETTINGS, n->setting) &&
               add_numbers(s, prefix.s, "counts", TN_I64, TNI_COUNTS, n->count) &&
               add_numbers(s, prefix.s, "groups", TN_F64, 2 * slots, n->group) &&
               add_numbers(s, prefix.s, "updates", TN_I64, slots, n->updates) && add_scaling(s, k);
     for (size_t i = 0; ok && i < o->slots; i++) ok = add_slot(s, k, &o->slot[i]);
+    if (ok) s->piece[first].least = TNI_FIRST_SETTINGS;
     return ok;
 }
 

@@ -23,6 +23,7 @@ typedef struct {
     tn_dtype       dtype;
     bool           unused;  // of a state or scaling: the optimizer has none, whatever the file has
     int64_t        count;   // of numbers; data NULL: not asked for
+    int64_t        least;   // how many of them a file has at least; 0: all
     void          *data;
     int            from;    // loading: its index in the file, -1 where that has none
     bool           sliced;  // loading: it is in slices, of which `from` is one

@@ -89,6 +89,54 @@ CALL(rmsprop)
         tn_rmsprop(k->has.net, (tn_rmsprop_opts){ .alpha = option(k->d), .centered = k->i & 1 }));
     return NULL;
 }
+CALL(adagrad)
+{
+    tn_optim_free(
+        tn_adagrad(k->has.net, (tn_adagrad_opts){ .lr_decay                  = option(k->d),
+                                                  .initial_accumulator_value = option(k->d) }));
+    return NULL;
+}
+CALL(adadelta)
+{
+    tn_optim_free(
+        tn_adadelta(k->has.net, (tn_adadelta_opts){ .rho = option(k->d), .ema = option(k->d) }));
+    return NULL;
+}
+CALL(nadam)
+{
+    tn_optim_free(tn_nadam(k->has.net, (tn_nadam_opts){ .momentum_decay = option(k->d),
+                                                        .loss_scale     = k->i & 1 }));
+    return NULL;
+}
+CALL(lamb)
+{
+    tn_optim_free(
+        tn_lamb(k->has.net, (tn_lamb_opts){ .eps = option(k->d), .schedule = schedule_of(k) }));
+    return NULL;
+}
+CALL(lion)
+{
+    tn_optim_free(tn_lion(k->has.net, (tn_lion_opts){ .beta2 = option(k->d) }));
+    return NULL;
+}
+CALL(muon)
+{
+    tn_optim_free(tn_muon(k->has.net, (tn_muon_opts){ .momentum  = option(k->d),
+                                                      .adamw     = k->i & 1 ? "*" : NULL,
+                                                      .match_rms = k->j & 1 }));
+    return NULL;
+}
+CALL(optim_average_to)
+{
+    tn_optim_average_to(k->has.opt, k->has.net);
+    return NULL;
+}
+CALL(plateau_step)
+{
+    tn_plateau p = { .factor = option(k->d), .patience = k->i, .cooldown = k->j };
+    tn_plateau_step(k->i & 1 ? &p : NULL, k->has.opt, k->d);
+    return NULL;
+}
 CALL(optim_add_group)
 {
     tn_optim_add_group(k->has.opt, k->i & 1 ? "*" : NULL, option(k->d), option(k->d));
@@ -571,7 +619,8 @@ CALL(op_of)
 // clang-format off
 const call calls_of_training[] = {
     O(random_get), O(random_set), O(stop_when), Q(op_of),
-    O(sgd), O(adam), O(adamw), O(rmsprop), O(optim_add_group), O(step), O(optim_step),
+    O(sgd), O(adam), O(adamw), O(rmsprop), O(adagrad), O(adadelta), O(nadam), O(lamb), O(lion), O(muon),
+    O(optim_average_to), O(plateau_step), O(optim_add_group), O(step), O(optim_step),
     O(optim_zero_grad), O(optim_clip_norm), O(optim_clip_value), Q(optim_lr), O(optim_set_lr), O(optim_set),
     O(optim_set_schedule), Q(optim_updates), O(optim_loss_scale), O(optim_skipped), Q(optim_free),
     O(next), O(digits), O(idx), O(idx_files), O(idx_read), O(image_read), O(cifar10), O(csv),

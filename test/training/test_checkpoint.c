@@ -216,7 +216,7 @@ static void rule_22_what_the_file_says_of_the_optimizer_counts(void)
 static void every_kind_of_optimizer_comes_back(void)
 {
     if (!CHECK(scratch_open())) return;
-    for (int kind = 0; kind < 4; kind++) {
+    for (int kind = 0; kind < 9; kind++) {
         training t[2] = { start(6), start(7) };
         for (int k = 0; k < 2; k++) {
             tn_optim_free(t[k].opt);
@@ -227,11 +227,22 @@ static void every_kind_of_optimizer_comes_back(void)
             if (kind == 2) t[k].opt = tn_adamw(net, (tn_adamw_opts){ 0 });
             if (kind == 3)
                 t[k].opt = tn_rmsprop(net, (tn_rmsprop_opts){ .momentum = 0.9f, .centered = true });
+            if (kind == 4)
+                t[k].opt = tn_adagrad(net, (tn_adagrad_opts){ .lr_decay = 0.1f + (float)k,
+                                                              .ema      = 0.9f });
+            if (kind == 5) t[k].opt = tn_adadelta(net, (tn_adadelta_opts){ 0 });
+            if (kind == 6)
+                t[k].opt = tn_nadam(net, (tn_nadam_opts){ .momentum_decay = 0.1f + (float)k });
+            if (kind == 7) t[k].opt = tn_lamb(net, (tn_lamb_opts){ 0 });
+            if (kind == 8) t[k].opt = tn_muon(net, (tn_muon_opts){ 0 });
         }
         for (int i = 0; i < 4; i++) train(&t[0]);
         CHECK_STATUS(save(&t[0], scratch_path("state")), TN_OK);
         CHECK_STATUS(load(&t[1], scratch_path("state")), TN_OK);
         for (int i = 0; i < 4; i++) CHECK(train(&t[0]) == train(&t[1]));
+        for (int k = 0; k < 2 && kind == 4; k++)  // the averages too
+            CHECK_STATUS(tn_optim_average_to(t[k].opt, t[k].net), TN_OK);
+        CHECK(train(&t[0]) == train(&t[1]));
         tn_close(t[0].cx);
         tn_close(t[1].cx);
     }

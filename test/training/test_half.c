@@ -10,9 +10,10 @@
 
 #include <tenon/models.h>
 
-typedef enum { SGD, ADAM, ADAMW, RMSPROP, RULES } rule;
+typedef enum { SGD, ADAM, ADAMW, RMSPROP, ADAGRAD, LAMB, LION, RULES } rule;
 
-static const char *const rule_names[] = { "sgd", "adam", "adamw", "rmsprop" };
+static const char *const rule_names[] = { "sgd",     "adam", "adamw", "rmsprop",
+                                          "adagrad", "lamb", "lion" };
 static const tn_dtype    halves[]     = { TN_F16, TN_BF16 };
 
 // Every rule with all of its state.
@@ -24,6 +25,9 @@ static tn_optim *open_rule(tn_layer *net, rule r, bool no_master)
         return tn_sgd(net, (tn_sgd_opts){ .lr = 0.01f, .momentum = 0.9f, .no_master = no_master });
     case ADAM: return tn_adam(net, adam);
     case ADAMW: return tn_adamw(net, adam);
+    case LAMB: return tn_lamb(net, adam);
+    case LION: return tn_lion(net, adam);
+    case ADAGRAD: return tn_adagrad(net, (tn_adagrad_opts){ .lr = 0.01f, .no_master = no_master });
     default:
         return tn_rmsprop(
             net, (tn_rmsprop_opts){
@@ -98,7 +102,7 @@ static void check_state(tn_ctx *cx, tn_dtype dt, rule r, bool no_master)
         CHECK_INT(tn_dtype_of(x.p[i]), dt);
         for (int k = 0; k < TNI_STATES; k++) {
             tn_tensor *t    = o->slot[i].state[k];
-            bool       have = k == TNI_MASTER ? !no_master : tni_state_name(o, k) != NULL;
+            bool       have = k == TNI_MASTER ? !no_master : k != TNI_EMA && tni_state_name(o, k);
             test_that((t != NULL) == have, "%s: state %d", rule_names[r], k);
             if (t) CHECK_INT(tn_dtype_of(t), TN_F32);
         }

@@ -311,6 +311,59 @@ static void schedules_give_the_factor_of_the_rate(void)
                 (double[]){ 1, 0.8, 0.6, 0.4, 0.2, 0.2 });
     check_rates((tn_schedule){ .kind = TN_LR_COSINE, .warmup = 2, .total = 6 }, 8,
                 (double[]){ 0.5, 1, 1, c, 0.5, 1 - c, 0, 0 });
+    check_rates(
+        (tn_schedule){ .kind = TN_LR_EXPONENTIAL, .warmup = 2, .factor = 0.5f, .floor = 0.125f }, 7,
+        (double[]){ 0.5, 1, 1, 0.5, 0.25, 0.125, 0.125 });
+    check_rates((tn_schedule){ .kind = TN_LR_RESTARTS, .warmup = 1, .every = 2, .factor = 2 }, 9,
+                (double[]){ 1, 1, 0.5, 1, c, 0.5, 1 - c, 1,
+                            0.5 * (1 + cos(3.14159265358979323846 / 8)) });
+    check_rates((tn_schedule){ .kind = TN_LR_ONE_CYCLE, .warmup = 2, .total = 5 }, 6,
+                (double[]){ 0.04, 0.52, 1, 0.5 * (1 + 4e-6), 4e-6, 4e-6 });
+}
+
+// The averages after three steps, by hand; they are kept beside the parameters and leave them alone.
+static void averages_of_parameters_are_kept(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *w[2] = { rules_ramp(cx, 2), rules_ramp(cx, 3) };
+        tn_tensor *e[2] = { rules_ramp(cx, 2), rules_ramp(cx, 3) };
+        tn_layer  *net = tn_layer_of(cx, 2, w), *copy = tn_layer_of(cx, 2, e);
+        tn_optim  *opt = tn_sgd(net, (tn_sgd_opts){ .lr = 1, .ema = 0.5f });
+        CHECK_STATUS(tn_optim_average_to(opt, copy), TN_OK);
+        CHECK_VALUES(e[1], 1, 2, 3);
+        for (int i = 0; i < 3; i++)
+            CHECK_STATUS(tn_step(opt, tn_add(tn_sum_all(w[0]), tn_sum_all(w[1]))), TN_OK);
+        CHECK_VALUES(w[0], -2, -1);
+        CHECK_VALUES(e[0], 1, 2);
+        CHECK_STATUS(tn_optim_average_to(opt, copy), TN_OK);
+        CHECK_VALUES(e[0], -1.125, -0.125);  // 1, 0.5, -0.25, -1.125
+        CHECK_VALUES(e[1], -1.125, -0.125, 0.875);
+        CHECK_VALUES(w[1], -2, -1, 0);
+        tn_tensor *other = rules_ramp(cx, 4);
+        CHECK_STATUS(tn_optim_average_to(opt, tn_layer_of(cx, 1, &other)), TN_ESHAPE);
+        CHECK_FAILED(cx, TN_ESHAPE, "in the network");
+        CHECK_STATUS(tn_optim_average_to(tn_sgd(net, (tn_sgd_opts){ 0 }), copy), TN_EARG);
+        CHECK_FAILED(cx, TN_EARG, "without ema");
+    }
+}
+
+// PyTorch's ReduceLROnPlateau(patience=1, cooldown=1) gives these rates.
+static void the_rate_falls_on_a_plateau(void)
+{
+    const double value[] = { 3, 2, 2, 2, 2, 2, 2, 1, 1.1, 1.2, 1.3, 1.4 };
+    const double want[]  = { 1, 1, 1, 0.1, 0.1, 0.1, 0.01, 0.01, 0.01, 0.001, 0.001, 0.001 };
+    tn_ctx      *cx      = rules_open("cpu");
+    pair         x       = pair_open(cx, TN_F64);
+    tn_optim    *opt     = tn_sgd(x.net, (tn_sgd_opts){ .lr = 1 });
+    tn_plateau   p       = { .patience = 1, .cooldown = 1 };
+    for (int i = 0; i < 12; i++) {
+        bool fell = tn_plateau_step(&p, opt, value[i]);
+        CHECK(fell == (i > 0 && want[i] < want[i - 1]));
+        CHECK_NEAR(tn_optim_lr(opt), want[i], 1e-12);
+    }
+    CHECK(!tn_plateau_step(&(tn_plateau){ .factor = 2 }, opt, 1));
+    CHECK_FAILED(cx, TN_EARG, "factor 2");
+    tn_close(cx);
 }
 
 static void the_rate_can_be_set(void)
@@ -703,6 +756,8 @@ const test_case tests_optim[] = {
     TEST(groups_have_their_own_rate_and_decay),
     TEST(a_group_of_nobody_is_an_error),
     TEST(schedules_give_the_factor_of_the_rate),
+    TEST(averages_of_parameters_are_kept),
+    TEST(the_rate_falls_on_a_plateau),
     TEST(the_rate_can_be_set),
     TEST(numbers_of_the_rule_can_be_set),
     TEST(clip_norm_bounds_the_common_norm),

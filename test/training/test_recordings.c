@@ -222,6 +222,32 @@ static tn_optim *make_optim(tn_layer *net, const char *name)
     if (!strcmp(name, "adamw_decay"))
         return tn_adamw(net, (tn_adamw_opts){ EXACT, .weight_decay = 0.25f });
     if (!strcmp(name, "rmsprop")) return tn_rmsprop(net, (tn_rmsprop_opts){ 0 });
+    if (!strcmp(name, "adagrad")) return tn_adagrad(net, (tn_adagrad_opts){ 0 });
+    if (!strcmp(name, "adagrad_decay"))
+        return tn_adagrad(net, (tn_adagrad_opts){ .lr                        = 1 / 64.0f,
+                                                  .lr_decay                  = 0.125f,
+                                                  .initial_accumulator_value = 0.25f,
+                                                  .eps                       = 1 / 1048576.0f,
+                                                  .weight_decay              = 1 / 64.0f });
+    if (!strcmp(name, "adadelta")) return tn_adadelta(net, (tn_adadelta_opts){ 0 });
+    if (!strcmp(name, "adadelta_decay"))
+        return tn_adadelta(net, (tn_adadelta_opts){ .lr           = 0.5f,
+                                                    .rho          = 7 / 8.0f,
+                                                    .eps          = 1 / 1048576.0f,
+                                                    .weight_decay = 1 / 64.0f });
+    if (!strcmp(name, "nadam")) return tn_nadam(net, (tn_nadam_opts){ 0 });
+    if (!strcmp(name, "nadam_decay"))
+        return tn_nadam(net, (tn_nadam_opts){ EXACT, .momentum_decay = 1 / 128.0f,
+                                              .weight_decay = 1 / 64.0f });
+    if (!strcmp(name, "lion"))
+        return tn_lion(net, (tn_lion_opts){ .lr           = 1 / 1024.0f,
+                                            .beta1        = 7 / 8.0f,
+                                            .beta2        = 31 / 32.0f,
+                                            .weight_decay = 0.25f });
+    if (!strcmp(name, "lamb"))
+        return tn_lamb(net, (tn_lamb_opts){ EXACT, .weight_decay = 1 / 64.0f });
+    if (!strcmp(name, "muon"))
+        return tn_muon(net, (tn_muon_opts){ .lr = 1 / 64.0f, .weight_decay = 0.25f });
     return tn_rmsprop(net, (tn_rmsprop_opts){ .lr           = 1 / 256.0f,
                                               .alpha        = 7 / 8.0f,
                                               .eps          = 1 / 1048576.0f,
@@ -362,9 +388,24 @@ static void ten_steps(const model *m, const char *optim, const char *device)
     tn_close(cx);
 }
 
-static const char *const optims[] = { "sgd",         "sgd_nesterov", "sgd_dampened",
-                                      "adam",        "adam_decay",   "adamw",
-                                      "adamw_decay", "rmsprop",      "rmsprop_centered" };
+static const char *const optims[] = { "sgd",
+                                      "sgd_nesterov",
+                                      "sgd_dampened",
+                                      "adam",
+                                      "adam_decay",
+                                      "adamw",
+                                      "adamw_decay",
+                                      "rmsprop",
+                                      "rmsprop_centered",
+                                      "adagrad",
+                                      "adagrad_decay",
+                                      "adadelta",
+                                      "adadelta_decay",
+                                      "nadam",
+                                      "nadam_decay",
+                                      "lion",
+                                      "lamb",
+                                      "muon" };
 enum { OPTIMS = sizeof optims / sizeof *optims };
 
 static void ten_steps_of_every_optimizer_in_f64_equal_the_recorded_ones(void)

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-typedef enum { SGD, ADAM, ADAMW, RMSPROP, RULES } rule;
+typedef enum { SGD, ADAM, ADAMW, RMSPROP, ADAGRAD, LAMB, RULES } rule;
 
 // The options that differ between the tests.
 typedef struct {
@@ -36,6 +36,14 @@ static tn_optim *open_rule(tn_layer *net, rule r, options o)
                                           .accumulate     = o.accumulate });
     case ADAM: return tn_adam(net, adam);
     case ADAMW: return tn_adamw(net, adam);
+    case LAMB: return tn_lamb(net, adam);
+    case ADAGRAD:
+        return tn_adagrad(net, (tn_adagrad_opts){ .lr             = 0.05f,
+                                                  .lr_decay       = 0.1f,
+                                                  .clip_norm      = o.clip_norm,
+                                                  .loss_scale     = o.scale,
+                                                  .scale_interval = o.interval,
+                                                  .accumulate     = o.accumulate });
     default:
         return tn_rmsprop(net, (tn_rmsprop_opts){ .lr             = 0.05f,
                                                   .momentum       = 0.9f,

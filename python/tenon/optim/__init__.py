@@ -13,8 +13,11 @@ from ..nn.module import Module
 from ..nn.parameter import watchers
 from . import lr_scheduler
 
-_SCHEDULES = {"constant": 0, "step": 1, "cosine": 2, "linear": 3}
-_FIXED = ("nesterov", "centered")  # options that decide which state there is
+_SCHEDULES = {"constant": 0, "step": 1, "cosine": 2, "linear": 3, "exponential": 4, "one_cycle": 5, "restarts": 6}
+_FIXED = ("nesterov", "centered", "initial_accumulator_value", "match_rms")  # options that decide which state there is
+
+
+_ZERO = -0.0  # C takes 0 for its own default
 
 
 def _value(v: Any) -> Any:
@@ -23,7 +26,7 @@ def _value(v: Any) -> Any:
 
 def _numbers(group: dict[str, Any]) -> dict[str, float]:
     """The numbers of the rule in a group, by C's names."""
-    numbers: dict[str, float] = {k: group[k] for k in ("momentum", "dampening", "alpha", "eps") if k in group}
+    numbers: dict[str, float] = {k: group[k] for k in ("momentum", "dampening", "alpha", "eps", "rho", "lr_decay") if k in group}
     if "betas" in group:
         numbers["beta1"], numbers["beta2"] = group["betas"]
     return numbers
@@ -87,8 +90,9 @@ class Optimizer:
     that require a gradient now are trained. Beside PyTorch's arguments there are clip_norm and clip_value, which clip
     the gradients of every update; accumulate=k, which updates at every k-th step(loss), by the averaged gradient;
     loss_scale for float16 (autocast), with scale_growth, scale_backoff and scale_interval; no_master, which keeps no
-    float32 copies of 16-bit parameters; and schedule="step", "cosine" or "linear" with warmup, total, floor, every and
-    factor, a schedule of the learning rate by updates that needs no calls.
+    float32 copies of 16-bit parameters; schedule="step", "cosine", "linear", "exponential", "one_cycle" or "restarts" with
+    warmup, total, floor, every and factor, a schedule of the learning rate by updates that needs no calls; and ema=0.999,
+    which keeps a running average of the parameters for average_to().
     """
 
     def __init__(self, params: Any, make: Callable[..., Any], defaults: dict[str, Any],
@@ -282,6 +286,17 @@ class Optimizer:
             self._remake()
         return _c.optim_clip_norm(self._handle, max_norm)
 
+    def average_to(self, module: Module) -> None:
+        """Gives the parameters of another module of the same kind the running averages (ema) of those of this optimizer."""
+        if self._stale:
+            self._remake()
+        tree = _c.layer_container(self._c.context)
+        several = len(self.param_groups) > 1
+        path = {n: f"{i}.{n}" if several else n for i, g in enumerate(self.param_groups) for n in g["names"]}
+        for name, p in module.named_parameters():
+            _c.layer_param(tree, path.get(name, name), p)
+        _c.optim_average_to(self._handle, tree)
+
     # ---- state
 
     def state_dict(self) -> dict[str, Any]:
@@ -325,6 +340,7 @@ class Optimizer:
     def _read_groups(self, settings: list[float], groups: list[float]) -> None:
         """Takes over the numbers of a checkpoint: settings in C's order, lr_scale and weight decay by parameter."""
         of_file = dict(zip(("lr", "beta1", "beta2", "alpha", "eps", "momentum", "dampening"), settings))
+        of_file |= {"rho": of_file["alpha"], "lr_decay": settings[12] if len(settings) > 12 else 0.0}
         has = self._c
         has.numbers, has.base, at = {k: of_file[k] for k in has.numbers}, of_file["lr"], 0
         for i, g in enumerate(self.param_groups):
@@ -422,14 +438,72 @@ class RMSprop(Optimizer):
                                                   momentum=momentum, centered=centered), _refuse("RMSprop", options))
 
 
-__all__ = ["Optimizer", "SGD", "Adam", "AdamW", "RMSprop", "lr_scheduler"]
+class Adagrad(Optimizer):
+    """Divides the gradient by the root of the sum of its squares."""
 
-_INSTEAD = {"Adagrad": "RMSprop", "Adadelta": "RMSprop", "Adamax": "Adam", "NAdam": "Adam", "RAdam": "AdamW", "LBFGS": "SGD",
-            "ASGD": "SGD", "Rprop": "RMSprop", "SparseAdam": "Adam", "Adafactor": "AdamW", "Muon": "AdamW"}
+    def __init__(self, params: Any, lr: float = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
+                 initial_accumulator_value: float = 0, eps: float = 1e-10, **options: Any) -> None:
+        super().__init__(params, _c.adagrad, dict(lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay,
+                                                  initial_accumulator_value=initial_accumulator_value), _refuse("Adagrad", options))
+
+
+class Adadelta(Optimizer):
+    """Steps in the unit of the parameters: by the root mean square of earlier steps over that of gradients."""
+
+    def __init__(self, params: Any, lr: float = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0,
+                 **options: Any) -> None:
+        super().__init__(params, _c.adadelta, dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay), _refuse("Adadelta", options))
+
+
+class NAdam(Optimizer):
+    """Adam that looks ahead by the momentum of the next update."""
+
+    def __init__(self, params: Any, lr: float = 2e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+                 weight_decay: float = 0, momentum_decay: float = 4e-3, **options: Any) -> None:
+        super().__init__(params, _c.nadam, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay),
+                         _refuse("NAdam", options) | {"momentum_decay": momentum_decay or _ZERO})
+
+
+class LAMB(Optimizer):
+    """AdamW whose step is scaled to the norm of each parameter, for large batches."""
+
+    def __init__(self, params: Any, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-6,
+                 weight_decay: float = 1e-2, **options: Any) -> None:
+        super().__init__(params, _c.lamb, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay), _refuse("LAMB", options))
+
+
+class Lion(Optimizer):
+    """Moves each element by lr, in the direction of an average of gradients."""
+
+    def __init__(self, params: Any, lr: float = 1e-4, betas: tuple[float, float] = (0.9, 0.99), weight_decay: float = 0,
+                 **options: Any) -> None:
+        super().__init__(params, _c.lion, dict(lr=lr, betas=betas, weight_decay=weight_decay), _refuse("Lion", options))
+
+
+class Muon(Optimizer):
+    """Moves matrices by their momentum with all singular values made equal; AdamW for all else.
+
+    As torch.optim.Muon for matrices; parameters with fewer axes, and those whose names match the pattern adamw
+    ("*embed*,*head*"), are updated by AdamW with betas and eps. adjust_lr_fn is "original" or "match_rms_adamw".
+    """
+
+    def __init__(self, params: Any, lr: float = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95, nesterov: bool = True,
+                 betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, adjust_lr_fn: str | None = None,
+                 adamw: str | None = None, **options: Any) -> None:
+        if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
+            raise ValueError(f"adjust_lr_fn must be original or match_rms_adamw, not {adjust_lr_fn!r}")
+        more: dict[str, Any] = {"no_nesterov": not nesterov, "adamw": adamw} if adamw else {"no_nesterov": not nesterov}
+        super().__init__(params, _c.muon, dict(lr=lr, momentum=momentum, betas=betas, eps=eps, weight_decay=weight_decay,
+                                               match_rms=adjust_lr_fn == "match_rms_adamw"), _refuse("Muon", options) | more)
+
+
+__all__ = ["Optimizer", "SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "LAMB", "Lion", "Muon", "lr_scheduler"]
+
+_INSTEAD = {"Adamax": "Adam", "RAdam": "AdamW", "LBFGS": "SGD", "ASGD": "SGD", "Rprop": "RMSprop", "SparseAdam": "Adam",
+            "Adafactor": "AdamW"}
 
 
 def __getattr__(name: str) -> Any:
     if name in _INSTEAD:
-        raise AttributeError(f"tenon.optim has no {name}: there are SGD, Adam, AdamW and RMSprop, of which {_INSTEAD[name]} is the "
-                             "nearest")
+        raise AttributeError(f"tenon.optim has no {name}: of {', '.join(__all__[1:-1])} the nearest is {_INSTEAD[name]}")
     raise AttributeError(f"module 'tenon.optim' has no attribute '{name}'")
