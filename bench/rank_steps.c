@@ -63,11 +63,11 @@ static int64_t count_steps(rank_work *w)
     return n < LEAST ? LEAST : n > MOST ? MOST : (int64_t)n;
 }
 
-// engine: NULL, or one that is opened at one rank too.
-void bench_scaling_child(const char *name, const char *engine)
+// A network with its optimizer, in a world that is opened: of the launcher, or by an engine asked for by name.
+static rank_work make_work(const char *name, bool world, const char *engine)
 {
     rank_work w = { .cx = bench_open((tn_open_opts){ .device = "cpu", .seed = 1 }) };
-    w.d         = tn_dist_open(w.cx, (tn_dist_opts){ .engine = engine, .timeout = 60 });
+    if (world) w.d = tn_dist_open(w.cx, (tn_dist_opts){ .engine = engine, .timeout = 60 });
     bench_check(w.cx);
     if (!strcmp(name, "mlp")) make_mlp(&w);
     else make_gpt2(&w);
@@ -76,17 +76,35 @@ void bench_scaling_child(const char *name, const char *engine)
     tn_eval(w.cx);
     w.opt = tn_adamw(w.net, (tn_adamw_opts){ .lr = 1e-4 });
     tn_optim_distribute(w.opt, w.d, (tn_distribute_opts){ 0 });
+    return w;
+}
+
+static double time_step(rank_work *w)
+{
+    double start = bench_seconds();
+    step(w);
+    return bench_seconds() - start;
+}
+
+// engine: NULL, or one that is opened at one rank too: then steps take turns with those of a network without a world, since
+// from process to process times differ by more than the world costs.
+void bench_scaling_child(const char *name, const char *engine)
+{
+    rank_work w = make_work(name, true, engine), alone = { 0 };
+    if (engine) alone = make_work(name, false, NULL);
     int64_t n    = count_steps(&w);
-    double *took = malloc((size_t)n * sizeof *took);
+    double *took = malloc(2 * (size_t)n * sizeof *took);
+    if (engine) count_steps(&alone);
     if (!took) return;
     tn_dist_barrier(w.d);
     for (int64_t i = 0; i < n; i++) {
-        double start = bench_seconds();
-        step(&w);
-        took[i] = bench_seconds() - start;
+        took[i] = time_step(&w);
+        if (engine) took[n + i] = time_step(&alone);
     }
     bench_check(w.cx);
     if (tn_dist_rank(w.d) == 0) printf("seconds %.9g\n", bench_middle(took, (int)n));
+    if (engine) printf("alone %.9g\n", bench_middle(took + n, (int)n));
     free(took);
+    if (engine) tn_close(alone.cx);
     tn_close(w.cx);
 }

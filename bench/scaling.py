@@ -114,6 +114,8 @@ def tenon(build, name, ranks, threads, engine=""):
     value = number(done.stdout)
     if value is None:
         print(done.stdout, file=sys.stderr)
+    if engine:
+        return float(number(done.stdout, "alone") or "nan"), float(value or "nan")
     return float(value) if value else None
 
 
@@ -164,8 +166,7 @@ def measure(args):
                 print(f"{name} {threads} threads {ranks} ranks: {ms(rows[name, threads, ranks][0])} "
                       f"{ms(rows[name, threads, ranks][1])} ms", file=sys.stderr, flush=True)
     for name in names if args.overhead else []:
-        pairs = [(tenon(args.build, name, 1, args.threads[0]), tenon(args.build, name, 1, args.threads[0], "mpi"))
-                 for _ in range(args.overhead)]
+        pairs = [tenon(args.build, name, 1, args.threads[0], "mpi") for _ in range(args.overhead)]
         over[name] = middle([a for a, _ in pairs]), middle([b for _, b in pairs])
     return dict(sorted(rows.items(), key=lambda r: (list(CASES).index(r[0][0]), *r[0][1:]))), over, version
 
@@ -180,7 +181,7 @@ def table(args, rows, over, version):
                    f"{share(first[1], theirs)} | {share(ours, theirs)} |")
     out += ["", "Efficiency: the time with one rank over that with several, with as much work for each rank. Ratio: Tenon's time over PyTorch's."]
     if over:
-        out += ["", "One rank, in a world by MPI and without a world:", ""]
+        out += ["", "One rank, in a world by MPI and without a world, whose steps take turns in one process:", ""]
     for name, (without, within) in over.items():
         if without and within:
             out.append(f"- {CASES[name]}: {ms(without)} ms without, {ms(within)} ms within: {100 * (within / without - 1):+.1f} %")
@@ -194,7 +195,7 @@ def main():
     p.add_argument("--ranks", type=numbers, default=[1, 2, 4, 8])
     p.add_argument("--threads", type=numbers, default=[1, 2])
     p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--overhead", type=int, default=3, help="pairs of runs of one rank; 0: none")
+    p.add_argument("--overhead", type=int, default=3, help="runs of one rank; 0: none")
     p.add_argument("--only", default="")
     p.add_argument("--no-peers", action="store_true")
     p.add_argument("--markdown", help="a file for the table")

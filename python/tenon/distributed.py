@@ -18,11 +18,12 @@ order. Without a world they return what they are given.
 """
 from __future__ import annotations
 
+import atexit
 import enum
 import sys
 import traceback
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from . import _c
 from ._tensor import Tensor
@@ -45,6 +46,8 @@ class ReduceOp(enum.IntEnum):
 
 _world: _c.Dist | None = None
 _hook = sys.excepthook  # that of the program, once a world was opened
+_exit = sys.exit        # the same
+_status: Any = None     # what the program ends with, if it said so
 
 
 def world() -> _c.Dist | None:
@@ -63,6 +66,23 @@ def _tell_others(kind: type[BaseException], error: BaseException, trace: Traceba
         _c.dist_abandon(left, text, at.filename if at else "", (at.lineno or 0) if at else 0)
 
 
+def _note_status(status: Any = None, /) -> NoReturn:
+    """sys.exit(), which the hook for exceptions does not see."""
+    global _status
+    _status = status
+    _exit(status)
+
+
+@atexit.register
+def _tell_status() -> None:
+    """Passes a status that is not 0 on to the other ranks, if the program ends without having left the world."""
+    global _world
+    if _world is not None and _status:
+        left, _world = _world, None
+        text = f"it ended with status {_status}" if isinstance(_status, int) else f"it ended: {_status}"
+        _c.dist_abandon(left, text, "", 0)
+
+
 def init_process_group(backend: str | None = None, *, rank: int | None = None, world_size: int | None = None,
                        timeout: float | None = None, context: Any = None) -> None:
     """Opens the world of this process, with all other ranks. Rank and size are those that the launcher says.
@@ -70,12 +90,13 @@ def init_process_group(backend: str | None = None, *, rank: int | None = None, w
     backend is what connects the ranks, and is chosen by the device if it is None. timeout: seconds that ranks wait for
     each other.
     """
-    global _world, _hook
+    global _world, _hook, _exit
     if _world is not None:
         raise RuntimeError("a world is open already; destroy_process_group() leaves it")
     _world = _c.dist_open(rank=rank, size=world_size, engine=backend, timeout=timeout, context=context)
     if sys.excepthook is not _tell_others:
         _hook, sys.excepthook = sys.excepthook, _tell_others
+        _exit, sys.exit = sys.exit, _note_status
 
 
 def destroy_process_group() -> None:

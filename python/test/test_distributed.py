@@ -47,10 +47,12 @@ def run_rank(path):
     dist.destroy_process_group()
 
 
-def run_raising_rank():
-    """Rank 1 raises, the others wait for it."""
+def run_ending_rank(how):
+    """Rank 1 raises or exits, the others wait for it."""
     dist.init_process_group(timeout=60)
     dist.barrier()
+    if dist.get_rank() == 1 and how == "exit":
+        sys.exit(7)
     if dist.get_rank() == 1:
         raise ValueError("a target of \x27seven\x27")
     dist.barrier()
@@ -90,16 +92,17 @@ class Distributed(unittest.TestCase):
         for one, two in zip(*losses):
             self.assertAlmostEqual(one, two, delta=1e-5 * one)
 
-    def test_an_exception_reaches_the_other_ranks(self):
+    def test_an_end_reaches_the_other_ranks(self):
         if subprocess.run(["sh", "-c", "mpiexec --version >/dev/null 2>&1"]).returncode:
             self.skipTest("there is no mpiexec in PATH")
-        done = subprocess.run([sys.executable, "-m", "tenon", "launch", "-n", "2", sys.executable, __file__, "raise"],
-                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.assertNotEqual(done.returncode, 0)
-        self.assertRegex(done.stdout, r"\[0\] .*rank 1 \(process .*\) failed: ValueError: a target of 'seven' \(.*"
-                                      r"test_distributed.py:\d+\)")
-        self.assertIn("[1] ValueError: a target of 'seven'", done.stdout)
+        for how, said, why in (("raise", "ValueError: a target of 'seven'", r"ValueError: a target of 'seven' \(.*test_distributed.py:\d+\)"),
+                               ("exit", "tenon launch: ended with status 7", "it ended with status 7")):
+            done = subprocess.run([sys.executable, "-m", "tenon", "launch", "-n", "2", sys.executable, __file__, how],
+                                  text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertRegex(done.stdout, r"\[0\] .*rank 1 \(process .*\) failed: " + why)
+            self.assertIn(f"[1] {said}", done.stdout)
 
 
 if __name__ == "__main__":
-    run_raising_rank() if sys.argv[1] == "raise" else run_rank(sys.argv[1])
+    run_ending_rank(sys.argv[1]) if sys.argv[1] in ("raise", "exit") else run_rank(sys.argv[1])

@@ -915,19 +915,32 @@ bool tni_line_vote(tni_line *l, uint64_t number, const char *failure, uint64_t s
 
 // ---- leaving -----------------------------------------------------------------------------------
 
+// Whether no rank is known to have died or failed. For whoever holds the lock.
+static bool in_order(const tni_line *l)
+{
+    for (int i = 0; i < l->size; i++) {
+        const peer *p = &l->peer[i];
+        if (p->state == IS_LOST || (p->state == HAS_LEFT && *p->why)) return false;
+    }
+    return true;
+}
+
+bool tni_line_in_order(tni_line *l)
+{
+    pthread_mutex_lock(&l->lock);
+    bool ok = in_order(l);
+    pthread_mutex_unlock(&l->lock);
+    return ok;
+}
+
 // Waits until all have left or one is lost. For whoever holds the lock.
 static void wait_for_end(tni_line *l, double seconds)
 {
     double          end   = now() + seconds;
     struct timespec until = { .tv_sec = (time_t)end };
-    bool            lost  = false;
     until.tv_nsec         = (long)((end - (double)until.tv_sec) * 1e9);
-    while (!l->ended && !lost) {
-        for (int i = 0; i < l->size; i++)
-            lost |= l->peer[i].state == IS_LOST ||
-                    (l->peer[i].state == HAS_LEFT && *l->peer[i].why);
-        if (!lost && pthread_cond_timedwait(&l->changed, &l->lock, &until) == ETIMEDOUT) break;
-    }
+    while (!l->ended && in_order(l))
+        if (pthread_cond_timedwait(&l->changed, &l->lock, &until) == ETIMEDOUT) break;
 }
 
 // Says that this rank is gone, and why. For whoever holds the lock.
@@ -940,19 +953,18 @@ static void say_left(tni_line *l, uint64_t number, const char *failure)
     note_gone(l, &m);
 }
 
-void tni_line_fail(tni_line *l, uint64_t number, const char *failure)
+void tni_line_leave(tni_line *l, uint64_t number, const char *failure)
 {
     pthread_mutex_lock(&l->lock);
     say_left(l, number, failure);
     pthread_mutex_unlock(&l->lock);
 }
 
-bool tni_line_close(tni_line *l, uint64_t number, const char *failure, double seconds)
+bool tni_line_close(tni_line *l, bool wait, double seconds)
 {
     if (!l) return true;
     pthread_mutex_lock(&l->lock);
-    say_left(l, number, failure);
-    if (!failure) wait_for_end(l, seconds);
+    if (wait) wait_for_end(l, seconds);
     bool ended = l->ended;
     pthread_mutex_unlock(&l->lock);
     free_line(l);

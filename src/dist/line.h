@@ -65,11 +65,12 @@ tni_text tni_line_missing(tni_line *l, uint64_t number);
 bool tni_line_vote(tni_line *l, uint64_t number, const char *failure, uint64_t sum[2],
                    double seconds, int *first, tni_text *reason, tni_text *why);
 
-// Tells the others that this rank has failed after `number` collectives, and why: their calls fail. The line stays open.
-void tni_line_fail(tni_line *l, uint64_t number, const char *failure);
-// Leaves after `number` collectives, and closes the line. With a text, which is the reason of a failure,
-// the others learn it, and nothing is waited for; without, the ranks wait for each other. Returns
-// whether all have left in order.
-bool tni_line_close(tni_line *l, uint64_t number, const char *failure, double seconds);
+// Tells the others that this rank leaves after `number` collectives: their calls that need it for more fail. failure: why, if
+// it failed; NULL: in order. The line stays open. A rank leaves once.
+void tni_line_leave(tni_line *l, uint64_t number, const char *failure);
+// Whether no rank has died or failed, as far as is known. Those that have left in order do not count.
+bool tni_line_in_order(tni_line *l);
+// Closes the line; with `wait`, after all ranks have left, or one has died or failed. Returns whether all have left in order.
+bool tni_line_close(tni_line *l, bool wait, double seconds);
 
 #endif

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 // A handle of either type.
@@ -334,12 +335,31 @@ static bool can_be_cut(const tni_collective *c)
     return c->kind == TNI_BROADCAST || c->kind == TNI_ALL_REDUCE;
 }
 
+// An all-reduce of little, asleep: the blocking calls spin until the last rank has come, on a core that the computation may
+// need. So ranks wait here, where they compare what follows, and then are all there. By 8 processes of 16 cores a step
+// of a small GPT-2 takes 212 ms so, and 242 with ranks that spin.
+static bool run_asleep(const tni_collective *c, tni_text *why)
+{
+    enum { SPINS = 10 };  // about as long as it takes if all are there
+    const struct timespec pause   = { .tv_nsec = 20000 };
+    tni_mpi_handle        request = { 0 };
+    int                   done    = 0;
+    int                   error   = mpi.m.kind == MPICH ? int_start(&mpi.ints, &mpi.m, c, &request)
+                                                        : ptr_start(&mpi.ptr, &mpi.m, c, &request);
+    for (int i = 0; !error && !done; i++) {
+        if (i > SPINS) nanosleep(&pause, NULL);
+        error = mpi.m.kind == MPICH ? int_test(&mpi.ints, &request, &done)
+                                    : ptr_test(&mpi.ptr, &request, &done);
+    }
+    return !mpi_fails(error, "MPI", why);
+}
+
 // Counts of MPI are ints: a large broadcast or all-reduce is done in pieces. The others would have to be cut between ranks, and
 // are refused. Sums of a mebibyte stay in the caches of the cores that exchange them: by 8 processes 26 MB are reduced in 13 ms
 // so, and in 15 to 16 at once.
 static bool run(const tni_collective *c, tni_text *why)
 {
-    enum { MEBI = 1 << 20 };
+    enum { MEBI = 1 << 20, LITTLE = 16 };
     bool    cut   = can_be_cut(c);
     int64_t piece = cut ? MEBI / (int64_t)tni_dtype_size(c->dtype) : INT_MAX;
     if (!mpi.m.has_type[c->dtype] || (c->count > INT_MAX && !cut)) {
@@ -347,6 +367,8 @@ static bool run(const tni_collective *c, tni_text *why)
                            tni_dtype_table[c->dtype].name);
         return false;
     }
+    if (c->kind == TNI_ALL_REDUCE && c->in == c->out && c->count <= LITTLE)
+        return run_asleep(c, why);
     int64_t at = 0;
     do {
         tni_collective part  = part_at(c, at);

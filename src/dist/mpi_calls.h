@@ -17,7 +17,10 @@
     CALL(Allgather, (const void *in, int in_count, HANDLE in_type, void *out, int out_count,     \
                      HANDLE out_type, HANDLE comm))                                              \
     CALL(Reduce_scatter_block,                                                                   \
-         (const void *in, void *out, int count, HANDLE type, HANDLE op, HANDLE comm))
+         (const void *in, void *out, int count, HANDLE type, HANDLE op, HANDLE comm))            \
+    CALL(Iallreduce, (const void *in, void *out, int count, HANDLE type, HANDLE op, HANDLE comm, \
+                      HANDLE *request))                                                          \
+    CALL(Test, (HANDLE * request, int *done, void *status))
 
 typedef struct {
 #define CALL(name, params) int(*name) params;
@@ -68,6 +71,26 @@ static int NAMED(run)(const NAMED(calls) * f, const mpi_library *m, const tni_co
     case TNI_REDUCE_SCATTER: return f->Reduce_scatter_block(c->in, c->out, count, type, op, comm);
     }
     return 0;
+}
+
+// Begins an all-reduce, in place, and tests whether it is done.
+static int NAMED(start)(const NAMED(calls) * f, const mpi_library *m, const tni_collective *c,
+                        tni_mpi_handle *request)
+{
+    HANDLE r;
+    int    error = f->Iallreduce(m->in_place, c->out, (int)c->count, OF(m->type[c->dtype]),
+                                 OF(m->op[c->op]), OF(m->comm), &r);
+    memcpy(request, &r, sizeof r);
+    return error;
+}
+
+static int NAMED(test)(const NAMED(calls) * f, tni_mpi_handle *request, int *done)
+{
+    HANDLE  r = OF(*request);
+    int64_t status[16];  // larger than that of any library
+    int     error = f->Test(&r, done, status);
+    memcpy(request, &r, sizeof r);
+    return error;
 }
 
 #undef CALLS

@@ -29,7 +29,8 @@ struct tn_dist {
     const tni_dist_engine *engine;    // NULL: none
     bool                   carrier;   // MPI was opened, perhaps only to carry an address
     bool                   streams;   // NCCL was opened
-    bool                   closed;    // this rank has left
+    bool                   leaves;    // this rank has told the others so
+    bool                   closed;    // and left
     bool                   failed;    // and said so to the others, who are about to leave
     bool                   compares;  // each collective is compared with the other ranks'
     bool                   overlaps;  // collectives may run beside other work
@@ -96,7 +97,7 @@ static tni_text waited_too_long(tn_dist *d, uint64_t number)
 
 // Whether a collective may go on waiting: all ranks are there, and time is left. A rank that is gone after it has done its
 // part of this one does not matter at first; but what it sent may still have been on its side, since MPI moves messages
-// only while it is called.
+// only while it is called. Ranks that leave meet once more: then only one that has died or failed matters.
 static bool may_wait(void *user, tni_text *why)
 {
     tn_dist *d = user;
@@ -104,7 +105,8 @@ static bool may_wait(void *user, tni_text *why)
     announce(d);
     uint64_t number = now() - d->begun_at < LONG_WAIT ? d->number : UINT64_MAX;
     pthread_mutex_unlock(&d->lock);
-    if (d->line && !tni_line_up(d->line, number, why)) return false;
+    if (d->leaves && !tni_line_in_order(d->line)) return false;
+    if (d->line && !d->leaves && !tni_line_up(d->line, number, why)) return false;
     if (now() < d->deadline) return true;
     *why = waited_too_long(d, d->number);
     return false;
@@ -286,8 +288,9 @@ tn_status tni_dist_run(tn_dist *d, const tni_collective *c, const tni_line_item 
         fails(what, why);
         return TN_EDEVICE;
     }
+    if (!d->line) return d->engine->run(c, why) || fails(what, why) ? TN_OK : TN_EDEVICE;
     if (!await_worker(d, TNI_WORKER_ROOM - 1, why)) return TN_EDEVICE;
-    call k = { d->engine, *c, d->what, d->line ? d->number : 0, { 0, 0 } };
+    call k = { d->engine, *c, d->what, d->number, { 0, 0 } };
     tni_worker_give(d->worker, make_call, &k, sizeof k);
     return d->overlaps || await_worker(d, 0, why) ? TN_OK : TN_EDEVICE;
 }
@@ -427,14 +430,19 @@ static const char *failure_of(const tni_fault *f, tni_text *text)
     return text->s;
 }
 
+// How many collectives this rank has done: those that the worker still has are not.
+static uint64_t completed(const tn_dist *d)
+{
+    return d->number - (d->worker ? tni_worker_left(d->worker) : 0);
+}
+
 void tni_dist_fail(tn_dist *d)
 {
     tni_text    text;
     const char *why = failure_of(&d->owned.cx->fault, &text);
     if (!d->line || d->failed || d->closed) return;
-    d->failed     = true;
-    uint64_t left = d->worker ? tni_worker_left(d->worker) : 0;
-    tni_line_fail(d->line, d->number - left, why ? why : "a step failed");
+    d->failed = true;
+    tni_line_leave(d->line, completed(d), why ? why : "a step failed");
 }
 
 bool tni_dist_pending(const tn_dist *d)
@@ -651,24 +659,9 @@ static void finish_mpi(tn_dist *d)
     run_alone(d, &all, &why);
 }
 
-// Leaves the world. A context that failed says why, so that the other ranks can report it instead of waiting.
-static void leave(tn_dist *d)
+// Ends the engines and the threads, after the line.
+static void close_engines(tn_dist *d, bool in_order)
 {
-    tn_ctx    *cx       = d->owned.cx;
-    tni_fault *f        = &cx->fault;
-    bool       in_order = d->place.size == 1;
-    tni_text   text;
-    while (d->watched && d->busy && d->busy(d->busy_arg) && !atomic_load(&d->lost))
-        nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
-    if (d->worker && d->line) await_worker(d, 0, &text);
-    if (d->watched) {
-        atomic_store(&d->stop, true);
-        pthread_join(d->watcher, NULL);
-        d->watched = false;
-    }
-    if (d->engine == &tni_mpi && d->line && !f->code) finish_mpi(d);
-    uint64_t done = d->number - (d->worker ? tni_worker_left(d->worker) : 0);
-    if (d->line) in_order = tni_line_close(d->line, done, failure_of(f, &text), d->timeout);
     bool well = !d->worker || !tni_worker_failed(d->worker);
     if (tni_worker_close(d->worker)) free(d->opening);
     if (d->streams) tni_nccl.close(in_order && well && !atomic_load(&d->lost));
@@ -676,6 +669,35 @@ static void leave(tn_dist *d)
     d->carrier = d->streams = false;
     d->worker               = NULL;
     d->opening              = NULL;
+}
+
+// Tells the others that this rank leaves, and waits for them. A context that failed says why, so that they can report it
+// instead of waiting.
+static bool leave_line(tn_dist *d)
+{
+    tni_text    text;
+    const char *failure = failure_of(&d->owned.cx->fault, &text);
+    if (!d->line) return d->place.size == 1;
+    tni_line_leave(d->line, completed(d), failure);
+    d->leaves = true;
+    if (d->engine == &tni_mpi && !failure && !*d->broken.s) finish_mpi(d);
+    return tni_line_close(d->line, !failure, d->timeout);
+}
+
+// Leaves the world, after what is in flight.
+static void leave(tn_dist *d)
+{
+    tn_ctx  *cx = d->owned.cx;
+    tni_text why;
+    while (d->watched && d->busy && d->busy(d->busy_arg) && !atomic_load(&d->lost))
+        nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+    if (d->worker && d->line) await_worker(d, 0, &why);
+    if (d->watched) {
+        atomic_store(&d->stop, true);
+        pthread_join(d->watcher, NULL);
+        d->watched = false;
+    }
+    close_engines(d, leave_line(d));
     if (cx->world == d) cx->world = NULL;
     if (d->token) tni_tensor_disown(d->token);
     d->line   = NULL;

@@ -298,6 +298,7 @@ static void a_failure_is_named_by_the_others_and_started_again(void)
         0,
         "(" LAUNCH "3" RANK "killed; echo ends with $?) >a 2>&1 & "
         "(" LAUNCH "3" RANK "fail; echo ends with $?) >b 2>&1 & "
+        "(" LAUNCH "2" RANK "early >e 2>&1) & "
         "(RANK=0 WORLD_SIZE=1 " LAUNCH "2 --restarts 2" RANK "second; echo ends with $?) >c 2>&1 & "
         "(" LAUNCH
         "2 sh -c 'printf \"%%b\" \"a\\\\0000b\"; sleep 30 & exit 3'; echo ends with $?) >d 2>&1; wait");
@@ -310,6 +311,9 @@ static void a_failure_is_named_by_the_others_and_started_again(void)
     runs(1, "cat b; grep -q 'ends with 0' b");
     prints("[0] " HERE "dist_barrier: rank 1 (process ");
     prints(" failed: add: a is NULL (");
+    runs(0, "cat e");
+    prints("[0] " HERE "dist_barrier: rank 1 (process ");
+    prints(" left after 0 collectives\n");
     runs(0, "tr '\\0' 0 <d");  // a process that the rank started has its output, and does not end
     prints("[0] a0b\n");
     prints("ends with 3\n");
@@ -904,7 +908,8 @@ int test_rank_run(const char *name)
     if (!strcmp(name, "random")) random_rank(cx, d);
     if (!strcmp(name, "meet"))
         printf("rank %d of %d by %s\n", tn_dist_rank(d), tn_dist_size(d), tn_dist_engine(d));
-    for (int i = 0; i < 6; i++) {
+    bool early = !strcmp(name, "early") && tn_dist_rank(d) == 1;
+    for (int i = early ? 6 : 0; i < 6; i++) {
         if (i == 3 && tn_dist_rank(d) == 1) {
             if (!strcmp(name, "killed")) raise(SIGKILL);
             if (!strcmp(name, "fail")) tn_add(NULL, tn_ones(cx, TN_F32, TN_SHAPE(2)));

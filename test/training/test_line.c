@@ -49,8 +49,10 @@ static void be_rank(int rank, const tni_line_address *a, int listening, char how
     bool victim = how == '0' ? rank == 0 : rank == VICTIM;
     if (how == 'm') miss_one(l, rank, checked);
     if (victim && how != 'l' && how != 'f' && how != 'o') raise(SIGKILL);
-    if (how == 'o') _exit(tni_line_close(l, 7, NULL, 20) ? 0 : 11);
-    if (victim) _exit(tni_line_close(l, 5, how == 'f' ? "out of luck" : NULL, 0.2) ? 12 : 0);
+    if (victim || how == 'o')
+        tni_line_leave(l, how == 'o' ? 7 : 5, how == 'f' ? "out of luck" : NULL);
+    if (how == 'o') _exit(tni_line_close(l, true, 20) ? 0 : 11);
+    if (victim) _exit(tni_line_close(l, how != 'f', 0.2) ? 12 : 0);
     double end = seconds() + 10;
     while (!tni_line_broken(l) && seconds() < end) usleep(1000);
     bool fifth = tni_line_up(l, 5, &why), sixth = tni_line_up(l, 6, &why);
