@@ -112,7 +112,7 @@ def main():
     with tempfile.TemporaryDirectory() as top:
         os.mkdir(f"{top}/whole")
         length, i = run_whole(build, f"{top}/whole"), 0
-        while len(times) < count and i < 4 * count and not bad > 3:
+        while len(times) < count and i < 4 * count + 10 and not bad > 3:  # some come after the end of a run
             i += 1
             rank, delay = draw.randrange(RANKS), draw.random() * length
             wrong, took, hit, named, text = kill_one(build, f"{top}/{i}", f"{top}/whole", delay, rank)
@@ -123,6 +123,8 @@ def main():
             if wrong:
                 bad += 1
                 print(f"FAIL kill {i}: rank {rank} after {delay:.3f} s: {'; '.join(wrong)}\n{text}", flush=True)
+    if not times:
+        sys.exit(f"{i} runs of {length:.1f} s, and no rank was there to be killed")
     times.sort()
     print(f"{i} runs of {length:.1f} s, {len(times)} kills: {named_by} named by all others, {none} before the world was open; "
           f"the others ended after {times[len(times) // 2]:.2f} s (median), {times[-1]:.2f} s at most; {bad} wrong")
