@@ -6,8 +6,8 @@
 #
 # BUILD is where to build (build/gpu), OUT where the results go (bench/results), PEERS a KIND_peers.json of this
 # machine whose figures are used again, LIMIT how many seconds all may take, PARTS what is asked of PyTorch (see KIND_peers.py),
-# SYSTEM=1 (for lm: SYSTEM= not) that Tenon is measured with the system's cuDNN too. QUICK=1 only tries whether all of
-# it works.
+# SYSTEM=1 (for lm: SYSTEM= not) that Tenon is measured with the system's cuDNN too, PEERS_AHEAD=1 that
+# `KIND_peers.py ahead` has been run. QUICK=1 only tries whether all of it works.
 set -eu
 case ${1:-} in
 lm) limit=${LIMIT:-560} system=${SYSTEM-1} reserve=60 ;;  # seconds that PyTorch leaves
@@ -37,7 +37,7 @@ say() { echo "models.sh $kind: $1, $(left) s left"; }
 
 # What PyTorch compiles takes one core each, so all of it is compiled while Tenon is built.
 export PYTHONDONTWRITEBYTECODE=1
-[ -n "${PEERS:-}" ] || [ -n "${QUICK:-}" ] || {
+[ -n "${PEERS:-}${QUICK:-}${PEERS_AHEAD:-}" ] || {
     timeout "$((limit / 2))" python3 "$root/bench/${kind}_peers.py" ahead &
     ahead=$!
     export PEERS_AHEAD=1

@@ -208,7 +208,8 @@ typedef struct {
     double  least;      // the lowest learning rate
     bool    rises;      // higher values are better
     double  best;
-    int64_t seen, bad, resting;
+    bool    seen;
+    int64_t bad, resting;
 } tn_plateau;
 // Takes the next value, for example the loss of an epoch's evaluation. Returns whether the learning rate was lowered.
 TN_API bool tn_plateau_step(tn_plateau *p, tn_optim *o, double value);

@@ -61,6 +61,7 @@ static const tni_update_rule rule = { .name     = "muon",
                                       .settings = { "momentum", "beta1", "beta2" },
                                       .whole    = true };
 
+// Which parameters are matrices is decided here, before the first update makes their state.
 tn_optim *tn_muon(tn_layer *net, tn_muon_opts o)
 {
     tn_optim *made = tni_optim_make("muon", net,

@@ -77,14 +77,16 @@ const char *tni_schedule_wrong(const tn_schedule *s)
 
 // ---- plateaus ----------------------------------------------------------------------------------
 
-// A NaN is better than nothing, as a threshold is relative to the best value.
+// The first number is better than nothing; a NaN is never.
 static bool is_better(const tn_plateau *p, double value)
 {
     double share = tni_option(p->threshold, 1e-4);
-    if (!p->seen) return true;
+    if (!p->seen || value != value) return value == value;
     return p->rises ? value > p->best * (1 + share) : value < p->best * (1 - share);
 }
 
+// As PyTorch counts: the rate falls at the first value beyond `patience` that were no better, and values right after that
+// do not count.
 bool tn_plateau_step(tn_plateau *p, tn_optim *o, double value)
 {
     tn_ctx *cx = tni_owned_ok("plateau_step", o, TNI_OPTIM);
@@ -100,11 +102,11 @@ bool tn_plateau_step(tn_plateau *p, tn_optim *o, double value)
             factor);
     if (is_better(p, value)) {
         p->best = value;
+        p->seen = true;
         p->bad  = 0;
     } else {
         p->bad++;
     }
-    p->seen++;
     if (p->resting > 0) {
         p->resting--;
         p->bad = 0;
