@@ -1,6 +1,6 @@
-// tenon.h: the public interface of Tenon. It includes tenon/layers.h (networks) and
-// tenon/training.h (optimizers, data, files), tenon/dlpack.h and tenon/dist.h (several processes);
-// tenon/models.h is separate.
+// tenon.h: the public interface of Tenon. It includes tenon/arrays.h (more ops),
+// tenon/layers.h (networks), tenon/training.h (optimizers, data, files), tenon/dlpack.h and
+// tenon/dist.h (several processes); tenon/models.h is separate.
 //
 // A program opens a context on a device, records tensor operations in it, and reads results. An op
 // checks its arguments, records a node, and returns a tensor at once. The work is planned and run
@@ -897,6 +897,7 @@ TN_API tn_tensor *tn_custom(const tn_op_def *op, tn_tensor *const *x, const void
 TN_API tn_status tn_custom_n(const tn_op_def *op, tn_tensor *const *x, const void *attr,
                              size_t bytes, tn_tensor **y);
 
+#include "tenon/arrays.h"
 #include "tenon/layers.h"
 #include "tenon/training.h"
 #include "tenon/dlpack.h"
@@ -976,6 +977,7 @@ TN_API tn_status tn_profile_end(tn_ctx *cx);
 TN_API tn_status tn_profile_write(tn_ctx *cx, const char *path);
 
 #include "tenon/sites.h"
+#include "tenon/arrays_sites.h"
 
 #include "tenon/old.h"
 

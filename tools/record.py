@@ -13,7 +13,8 @@ names by the same integer hash, exactly. Of each model a file has
 
 of models of Hugging Face's also f32.logits, the first logits. rope.safetensors has cosines and sines of
 their rotary embeddings with every scaling, torchvision.safetensors the logits of its resnet18 and
-resnet50, in training mode; float8.safetensors what 8-bit floats are and what numbers become them.
+resnet50, in training mode; float8.safetensors what 8-bit floats are and what numbers become them;
+maps.safetensors values of functions of one and two numbers.
 
 A tensor of more than BUCKETS elements is stored as a sketch: elements are added up, with random signs,
 in random buckets. That is linear and keeps the Euclidean norm but for a few percent, so the norm of a
@@ -420,6 +421,27 @@ def float8():
     return out
 
 
+def numbers(shape):
+    """Multiples of 1/16 on both sides of 0, no two alike in a row of 101."""
+    i = torch.arange(math.prod(shape), dtype=torch.double)
+    return ((i * 37 % 101 - 50) / 16).reshape(shape)
+
+
+def maps():
+    """Maps of numbers where functions turn, overflow or are not defined, computed in f64."""
+    ends = [0.0, 1e-45, 1e-38, 1e-5, 0.25, 0.5, 0.75, 1.0, 1.0625, 1.5, 2.0, 2.5, 3.0, 4.5, 7.0, 8.0, 9.5, 88.0, 1e4, 1e6 + 0.5,
+            2.0**31, 3e38, math.inf]
+    x = torch.tensor([sign * v for v in ends for sign in (1, -1)] + [math.nan], dtype=torch.float32)
+    a, b = (v.flatten() for v in torch.meshgrid(x, x, indexing="ij"))
+    out = {"x": x, "nextafter": torch.nextafter(a, b)}
+    x, a, b = x.double(), a.double(), b.double()
+    out |= {name: getattr(torch, name)(x) for name in (
+        "asin acos sinh cosh asinh acosh atanh log10 erfinv lgamma digamma signbit".split())}
+    out |= {name: getattr(torch, name)(a, b) for name in "atan2 hypot logaddexp copysign fmod".split()}
+    out["trunc_divide"] = torch.div(a, b, rounding_mode="trunc")
+    return {name: v.double() for name, v in out.items()}
+
+
 def write(file, tensors):
     header, data = {}, b""
     for name, t in tensors.items():
@@ -435,6 +457,6 @@ def write(file, tensors):
 
 if __name__ == "__main__":
     OUT.mkdir(parents=True, exist_ok=True)
-    others = {"rope": rope, "torchvision": torchvision_logits, "float8": float8}
+    others = {"maps": maps, "rope": rope, "torchvision": torchvision_logits, "float8": float8}
     for name in sys.argv[1:] or [*MODELS, *others]:
         write(name, others[name]() if name in others else record(name))

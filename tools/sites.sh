@@ -1,5 +1,5 @@
 #!/bin/sh
-# sites.sh [FOLDER]: generates sites.h and models_sites.h, the call forms of the public functions, from the
+# sites.sh [FOLDER]: generates sites.h, arrays_sites.h and models_sites.h, the call forms of the public functions, from the
 # declarations marked TN_API in the public headers, into include/tenon or another folder. Run `make sites`
 # after changing a declaration; a test fails if the generated files are stale.
 set -eu
@@ -100,6 +100,8 @@ END
 }
 
 forms include/tenon.h include/tenon/layers.h include/tenon/training.h include/tenon/dlpack.h include/tenon/dist.h > "$to/sites.h.new"
+forms include/tenon/arrays.h > "$to/arrays_sites.h.new"
 forms include/tenon/models.h > "$to/models_sites.h.new"
 mv "$to/sites.h.new" "$to/sites.h"
+mv "$to/arrays_sites.h.new" "$to/arrays_sites.h"
 mv "$to/models_sites.h.new" "$to/models_sites.h"

@@ -11,11 +11,11 @@ from ._dtypes import DType, DTypeLike, as_dtype, float32, int64
 if TYPE_CHECKING:
     from ._tensor import Tensor
 
-__all__ = ["addcmul", "addcdiv", "baddbmm", "broadcast_tensors", "bucketize", "cdist", "fliplr", "flipud", "frac", "hypot", "inner",
-           "isin", "logaddexp", "mv", "nanmean", "nansum", "narrow", "normal", "searchsorted", "std_mean", "t", "take",
+__all__ = ["addcmul", "addcdiv", "baddbmm", "broadcast_tensors", "bucketize", "cdist", "fliplr", "flipud", "frac", "inner",
+           "isin", "mv", "nanmean", "nansum", "narrow", "normal", "searchsorted", "std_mean", "t", "take",
            "take_along_dim", "tensordot", "tril_indices", "triu_indices", "unflatten", "var_mean", "vdot", "xlogy", "deg2rad",
            "rad2deg", "get_default_dtype", "set_default_dtype", "device",
-           "add", "sub", "div", "gather", "scatter", "index_add", "atan2", "nan_to_num", "diff", "trace", "multinomial", "finfo",
+           "add", "sub", "div", "gather", "scatter", "index_add", "nan_to_num", "diff", "trace", "multinomial", "finfo",
            "iinfo", "get_rng_state", "set_rng_state", "set_printoptions"]
 
 
@@ -38,31 +38,7 @@ def div(a: Any, b: Any, *, rounding_mode: str | None = None) -> Tensor:
         return _c.div(a, b)
     if rounding_mode not in ("floor", "trunc"):
         raise ValueError(f"rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}")
-    down = _c.floor_divide(a, b)
-    if rounding_mode == "floor":
-        return down
-    if down.dtype.kind == "f":
-        return _c.trunc(_c.div(a, b))
-    # Integers: what was rounded down from a negative quotient is one too small.
-    inexact = _c.logical_and(_c.ne(_c.mul(down, b), a), _c.lt(down, 0))
-    return _c.add(down, _c.cast(inexact, down.dtype))
-
-
-def atan2(y: Any, x: Any) -> Tensor:
-    """The angle of the point (x, y), in [-pi, pi]."""
-    y, x = F.as_tensor(y), F.as_tensor(x)
-    # Not abs and sign, which have no slope at 0; 1 / -0 tells the two zeros apart.
-    left, below = (_c.logical_or(v < 0, _c.reciprocal(v.detach().float()) < 0) for v in (x, y))
-    across, up = F.where(left, -x, x), F.where(below, -y, y)
-    steep = up > across
-    near, far = F.where(steep, across, up), F.where(steep, up, across)
-    apart = _c.logical_or(_c.eq(far, 0), _c.eq(far, math.inf))  # 0 / 0 and inf / inf are no numbers
-    limit = F.where(_c.logical_and(_c.eq(near, far), far > 0), 1.0, 0.0)
-    share = F.where(apart, limit, near / F.where(apart, 1.0, far))
-    angle = _c.atan(share)
-    angle = F.where(steep, math.pi / 2 - angle, angle)
-    angle = F.where(left, math.pi - angle, angle)
-    return F.where(below, -angle, angle)
+    return (_c.floor_divide if rounding_mode == "floor" else _c.trunc_divide)(a, b)
 
 
 def nan_to_num(x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
@@ -107,18 +83,6 @@ def addcdiv(x: Any, a: Any, b: Any, *, value: float = 1) -> Tensor:
 def frac(x: Any) -> Tensor:
     """What follows the point."""
     return _c.sub(x, _c.trunc(x))
-
-
-def hypot(a: Any, b: Any) -> Tensor:
-    """The length of the hypotenuse, sqrt(a * a + b * b), without overflow on the way."""
-    a, b = _c.abs(a), _c.abs(b)
-    far = _c.maximum(_c.maximum(a, b), finfo(a.dtype if a.dtype.kind == "f" else float32).tiny)
-    return far * _c.sqrt(_c.square(a / far) + _c.square(b / far))
-
-
-def logaddexp(a: Any, b: Any) -> Tensor:
-    """log(exp(a) + exp(b))."""
-    return _c.maximum(a, b) + _c.log1p(_c.exp(-_c.abs(_c.sub(a, b))))
 
 
 def xlogy(x: Any, y: Any) -> Tensor:

@@ -21,8 +21,8 @@ __all__ = ["tensor", "asarray", "zeros", "ones", "empty", "full", "full_like", "
            "repeat_interleave", "meshgrid", "clamp", "clip", "lerp", "where", "softmax", "log_softmax", "isclose",
            "allclose", "equal", "mm", "bmm", "dot", "outer", "einsum", "zeros_like", "ones_like", "subtract",
            "multiply", "divide", "true_divide", "power", "negative", "absolute", "bitwise_and", "bitwise_or",
-           "bitwise_xor", "bitwise_not", "greater", "greater_equal", "less", "less_equal", "not_equal", "log10",
-           "sinh", "cosh", "asin", "acos", "asinh", "acosh", "atanh", "fmod", "ravel", "expand_dims", "swapaxes",
+           "bitwise_xor", "bitwise_not", "greater", "greater_equal", "less", "less_equal", "not_equal",
+           "ravel", "expand_dims", "swapaxes",
            "moveaxis", "transpose", "numel", "is_floating_point", "masked_select", "addmm", "pi", "inf", "nan", "e",
            "newaxis"]
 
@@ -504,64 +504,6 @@ bitwise_or: Callable[..., Tensor] = _c.bit_or
 bitwise_xor: Callable[..., Tensor] = _c.bit_xor
 bitwise_not: Callable[..., Tensor] = _c.bit_not
 greater, greater_equal, less, less_equal, not_equal = _c.gt, _c.ge, _c.lt, _c.le, _c.ne
-
-
-def log10(x: Any) -> Tensor:
-    """The logarithm by 10."""
-    return _c.log(x) * (1 / math.log(10))
-
-
-def sinh(x: Any) -> Tensor:
-    """The hyperbolic sine."""
-    x = as_tensor(x)
-    return (_c.expm1(x) - _c.expm1(-x)) * 0.5
-
-
-def cosh(x: Any) -> Tensor:
-    """The hyperbolic cosine."""
-    x = as_tensor(x)
-    return (_c.exp(x) + _c.exp(-x)) * 0.5
-
-
-def asin(x: Any) -> Tensor:
-    """The inverse of sin, in [-pi/2, pi/2]."""
-    x = as_tensor(x)
-    return _c.atan(x / _c.sqrt((1 - x) * (1 + x)))
-
-
-def acos(x: Any) -> Tensor:
-    """The inverse of cos, in [0, pi]."""
-    x = as_tensor(x)
-    return _c.atan(_c.sqrt((1 - x) / (1 + x))) * 2
-
-
-def asinh(x: Any) -> Tensor:
-    """The inverse of sinh."""
-    x = as_tensor(x)
-    side = where(x < 0, -1.0, 1.0)  # not sign and abs, which have no slope at 0
-    a = x * side
-    near = _c.minimum(a, 1e4)  # beyond, 1 is nothing beside a squared
-    return side * where(a > 1e4, _c.log(_c.maximum(a, 1.0)) + math.log(2),
-                        _c.log1p(near + near * near / (1 + _c.sqrt(near * near + 1))))
-
-
-def acosh(x: Any) -> Tensor:
-    """The inverse of cosh, of numbers from 1 on."""
-    above = as_tensor(x) - 1
-    return _c.log1p(above + _c.sqrt(above * (above + 2)))
-
-
-def atanh(x: Any) -> Tensor:
-    """The inverse of tanh, of numbers between -1 and 1."""
-    x = as_tensor(x)
-    side = where(x < 0, -1.0, 1.0)
-    a = x * side
-    return side * _c.log1p(2 * a / (1 - a)) * 0.5
-
-
-def fmod(a: Any, b: Any) -> Tensor:
-    """What division leaves, with the sign of a."""
-    return _c.sub(a, _c.mul(_c.trunc(_c.div(a, b)), b))
 
 
 def stack(tensors: Sequence[Any], axis: int = 0, *, dim: int | None = None) -> Tensor:

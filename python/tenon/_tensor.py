@@ -436,7 +436,6 @@ class Tensor(Exchange, _c.Tensor):
     gather = G.gather
     scatter = G.scatter
     index_add = G.index_add
-    atan2 = G.atan2
     nan_to_num = G.nan_to_num
     diff = G.diff
     trace = G.trace

@@ -55,3 +55,8 @@
 #define TN_CALL(result, name, params, args) FORMS(result, name, params, args, false, NULL)
 #define TN_DO(name, params, args)           FORMS_DO(name, params, args, false)
 #include <tenon/sites.h>
+
+#define TN_OP(name, params, args)           FORMS(tn_tensor *, name, params, args, true, r)
+#define TN_CALL(result, name, params, args) FORMS(result, name, params, args, false, NULL)
+#define TN_DO(name, params, args)           FORMS_DO(name, params, args, false)
+#include <tenon/arrays_sites.h>

@@ -575,6 +575,8 @@ void tni_grad_output(tni_grad_args *r)
 #define NOTHING           NULL
 #define LN2               0.69314718055994530942
 #define TWO_OVER_SQRT_PI  1.12837916709551257390
+#define LN10              2.30258509299404568402
+#define HALF_SQRT_PI      0.88622692545275801365
 #define neg(x)            tn_neg(x)
 #define mul(x, y)         tn_mul(x, y)
 #define div(x, y)         tn_div(x, y)
@@ -584,6 +586,15 @@ void tni_grad_output(tni_grad_args *r)
 #define exp(x)            tn_exp(x)
 #define sin(x)            tn_sin(x)
 #define cos(x)            tn_cos(x)
+#define sinh(x)           tn_sinh(x)
+#define cosh(x)           tn_cosh(x)
+#define rsqrt(x)          tn_rsqrt(x)
+#define digamma(x)        tn_digamma(x)
+#define trigamma(x)       tni_unary(TNI_trigamma, x)
+#define tetragamma(x)     tni_unary(TNI_tetragamma, x)
+#define hypot(x, y)       tn_hypot(x, y)
+#define sub(x, y)         tn_sub(x, y)
+#define trunc_divide(x, y) tn_trunc_divide(x, y)
 #define gelu_slope(x)     tni_unary(TNI_gelu_slope, x)
 #define eq(x, y)          tn_eq(x, y)
 #define lt(x, y)          tn_lt(x, y)

@@ -13,6 +13,9 @@
 #include "kernel/math.def"
 #define FN(...) static inline __VA_ARGS__
 #include "kernel/gelu.def"
+#define C_ONLY(...) __VA_ARGS__
+#define FN(...)     static inline __VA_ARGS__
+#include "kernel/special.def"
 #define FN(...) static inline __VA_ARGS__
 #include "kernel/strips.def"
 
@@ -29,6 +32,7 @@
 
 // A function of floats by its bare name.
 #define MATH(f, a)       M_FLOAT(m_##f, a)(a)
+#define MATH2(f, a, b)   M_FLOAT(m_##f, a)(a, b)
 #define m_floor(a)       M_FLOAT(m_floor, a)(a)
 #define m_ceil(a)        M_FLOAT(m_ceil, a)(a)
 #define m_rint(a)        M_FLOAT(m_rint, a)(a)
@@ -42,6 +46,9 @@
 #define m_rem(a, b)      M_REAL(m_rem, a)(a, b)
 #define m_fdiv(a, b)     M_REAL(m_fdiv, a)(a, b)
 #define m_pow(a, b)      M_REAL(m_pow, a)(a, b)
+#define m_fmod(a, b)     M_REAL(m_fmod, a)(a, b)
+#define m_tdiv(a, b)     M_REAL(m_tdiv, a)(a, b)
+#define m_signbit(a)     M_REAL(m_signbit, a)(a)
 #define m_shl(a, n)      M_INT(m_shl, a)(a, n)
 #define m_shr(a, n)      M_INT(m_shr, a)(a, n)
 

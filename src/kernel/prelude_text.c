@@ -1,4 +1,4 @@
-// math.def, gelu.def and casts.def as text, and the shim of each dialect: the types and the few
+// math.def, gelu.def, special.def and casts.def as text, and the shim of each dialect: the types and the few
 // functions that those files take for granted (bit casts, fma, sqrt, rounding), by the names that
 // the dialect has for them.
 #include "kernel/prelude_text.h"
@@ -11,6 +11,8 @@ const char *const tni_prelude_text[] = {
 #include "kernel/math.def"
 #define FN(...) "M_FN " #__VA_ARGS__ "\n",
 #include "kernel/gelu.def"
+#define FN(...) "M_FN " #__VA_ARGS__ "\n",
+#include "kernel/special.def"
 #define FN(...) "M_FN " #__VA_ARGS__ "\n",
 #include "kernel/casts.def"
     NULL,
@@ -34,6 +36,9 @@ const char *const tni_prelude_c[] = {
 #define C_ONLY(...) #__VA_ARGS__ "\n",
 #define FN(...)
 #include "kernel/math.def"
+#define C_ONLY(...) #__VA_ARGS__ "\n",
+#define FN(...)
+#include "kernel/special.def"
     NULL,
 };
 

@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+static const long double PI = 3.14159265358979323846264338328L;
+
 // ---- functions of the expressions, for all types -----------------------------------------------
 
 // 0 for NaN and for both zeros.
@@ -77,6 +79,80 @@ static double gelu_slope(double x)
     return y + 0 * x;
 }
 
+// With 80 bits, and far enough up that the asymptotic series has all of them.
+static double digamma(double x)
+{
+    static const long double c[] = { 1.0L / 12, -1.0L / 120, 1.0L / 252, -1.0L / 240, 1.0L / 132 };
+    if (x == 0) return copysign(INFINITY, -x);
+    if (x < 0 && (isinf(x) || trunc(x) == x)) return NAN;
+    if (x == INFINITY) return x;
+    if (x < 0) return (double)(digamma(1 - x) - PI / tanl(PI * remainderl(x, 1)));
+    long double y = x, s = 0, z;
+    for (; y < 40; y++) s -= 1 / y;
+    s += logl(y) - 0.5L / y;
+    z = 1 / (y * y);
+    for (int i = 0; i < 5; i++, z /= y * y) s -= c[i] * z;
+    return (double)s;
+}
+
+// The sum of 1 / (x + k)^n for all k from 0 on, n 2 or 3, by the formula of Euler and Maclaurin.
+static long double sum_of_powers(long double x, int n)
+{
+    long double s = 0;
+    for (; x < 150; x++) s += 1 / (n == 2 ? x * x : x * x * x);
+    long double z = 1 / (x * x), t = n == 2 ? z : z / x, m = n;
+    s += t * x / (m - 1) + t / 2 + m * t / x / 12;
+    return s + m * (m + 1) * (m + 2) * t / x * z / 720 * ((m + 3) * (m + 4) * z / 42 - 1);
+}
+
+static double trigamma(double x)
+{
+    if (isinf(x)) return x > 0 ? 0 : NAN;
+    if (x >= 0) return (double)sum_of_powers(x, 2);
+    long double c = PI / sinl(PI * remainderl(x, 1));
+    return (double)(c * c - sum_of_powers(1 - (long double)x, 2));
+}
+
+static double tetragamma(double x)
+{
+    if (isinf(x)) return x > 0 ? 0 : NAN;
+    if (x >= 0) return (double)(-2 * sum_of_powers(x, 3));
+    long double a = PI * remainderl(x, 1) + 0, c = PI / sinl(a);
+    return (double)(-2 * sum_of_powers(1 - (long double)x, 3) - 2 * c * c * c * cosl(a));
+}
+
+// By Newton's steps from a place where the curve turns towards the root.
+static double erfinv(double x)
+{
+    long double a = fabs(x), y = a < 0.5L ? 0 : sqrtl(-logl(1 - a)), d = 1;
+    if (isnan(x) || a > 1) return NAN;
+    if (a == 1) return copysign(INFINITY, x);
+    for (int i = 0; i < 100 && fabsl(d) > 1e-18L * y; i++) {
+        d = (a < 0.5L ? a - erfl(y) : erfcl(y) - (1 - a)) * sqrtl(PI) / 2 * expl(y * y);
+        y += d;
+    }
+    return copysign((double)y, x);
+}
+
+static double logaddexp(double a, double b)
+{
+    double hi = max_f(a, b);
+    return a == b ? hi + log(2) : hi + log1p(exp(-fabs(a - b)));
+}
+
+// From the exact remainder, as fdiv_f.
+static double tdiv_f(double a, double b)
+{
+    double q = a / b;
+    if (!isfinite(q) || isinf(b)) return trunc(q);
+    return copysign(nearbyint((a - fmod(a, b)) / b), q);
+}
+
+static bool signbit_f(double a)
+{
+    return signbit(a);
+}
+
 // Rounding an integer changes nothing.
 static int64_t same_i(int64_t a)
 {
@@ -125,6 +201,22 @@ static int64_t fdiv_i(int64_t a, int64_t b)
     if (b == -1) return neg_i(a);
     int64_t r = a % b;
     return a / b - (r != 0 && (r < 0) != (b < 0));
+}
+
+// As fdiv_i and rem_i, but towards 0.
+static int64_t tdiv_i(int64_t a, int64_t b)
+{
+    return b == 0 ? 0 : b == -1 ? neg_i(a) : a / b;
+}
+
+static int64_t fmod_i(int64_t a, int64_t b)
+{
+    return b == 0 || b == -1 ? 0 : a % b;
+}
+
+static bool signbit_i(int64_t a)
+{
+    return a < 0;
 }
 
 // By squaring, wrapping as products do. A negative power of an integer is 0 but for 1 and -1.
@@ -180,6 +272,12 @@ static uint64_t fdiv_u(uint64_t a, uint64_t b)
     return b ? a / b : 0;
 }
 
+static bool signbit_u(uint64_t a)
+{
+    (void)a;
+    return false;
+}
+
 // Every power is defined: the exponent cannot be negative.
 static uint64_t pow_u(uint64_t a, uint64_t b)
 {
@@ -204,6 +302,7 @@ static uint64_t shr_u(uint64_t a, uint64_t n, int bits)
 #define CHOOSE(a, f, i, u) _Generic((a), double : (f), int64_t : (i), uint64_t : (u))
 
 #define MATH(f, a)       f(a)
+#define MATH2(f, a, b)   f(a, b)
 #define m_abs(a)         CHOOSE(a, fabs, abs_i, same_u)(a)
 #define m_sign(a)        CHOOSE(a, sign_f, sign_i, sign_u)(a)
 #define m_floor(a)       CHOOSE(a, floor, same_i, same_u)(a)
@@ -216,6 +315,9 @@ static uint64_t shr_u(uint64_t a, uint64_t n, int bits)
 #define m_relu(a)        m_max(a, 0)
 #define m_rem(a, b)      CHOOSE(a, rem_f, rem_i, rem_u)(a, b)
 #define m_fdiv(a, b)     CHOOSE(a, fdiv_f, fdiv_i, fdiv_u)(a, b)
+#define m_tdiv(a, b)     CHOOSE(a, tdiv_f, tdiv_i, fdiv_u)(a, b)
+#define m_fmod(a, b)     CHOOSE(a, fmod, fmod_i, rem_u)(a, b)
+#define m_signbit(a)     CHOOSE(a, signbit_f, signbit_i, signbit_u)(a)
 #define m_pow(a, b)      CHOOSE(a, pow, pow_i, pow_u)(a, b)
 #define m_shl(a, n)      CHOOSE(a, shl_i, shl_i, shl_u)(a, n, bits)
 #define m_shr(a, n)      CHOOSE(a, shr_i, shr_i, shr_u)(a, n, bits)
@@ -244,6 +346,7 @@ static uint64_t shr_u(uint64_t a, uint64_t n, int bits)
 #define FLOATS_NUMBER(...)  __VA_ARGS__
 #define FLOATS_REAL(...)    __VA_ARGS__
 #define FLOATS_FLOAT(...)   __VA_ARGS__
+#define FLOATS_FULL(...)    __VA_ARGS__
 #define FLOATS_TO_BOOL(...) __VA_ARGS__
 #define FLOATS_TO_I64(...)  __VA_ARGS__
 #define FLOATS_ACCUM(...)   __VA_ARGS__

@@ -47,6 +47,7 @@ typedef enum {
     TNI_NUMBER,   // all but bool, the promoted one
     TNI_REAL,     // all but bool; integers are returned unchanged
     TNI_FLOAT,    // integers and bool become f32
+    TNI_FULL,     // the same, but for the floats of 16 bits, which are computed in f32
     TNI_INTEGER,  // integers
     TNI_BITS,     // integers and bool
     TNI_TO_BOOL,  // all, bool

@@ -23,6 +23,7 @@
 #define GRAD2(...)      true
 #define GRAD3(...)      true
 #define MATH(f, a)      m_##f(a)
+#define MATH2(f, a, b)  m_##f(a, b)
 #define TEXT_UNARY(e)   #e
 #define TEXT_BINARY(e)  #e
 #define TEXT_TERNARY(e) #e
@@ -63,6 +64,9 @@ bool tni_dtype_rule_apply(tni_dtype_rule rule, tn_dtype promoted, tn_dtype *in, 
     case TNI_FLOAT:
         if (!real) *in = *out = TN_F32;
         return true;
+    case TNI_FULL:
+        if (!real) *in = *out = TN_F32;
+        return !tni_is_rounded(*in);
     case TNI_INTEGER: return !real && !boolean;
     case TNI_BITS: return !real;
     case TNI_TO_BOOL: *out = TN_BOOL; return true;

@@ -86,7 +86,7 @@ static void run_sample(const row *r, sample *s)
                  tn_error_text(cpu));
     } else {
         tolerance t = { .how = r->how, .depth = s->depth };
-        if (r->bound && tni_is_float(s->dt)) t.bound = r->bound(s, ref, x[1]);
+        if (r->bound && y[0] && tni_is_float(tn_dtype_of(y[0]))) t.bound = r->bound(s, ref, x[1]);
         ok = agrees(y[0], y[1], t, text);
         if (ok && tn_dtype_of(y[0]) != result_dtype(s)) {
             ok = false;

@@ -894,33 +894,6 @@ CALL(ctx_stats)
 
 // ---- the table
 
-#define U(f)                              \
-    {                                     \
-        .name = "tn_" #f, .unary = tn_##f \
-    }
-#define S(f)                               \
-    {                                      \
-        .name = "tn_" #f, .number = tn_##f \
-    }
-#define I(f)                                \
-    {                                       \
-        .name = "tn_" #f, .integer = tn_##f \
-    }
-#define B(f)                                                  \
-    {                                                         \
-        .name = "tn_" #f, .binary = tn_##f, .takes_two = true \
-    }
-#define A(f)                             \
-    {                                    \
-        .name = "tn_" #f, .axis = tn_##f \
-    }
-#define M(f)                             \
-    {                                    \
-        .name = "tn_" #f, .axes = tn_##f \
-    }
-#define FOLD(f) A(f), A(f##_keep), U(f##_all), M(f##_axes)
-#define ARG(f)  A(f), A(f##_keep), U(f##_all)
-
 // clang-format off
 const call calls_of_tensors[] = {
     Q(open), Q(open_with), Q(close), O(ctx_leave), O(ctx_enter), Q(ctx_take), Q(ctx_device), O(seed), O(begin), O(end),
@@ -974,7 +947,8 @@ const call calls_of_tensors[] = {
 
 const call *calls_at(int i)
 {
-    static const call *const tables[] = { calls_of_tensors, calls_of_layers, calls_of_training };
+    static const call *const tables[] = { calls_of_tensors, calls_of_arrays, calls_of_layers,
+                                          calls_of_training };
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (const call *c = tables[t]; c->name; c++)
             if (i-- == 0) return c;

@@ -139,7 +139,7 @@ static void add_sample(batch *b, int op, tn_dtype dt, layout lay, int variant)
         e->y[k] = e->r.build(&e->s, b->cx[k], x[k]);
     }
     e->want = expected_error(&e->r, &e->s);
-    if (e->want == TN_OK && e->r.bound && tni_is_float(dt))
+    if (e->want == TN_OK && e->r.bound && e->y[1] && tni_is_float(tn_dtype_of(e->y[1])))
         e->bound = e->r.bound(&e->s, b->cx[1], x[1]);
     if (++b->count == BATCH) settle_batch(b);
 }

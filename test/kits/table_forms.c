@@ -30,6 +30,25 @@ FORM(f_tan, tn_tan(x[0]))
 FORM(f_atan, tn_atan(x[0]))
 FORM(f_tanh, tn_tanh(x[0]))
 FORM(f_erf, tn_erf(x[0]))
+FORM(f_asin, tn_asin(x[0]))
+FORM(f_acos, tn_acos(x[0]))
+FORM(f_sinh, tn_sinh(x[0]))
+FORM(f_cosh, tn_cosh(x[0]))
+FORM(f_asinh, tn_asinh(x[0]))
+FORM(f_acosh, tn_acosh(tn_add_s(x[0], 1)))
+FORM(f_atanh, tn_atanh(x[0]))
+FORM(f_log10, tn_log10(x[0]))
+FORM(f_erfinv, tn_erfinv(x[0]))
+FORM(f_lgamma, tn_lgamma(x[0]))
+FORM(f_digamma, tn_digamma(x[0]))
+FORM(f_signbit, tn_signbit(x[0]))
+FORM(f_atan2, tn_atan2(x[0], x[1]))
+FORM(f_hypot, tn_hypot(x[0], x[1]))
+FORM(f_logaddexp, tn_logaddexp(x[0], x[1]))
+FORM(f_copysign, tn_copysign(x[0], x[1]))
+FORM(f_nextafter, tn_nextafter(tn_cast(x[0], TN_F32), tn_cast(x[1], TN_F32)))
+FORM(f_fmod, tn_fmod(x[0], x[1]))
+FORM(f_trunc_divide, tn_trunc_divide(x[0], x[1]))
 FORM(f_isnan, tn_isnan(x[0]))
 FORM(f_isinf, tn_isinf(x[0]))
 FORM(f_isfinite, tn_isfinite(x[0]))
@@ -131,6 +150,18 @@ const form forms_maps[] = {
     { "atan",            f_atan,         SMOOTH | WIDE,  1, ONE(APART) },
     { "tanh",            f_tanh,         SMOOTH | WIDE,  1, ONE(APART) },
     { "erf",             f_erf,          SMOOTH | WIDE,  1, ONE(APART) },
+    { "asin",            f_asin,         SMOOTH | WIDE,  1, ONE(UNIT) },
+    { "acos",            f_acos,         SMOOTH | WIDE,  1, ONE(UNIT) },
+    { "sinh",            f_sinh,         SMOOTH | WIDE,  1, ONE(APART) },
+    { "cosh",            f_cosh,         SMOOTH | WIDE,  1, ONE(APART) },
+    { "asinh",           f_asinh,        SMOOTH | WIDE,  1, ONE(APART) },
+    { "acosh",           f_acosh,        SMOOTH | WIDE,  2, ONE(POSITIVE) },
+    { "atanh",           f_atanh,        SMOOTH | WIDE,  1, ONE(UNIT) },
+    { "log10",           f_log10,        SMOOTH | WIDE,  1, ONE(POSITIVE) },
+    { "erfinv",          f_erfinv,       SMOOTH | WIDE,  1, ONE(UNIT) },
+    { "lgamma",          f_lgamma,       SMOOTH | WIDE,  1, ONE(POSITIVE) },
+    { "digamma",         f_digamma,      SMOOTH | WIDE,  1, ONE(POSITIVE) },
+    { "signbit",         f_signbit,      NO_GRAD | WIDE, 1, ONE(WILD) },
     { "isnan",           f_isnan,        NO_GRAD | WIDE, 1, ONE(WILD) },
     { "isinf",           f_isinf,        NO_GRAD | WIDE, 1, ONE(WILD) },
     { "isfinite",        f_isfinite,     NO_GRAD | WIDE, 1, ONE(WILD) },
@@ -149,6 +180,13 @@ const form forms_maps[] = {
     { "pow of a row",    f_pow,          SMOOTH,         1, ROW(POSITIVE) },
     { "remainder",       f_remainder,    SMOOTH | WIDE,  1, TWO(APART, POSITIVE) },
     { "floor_divide",    f_floor_divide, SMOOTH | WIDE,  1, TWO(APART, POSITIVE) },
+    { "atan2",           f_atan2,        SMOOTH | WIDE,  1, TWO(APART, APART) },
+    { "hypot",           f_hypot,        SMOOTH | WIDE,  1, TWO(APART, APART) },
+    { "logaddexp",       f_logaddexp,    SMOOTH | WIDE,  1, TWO(APART, APART) },
+    { "copysign",        f_copysign,     SMOOTH | WIDE,  1, TWO(APART, APART) },
+    { "nextafter",       f_nextafter,    NO_GRAD,        1, TWO(APART, APART) },
+    { "fmod",            f_fmod,         SMOOTH | WIDE,  1, TWO(APART, POSITIVE) },
+    { "trunc_divide",    f_trunc_divide, SMOOTH | WIDE,  1, TWO(APART, POSITIVE) },
     { "maximum",         f_maximum,      SMOOTH | WIDE,  1, TWO(APART, UNIT) },
     { "minimum",         f_minimum,      SMOOTH | WIDE,  1, TWO(APART, UNIT) },
     { "maximum of a row", f_maximum,     SMOOTH,         1, ROW(APART) },

@@ -20,6 +20,9 @@ bool row_dtype(int op, tn_dtype promoted, tn_dtype *result)
             return real;
         if (!real) *result = TN_F32;
         return true;
+    case TNI_FULL:
+        if (!real) *result = TN_F32;
+        return *result == TN_F32 || *result == TN_F64;
     case TNI_INTEGER: return !real && !boolean;
     case TNI_BITS: return !real;
     case TNI_TO_BOOL: *result = TN_BOOL; return true;
@@ -53,12 +56,23 @@ static void one_input(sample *s)
     add_input(s, s->dt, s->lay, 2, size, WILD);
 }
 
+// Of the gamma function and its kin above 0: below, they cross 0 between poles, and an error is
+// relative to the terms that cancel. test_math.c has those.
+static void positive_input(sample *s)
+{
+    int64_t size[2];
+    map_shape(s, size);
+    s->depth = 1;
+    add_input(s, s->dt, s->lay, 2, size, POSITIVE);
+}
+
 // Two of a shape; or a matrix and a row of another layout; or a matrix and one number.
 static void two_inputs(sample *s)
 {
     int64_t size[2];
     mood    m = s->op == TNI_shl || s->op == TNI_shr ? SHIFTS : WILD;
     map_shape(s, size);
+    s->depth = 1;
     add_input(s, s->dt, s->lay, 2, size, WILD);
     if (s->variant == 0) add_input(s, s->dt, s->lay, 2, size, m);
     else if (s->variant == 1) add_input(s, s->dt, s->lay == EMPTY ? PLAIN : s->lay, 1, size + 1, m);
@@ -728,6 +742,14 @@ static tn_status never(const sample *s)
     return TN_OK;
 }
 
+// What the op adds up: log(y) and 1 / y of digamma, the larger operand of logaddexp and a logarithm.
+static tn_tensor *bound_map(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    (void)cx;
+    if (s->op == TNI_digamma) return tn_add_s(tn_reciprocal(size_of(x[0])), 3);
+    return tn_add_s(tn_maximum(size_of(x[0]), size_of(x[1])), 1);
+}
+
 // ---- the table ---------------------------------------------------------------------------------
 
 static const row rows[TNI_OPS] = {
@@ -742,6 +764,11 @@ static const row rows[TNI_OPS] = {
     [TNI_cast]        = { build_cast, one_input, DTYPES, EXACT, .why = NULL },
     [TNI_maximum]     = { build_binary, two_inputs, 3, VALUE, .why = NULL },  // of zeros, either
     [TNI_minimum]     = { build_binary, two_inputs, 3, VALUE, .why = NULL },
+    [TNI_lgamma]      = { build_unary, positive_input, 1, ULPS, .why = NULL },
+    [TNI_digamma]     = { build_unary, positive_input, 1, SUMS, bound_map, .why = NULL },
+    [TNI_trigamma]    = { build_unary, positive_input, 1, ULPS, .why = NULL },
+    [TNI_tetragamma]  = { build_unary, positive_input, 1, ULPS, .why = NULL },
+    [TNI_logaddexp]   = { build_binary, two_inputs, 3, SUMS, bound_map, .why = NULL },
     [TNI_where]       = { build_where, three_inputs, 2, EXACT, .why = NULL },
     [TNI_sum]  = { build_reduce, reduce_input, 5, SUMS, bound_reduce, reduce_refuses, .why = NULL },
     [TNI_prod] = { build_reduce, reduce_input, 5, SUMS, bound_reduce, reduce_refuses, .why = NULL },

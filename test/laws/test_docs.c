@@ -36,6 +36,7 @@ static const char *const rules[] = {
     [TNI_NUMBER]  = "all but bool, promoted",
     [TNI_REAL]    = "all but bool; integers unchanged",
     [TNI_FLOAT]   = "floats; others become f32",
+    [TNI_FULL]    = "f32 and f64; integers and bool become f32",
     [TNI_INTEGER] = "integers",
     [TNI_BITS]    = "integers and bool",
     [TNI_TO_BOOL] = "any, gives bool",
@@ -113,6 +114,7 @@ static void the_call_forms_are_made_from_the_declarations(void)
     snprintf(command, sizeof command, "tools/sites.sh '%s' 2>&1", dir);
     test_that(tree_run(command, out, sizeof out) == 0, "tools/sites.sh: %s", out);
     check_made(dir, "sites.h");
+    check_made(dir, "arrays_sites.h");
     check_made(dir, "models_sites.h");
     snprintf(command, sizeof command, "rm -r '%s'", dir);
     tree_run(command, out, sizeof out);

@@ -22,6 +22,10 @@ static const form forms[] = {
 #define TN_CALL(result, name, params, args) { #name, (any_function *)name##_at, false },
 #define TN_DO(name, params, args)           { #name, (any_function *)name##_at, false },
 #include "tenon/sites.h"
+#define TN_OP(name, params, args)           { #name, (any_function *)name##_at, true },
+#define TN_CALL(result, name, params, args) { #name, (any_function *)name##_at, false },
+#define TN_DO(name, params, args)           { #name, (any_function *)name##_at, false },
+#include "tenon/arrays_sites.h"
 #define TN_OP(name, params, args)
 #define TN_CALL(result, name, params, args) { #name, (any_function *)name##_at, false },
 #define TN_DO(name, params, args)

@@ -51,6 +51,10 @@ static void every_function_of_sites_h_has_a_case(void)
 #define TN_CALL(result, name, params, args) #name,
 #define TN_DO(name, params, args)           #name,
 #include "tenon/sites.h"
+#define TN_OP(name, params, args)           #name,
+#define TN_CALL(result, name, params, args) #name,
+#define TN_DO(name, params, args)           #name,
+#include "tenon/arrays_sites.h"
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         test_case_result(find_call(names[i]) != NULL, "%s has no row in the table of calls",
@@ -81,6 +85,7 @@ static int check_header(const char *path)
 static void every_function_of_the_headers_has_a_case(void)
 {
     CHECK(check_header(TN_SOURCE_DIR "/include/tenon.h") > 200);
+    CHECK(check_header(TN_SOURCE_DIR "/include/tenon/arrays.h") > 15);
     CHECK(check_header(TN_SOURCE_DIR "/include/tenon/layers.h") > 40);
     CHECK(check_header(TN_SOURCE_DIR "/include/tenon/training.h") > 50);
     CHECK(check_header(TN_SOURCE_DIR "/include/tenon/models.h") > 3);

@@ -20,10 +20,11 @@ static int op_of(const char *name)
 static const char *const low[]     = { "matmul", "conv", "attention", 0 };
 static const char *const low_too[] = { "conv_dgrad", "conv_wgrad", "attention_grad",
                                        0 };  // their gradients
-static const char *const wide[]    = { "exp",   "expm1",  "log",     "log2", "log1p",
-                                       "pow",   "prod",   "sum",     "tan",  "reciprocal",
-                                       "rsqrt", "cumsum", "cumprod", 0 };
-static const char *const widest[]  = { "scatter_add", 0 };
+static const char *const wide[]    = { "exp",   "expm1",  "log",     "log2",  "log1p",
+                                       "pow",   "prod",   "sum",     "tan",   "reciprocal",
+                                       "rsqrt", "cumsum", "cumprod", "asin",  "acos",
+                                       "sinh",  "cosh",   "erfinv",  "log10", 0 };
+static const char *const widest[]  = { "scatter_add", "atan2", 0 };
 
 static bool is_in(const char *const *list, const char *name)
 {
