@@ -87,6 +87,8 @@ typedef struct {
     //
     // takes: asked when a plan is made, whether the device runs the two as one step; NULL: never. A kernel
     // whose epilogue has a column sum cannot run row by row: the library computes all of it, or it runs afterwards.
+    // An offer that is taken may come again with the kernel that makes the call's first operand, its prologue: who takes
+    // that as well gets it in run_with_epilogue, which has to launch it or to do its work.
     // scratch_with_epilogue: bytes of scratch for the two together.
     bool (*takes)(void *session, const tni_offer *o);
     size_t (*scratch_with_epilogue)(const tni_call *call, void *entry, const tni_launch *l);

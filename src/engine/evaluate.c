@@ -266,14 +266,15 @@ static tn_status show_result(const run *r, size_t i)
     return r->e->observer->call_ran(r->cx, r->g->item[i].n, &c);
 }
 
-// Launches a kernel, or runs a library call with the kernel as its epilogue. On failure *item is the
-// item at fault.
+// Launches a kernel, or runs a library call with the kernel as its epilogue; a prologue is left to the call of the
+// next step. On failure *item is the item at fault.
 static tn_status run_kernel(const run *r, tni_planned_kernel *k, size_t *item)
 {
     tni_text why = { "" };
     r->cx->stats.launches++;
     if (!r->bound) bind_kernel(r, k);
     k->launch.scratch = r->scratch ? r->scratch->data : NULL;
+    if (k->is_prologue) return TN_OK;
     tn_status s;
     if (k->call_item >= 0) {
         tni_call c = tni_run_call(r, (size_t)k->call_item, &why);

@@ -305,7 +305,11 @@ static bool settle_word(tni_repeat *t, const tni_run *r, size_t i)
     if (by && m.word.size && !find_range(r, &m, v[3])) return false;
     if (!by || !m.word.size) m.first = INTPTR_MIN, m.end = INTPTR_MAX;
     t->move[t->moves++] = m;
-    if (m.word.step != SIZE_MAX) t->step[m.word.step].moves = true;
+    if (m.word.step != SIZE_MAX) {
+        const tni_planned_kernel *k = t->step[m.word.step].kernel;
+        t->step[m.word.step].moves  = true;
+        if (k && k->is_prologue) t->step[m.word.step + 1].moves = true;  // which launches it
+    }
     return true;
 }
 
@@ -384,7 +388,7 @@ static bool run_again(tni_repeat *t, again_step *s)
     if (s->kernel && s->calls)
         st = e->device->calls->run_with_epilogue(&s->call, s->kernel->entry, &s->kernel->launch,
                                                  &why);
-    else if (s->kernel)
+    else if (s->kernel && !s->kernel->is_prologue)
         st = e->kernels->launch(e->session, s->kernel->entry, &s->kernel->launch, &why);
     else if (s->calls) st = tni_call_run(&s->call);
     s->call.why = NULL;

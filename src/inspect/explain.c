@@ -165,6 +165,7 @@ static void print_step(const account *a, size_t number, tni_plan_step step)
     fprintf(a->f, "  %4zu  %-10s %s  %lld bytes\n", number, tni_step_name(a->g, a->p, step).s,
             tni_step_sizes(a->g, a->p, step).s, (long long)tni_step_bytes(a->g, a->p, step));
     while ((n = tni_step_origin(a->g, a->p, step, &at)) != NULL) print_site(a->f, n);
+    if (step < 0 && a->p->kernel[~step].is_prologue) fprintf(a->f, "         by the next step\n");
     print_method(a, step);
     if (a->o.stored) print_all_stored(a, step);
     if (step < 0 && a->o.source) print_source(a, &a->p->kernel[~step]);

@@ -69,7 +69,12 @@ typedef struct {
         also_read;  // something else reads the result, too, so that it is stored beside the kernel's
     // The step of the plan that made the newest of what that kernel reads besides the result; -1: made before the plan.
     int64_t newest;
-    void   *entry;  // what the device prepared for calls of these shapes, or NULL
+    // The kernel that makes in[0], and where its entry will be: run_with_epilogue launches it, or computes it as it reads
+    // in[0]. NULL: in[0] is made. prologue_kept: something else reads in[0], too, so that it is stored in any case.
+    tni_launch  *prologue;
+    void *const *prologue_kernel;
+    bool         prologue_kept;
+    void        *entry;  // what the device prepared for calls of these shapes, or NULL
     struct tni_tiled_epilogue
         *tiled_epilogue;  // of the cpu device: what follows each part of the result
 } tni_call;
@@ -84,6 +89,7 @@ static inline tni_call tni_call_within(const tni_call *c, int op)
     part.epilogue  = NULL;
     part.launch    = NULL;
     part.also_read = false;
+    part.prologue  = NULL;
     return part;
 }
 
@@ -149,12 +155,17 @@ enum { TNI_OFFER_ARGS = 8, TNI_CALL_ARGS = 17 };
 // A call and the kernel that is the first to read its result, point after point, which the planner
 // offers to a device as one step. only_reader: nothing else reads the result, so it need not be stored. first_row: the
 // kernel also reads the first row of the result at every other one.
+//
+// prologue: of an offer that was taken, with the kernel that makes the call's first operand, element by element, right
+// before it; NULL: nothing but the two is offered. prologue_kept: something else reads that operand, too.
 typedef struct {
     const tni_call *call;  // without addresses
     bool            only_reader;
     tni_epilogue    epilogue;
     tni_launch     *launch;  // of the kernel, without addresses; NULL if it is not made yet
     bool            first_row;
+    tni_launch     *prologue;
+    bool            prologue_kept;
 } tni_offer;
 
 // The next multiple of 64.

@@ -17,6 +17,8 @@
 //     ending_sum[0][k] = o_sum_f(ending_sum[0][k], v3);
 //     #define ENDING_FINISH(c) { const float v5 = ending_total[0]; const float v6 = m_as_float(e.number[0]);
 //         const float v7 = o_mul_f(v5, v6); ((float *)e.from[4])[c] = v7; }
+//
+// Prologues are printed in the same way, with p for e.
 #include "kernel/ending.h"
 
 const char tni_no_ending[] =
@@ -94,6 +96,48 @@ bool tni_is_ending(const tni_launch *l, int product, int64_t width)
     return ok && k->naccess <= TNI_ENDING_ACCESSES && k->nnumber <= TNI_ENDING_NUMBERS;
 }
 
+int tni_prologue_store(const tni_kernel *k)
+{
+    int store = -1;
+    for (int i = 0; i < k->nins; i++)
+        if (k->ins[i].code == TNI_I_STORE) store = k->ins[i].access;
+    return store;
+}
+
+// Whether an access is the only one that reads elements of its buffer in order, as the text takes all such loads for that
+// of v.
+static bool reads_alone(const tni_launch *l, const tni_ins *x)
+{
+    const tni_kernel *k = l->kernel;
+    for (int i = 0; i < k->naccess; i++)
+        if (i != x->access && k->access[i].buffer == k->access[x->access].buffer &&
+            tni_visits_in_order(l, i))
+            return false;
+    return tni_visits_in_order(l, x->access);
+}
+
+// What is stored is read by nothing of the kernel.
+int tni_prologue_from(const tni_launch *l, int64_t width)
+{
+    const tni_kernel *k      = l->kernel;
+    int               stores = 0, store = tni_prologue_store(k);
+    if (k->nr || k->tails || k->guarded || store < 0 || k->naccess > TNI_ENDING_ACCESSES ||
+        k->nnumber > TNI_ENDING_NUMBERS)
+        return -1;
+    for (int i = 0; i < k->nins; i++) {
+        stores += k->ins[i].code == TNI_I_STORE;
+        if (!is_plain(l, &k->ins[i], -1, width)) return -1;
+    }
+    for (int i = 0; i < k->nins && stores == 1; i++) {
+        const tni_ins *x = &k->ins[i];
+        if (x->code == TNI_I_LOAD && !is_shared(l, x, width) && reads_alone(l, x) &&
+            k->buffer[k->access[x->access].buffer].dtype ==
+                k->buffer[k->access[store].buffer].dtype)
+            return x->access;
+    }
+    return -1;
+}
+
 bool tni_ending_reads_first_row(const tni_launch *l, int product, int64_t width)
 {
     const tni_kernel *k = l->kernel;
@@ -126,11 +170,13 @@ typedef struct {
     const tni_launch *l;
     int               product;
     int64_t           width;
+    const char       *word;    // ENDING or PROLOGUE
+    char              arg;     // the parameter with addresses and numbers
     bool              finish;  // what follows from the sums of a column
     tni_set           main;    // what is computed for each element
 } ending;
 
-// Whether an instruction loads the element of the result that the ending is given. Its first row is loaded as any column is.
+// Whether an instruction loads the element that the text is given. The first row of a result is loaded as any column is.
 static bool is_product(const tni_emitter *s, const tni_ins *x)
 {
     const ending *e = s->user;
@@ -159,7 +205,7 @@ static void put_element(tni_emitter *s, int i)
     const ending  *e = s->user;
     const tni_ins *x = &s->kernel->ins[i];
     if (e->finish)
-        tni_out_print(s->out, "((GLOBAL %s *)e.from[%d])[%s]", storage_of(s, x), x->access,
+        tni_out_print(s->out, "((GLOBAL %s *)%c.from[%d])[%s]", storage_of(s, x), e->arg, x->access,
                       is_single(e->l, x) ? "0" : "c");
     else tni_out_print(s->out, x->code == TNI_I_STORE ? "y%d[k]" : "x%d[k]", i);
 }
@@ -179,20 +225,21 @@ static void put_load(tni_emitter *s, int i)
     const char    *dt = storage_of(s, x);
     tni_out_print(s->out, " %s x%d[EACH];", dt, i);
     if (is_column(e->l, x, e->width))
-        tni_out_print(s->out, " ENDING_LOAD(x%d, (GLOBAL const %s *)e.from[%d] + (c))", i, dt,
-                      x->access);
+        tni_out_print(s->out, " ENDING_LOAD(x%d, (GLOBAL const %s *)%c.from[%d] + (c))", i, dt,
+                      e->arg, x->access);
     else if (is_single(e->l, x))
         tni_out_print(s->out,
-                      " for (int k = 0; k < EACH; k++) x%d[k] = *(GLOBAL const %s *)e.from[%d];", i,
-                      dt, x->access);
+                      " for (int k = 0; k < EACH; k++) x%d[k] = *(GLOBAL const %s *)%c.from[%d];",
+                      i, dt, e->arg, x->access);
     else
-        tni_out_print(s->out, " ENDING_FETCH(%d, x%d, (GLOBAL const %s *)e.from[%d] + (at))",
-                      x->access, i, dt, x->access);
+        tni_out_print(s->out, " %s_FETCH(%d, x%d, (GLOBAL const %s *)%c.from[%d] + (at))", e->word,
+                      x->access, i, dt, e->arg, x->access);
 }
 
 static void put_number(tni_emitter *s, int n)
 {
-    tni_out_print(s->out, "e.number[%d]", n);
+    const ending *e = s->user;
+    tni_out_print(s->out, "%c.number[%d]", e->arg, n);
 }
 
 // Whether instruction i is computed for each element, and loads something besides the result, of columns or not.
@@ -275,8 +322,8 @@ static void put_ending(tni_emitter *s)
     for (int i = 0; i < s->kernel->nins; i++) {
         const tni_ins *x = &s->kernel->ins[i];
         if (tni_set_has(&e->main, i) && is_other_store(s, x))
-            tni_out_print(s->out, " ENDING_STORE((GLOBAL %s *)e.from[%d] + (at), y%d)",
-                          storage_of(s, x), x->access, i);
+            tni_out_print(s->out, " ENDING_STORE((GLOBAL %s *)%c.from[%d] + (at), y%d)",
+                          storage_of(s, x), e->arg, x->access, i);
     }
 }
 
@@ -302,18 +349,39 @@ static void put_finish(tni_emitter *s)
 }
 
 // Each macro is one line, since a text's pieces are printed as they are.
+static char *print_macros(tni_out *o, const tni_dialect *d, ending *e)
+{
+    const char *word = e->word;
+    tni_emitter s    = { .out     = o,
+                         .dialect = d,
+                         .kernel  = e->l->kernel,
+                         .user    = e,
+                         .value   = put_value,
+                         .element = put_element,
+                         .number  = put_number };
+    tni_out_print(o, "#define %s_PARAMS , GIVEN ending_args %c\n#define %s_COLUMNS(columns)", word,
+                  e->arg, word);
+    put_columns(&s);
+    tni_out_print(o, "\n#define %s_BEGIN(columns, c) {", word);
+    put_begin(&s);
+    tni_out_print(o, " }\n#define %s(v, columns, c, at) {", word);
+    put_ending(&s);
+    tni_out_print(o, " }\n");
+    if (e->l->kernel->tails) {
+        tni_out_print(o, "#define %s_FINISH(c) {", word);
+        put_finish(&s);
+        tni_out_print(o, " }\n");
+    }
+    char *text = tni_out_take(o);
+    tni_out_close(o);
+    return text;
+}
+
 char *tni_ending_text(tni_heap *h, const tni_dialect *d, const tni_launch *l, int product,
                       int64_t width)
 {
-    tni_out     o;
-    ending      e = { l, product, width, false, tni_needs_main(l->kernel) };
-    tni_emitter s = { .out     = &o,
-                      .dialect = d,
-                      .kernel  = l->kernel,
-                      .user    = &e,
-                      .value   = put_value,
-                      .element = put_element,
-                      .number  = put_number };
+    tni_out o;
+    ending  e = { l, product, width, "ENDING", 'e', false, tni_needs_main(l->kernel) };
     tni_out_open(&o, h);
     tni_out_print(&o, "typedef struct { char *from[%d]; m_ulong number[%d]; } ending_args;\n",
                   TNI_ENDING_ACCESSES, TNI_ENDING_NUMBERS);
@@ -323,22 +391,16 @@ char *tni_ending_text(tni_heap *h, const tni_dialect *d, const tni_launch *l, in
                   "#ifndef ENDING_FETCH\n#define ENDING_FETCH(i, x, p) ENDING_LOAD(x, p)\n#endif\n"
                   "#ifndef ENDING_STORE\n#define ENDING_STORE(p, x) "
                   "for (int k = 0; k < EACH; k++) (p)[k] = x[k];\n#endif\n");
-    tni_out_print(&o,
-                  "#define ENDING_PARAMS , GIVEN ending_args e\n#define ENDING_COLUMNS(columns)");
-    put_columns(&s);
-    tni_out_print(&o, "\n#define ENDING_BEGIN(columns, c) {");
-    put_begin(&s);
-    tni_out_print(&o, " }\n#define ENDING(v, columns, c, at) {");
-    put_ending(&s);
-    tni_out_print(&o, " }\n");
-    if (l->kernel->tails) {
-        tni_out_print(&o, "#define ENDING_FINISH(c) {");
-        put_finish(&s);
-        tni_out_print(&o, " }\n");
-    }
-    char *text = tni_out_take(&o);
-    tni_out_close(&o);
-    return text;
+    return print_macros(&o, d, &e);
+}
+
+char *tni_prologue_text(tni_heap *h, const tni_dialect *d, const tni_launch *l, int64_t width)
+{
+    tni_out o;
+    int     from = l->kernel->access[tni_prologue_from(l, width)].buffer;
+    ending  e    = { l, from, width, "PROLOGUE", 'p', false, tni_needs_main(l->kernel) };
+    tni_out_open(&o, h);
+    return print_macros(&o, d, &e);
 }
 
 tni_ending_args tni_ending_args_of(const tni_launch *l)

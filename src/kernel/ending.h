@@ -39,8 +39,19 @@ extern const char tni_no_ending[];
 // it may read the result's first row for all the others (tni_ending_reads_first_row).
 bool tni_is_ending(const tni_launch *l, int product, int64_t width);
 // Prints the text of such a kernel; NULL when memory is out. The caller frees it by tni_free.
-char           *tni_ending_text(tni_heap *h, const tni_dialect *d, const tni_launch *l, int product,
-                                int64_t width);
+char *tni_ending_text(tni_heap *h, const tni_dialect *d, const tni_launch *l, int product,
+                      int64_t width);
+// Prologues: the same for the kernel that makes an operand of a call, of rows of `width` elements, which a text has as it
+// reads the operand. Its macros are PROLOGUE_BEGIN, PROLOGUE, and so on, v is what the kernel reads by the access
+// tni_prologue_from and becomes what it stores; what else it reads of each element is loaded by PROLOGUE_FETCH, which
+// the text defines. The macro ENDING_LOAD serves both.
+//
+// Returns the access, of the dtype that is stored; -1: the kernel is no prologue.
+int tni_prologue_from(const tni_launch *l, int64_t width);
+// Returns the access by which it stores.
+int   tni_prologue_store(const tni_kernel *k);
+char *tni_prologue_text(tni_heap *h, const tni_dialect *d, const tni_launch *l, int64_t width);
+
 tni_ending_args tni_ending_args_of(const tni_launch *l);
 bool            tni_ending_reads_first_row(const tni_launch *l, int product, int64_t width);
 // Returns its number of column sums.

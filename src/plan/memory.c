@@ -81,10 +81,11 @@ static void read_sources(placer *b, size_t i, size_t step)
 }
 
 // Extends the lifetimes of everything that a kernel, or the call that runs with it, reads, and notes
-// whether it can fail.
+// whether it can fail. What a prologue reads is read by the next step, at any time of it.
 static void read_buffers(placer *b, const tni_planned_kernel *k, size_t step)
 {
     size_t count = b->g->count;
+    step += k->is_prologue;
     if (k->call_item >= 0) read_sources(b, (size_t)k->call_item, step);
     for (int i = 0; i < k->kernel->nbuffer; i++) {
         int32_t at = k->buffer[i];
@@ -286,7 +287,7 @@ static void fill_concat(placer *b, size_t i)
     b->plan->place[i].filled = all;
 }
 
-// Whether a step reads an input, by its kernel or by its call.
+// Whether a step reads an input, by its kernel, by its call or by the prologue of that.
 static bool step_reads(const placer *b, size_t t, uint32_t place)
 {
     tni_plan_step             step = b->plan->step[t];
@@ -298,7 +299,10 @@ static bool step_reads(const placer *b, size_t t, uint32_t place)
     for (int i = 0; k && i < k->kernel->nbuffer; i++)
         if (k->buffer[i] < 0 && (uint32_t)(b->g->count + (size_t)~k->buffer[i]) == place)
             return true;
-    return false;
+    const tni_planned_kernel *first = t && b->plan->step[t - 1] < 0
+                                          ? &b->plan->kernel[~b->plan->step[t - 1]]
+                                          : NULL;
+    return first && first->is_prologue && step_reads(b, t - 1, place);
 }
 
 // Whether an update writes its value, in row-major order, to one run of memory.

@@ -18,6 +18,10 @@
 // The kernel then has call_item set, the call's own step is dropped, and engine/evaluate.c runs both
 // by run_with_epilogue. What a device does not take remains two steps. docs/adding-a-library-call.md
 // has the rest.
+//
+// Then the kernel right before such a step is offered with it, if it makes the call's first operand element by element, as a
+// normalization, an activation and a residual do (offer_prologue). It remains a step of its own, which launches nothing:
+// the call gets it as its prologue, and computes it while it reads the operand, or launches it first, whichever is faster.
 #include "plan/fuse.h"
 
 static const uint32_t      NOT_YET = UINT32_MAX;
@@ -41,27 +45,28 @@ static void add_reader(offers *c, int32_t at, size_t step)
     c->last[at] = (uint32_t)step;
 }
 
-// Finds the steps that make and read each item.
+// Finds the steps that make and read each item. What outlives the plan is read after its last step.
 static void find_item_steps(offers *c)
 {
     const tni_graph *g = c->f->g;
-    for (size_t i = 0; i < g->count; i++) c->made[i] = c->first[i] = NOT_YET;
+    for (size_t i = 0; i < g->count; i++) c->made[i] = c->first[i] = NOT_YET, c->last[i] = 0;
     for (size_t t = 0; t < c->p->steps; t++) {
-        tni_plan_step step = c->p->step[t];
-        if (step >= 0) {
-            const tni_node *n = g->item[step].n;
-            c->made[step]     = (uint32_t)t;
-            for (const tni_node *o = tni_outputs(n); o; o = o->output)
-                c->made[o->mark - 1] = (uint32_t)t;
-            for (uint32_t s = 0; s < n->nsrc; s++) add_reader(c, tni_base_of(g, n->src[s]), t);
-            continue;
-        }
-        const tni_planned_kernel *k = &c->p->kernel[~step];
+        tni_plan_step             step = c->p->step[t];
+        const tni_planned_kernel *k    = step < 0 ? &c->p->kernel[~step] : NULL;
+        int32_t                   call = k ? k->call_item : step;
+        const tni_node           *n    = call >= 0 ? g->item[call].n : NULL;
+        if (n) c->made[call] = (uint32_t)t;
+        for (const tni_node *o = n ? tni_outputs(n) : NULL; o; o = o->output)
+            c->made[o->mark - 1] = (uint32_t)t;
+        for (uint32_t s = 0; n && s < n->nsrc; s++) add_reader(c, tni_base_of(g, n->src[s]), t);
+        if (!k) continue;
         for (int i = 0; i < k->kernel->nbuffer; i++)
             if (!k->kernel->buffer[i].written) add_reader(c, k->buffer[i], t);
         for (size_t i = 0; i < k->seeds; i++)
             if (k->seed[i] >= 0) c->made[k->seed[i]] = (uint32_t)t;
     }
+    for (size_t i = 0; i < g->count; i++)
+        if (g->item[i].why) add_reader(c, g->item[i].base, c->p->steps);
 }
 
 // Whether an access reads element k at point k of the domain, in order and all of it. So the first
@@ -143,25 +148,31 @@ static bool can_run_late(const offers *c, int32_t item, size_t step)
     return more <= c->f->decision[item].bytes;
 }
 
+// Asks the device about an offer with the call of a node.
+static bool ask_device(const offers *c, const tni_node *n, tni_offer *o)
+{
+    tni_arg arg[TNI_OFFER_ARGS];
+    if (tni_call_args(n) > TNI_OFFER_ARGS) return false;
+    tni_call call = tni_call_of(n, arg);
+    o->call       = &call;
+    bool taken    = c->f->limits->takes(c->f->limits->session, o);
+    o->call       = NULL;
+    return taken;
+}
+
 // Offers the call and the kernel to the device. buffer: the kernel's buffer with the result of the
 // call. A kernel with tails cannot run in parts, so that a device takes it whole or not at all.
 static bool device_takes(const offers *c, tni_planned_kernel *k, int buffer, size_t step,
                          bool first_row, tni_offer *o)
 {
-    tni_arg         arg[TNI_OFFER_ARGS];
     int32_t         item = k->buffer[buffer];
     const tni_node *n    = c->f->g->item[item].n;
     int64_t         last = n->rank ? n->size[n->rank - 1] : 1;
-    if (tni_call_args(n) > TNI_OFFER_ARGS) return false;
-    tni_call call = tni_call_of(n, arg);
-    *o            = (tni_offer){ .call        = &call,
-                                 .only_reader = c->last[item] == step && !c->f->decision[item].never_inline,
-                                 .first_row   = first_row,
-                                 .epilogue    = tni_epilogue_of(&k->launch, buffer, last),
-                                 .launch      = &k->launch };
-    bool taken    = c->f->limits->takes(c->f->limits->session, o);
-    o->call       = NULL;  // it points to a local variable
-    return taken;
+    *o = (tni_offer){ .only_reader = c->last[item] == step && !c->f->decision[item].never_inline,
+                      .first_row   = first_row,
+                      .epilogue    = tni_epilogue_of(&k->launch, buffer, last),
+                      .launch      = &k->launch };
+    return ask_device(c, n, o);
 }
 
 // Returns the call that the kernel of a step can join, the one made last if there are several; -1 if there
@@ -229,6 +240,68 @@ static void make_offers(offers *c)
     drop_steps(c->p);
 }
 
+// ---- prologues ---------------------------------------------------------------------------------
+
+// Returns the kernel of a step that maps elements to those of one result, and nothing else; NULL if it has none.
+static tni_planned_kernel *find_map(const tni_plan *p, uint32_t step)
+{
+    tni_planned_kernel *k      = p->step[step] < 0 ? &p->kernel[~p->step[step]] : NULL;
+    int                 stored = 0;
+    if (!k || k->call_item >= 0 || k->kernel->nr || k->kernel->tails) return NULL;
+    for (size_t i = 0; i < k->seeds; i++) stored += k->seed[i] >= 0;
+    return stored == 1 && !checks_an_index(k->kernel) ? k : NULL;
+}
+
+static bool reads_item(const offers *c, const tni_planned_kernel *k, int32_t item)
+{
+    for (int i = 0; i < k->kernel->nbuffer; i++)
+        if (k->buffer[i] >= 0 && tni_shared_item(c->f, k->buffer[i]) == item) return true;
+    return false;
+}
+
+// Returns the item that the call of step t reads as its first operand, all of it in order, if neither its other operands nor
+// the kernel behind it read it, nor anything before; -1 otherwise.
+static int32_t find_operand(const offers *c, const tni_planned_kernel *k, size_t t)
+{
+    const tni_graph *g    = c->f->g;
+    const tni_node  *n    = g->item[k->call_item].n;
+    int32_t          item = n->nsrc ? tni_base_of(g, n->src[0]) : -1;
+    if (item < 0 || c->made[item] == NOT_YET || c->first[item] != t) return -1;
+    tni_view v = tni_node_layout(n->src[0]);
+    if (!tni_view_contiguous(&v) || tni_node_count(n->src[0]) != tni_node_count(g->item[item].n))
+        return -1;
+    for (uint32_t s = 1; s < n->nsrc; s++) {
+        int32_t other = tni_base_of(g, n->src[s]);
+        if (other >= 0 && tni_shared_item(c->f, other) == item) return -1;
+    }
+    return reads_item(c, k, item) ? -1 : item;
+}
+
+// Lets the kernel that makes the operand of step t's call be launched by the call, if the device takes that and it is the
+// step right before.
+static void offer_prologue(offers *c, size_t t)
+{
+    tni_planned_kernel *k    = c->p->step[t] < 0 ? &c->p->kernel[~c->p->step[t]] : NULL;
+    int32_t             item = k && k->call_item >= 0 ? find_operand(c, k, t) : -1;
+    if (item < 0 || c->made[item] + 1 != t) return;
+    tni_planned_kernel *first = find_map(c->p, c->made[item]);
+    bool                kept  = c->last[item] != t;
+    tni_offer           o     = { .only_reader   = k->only_reader,
+                                  .epilogue      = k->epilogue,
+                                  .launch        = &k->launch,
+                                  .prologue      = first ? &first->launch : NULL,
+                                  .prologue_kept = kept };
+    if (!first || !ask_device(c, c->f->g->item[k->call_item].n, &o)) return;
+    first->is_prologue   = true;
+    first->prologue_kept = kept;
+}
+
+static void offer_prologues(offers *c)
+{
+    find_item_steps(c);
+    for (size_t t = 1; t < c->p->steps; t++) offer_prologue(c, t);
+}
+
 bool tni_offer_epilogues(tni_fusion *f, tni_plan *p)
 {
     tni_heap *h = &f->g->cx->heap;
@@ -239,6 +312,7 @@ bool tni_offer_epilogues(tni_fusion *f, tni_plan *p)
     c.last    = tni_zalloc(h, f->g->count * sizeof *c.last);
     f->failed = !c.made || !c.first || !c.last;
     if (!f->failed) make_offers(&c);
+    if (!f->failed) offer_prologues(&c);
     tni_free(h, c.made);
     tni_free(h, c.first);
     tni_free(h, c.last);

@@ -114,6 +114,16 @@ static int64_t newest_read(const tni_planned_kernel *k, const uint32_t *made, si
     return newest;
 }
 
+// Gives the call of step t the kernel of the step before, if that is left to it.
+static void add_prologue(tni_plan *p, size_t t, tni_call *c)
+{
+    tni_planned_kernel *k = t && p->step[t - 1] < 0 ? &p->kernel[~p->step[t - 1]] : NULL;
+    if (!k || !k->is_prologue) return;
+    c->prologue        = &k->launch;
+    c->prologue_kernel = &k->entry;
+    c->prologue_kept   = k->prologue_kept;
+}
+
 // Adds the call of an item to the plan, with the kernel that runs with it, if any.
 static bool add_call(const tni_graph *g, tni_plan *p, int32_t item, tni_planned_kernel *k)
 {
@@ -134,6 +144,7 @@ static bool add_call(const tni_graph *g, tni_plan *p, int32_t item, tni_planned_
     return true;
 }
 
+// Goes through the steps in order, with what they make noted.
 bool tni_plan_calls(const tni_graph *g, tni_plan *p)
 {
     tni_heap *h    = &g->cx->heap;
@@ -145,8 +156,11 @@ bool tni_plan_calls(const tni_graph *g, tni_plan *p)
         tni_planned_kernel *k    = step < 0 ? &p->kernel[~step] : NULL;
         if (!k) ok = add_call(g, p, step, NULL);
         else if (k->call_item >= 0) ok = add_call(g, p, k->call_item, k);
-        if (ok && k && k->call_item >= 0)
-            p->call[p->calls - 1].call.newest = newest_read(k, made, t);
+        if (ok && k && k->call_item >= 0) {
+            tni_call *c = &p->call[p->calls - 1].call;
+            c->newest   = newest_read(k, made, t);
+            add_prologue(p, t, c);
+        }
         note_step(g, p, made, t);
     }
     tni_free(h, made);

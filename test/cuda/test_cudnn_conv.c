@@ -361,10 +361,12 @@ static void a_kernel_behind_a_convolution_is_part_of_its_graph(void)
         conv_case   *c = case_of(&shapes[i / ENDINGS], TNI_conv, true);
         kernel_case *k = c ? kernel_case_of(c, e) : NULL;
         if (!k) break;
-        tni_offer o     = { &c->call, true, k->epilogue, &k->launch, false };
-        bool      takes = tni_cuda_conv_takes(&fake_session, &o);
-        bool      exact = endings[e].write != silu_of_result || c->s.dtype != TN_F32;
-        int       wrong = -1, ops = fake_cudnn->ops;
+        tni_offer o = {
+            .call = &c->call, .only_reader = true, .epilogue = k->epilogue, .launch = &k->launch
+        };
+        bool takes = tni_cuda_conv_takes(&fake_session, &o);
+        bool exact = endings[e].write != silu_of_result || c->s.dtype != TN_F32;
+        int  wrong = -1, ops = fake_cudnn->ops;
         if (takes && tni_cuda_conv_scratch(&c->call) <= SCRATCH &&
             tni_cuda_conv_with_epilogue(&c->call, NULL, &k->launch, &c->why) == TN_OK)
             wrong = wrong_after_kernel(k, e);

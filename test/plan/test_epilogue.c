@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "kernel/ending.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <tenon.h>
 
@@ -211,7 +212,7 @@ static const tni_planned_kernel *claiming(const tn_ctx *cx, const tni_call **cal
 static int parts_of(const tni_planned_kernel *f, const tni_call *call)
 {
     const tni_epilogue *e = &f->epilogue;
-    tni_offer           o = { call, f->only_reader, *e, NULL, false };
+    tni_offer           o = { .call = call, .only_reader = f->only_reader, .epilogue = *e };
     tni_product         p;
     if (!e->fits) return 0;
     return (e->bias >= 0 ? BIAS : 0) | (e->residual >= 0 ? RESIDUAL : 0) |
@@ -291,9 +292,13 @@ static struct {
     tni_device         device;
     tni_device_calls   calls;
     tni_device_kernels kernels;
-    int                taken;      // runs of what the cpu alone would not take
-    bool               sums;       // it takes endings with column sums as well
-    bool               first_row;  // and one of them read the first row for all others
+    int                taken;        // runs of what the cpu alone would not take
+    bool               sums;         // it takes endings with column sums as well
+    bool               first_row;    // and one of them read the first row for all others
+    bool               prologues;    // it takes prologues, of which the last was
+    int                begun;        // run so often,
+    bool               kept;         // stored for others,
+    bool               overwritten;  // and, run again behind all the rest, was other than before
 } library;
 
 static bool is_for_a_library(const tni_call *c, bool only_reader, const tni_epilogue *e)
@@ -312,12 +317,18 @@ static bool takes_sums(const tni_offer *o)
 
 static bool takes(void *session, const tni_offer *o)
 {
+    const tni_arg *a = &o->call->in[0];
+    if (o->prologue)
+        return library.prologues && tni_prologue_from(o->prologue, a->size[a->rank - 1]) >= 0;
     return takes_sums(o) || library.real->calls->takes(session, o) ||
            is_for_a_library(o->call, o->only_reader, &o->epilogue);
 }
 
+static tn_status run_with_prologue(const tni_call *call, void *entry, tni_launch *l, tni_text *why);
+
 static tn_status run_with_epilogue(const tni_call *call, void *entry, tni_launch *l, tni_text *why)
 {
+    if (call->prologue) return run_with_prologue(call, entry, l, why);
     tni_call c = *call;
     c.device   = library.real;
     c.epilogue = NULL;
@@ -325,6 +336,27 @@ static tn_status run_with_epilogue(const tni_call *call, void *entry, tni_launch
     library.taken++;
     tn_status s = tni_call_run(&c);
     return s == TN_OK ? library.real->kernels->launch(call->session, entry, l, why) : s;
+}
+
+// A device may compute the prologue at any time of the step, and more than once.
+static tn_status run_with_prologue(const tni_call *call, void *entry, tni_launch *l, tni_text *why)
+{
+    tni_call       rest   = *call;
+    const tni_arg *a      = &call->in[0];
+    size_t         bytes  = (size_t)tni_shape_count(a->rank, a->size) * tni_dtype_size(a->dtype);
+    char          *before = malloc(bytes);
+    rest.prologue         = NULL;
+    const tni_device_kernels *by = library.real->kernels;
+    tn_status s = by->launch(call->session, *call->prologue_kernel, call->prologue, why);
+    if (CHECK(before)) memcpy(before, a->data, bytes);
+    if (s == TN_OK) s = run_with_epilogue(&rest, entry, l, why);
+    memset(a->data, 0, bytes);
+    if (s == TN_OK) s = by->launch(call->session, *call->prologue_kernel, call->prologue, why);
+    library.overwritten |= before && memcmp(before, a->data, bytes);
+    library.kept = call->prologue_kept;
+    library.begun++;
+    free(before);
+    return s;
 }
 
 // lanes: as of a GPU, which reduces rows where they lie; 0: as the cpu.
@@ -342,6 +374,8 @@ static tn_ctx *open_library(int lanes)
     library.device.kernels          = &library.kernels;
     library.taken                   = 0;
     library.sums = library.first_row = false;
+    library.prologues = library.kept = library.overwritten = false;
+    library.begun                                          = 0;
     tni_engine_use(cx, &library.device);
     return cx;
 }
@@ -473,6 +507,124 @@ static void statistics_are_offered_with_the_product_they_are_of(void)
     tn_close(cx);
 }
 
+// ---- prologues ---------------------------------------------------------------------------------
+
+// What an operand is made of, and what follows: x and r (ROWS, INNER), s (INNER), c (ROWS, 1) are there before, y is the product,
+// b (COLS). later: what else reads the operand.
+typedef struct {
+    tn_tensor *x, *r, *s, *c, *w, *b;
+} operands;
+
+static tn_tensor *normed(const operands *v)
+{
+    return tn_relu(tn_mul(v->x, v->s));
+}
+
+// Of a value that dies with it, whose memory the result must not take.
+static tn_tensor *summed(const operands *v)
+{
+    return tn_relu(tn_add(tn_cumsum(v->x, 1), v->r));
+}
+
+static tn_tensor *by_rows(const operands *v)
+{
+    return tn_mul(v->x, v->c);
+}
+
+static tn_tensor *centered(const operands *v)
+{
+    return tn_sub(v->x, tn_mean_keep(v->x, 1));
+}
+
+static tn_tensor *of_columns(const operands *v)
+{
+    return tn_relu(tn_transpose(tn_reshape(v->r, TN_SHAPE(INNER, ROWS)), 0, 1));
+}
+
+static tn_tensor *turned(const operands *v)
+{
+    return tn_transpose(tn_relu(tn_reshape(v->r, TN_SHAPE(INNER, ROWS))), 0, 1);
+}
+
+typedef enum { NOTHING, WANTED, ENDING, EARLIER, LATER } reader;
+
+typedef struct {
+    const char *name;
+    tn_tensor *(*make)(const operands *v);
+    reader also;
+    bool   taken, kept;
+} beginning;
+
+static const beginning beginnings[] = {
+    { "a scale and relu", normed, NOTHING, true, false },
+    { "that is wanted", normed, WANTED, true, true },
+    { "that another product reads later", normed, LATER, true, true },
+    { "that another product reads before", normed, EARLIER, false, false },
+    { "that the kernel behind reads, too", normed, ENDING, false, false },
+    { "a residual", summed, NOTHING, true, false },
+    { "a residual that is wanted", summed, WANTED, true, true },
+    { "a number for each row", by_rows, NOTHING, false, false },
+    { "a mean of rows", centered, NOTHING, false, false },
+    { "of columns", of_columns, NOTHING, false, false },
+    { "read in another order", turned, NOTHING, false, false },
+};
+
+static void begin_and_read(tn_ctx *cx, const beginning *t, double *have)
+{
+    operands v;
+    tn_seed(cx, 5);
+    v.x = tn_keep(tn_randn(cx, TN_F32, TN_SHAPE(ROWS, INNER)));
+    v.r = tn_keep(tn_randn(cx, TN_F32, TN_SHAPE(ROWS, INNER)));
+    v.s = tn_keep(tn_randn(cx, TN_F32, TN_SHAPE(INNER)));
+    v.c = tn_keep(tn_randn(cx, TN_F32, TN_SHAPE(ROWS, 1)));
+    v.w = tn_keep(tn_randn(cx, TN_F32, TN_SHAPE(INNER, INNER)));
+    v.b = tn_keep(tn_randn(cx, TN_F32, TN_SHAPE(INNER)));
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    tn_tensor *u = t->make(&v), *w = v.w, *z = NULL;
+    if (t->also == EARLIER) w = tn_slice(z = tn_keep(tn_matmul(u, w)), 0, 0, INNER, 1);
+    tn_tensor *y = tn_add(tn_matmul(u, w), v.b);
+    if (t->also == ENDING) y = tn_add(y, u);
+    y = tn_keep(tn_relu(y));
+    if (t->also == WANTED) tn_keep(u);
+    if (t->also == LATER) z = tn_keep(tn_matmul(u, tn_slice(y, 0, 0, INNER, 1)));
+    FILE *f          = tmpfile();
+    char  text[4096] = "";
+    if (CHECK(f && tn_explain(cx, f) == TN_OK)) {
+        rewind(f);
+        CHECK(fread(text, 1, sizeof text - 1, f) > 0);
+        CHECK((strstr(text, "by the next step") != NULL) == (library.prologues && t->taken));
+        fclose(f);
+    }
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    CHECK_STATUS(tn_read(y, TN_F64, have, ROWS * INNER), TN_OK);
+    CHECK_STATUS(tn_read(z ? z : u, TN_F64, have + ROWS * INNER, ROWS * INNER), TN_OK);
+}
+
+// The kernel that makes an operand is offered with the product and the kernel behind it, and what it reads stays as it is
+// until the end of their step.
+static void what_makes_an_operand_is_offered_with_the_product(void)
+{
+    enum { ALL = 2 * ROWS * INNER };
+    for (size_t i = 0; i < sizeof beginnings / sizeof *beginnings; i++) {
+        const beginning *t = &beginnings[i];
+        double           want[ALL], have[ALL];
+        for (int run = 0; run < 2; run++) {
+            tn_ctx   *cx      = open_library(0);
+            tn_scope *s       = tn_begin(cx);
+            library.prologues = run;
+            begin_and_read(cx, t, run ? have : want);
+            test_that(library.begun == (run && t->taken), "%s: %d taken", t->name, library.begun);
+            if (run && t->taken)
+                test_that(library.kept == t->kept && !library.overwritten,
+                          "%s: kept %d, overwritten %d", t->name, library.kept,
+                          library.overwritten);
+            tn_end(s);
+            tn_close(cx);
+        }
+        test_that(!memcmp(want, have, sizeof want), "%s: other values", t->name);
+    }
+}
+
 static void the_backward_product_takes_gelus_slope_and_the_biass_sum(void)
 {
     for (size_t i = 0; i < sizeof trainings / sizeof *trainings; i++)
@@ -484,5 +636,6 @@ const test_case tests_epilogue[] = {
     TEST(a_call_knows_the_newest_value_that_its_kernel_reads),
     TEST(statistics_are_offered_with_the_product_they_are_of),
     TEST(the_backward_product_takes_gelus_slope_and_the_biass_sum),
+    TEST(what_makes_an_operand_is_offered_with_the_product),
     TEST_END,
 };

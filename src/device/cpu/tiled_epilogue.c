@@ -78,7 +78,8 @@ bool tni_cpu_takes(void *session, const tni_offer *o)
 {
     int op = o->call->op;
     (void)session;
-    if (o->first_row || o->epilogue.sum >= 0 || (o->launch && o->launch->kernel->tails))
+    if (o->prologue || o->first_row || o->epilogue.sum >= 0 ||
+        (o->launch && o->launch->kernel->tails))
         return false;
     return op == TNI_matmul || op == TNI_conv || op == TNI_conv_dgrad;
 }

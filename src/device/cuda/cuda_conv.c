@@ -268,11 +268,11 @@ static void describe_with_kernel(const tni_call *call, tni_form_words *w)
     tni_form_put_kernel(w, call);
 }
 
-static const tni_family with_kernel = { .name     = "convolution with kernel",
-                                        .methods  = 4,
-                                        .method   = { &tni_conv_by_cudnn, &by_depthwise,
-                                                      &tni_conv_by_tiles, &by_pair },
-                                        .describe = describe_with_kernel };
+const tni_family tni_convs_with_kernels = { .name     = "convolution with kernel",
+                                            .methods  = 4,
+                                            .method   = { &tni_conv_by_cudnn, &by_depthwise,
+                                                          &tni_conv_by_tiles, &by_pair },
+                                            .describe = describe_with_kernel };
 
 // ---- the contract ------------------------------------------------------------------------------
 
@@ -291,7 +291,10 @@ int tni_cuda_conv_order(const void *session, tn_dtype dt, int64_t from, int64_t 
 
 void *tni_cuda_prepare_conv(const tni_call *call)
 {
-    return tni_form_open(call->launch ? &with_kernel : &alone, call);
+    return tni_form_open(call->prologue ? &tni_calls_with_prologues
+                         : call->launch ? &tni_convs_with_kernels
+                                        : &alone,
+                         call);
 }
 
 static tni_form *form_of(const tni_call *call)
@@ -332,14 +335,15 @@ const char *tni_cuda_conv_method(const tni_call *call)
 
 // ---- with the kernel that follows --------------------------------------------------------------
 
-// Asked when a plan is made. cuDNN is not asked for everything: not to store a result that something else reads, too,
+// Asked when a plan is made. cuDNN is not asked for everything: not for a prologue, not to store a result that something else reads, too,
 // beside the kernel's, and not for sums of columns or the gradients' kernels, which its engines are slow at.
 bool tni_cuda_conv_takes(void *session, const tni_offer *o)
 {
     if (!o->launch) return false;
     tni_call call = tni_call_of_offer(session, o);
     tni_cuda_enter(session);
-    if (!o->only_reader || o->first_row || o->call->op != TNI_conv || o->launch->kernel->tails)
+    if (o->prologue || !o->only_reader || o->first_row || o->call->op != TNI_conv ||
+        o->launch->kernel->tails)
         return !tni_conv_by_tiles.declines(session, &call);
     return !depthwise_declines(session, &call) || !tni_conv_by_cudnn.declines(session, &call) ||
            !tni_conv_by_tiles.declines(session, &call);

@@ -219,13 +219,23 @@ void tni_cuda_expect_products(void *session)
     c->expects = true;
 }
 
+// Returns the form of a call with the kernels around it; NULL if it has none.
+static tni_form *open_form(const tni_call *call)
+{
+    tni_call rest = *call;
+    rest.prologue = NULL;
+    if (!is_ended(&rest)) return NULL;
+    return tni_form_open(call->prologue ? &tni_calls_with_prologues : &tni_products_with_kernels,
+                         call);
+}
+
 // Saves each run of a plan the description. NULL when memory is out; then runs describe the call anew.
 void *tni_cuda_prepare_matmul(const tni_call *call)
 {
     planned_product *n = calloc(1, sizeof *n);
     if (!n) return n;
     if (!call->epilogue || has_epilogue(call)) *n = describe_product(call);
-    if (is_ended(call)) n->form = tni_form_open(&tni_products_with_kernels, call);
+    n->form = open_form(call);
     return n;
 }
 
@@ -233,8 +243,7 @@ void *tni_cuda_prepare_matmul(const tni_call *call)
 static tni_form *form_of(const tni_call *call)
 {
     const planned_product *n = call->entry;
-    if (n) return n->form;
-    return is_ended(call) ? tni_form_open(&tni_products_with_kernels, call) : NULL;
+    return n ? n->form : open_form(call);
 }
 
 size_t tni_cuda_matmul_scratch(const tni_call *call)
@@ -302,7 +311,7 @@ bool tni_cuda_matmul_takes(void *session, const tni_offer *o)
     tni_text    none = { "" };
     tni_product p;
     if (!tni_blaslt_get(&none)) return false;
-    if (!tni_product_of_offer(o, &p)) {
+    if (o->prologue || !tni_product_of_offer(o, &p)) {
         tni_call call = tni_call_of_offer(session, o);
         return is_ended(&call);
     }
@@ -382,7 +391,7 @@ tn_status tni_cuda_matmul_with_epilogue(const tni_call *call, void *entry, tni_l
                                         tni_text *why)
 {
     const planned_product *n = call->entry;
-    if (n && n->form && (!n->suits || tni_call_suits_form(call, l)))
-        return tni_form_with_kernel(n->form, call, entry, l, why);
+    if (call->prologue || (n && n->form && (!n->suits || tni_call_suits_form(call, l))))
+        return tni_form_with_kernel(n ? n->form : NULL, call, entry, l, why);
     return tni_cuda_matmul_by_library(call, entry, l, why);
 }

@@ -203,11 +203,13 @@ tn_status tni_cuda_launch_args(const tni_kernel_args *h, int64_t groups, int ite
 // Returns an offered call as it is prepared if the offer is taken.
 static inline tni_call tni_call_of_offer(void *session, const tni_offer *o)
 {
-    tni_call call  = *o->call;
-    call.session   = session;
-    call.epilogue  = &o->epilogue;
-    call.launch    = o->launch;
-    call.also_read = !o->only_reader;
+    tni_call call      = *o->call;
+    call.session       = session;
+    call.epilogue      = &o->epilogue;
+    call.launch        = o->launch;
+    call.also_read     = !o->only_reader;
+    call.prologue      = o->prologue;
+    call.prologue_kept = o->prologue_kept;
     return call;
 }
 

@@ -419,6 +419,9 @@ const char *tni_form_method(tni_form *f)
         if (is_likely(f, i) && n < sizeof f->by)
             n += (size_t)snprintf(f->by + n, sizeof f->by - n, "%s%s", n ? " or " : "",
                                   method_of(f, i)->name);
+    const tni_method *by   = f->chosen ? method_of(f, f->method) : NULL;
+    const char       *rest = by && by->rest ? by->rest(f->work[f->method]) : NULL;
+    if (rest && n < sizeof f->by) snprintf(f->by + n, sizeof f->by - n, ", then %s", rest);
     return *f->by ? f->by : NULL;
 }
 

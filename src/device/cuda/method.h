@@ -35,6 +35,8 @@ typedef struct {
                         tni_text *why);
     // Says that this candidate is its fastest, of which it may keep what it wants. NULL: nothing.
     void (*settle)(void *work, int candidate);
+    // Returns the name of what computes the rest, for people, if it computes only part of a call. NULL: it does all.
+    const char *(*rest)(void *work);
     // Returns why its results differ from run to run, NULL if they do not. NULL: they never do.
     const char *(*varies)(tni_cuda *c, void *work, const tni_call *call);
 } tni_method;

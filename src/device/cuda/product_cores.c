@@ -17,12 +17,17 @@ enum { ROWS = 128, DEEP = 64 };
 
 // The kernel's argument: `struct product` of the text, field by field. TMA wants its maps at multiples of 128 bytes.
 typedef struct {
-    tni_cutensor_map a, b, near[TNI_ENDING_FETCHES];
-    char            *y, *sum, *parts;
-    int32_t          rows, columns, stages, column_tiles, tiles;
+    tni_cutensor_map a, b, near[TNI_ENDING_FETCHES], changed[TNI_PRODUCT_CHANGES];
+    char            *y, *sum, *parts, *made;
+    int32_t          rows, columns, depth, stages, column_tiles, tiles;
 } product_args;
 
-_Static_assert(sizeof(product_args) == 768, "the text declares the same fields");
+_Static_assert(sizeof(product_args) == 1024, "the text declares the same fields");
+
+// The arguments behind it: those of the kernels behind and before the call.
+typedef struct {
+    tni_ending_args ending, prologue;
+} kernels_args;
 
 // `struct finish` and `struct turning` of the texts.
 typedef struct {
@@ -54,17 +59,35 @@ typedef struct {
 
 // ---- texts -------------------------------------------------------------------------------------
 
-// The stages and panels, at a multiple of 1,024 bytes that the block finds by itself, and two barriers for each.
+// The stages and panels, at a multiple of 1,024 bytes that the block finds by itself, and the barriers of each.
 int tni_product_cores_shared(const tni_product_case *x)
 {
-    return 1024 + x->stages * (128 * (ROWS + x->ntiles * 8) + 16) +
+    int barriers = x->has_prologue ? 24 : 16;
+    return 1024 + x->stages * (128 * (ROWS * (1 + x->changes) + x->ntiles * 8) + barriers) +
            x->panels * (x->nears * 128 * ROWS + 16);
 }
 
-// Eight warps that multiply, one that has operands copied, and one for the panels.
+// Eight warps that multiply, one that has operands copied, and one for the panels; with a prologue four that change a, and
+// the copying ones are four as well, since registers are left by four at a time.
 int tni_product_cores_threads(const tni_product_case *x)
 {
-    return x->nears ? 320 : 288;
+    return x->has_prologue ? 512 : x->nears ? 320 : 288;
+}
+
+static void write_prologue(tni_out *o, const tni_product_case *x)
+{
+    if (x->has_prologue) {
+        tni_out_print(o,
+                      "#define PROLOGUE_PARAMS_IN , const ending_args &p\n"
+                      "#define PROLOGUE_FETCH(i, x, q) "
+                      "if constexpr ((i) == CHANGED_0) load_arrived(x, there + A_TILE); "
+                      "else if constexpr ((i) == CHANGED_1) load_arrived(x, there + 2 * A_TILE); "
+                      "else load_each(x, q);\n%s",
+                      x->prologue);
+        tni_put_text(o, tni_text_product_change);
+    } else
+        tni_out_print(o, "#define PROLOGUE_PARAMS\n"
+                         "#define CHANGE_TILES(first, full, changed)\n");
 }
 
 // Called by tni_emit_program behind the prelude.
@@ -90,7 +113,14 @@ static void write_product(tni_out *o, const tni_dialect *d, const tni_emit_item 
                   x->ending ? x->ending : tni_no_ending);
     tni_put_text(o, tni_text_cores);
     tni_put_text(o, tni_text_cores_wgmma);
+    tni_out_print(o,
+                  "enum { HAS_PROLOGUE = %d, CHANGE_KEPT = %d, CHANGED = %d, CHANGED_0 = %d, "
+                  "CHANGED_1 = %d };\n",
+                  x->has_prologue, x->kept, x->changes, x->changes > 0 ? x->changed[0] : -1,
+                  x->changes > 1 ? x->changed[1] : -1);
     tni_put_text(o, tni_text_product_cores);
+    write_prologue(o, x);
+    tni_put_text(o, tni_text_product_kernel);
     if (x->sums) tni_put_text(o, tni_text_product_finish);
     if (x->turned) tni_put_text(o, tni_text_product_turn);
 }
@@ -167,6 +197,27 @@ static bool is_promising(const tni_cuda *c, const product_sizes *z)
            z->rows * z->columns >= (int64_t)c->gpu->limits.units * ROWS * 64;
 }
 
+// Why the kernel before a call is no prologue of it. What it reads of each element beside the first comes with the stages,
+// for which there is room twice. Its instructions are words of a form, as those of the kernel behind it are.
+static const char *declines_prologue(const tni_call *call, const product_sizes *z)
+{
+    enum { INSTRUCTIONS = 128 };
+    const tni_launch *l     = call->prologue;
+    int64_t           count = 1;
+    int               unused[TNI_ENDING_FETCHES], from = tni_prologue_from(l, z->depth);
+    for (int i = 0; i < l->kernel->np; i++) count *= l->size[i];
+    if (from < 0 || count != z->rows * z->depth)
+        return "the kernel before it does more than map elements";
+    if (l->kernel->nins + call->launch->kernel->nins > INSTRUCTIONS)
+        return "the kernels are too long";
+    int buffer = l->kernel->access[from].buffer;
+    if (l->kernel->buffer[buffer].dtype != call->out.dtype)
+        return "the kernel before it makes no operand of 16 bits";
+    return tni_ending_fetches(l, buffer, z->depth, unused) > TNI_PRODUCT_CHANGES
+               ? "the kernel before it reads too much"
+               : NULL;
+}
+
 // TMA wants rows of multiples of 16 bytes, and b's rows are taken 32 at a time. Who asks for the method by name gets it
 // whatever the sizes.
 static const char *declines(tni_cuda *c, const tni_call *call)
@@ -186,6 +237,8 @@ static const char *declines(tni_cuda *c, const tni_call *call)
     int product = call->epilogue->product;
     if (!call->also_read && tni_ending_reads_first_row(call->launch, product, width_of(call)))
         return "the result is not stored";
+    const char *why = call->prologue ? declines_prologue(call, &z) : NULL;
+    if (why) return why;
     return tni_is_ending(call->launch, product, width_of(call))
                ? NULL
                : "the kernel behind it does more than map elements and add up columns";
@@ -213,8 +266,8 @@ static double use_of(const tni_cuda *c, const tni_product_case *t, const product
 }
 
 // Returns the widest tile unless a narrower one is used better by a tenth. One is compiled, since that takes
-// longer than timing it: between two that are used alike there were a few percent on an H200. Sums are registers for each
-// column of a lane: the widest tile has none for them, and the next only if the ending reads little besides.
+// longer than timing it: between two that are used alike there were a few percent on an H200. first: the widest that has
+// the registers.
 static tni_product_case choose_tile(const tni_cuda *c, const product_sizes *z, int first)
 {
     const tni_product_case *best = &tni_product_tiles[first];
@@ -228,21 +281,39 @@ static tni_product_case choose_tile(const tni_cuda *c, const product_sizes *z, i
 // several are read: they take as long as the stages. Two blocks would not have the registers to add up as well.
 void tni_product_cores_panels(tni_product_case *x)
 {
-    if (!x->nears) return;
-    if (x->nears > 1 || x->sums) x->blocks = 1;
+    if (!x->nears && !x->has_prologue) return;
+    if (x->nears > 1 || (x->nears && x->sums) || x->has_prologue) x->blocks = 1;
     int room  = 208 / x->blocks;
-    x->panels = x->nears > 1 || x->ntiles == 8 ? 2 : 4;
-    x->stages = (room - x->panels * x->nears * 16) / (16 + x->ntiles);
+    x->panels = !x->nears ? 0 : x->nears > 1 || x->ntiles == 8 || x->has_prologue ? 2 : 4;
+    x->stages = (room - x->panels * x->nears * 16) / (16 * (1 + x->changes) + x->ntiles);
 }
 
-// Describes the text for a call, but for its ending.
+// The widest tile that has registers for an ending. Sums are registers for each column of a lane: the widest tile has none
+// for them, and the next only if the ending reads little besides. Beside a prologue warps have as many as the next needs.
+static int first_tile(int sums, int nears, bool prologue)
+{
+    return prologue ? 1 : !sums ? 0 : sums + nears > 2 ? 2 : 1;
+}
+
+// Describes the prologue, but for its text.
+static void add_prologue(const tni_call *call, const product_sizes *z, tni_product_case *x)
+{
+    const tni_launch *l    = call->prologue;
+    int               from = tni_prologue_from(l, z->depth), access[TNI_ENDING_FETCHES];
+    x->has_prologue        = true;
+    x->kept                = call->prologue_kept;
+    x->changes = tni_ending_fetches(l, l->kernel->access[from].buffer, z->depth, access);
+    memcpy(x->changed, access, sizeof x->changed);
+}
+
+// Describes the text for a call, but for its ending and prologue.
 static tni_product_case case_of(const tni_cuda *c, const tni_call *call, const product_sizes *z)
 {
     const tni_launch *l       = call->launch;
     int               product = call->epilogue->product, sums = tni_ending_sums(l->kernel);
     int               near[TNI_ENDING_FETCHES] = { 0 };
     int               nears = tni_ending_fetches(l, product, width_of(call), near);
-    tni_product_case  x     = choose_tile(c, z, !sums ? 0 : sums + nears > 2 ? 2 : 1);
+    tni_product_case  x     = choose_tile(c, z, first_tile(sums, nears, call->prologue != NULL));
     x.f16                   = call->out.dtype == TN_F16;
     x.pivots                = tni_ending_reads_first_row(l, product, width_of(call));
     x.twice                 = call->also_read;
@@ -251,6 +322,7 @@ static tni_product_case case_of(const tni_cuda *c, const tni_call *call, const p
     x.sums                  = sums;
     x.nears                 = nears;
     memcpy(x.near, near, sizeof near);
+    if (call->prologue) add_prologue(call, z, &x);
     tni_product_cores_panels(&x);
     return x;
 }
@@ -270,22 +342,28 @@ static int32_t count_blocks(const tni_cuda *c, const tni_product_case *x, const 
 static void *open(tni_cuda *c, const tni_call *call)
 {
     product_sizes z;
-    tni_heap      heap   = tni_heap_default();
-    product_work *w      = calloc(1, sizeof *w);
-    char         *ending = tni_ending_text(c->heap, &tni_dialect_cuda, call->launch,
-                                           call->epilogue->product, width_of(call));
-    if (w && ending && finds_sizes(call, &z)) {
-        w->text        = case_of(c, call, &z);
-        w->blocks      = count_blocks(c, &w->text, &z);
-        w->turned      = z.turned ? (size_t)tni_align64(z.columns * z.depth * 2) : 0;
-        int64_t across = tni_ceil_div(z.columns, w->text.ntiles * 8);
-        w->parts       = (size_t)(w->blocks / across * w->text.sums * z.columns * 4);
-        w->text.ending = ending;
+    tni_heap      heap     = tni_heap_default();
+    product_work *w        = calloc(1, sizeof *w);
+    bool          found    = finds_sizes(call, &z);
+    char         *ending   = tni_ending_text(c->heap, &tni_dialect_cuda, call->launch,
+                                             call->epilogue->product, width_of(call));
+    char         *prologue = found && call->prologue
+                                 ? tni_prologue_text(c->heap, &tni_dialect_cuda, call->prologue, z.depth)
+                                 : NULL;
+    if (w && ending && found && (prologue || !call->prologue)) {
+        w->text          = case_of(c, call, &z);
+        w->blocks        = count_blocks(c, &w->text, &z);
+        w->turned        = z.turned ? (size_t)tni_align64(z.columns * z.depth * 2) : 0;
+        int64_t across   = tni_ceil_div(z.columns, w->text.ntiles * 8);
+        w->parts         = (size_t)(w->blocks / across * w->text.sums * z.columns * 4);
+        w->text.ending   = ending;
+        w->text.prologue = prologue;
         w->program = tni_compiled_text(c->gpu->compiled, tni_product_cores_source(&heap, &w->text),
                                        "cores_product");
-        w->text.ending = NULL;  // it is part of the program's text
+        w->text.ending = w->text.prologue = NULL;  // they are part of the program's text
     }
     tni_free(c->heap, ending);
+    tni_free(c->heap, prologue);
     if (w && w->program) return w;
     free(w);
     return NULL;
@@ -370,32 +448,32 @@ static int launch_turn(tni_cuda *c, const product_work *w, const product_sizes *
 }
 
 static int launch_product(tni_cuda *c, const product_work *w, const product_args *o, int32_t blocks,
-                          const tni_ending_args *ending)
+                          const kernels_args *kernels)
 {
     struct {
-        product_args    o;
-        tni_ending_args ending;
+        product_args o;
+        kernels_args kernels;
     } args;
-    uint32_t          offset[] = { 0, sizeof *o, sizeof *o + sizeof *ending };
+    uint32_t          offset[] = { 0, sizeof *o, sizeof *o + sizeof kernels->ending, sizeof args };
     tni_launch_record d        = { .f        = w->f,
                                    .grid     = { (unsigned)blocks, 1, 1 },
                                    .block    = { (unsigned)tni_product_cores_threads(&w->text), 1, 1 },
                                    .shared   = (unsigned)tni_product_cores_shared(&w->text),
                                    .overlaps = c->gpu->overlaps,
-                                   .args     = 2 };
+                                   .args     = w->text.has_prologue ? 3 : 2 };
     memcpy(&args.o, o, sizeof *o);
-    memcpy(&args.ending, ending, sizeof *ending);
+    memcpy(&args.kernels, kernels, sizeof *kernels);
     return tni_replay_launch(c, &d, offset, (const char *)&args);
 }
 
 // Computes the first row, with those of its tiles. What it adds up is not right, since it does not know that row yet, and
 // is overwritten.
 static int launch_pivots(tni_cuda *c, const product_work *w, const product_args *o,
-                         const tni_ending_args *ending)
+                         const kernels_args *kernels)
 {
     product_args first = *o;
     first.tiles        = o->column_tiles;
-    return launch_product(c, w, &first, o->column_tiles, ending);
+    return launch_product(c, w, &first, o->column_tiles, kernels);
 }
 
 // Adds up what the blocks of a column tile left.
@@ -416,31 +494,43 @@ static int launch_finish(tni_cuda *c, const product_work *w, const product_args 
 }
 
 static int map_operands(const tni_driver *cu, const product_work *w, const product_sizes *z,
-                        const char *a, const char *b, const tni_ending_args *ending,
-                        product_args *o)
+                        const char *a, const char *b, const kernels_args *kernels, product_args *o)
 {
     int e = map_a(cu, &o->a, a, z);
     if (e == TNI_CU_OK) e = map_b(cu, &o->b, b, z, w->text.ntiles * 8);
     for (int i = 0; i < w->text.nears && e == TNI_CU_OK; i++)
-        e = map_near(cu, &o->near[i], ending->from[w->text.near[i]], z);
+        e = map_near(cu, &o->near[i], kernels->ending.from[w->text.near[i]], z);
+    for (int i = 0; i < w->text.changes && e == TNI_CU_OK; i++)
+        e = map_a(cu, &o->changed[i], kernels->prologue.from[w->text.changed[i]], z);
     return e;
+}
+
+// Finds the arguments of the kernel before a call, and what a is made from.
+static const char *find_prologue(const tni_call *call, const product_sizes *z,
+                                 kernels_args *kernels, product_args *o)
+{
+    const tni_launch *l = call->prologue;
+    kernels->prologue   = tni_ending_args_of(l);
+    o->made             = kernels->prologue.from[tni_prologue_store(l->kernel)];
+    return kernels->prologue.from[tni_prologue_from(l, z->depth)];
 }
 
 // Addresses have to be multiples of 16 bytes.
 static tn_status launch(tni_cuda *c, void *work, const tni_call *call, int candidate, tni_text *why)
 {
-    product_work   *w = work;
-    product_sizes   z;
-    product_args    o;
-    tni_ending_args ending = tni_ending_args_of(call->launch);
-    int             store  = tni_ending_store(call->launch->kernel, call->epilogue->product);
-    tn_status       s      = TN_OK;
+    product_work *w = work;
+    product_sizes z;
+    product_args  o;
+    kernels_args  kernels = { .ending = tni_ending_args_of(call->launch) };
+    int           store   = tni_ending_store(call->launch->kernel, call->epilogue->product);
+    tn_status     s       = TN_OK;
     (void)candidate;
     if (!finds_sizes(call, &z) || z.turned != w->text.turned) return TN_EARG;
     if (!find_functions(w, &s, why)) return s;
     memset(&o, 0, sizeof o);
-    o.y           = store < 0 ? NULL : ending.from[store];
+    o.y           = store < 0 ? NULL : kernels.ending.from[store];
     const char *a = call->in[0].data, *b = call->in[1].data;
+    if (call->prologue) a = find_prologue(call, &z, &kernels, &o);
     if (((uintptr_t)a | (uintptr_t)b | (uintptr_t)o.y | (uintptr_t)call->out.data) % 16) {
         tni_text_add(why, "an operand is not at a multiple of 16 bytes");
         return TN_EARG;
@@ -452,15 +542,16 @@ static tn_status launch(tni_cuda *c, void *work, const tni_call *call, int candi
     o.parts        = w->text.sums ? (char *)call->scratch + w->turned : NULL;
     o.rows         = (int32_t)z.rows;
     o.columns      = (int32_t)z.columns;
+    o.depth        = (int32_t)z.depth;
     o.stages       = (int32_t)tni_ceil_div(z.depth, DEEP);
     o.column_tiles = (int32_t)column_tiles;
     o.tiles        = (int32_t)all;
-    int e          = map_operands(c->gpu->cu, w, &z, a, z.turned ? call->scratch : b, &ending, &o);
+    int e          = map_operands(c->gpu->cu, w, &z, a, z.turned ? call->scratch : b, &kernels, &o);
     if (e != TNI_CU_OK) return tni_cuda_status(c, e, "describing a matrix", why);
     if (z.turned) e = launch_turn(c, w, &z, b, call->scratch);
-    if (e == TNI_CU_OK && w->text.pivots) e = launch_pivots(c, w, &o, &ending);
-    if (e == TNI_CU_OK) e = launch_product(c, w, &o, w->blocks, &ending);
-    if (e == TNI_CU_OK && w->text.sums) e = launch_finish(c, w, &o, &ending);
+    if (e == TNI_CU_OK && w->text.pivots) e = launch_pivots(c, w, &o, &kernels);
+    if (e == TNI_CU_OK) e = launch_product(c, w, &o, w->blocks, &kernels);
+    if (e == TNI_CU_OK && w->text.sums) e = launch_finish(c, w, &o, &kernels.ending);
     return tni_cuda_status(c, e, "multiplying", why);
 }
 

@@ -10,7 +10,10 @@
 
 // The version rises when the kernel becomes faster or slower, so that choices timed against another version are timed
 // again.
-enum { TNI_PRODUCT_CORES_VERSION = 2 };
+enum { TNI_PRODUCT_CORES_VERSION = 3 };
+
+// What a prologue reads of each element besides the first, at most.
+enum { TNI_PRODUCT_CHANGES = 2 };
 
 // Everything that the text depends on. A tile has 8 * ntiles columns, 64, 128 or 256; stages: of its operands in shared
 // memory; blocks: of a multiprocessor. near: the accesses of the ending, `nears` of them, whose elements are copied into
@@ -19,15 +22,21 @@ enum { TNI_PRODUCT_CORES_VERSION = 2 };
 // nothing else, since the ending only adds up; pivots: the ending reads the first row of the product for all others, so
 // that the first tiles are computed ahead of the rest. turned: b's columns are side by side in memory, and are copied into rows
 // ahead of the product.
+//
+// has_prologue: a is made by a kernel, whose text is `prologue`; changed: the accesses of that kernel, `changes` of them, that
+// are copied beside what a is made from; kept: what it makes is stored.
 typedef struct {
-    bool        f16, twice, once, pivots, turned;
+    bool        f16, twice, once, pivots, turned, has_prologue, kept;
     int         ntiles, stages, blocks, sums;
     int         nears, near[TNI_ENDING_FETCHES], panels;
-    const char *ending;
+    int         changes, changed[TNI_PRODUCT_CHANGES];
+    const char *ending, *prologue;
 } tni_product_case;
 
-extern const char *const tni_text_product_cores[], *const tni_text_product_finish[],
-                                                       *const tni_text_product_turn[];
+extern const char *const tni_text_product_cores[], *const tni_text_product_change[],
+                                                       *const         tni_text_product_kernel[],
+                                                           *const     tni_text_product_finish[],
+                                                               *const tni_text_product_turn[];
 
 // The tiles that forms are timed with.
 enum { TNI_PRODUCT_TILES = 3 };

@@ -37,6 +37,17 @@
 // Statistics are of differences to the first row of the product, which keeps them exact where the mean is large. Its tiles
 // are then computed by a launch ahead, with the same bits (launch_pivots of product_cores.c).
 //
+// HAS_PROLOGUE: a is made by a kernel whose input a is given as. Four more warps change a stage that has arrived in place,
+// eight steps of a row at a time, while those before it are multiplied by: changed[s] is passed when stage s has become what that kernel
+// makes, and the products wait for it instead of full[s].
+//
+//     changes    wait for full[0] | change | pass changed[0] | wait for full[1] ...
+//     products   wait for changed[0] | multiply | pass empty[0] ...
+//
+// What else that kernel reads of each element, CHANGED of it, is copied beside a. CHANGE_KEPT: something else reads what it
+// makes, which the blocks of the first columns store. A block has 512 threads then, of 128 registers; where there are
+// sums, the warps that copy and change leave theirs to the eight that multiply.
+//
 // TURNED: b is given with its columns side by side, as the weights of a data gradient are. cores_turn copies it into rows
 // first: weights are small.
 //
@@ -54,17 +65,19 @@
 // clang-format off
 const char *const tni_text_product_cores[] = {
     T(enum { ROWS = WARPS * 16, COLS = NTILES * 8, DEEP = 64,
-             THREADS = WARPS * 32 + (NEARS ? 64 : 32), SOME_SUMS = SUMS ? SUMS : 1,
-             A_TILE = ROWS * 128, STAGE = A_TILE + COLS * 128, PANEL = ROWS * 128 };
+             COPIER = WARPS + (HAS_PROLOGUE ? 4 : 0), SOME_SUMS = SUMS ? SUMS : 1,
+             THREADS = HAS_PROLOGUE ? 512 : WARPS * 32 + (NEARS ? 64 : 32),
+             A_TILE = ROWS * 128, B_AT = A_TILE * (1 + CHANGED), STAGE = B_AT + COLS * 128,
+             PANEL = ROWS * 128 };
       // What TMA knows of a matrix; the driver writes it.
       struct __align__(128) tensor_map { m_ulong word[16]; };
       // The argument; product_args in product_cores.c is the same in C. sum: where the product itself is stored, if
       // something else than the ending reads it. parts: SUMS rows of columns for each block of a column tile.
-      // stages: of DEEP steps.
+      // changed, made: what the prologue reads besides a, and what it makes. stages: of DEEP steps.
       struct product {
-          tensor_map a; tensor_map b; tensor_map near[3];
-          elem *y; elem *sum; float *parts;
-          int rows; int columns; int stages; int column_tiles; int tiles;
+          tensor_map a; tensor_map b; tensor_map near[3]; tensor_map changed[2];
+          elem *y; elem *sum; float *parts; elem *made;
+          int rows; int columns; int depth; int stages; int column_tiles; int tiles;
       };),
     // ---- barriers and copies -------------------------------------------------------------------
     // m_barrier_open is for one that passes.
@@ -130,15 +143,19 @@ const char *const tni_text_product_cores[] = {
           *(uint4 *)to = make_uint4(pack(v[0], v[1]), pack(v[2], v[3]), pack(v[4], v[5]),
                                     pack(v[6], v[7]));
       }),
-    // ---- the kernel ----------------------------------------------------------------------------
     T(// The place of a block in its stages: the stage and the parity of its turn.
       struct turn { int stage; int parity; };
       M_FN void next_turn(turn &x, int stages) {
           if (++x.stage < stages) return;
           x.stage = 0;
           x.parity ^= 1;
-      }
-      // Has the stages of a tile copied, each as soon as there is room.
+      }),
+    NULL,
+};
+
+const char *const tni_text_product_kernel[] = {
+    // ---- the kernel ----------------------------------------------------------------------------
+    T(// Has the stages of a tile copied, each as soon as there is room.
       M_FN void copy_tile(const product &o, int row, int column, m_uint first, m_ulong *full, m_ulong *empty,
                           turn &x) {
           for (int k = 0; k < o.stages; k++, next_turn(x, STAGES)) {
@@ -146,7 +163,9 @@ const char *const tni_text_product_cores[] = {
               m_await(empty + x.stage, x.parity);
               m_expect(full + x.stage, STAGE);
               copy_a(to, o.a, full + x.stage, k * DEEP, row);
-              copy_b(to + A_TILE, o.b, full + x.stage, k * DEEP, column);
+              for (int i = 0; i < CHANGED; i++)
+                  copy_a(to + (1 + i) * A_TILE, o.changed[i], full + x.stage, k * DEEP, row);
+              copy_b(to + B_AT, o.b, full + x.stage, k * DEEP, column);
           }
       }
       // The same for the panels of what the ending reads.
@@ -165,7 +184,7 @@ const char *const tni_text_product_cores[] = {
           m_uint left = tile + (threadIdx.x >> 7) * (64 * 128);
           products_begin();
           UNROLL for (int s = 0; s < 4; s++)
-              wgmma_tiles<0, 0>(c, describe(left + s * 32), describe(tile + A_TILE + s * 32), add || s > 0);
+              wgmma_tiles<0, 0>(c, describe(left + s * 32), describe(tile + B_AT + s * 32), add || s > 0);
           products_commit();
       }),
     T(// The sums of a warp's 16 rows of eight columns; each lane gets that of one of them.
@@ -204,19 +223,21 @@ const char *const tni_text_product_cores[] = {
               if (column < o.columns) o.parts[(m_long)row * o.columns + column] = x;
           }
       }),
-    T(extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) cores_product(GIVEN product o ENDING_PARAMS) {
+    T(extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) cores_product(GIVEN product o ENDING_PARAMS PROLOGUE_PARAMS) {
           extern __shared__ char smem[];
           m_uint first = (m_near(smem) + 1023) & ~1023u;
           m_uint near = first + STAGES * STAGE;
           m_ulong *full = (m_ulong *)(smem + (near - m_near(smem)) + PANELS * NEARS * PANEL);
           m_ulong *empty = full + STAGES;
-          m_ulong *near_full = empty + STAGES;
+          m_ulong *changed = empty + STAGES;
+          m_ulong *near_full = changed + (HAS_PROLOGUE ? STAGES : 0);
           m_ulong *near_empty = near_full + PANELS;
           int lane = threadIdx.x & 31;
           if (threadIdx.x == 0) {
               for (int s = 0; s < STAGES; s++) {
                   m_barrier_open(full + s);
                   barrier_open(empty + s, WARPS);
+                  if (HAS_PROLOGUE) barrier_open(changed + s, 4);
               }
               for (int s = 0; s < PANELS; s++) {
                   m_barrier_open(near_full + s);
@@ -226,13 +247,15 @@ const char *const tni_text_product_cores[] = {
           }
           __syncthreads();
           m_begin();
-          if (threadIdx.x >= WARPS * 32) {
+          CHANGE_TILES(first, full, changed)
+          if (threadIdx.x >= COPIER * 32) {
               turn x = { 0, 1 };
               for (int tile = blockIdx.x; tile < o.tiles && lane == 0; tile += gridDim.x) {
                   int row = tile / o.column_tiles * ROWS;
                   int column = tile % o.column_tiles * COLS;
-                  if (threadIdx.x < WARPS * 32 + 32) copy_tile(o, row, column, first, full, empty, x);
-                  else copy_panels(o, row, column, near, near_full, near_empty, x);
+                  if (threadIdx.x < COPIER * 32 + 32) copy_tile(o, row, column, first, full, empty, x);
+                  else if (NEARS > 0 && threadIdx.x < COPIER * 32 + 64)
+                      copy_panels(o, row, column, near, near_full, near_empty, x);
               }
               return;
           }
@@ -245,7 +268,7 @@ const char *const tni_text_product_cores[] = {
           for (int tile = blockIdx.x; tile < o.tiles; tile += gridDim.x) {
               m_ulong *before = empty;
               for (int k = 0; k < o.stages; k++, next_turn(x, STAGES)) {
-                  m_await(full + x.stage, x.parity);
+                  m_await((HAS_PROLOGUE ? changed : full) + x.stage, x.parity);
                   multiply_stage(c, first + x.stage * STAGE, k > 0);
                   if (k > 0) {
                       products_wait<1>();
@@ -286,6 +309,73 @@ const char *const tni_text_product_cores[] = {
           }
           if constexpr (SUMS > 0) store_parts(o, total, smem + (first - m_near(smem)));
       }),
+    NULL,
+};
+
+const char *const tni_text_product_change[] = {
+    "#define UNROLL_4 _Pragma(\"unroll 4\")\n",
+    T(M_FN void store_near(m_uint to, const float (&v)[EACH]) {
+          asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" :: "r"(to), "r"(pack(v[0], v[1])),
+                       "r"(pack(v[2], v[3])), "r"(pack(v[4], v[5])), "r"(pack(v[6], v[7])) : "memory");
+      }
+      // Four warps together leave registers to others, or take them. Without sums 128 are enough for all.
+      template <int COUNT> M_FN void leave_registers() {
+          if constexpr (SUMS > 0) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(COUNT));
+      }
+      template <int COUNT> M_FN void take_registers() {
+          if constexpr (SUMS > 0) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(COUNT));
+      }
+      // An address that is known behind what comes before; loads from there need not be in the order of stores, so that
+      // those of several rows are on their way at once.
+      M_FN m_uint arrived(m_uint at) {
+          asm volatile("" : "+r"(at) :: "memory");
+          return at;
+      }
+      template <typename X>
+      M_FN void load_arrived(X (&x)[EACH], m_uint from) {
+          m_uint part[4];
+          asm("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+              : "=r"(part[0]), "=r"(part[1]), "=r"(part[2]), "=r"(part[3]) : "r"(from));
+          UNROLL for (int k = 0; k < EACH; k++) x[k] = (X)(part[k / 2] >> k % 2 * 16);
+      }
+      // Eight steps of rows 16 apart for each thread. Steps outside of a stay 0; rows may become anything, since what they
+      // are multiplied to is not used. What the prologue reads of columns is loaded before a stage is there.
+      M_FN void change_tiles(const product &o PROLOGUE_PARAMS_IN, m_uint first, m_ulong *full, m_ulong *changed) {
+          turn x = { 0, 0 };
+          int part = threadIdx.x & 7;
+          for (int tile = blockIdx.x; tile < o.tiles; tile += gridDim.x) {
+              bool stores = CHANGE_KEPT && tile % o.column_tiles == 0;
+              for (int k = 0; k < o.stages; k++, next_turn(x, STAGES)) {
+                  int c = k * DEEP + part * 8;
+                  int from = c < o.depth ? c : 0;
+                  PROLOGUE_COLUMNS(columns)
+                  PROLOGUE_BEGIN(columns, from)
+                  m_await(full + x.stage, x.parity);
+                  int r = threadIdx.x >> 3 & 15;
+                  m_uint begin = arrived(first + x.stage * STAGE + r * 128 + (part ^ (r & 7)) * 16);
+                  int last = c < o.depth ? ROWS : 0;
+                  UNROLL_4 for (int i = 0; i < last; i += 16) {
+                      int row = tile / o.column_tiles * ROWS + r + i;
+                      m_long at = (m_long)min(row, o.rows - 1) * o.depth + c;
+                      m_uint there = begin + i * 128;
+                      elem raw[EACH];
+                      float v[EACH];
+                      load_arrived(raw, there);
+                      UNROLL for (int k = 0; k < EACH; k++) v[k] = element(raw[k]);
+                      PROLOGUE(v, columns, c, at)
+                      store_near(there, v);
+                      if (stores && row < o.rows) store_each(o.made + at, v);
+                  }
+                  fence_copies();
+                  __syncwarp();
+                  if ((threadIdx.x & 31) == 0) barrier_pass(changed + x.stage);
+              }
+          }
+      }),
+    "#define CHANGE_TILES(first, full, changed) "
+    "if (threadIdx.x >= COPIER * 32) leave_registers<24>(); "
+    "else if (threadIdx.x >= WARPS * 32) { leave_registers<104>(); change_tiles(o, p, first, full, changed); return; } "
+    "else take_registers<192>();\n",
     NULL,
 };
 

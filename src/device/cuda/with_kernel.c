@@ -15,12 +15,10 @@ static int64_t order_of(const tni_launch *l, int access, int64_t width)
                                                   : 2 + tni_visits_in_order(l, access);
 }
 
-// A word for each instruction, with the access or number that a launch is asked for.
-void tni_form_put_kernel(tni_form_words *w, const tni_call *call)
+// A word for each instruction, with the access or number that a launch is asked for. width: elements of a row.
+static void put_instructions(tni_form_words *w, const tni_launch *l, int64_t width)
 {
-    const tni_launch *l = call->launch;
     const tni_kernel *k = l->kernel;
-    tni_form_put(w, call->epilogue->product | (int64_t)call->also_read << 32);
     for (int i = 0; i < k->nins; i++) {
         const tni_ins *x      = &k->ins[i];
         bool           memory = x->code == TNI_I_LOAD || x->code == TNI_I_STORE;
@@ -30,12 +28,18 @@ void tni_form_put_kernel(tni_form_words *w, const tni_call *call)
         word |= (int64_t)(x->a & 255) << 18 | (int64_t)(x->b & 255) << 26 |
                 (int64_t)(x->c & 255) << 34;
         if (memory) {
-            word |= order_of(l, x->access, call->out.size[call->out.rank - 1]) << 42;
+            word |= order_of(l, x->access, width) << 42;
             word |= (int64_t)buffer << 44 | (int64_t)k->buffer[buffer].dtype << 50;
         }
         word |= (int64_t)which << 56;
         tni_form_put(w, word);
     }
+}
+
+void tni_form_put_kernel(tni_form_words *w, const tni_call *call)
+{
+    tni_form_put(w, call->epilogue->product | (int64_t)call->also_read << 32);
+    put_instructions(w, call->launch, call->out.size[call->out.rank - 1]);
 }
 
 // ---- running -----------------------------------------------------------------------------------
@@ -47,11 +51,39 @@ bool tni_call_is_aligned(const tni_call *call)
     return aligned;
 }
 
+static bool is_aligned(const tni_launch *l)
+{
+    bool aligned = true;
+    for (int i = 0; i < l->kernel->naccess; i++)
+        aligned &= (uintptr_t)tni_access_address(l, i) % 16 == 0;
+    return aligned;
+}
+
+// Whether kernel l writes something that kernel `other` reads or writes.
+static bool writes_of(const tni_launch *l, const tni_launch *other)
+{
+    for (int w = 0; w < l->kernel->nbuffer; w++)
+        for (int i = 0; i < other->kernel->nbuffer && l->kernel->buffer[w].written; i++)
+            if (l->buffer[w] == other->buffer[i] && (l != other || i != w)) return true;
+    return false;
+}
+
+// Whether the kernel before a call may be computed while the rest is: what it reads is overwritten by none of the three, and
+// none but itself knows what it makes.
+static bool suits_prologue(const tni_call *call, const tni_launch *l)
+{
+    const tni_launch *p = call->prologue;
+    bool suited         = is_aligned(p) && !writes_of(p, p) && !writes_of(p, l) && !writes_of(l, p);
+    for (int i = 0; i < p->kernel->nbuffer; i++)
+        suited &= p->buffer[i] != call->out.data &&
+                  (!p->kernel->buffer[i].written || p->buffer[i] != call->in[1].data);
+    return suited;
+}
+
 bool tni_call_suits_form(const tni_call *call, const tni_launch *l)
 {
     const tni_kernel *k      = l->kernel;
-    bool              suited = tni_call_is_aligned(call);
-    for (int i = 0; i < k->naccess; i++) suited &= (uintptr_t)tni_access_address(l, i) % 16 == 0;
+    bool              suited = tni_call_is_aligned(call) && is_aligned(l);
     for (int w = 0; w < k->nbuffer; w++) {
         if (!k->buffer[w].written) continue;
         for (int i = 0; i < k->nbuffer; i++)
@@ -62,6 +94,26 @@ bool tni_call_suits_form(const tni_call *call, const tni_launch *l)
     return suited;
 }
 
+// A call without its prologue, and the family of such calls.
+static tni_call rest_of(const tni_call *call)
+{
+    tni_call rest = *call;
+    rest.prologue = NULL;
+    rest.entry    = NULL;
+    return rest;
+}
+
+static const tni_family *rest_family(const tni_call *call)
+{
+    return call->op == TNI_matmul ? &tni_products_with_kernels : &tni_convs_with_kernels;
+}
+
+static tn_status launch_prologue(const tni_call *call, tni_text *why)
+{
+    return tni_cuda_launch(call->session, *call->prologue_kernel, call->prologue, why);
+}
+
+// If addresses do not suit, a prologue is launched first, and the rest runs as a call without one.
 tn_status tni_form_with_kernel(tni_form *f, const tni_call *call, void *entry, tni_launch *l,
                                tni_text *why)
 {
@@ -69,6 +121,12 @@ tn_status tni_form_with_kernel(tni_form *f, const tni_call *call, void *entry, t
     tni_call here   = *call;
     here.launch     = l;
     here.kernel     = entry;
+    if (call->prologue && !(f && suits_prologue(&here, l) && tni_call_suits_form(&here, l))) {
+        tni_call  rest = rest_of(&here);
+        tn_status s    = launch_prologue(call, why);
+        if (s != TN_OK) return s;
+        return tni_form_with_kernel(tni_form_open(rest_family(&rest), &rest), &rest, entry, l, why);
+    }
     if (!f || !tni_call_suits_form(&here, l)) {
         tni_call  plain = tni_call_within(call, call->op);
         tn_status s     = tni_call_run(&plain);
@@ -167,3 +225,75 @@ const tni_family tni_products_with_kernels = { .name     = "product with kernel"
                                                .method   = { &by_library, &tni_conv_by_tiles,
                                                              &by_pair },
                                                .describe = describe };
+
+// ---- with the kernel before them ---------------------------------------------------------------
+
+// The kernel, then the rest by the fastest of its own methods.
+typedef struct {
+    tni_form *rest;
+} first_work;
+
+static void *first_open(tni_cuda *c, const tni_call *call)
+{
+    tni_call    rest = rest_of(call);
+    first_work *w    = calloc(1, sizeof *w);
+    (void)c;
+    if (w && (w->rest = tni_form_open_inside(rest_family(call), &rest))) return w;
+    free(w);
+    return NULL;
+}
+
+static size_t first_scratch(void *work)
+{
+    return tni_form_scratch(((const first_work *)work)->rest);
+}
+
+static tn_status first_launch(tni_cuda *c, void *work, const tni_call *call, int candidate,
+                              tni_text *why)
+{
+    tni_call rest = rest_of(call);
+    (void)c, (void)candidate;
+    call->prologue->wait_for_compiler = true;
+    tn_status s                       = launch_prologue(call, why);
+    return s == TN_OK ? tni_form_launch_inside(((const first_work *)work)->rest, &rest, why) : s;
+}
+
+static const char *first_varies(tni_cuda *c, void *work, const tni_call *call)
+{
+    tni_call rest = rest_of(call);
+    (void)c;
+    return tni_form_varies(((const first_work *)work)->rest, &rest);
+}
+
+// Which of its own methods the rest has depends on the library.
+static size_t first_version(void)
+{
+    return 1 + tni_conv_by_cudnn.version();
+}
+
+static const char *first_rest(void *work)
+{
+    return tni_form_method(((const first_work *)work)->rest);
+}
+
+static const tni_method by_kernel_first = { .name    = "kernel first",
+                                            .rest    = first_rest,
+                                            .version = first_version,
+                                            .open    = first_open,
+                                            .scratch = first_scratch,
+                                            .launch  = first_launch,
+                                            .varies  = first_varies };
+
+static void describe_with_prologue(const tni_call *call, tni_form_words *w)
+{
+    const tni_arg *a = &call->in[0];
+    tni_form_put(w, call->op | (int64_t)call->prologue_kept << 32);
+    put_instructions(w, call->prologue, a->size[a->rank - 1]);
+    rest_family(call)->describe(call, w);
+}
+
+// What is not timed is computed as without a prologue.
+const tni_family tni_calls_with_prologues = { .name     = "call with prologue",
+                                              .methods  = 2,
+                                              .method   = { &by_kernel_first, &tni_conv_by_tiles },
+                                              .describe = describe_with_prologue };

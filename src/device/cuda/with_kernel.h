@@ -1,5 +1,5 @@
 // Calls with the kernel behind them, as forms of a family: what the kernel adds to a form, running the two, and the family
-// of matrix products. That of convolutions is in cuda_conv.c.
+// of matrix products. That of convolutions is in cuda_conv.c. Either may have the kernel before it as its prologue.
 #ifndef TNI_CUDA_WITH_KERNEL_H
 #define TNI_CUDA_WITH_KERNEL_H
 
@@ -7,6 +7,11 @@
 
 // Products with a kernel: by cuBLASLt if that has an epilogue for it, by a kernel of our own, or one after the other.
 extern const tni_family tni_products_with_kernels;
+// The same of convolutions (cuda_conv.c).
+extern const tni_family tni_convs_with_kernels;
+// Calls of either with the kernel before them, too: by a kernel of our own that does it all, or by that kernel, and then as
+// the call without it.
+extern const tni_family tni_calls_with_prologues;
 
 // Puts the kernel's instructions.
 void tni_form_put_kernel(tni_form_words *w, const tni_call *call);
