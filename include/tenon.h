@@ -515,12 +515,21 @@ TN_API tn_tensor *tn_clamp_i64(tn_tensor *x, int64_t lo, int64_t hi);
 TN_API tn_tensor *tn_relu(tn_tensor *x);                      // max(x, 0)
 TN_API tn_tensor *tn_leaky_relu(tn_tensor *x, double slope);  // x if x > 0, otherwise slope * x
 TN_API tn_tensor *tn_elu(tn_tensor *x, double alpha);  // x if x > 0, otherwise alpha * (exp(x) - 1)
-TN_API tn_tensor *tn_sigmoid(tn_tensor *x);            // 1 / (1 + exp(-x))
-TN_API tn_tensor *tn_silu(tn_tensor *x);               // x * sigmoid(x)
-TN_API tn_tensor *tn_gelu(tn_tensor *x);               // exact, by erf
-TN_API tn_tensor *tn_gelu_tanh(tn_tensor *x);          // the approximation by tanh
-TN_API tn_tensor *tn_softplus(tn_tensor *x);           // log(1 + exp(x))
-TN_API tn_tensor *tn_hardswish(tn_tensor *x);          // x * clamp(x + 3, 0, 6) / 6
+TN_API tn_tensor *tn_celu(tn_tensor *x, double alpha);  // the same with exp(x / alpha)
+TN_API tn_tensor *tn_selu(tn_tensor *x);  // elu, scaled so that means and variances stay
+// x if x > 0, otherwise w * x, where w is one number or one for each channel (axis 1).
+TN_API tn_tensor *tn_prelu(tn_tensor *x, tn_tensor *w);
+TN_API tn_tensor *tn_sigmoid(tn_tensor *x);     // 1 / (1 + exp(-x))
+TN_API tn_tensor *tn_logsigmoid(tn_tensor *x);  // log(sigmoid(x))
+TN_API tn_tensor *tn_silu(tn_tensor *x);        // x * sigmoid(x)
+TN_API tn_tensor *tn_gelu(tn_tensor *x);        // exact, by erf
+TN_API tn_tensor *tn_gelu_tanh(tn_tensor *x);   // the approximation by tanh
+TN_API tn_tensor *tn_softplus(tn_tensor *x);    // log(1 + exp(x))
+TN_API tn_tensor *tn_mish(tn_tensor *x);        // x * tanh(softplus(x))
+TN_API tn_tensor *tn_softsign(tn_tensor *x);    // x / (1 + |x|)
+TN_API tn_tensor *tn_hardswish(tn_tensor *x);   // x * clamp(x + 3, 0, 6) / 6
+// The first half of an axis times the sigmoid of the second.
+TN_API tn_tensor *tn_glu(tn_tensor *x, int axis);
 // silu(gate) * up, the gated activation of Llama.
 TN_API tn_tensor *tn_swiglu(tn_tensor *gate, tn_tensor *up);
 // In training, sets elements to 0 with probability p and scales the others by 1 / (1 - p).

@@ -12,7 +12,9 @@ const char *tni_activation_name(tn_tensor *(*f)(tn_tensor *x))
     } known[] = { { tn_relu, "ReLU" },         { tn_gelu, "GELU" },
                   { tn_gelu_tanh, "GELU" },    { tn_silu, "SiLU" },
                   { tn_sigmoid, "Sigmoid" },   { tn_tanh, "Tanh" },
-                  { tn_softplus, "Softplus" }, { tn_hardswish, "Hardswish" } };
+                  { tn_softplus, "Softplus" }, { tn_hardswish, "Hardswish" },
+                  { tn_selu, "SELU" },         { tn_mish, "Mish" },
+                  { tn_softsign, "Softsign" }, { tn_logsigmoid, "LogSigmoid" } };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].f == f) return known[i].name;
     return "Activation";

@@ -11,14 +11,53 @@ tn_tensor *tn_leaky_relu(tn_tensor *x, double slope)
     return tn_where(tn_gt_s(x, 0), x, tn_mul_s(x, slope));
 }
 
-// expm1 keeps the digits near 0; above 0 it gets 0, so that it does not overflow in the branch not
-// taken.
+// One slope for all, or one for each channel, which is axis 1.
+tn_tensor *tn_prelu(tn_tensor *x, tn_tensor *w)
+{
+    static const char *const names[] = { "x", "w" };
+    tn_ctx                  *cx      = tni_args("prelu", 2, (tn_tensor *const[]){ x, w }, names);
+    if (!cx || !tni_want_float(x, "prelu") || !tni_want_float(w, "prelu")) return NULL;
+    int     rank              = tn_rank(x);
+    int64_t size[TN_MAX_RANK] = { 0 }, count = tn_count(w), channels = rank > 1 ? tn_size(x, 1) : 1;
+    if (tn_rank(w) > 1 || (count != 1 && count != channels))
+        return tni_fail(cx, TN_ESHAPE,
+                        "prelu: w %s is neither one number nor one for each channel of x %s",
+                        tni_shape_of(w).s, tni_shape_of(x).s);
+    for (int i = 0; i < rank; i++) size[i] = i == 1 ? count : 1;
+    if (!(w = tn_reshape(w, count == 1 ? 0 : rank, size))) return NULL;
+    return tn_where(tn_gt_s(x, 0), x, tn_mul(x, tn_cast(w, tn_dtype_of(x))));
+}
+
+// a (exp(w / b) - 1) below 0. expm1 keeps the digits near 0; above 0 it gets 0, so that it does not overflow in the
+// branch not taken.
+static tn_tensor *elu(tn_tensor *w, double a, double b)
+{
+    tn_tensor *above = tn_gt_s(w, 0), *below = tn_where(above, tni_number_like(w, 0), w);
+    if (b != 1) below = tn_div_s(below, b);
+    return tn_where(above, w, tn_mul_s(tn_expm1(below), a));
+}
+
 tn_tensor *tn_elu(tn_tensor *x, double alpha)
 {
     if (!tni_arg1("elu", x, "x")) return NULL;
-    tn_tensor *w = tni_widen(x), *above = tn_gt_s(w, 0);
-    tn_tensor *below = tn_where(above, tni_number_like(w, 0), w);
-    return tni_narrow(tn_where(above, w, tn_mul_s(tn_expm1(below), alpha)), tn_dtype_of(x));
+    return tni_narrow(elu(tni_widen(x), alpha, 1), tn_dtype_of(x));
+}
+
+tn_tensor *tn_celu(tn_tensor *x, double alpha)
+{
+    tn_ctx *cx = tni_arg1("celu", x, "x");
+    if (!cx || !tni_want_float(x, "celu")) return NULL;
+    if (alpha == 0) return tni_fail(cx, TN_EARG, "celu: alpha is 0, and x is divided by it");
+    return tni_narrow(elu(tni_widen(x), alpha, alpha), tn_dtype_of(x));
+}
+
+// The two numbers at which layers of this activation keep a mean of 0 and a variance of 1.
+tn_tensor *tn_selu(tn_tensor *x)
+{
+    const double alpha = 1.6732632423543772848170429916717,
+                 scale = 1.0507009873554804934193349852946;
+    if (!tni_arg1("selu", x, "x") || !tni_want_float(x, "selu")) return NULL;
+    return tni_narrow(tn_mul_s(elu(tni_widen(x), alpha, 1), scale), tn_dtype_of(x));
 }
 
 // -|x|, whose gradient at 0 is -1 and not 0: what is smooth at 0 stays so.
@@ -71,16 +110,53 @@ tn_tensor *tn_gelu(tn_tensor *x)
     return tni_narrow(tn_mul(tn_mul_s(w, 0.5), gate), tn_dtype_of(x));
 }
 
-// log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)): neither part overflows, and log1p keeps small
+// log(1 + exp(w)) = max(w, 0) + log(1 + exp(-|w|)): neither part overflows, and log1p keeps small
 // ones.
+static tn_tensor *softplus(tn_tensor *w)
+{
+    tn_tensor *from_zero = tn_ge_s(w, 0), *above = tn_where(from_zero, w, tni_number_like(w, 0));
+    return tn_add(above, tn_log1p(tn_exp(minus_abs(w, from_zero))));
+}
+
 tn_tensor *tn_softplus(tn_tensor *x)
 {
     if (!tni_arg1("softplus", x, "x") || !tni_want_float(x, "softplus")) return NULL;
     if (!(x = tni_autocast_wide(x))) return NULL;
-    tn_tensor *w = tni_widen(x), *from_zero = tn_ge_s(w, 0);
-    tn_tensor *above = tn_where(from_zero, w, tni_number_like(w, 0));
-    tn_tensor *rest  = tn_log1p(tn_exp(minus_abs(w, from_zero)));
-    return tni_narrow(tn_add(above, rest), tn_dtype_of(x));
+    return tni_narrow(softplus(tni_widen(x)), tn_dtype_of(x));
+}
+
+tn_tensor *tn_logsigmoid(tn_tensor *x)
+{
+    if (!tni_arg1("logsigmoid", x, "x") || !tni_want_float(x, "logsigmoid")) return NULL;
+    return tni_narrow(tn_neg(softplus(tn_neg(tni_widen(x)))), tn_dtype_of(x));
+}
+
+tn_tensor *tn_mish(tn_tensor *x)
+{
+    if (!tni_arg1("mish", x, "x") || !tni_want_float(x, "mish")) return NULL;
+    tn_tensor *w = tni_widen(x);
+    return tni_narrow(tn_mul(w, tn_tanh(softplus(w))), tn_dtype_of(x));
+}
+
+tn_tensor *tn_softsign(tn_tensor *x)
+{
+    if (!tni_arg1("softsign", x, "x") || !tni_want_float(x, "softsign")) return NULL;
+    tn_tensor *w = tni_widen(x);
+    return tni_narrow(tn_div(w, tn_add_s(tn_abs(w), 1)), tn_dtype_of(x));
+}
+
+tn_tensor *tn_glu(tn_tensor *x, int axis)
+{
+    tn_ctx  *cx = tni_arg1("glu", x, "x");
+    uint32_t mask;
+    if (!cx || !tni_want_float(x, "glu") || !tni_axis_mask(x, "glu", axis, &mask)) return NULL;
+    int64_t n = tn_size(x, axis);
+    if (n % 2)
+        return tni_fail(cx, TN_ESHAPE, "glu: axis %d of x %s has no halves", axis,
+                        tni_shape_of(x).s);
+    tn_tensor *w = tni_widen(x);
+    tn_tensor *y = tn_mul(tn_slice(w, axis, 0, n / 2, 1), sigmoid(tn_slice(w, axis, n / 2, n, 1)));
+    return tni_narrow(y, tn_dtype_of(x));
 }
 
 // 0 up to -3, x from 3 on, x (x + 3) / 6 between. The 0 is x times 0, as in PyTorch: -0, and NaN of

@@ -64,6 +64,14 @@ typedef struct {
 // clang-format off
 static const map_case maps[] = {
     { "hardswish", tn_hardswish, { NAN, -0.0, 0, 3, INFINITY, NAN, -0.0, 1e5 }, { 0, 0, 0.5, 1, 1, NAN, 0, 1 } },
+    { "selu", tn_selu, { -1.75809932, -1.6705687, 0, 3.15210295, INFINITY, NAN, -1.75809932, 105070.102 },
+      { 0, 0.0875306055, 1.75809932, 1.05070102, 1.05070102, NAN, 0, 1.05070102 } },
+    { "mish", tn_mish, { NAN, -0.145647466, 0, 2.98653507, INFINITY, NAN, -0.0, 1e5 },
+      { NAN, -0.0933931246, 0.600000024, 1.02110696, NAN, NAN, 0, 1 } },
+    { "softsign", tn_softsign, { NAN, -0.75, 0, 0.75, NAN, NAN, -0.999989986, 0.999989986 },
+      { NAN, 0.0625, 1, 0.0625, NAN, NAN, 1.00044417e-10, 1.00044417e-10 } },
+    { "logsigmoid", tn_logsigmoid, { -INFINITY, -3.04858732, -0.693147182, -0.048587352, 0, NAN, -1e5, 0 },
+      { 1, 0.952574134, 0.5, 0.0474258736, 0, NAN, 1, 0 } },
     { "silu", tn_silu, { NAN, -0.142277613, 0, 2.85772252, INFINITY, NAN, 0, 1e5 },
       { NAN, -0.0881041065, 0.5, 1.08810413, NAN, NAN, 0, 1 } },
     { "gelu", tn_gelu, { NAN, -0.00404968858, 0, 2.99595022, INFINITY, NAN, 0, 1e5 },

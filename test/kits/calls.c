@@ -547,6 +547,10 @@ CALL(clamp)
 {
     return tn_clamp(k->x, k->d, (double)k->i);
 }
+CALL(glu)
+{
+    return tn_glu(k->x, (int)k->i);
+}
 CALL(dropout)
 {
     return tn_dropout(k->x, k->d, k->i & 1);
@@ -922,7 +926,8 @@ const call calls_of_tensors[] = {
     S(minimum_s), S(eq_s), S(ne_s), S(lt_s), S(le_s), S(gt_s), S(ge_s),
     I(add_i64), I(sub_i64), I(rsub_i64), I(mul_i64), I(div_i64), I(rdiv_i64), I(pow_i64),
     I(maximum_i64), I(minimum_i64), I(eq_i64), I(ne_i64), I(lt_i64), I(le_i64), I(gt_i64), I(ge_i64),
-    O(cast), T(where), T(masked_fill), T(masked_fill_i64), O(clamp), O(clamp_i64), U(relu), S(leaky_relu), S(elu), U(sigmoid),
+    O(cast), T(where), T(masked_fill), T(masked_fill_i64), O(clamp), O(clamp_i64), U(relu), S(leaky_relu), S(elu), S(celu), U(selu), B(prelu), U(sigmoid), U(logsigmoid), U(mish),
+    U(softsign), O(glu),
     U(silu), U(gelu), U(gelu_tanh), U(softplus), U(hardswish), B(swiglu), O(dropout),
     FOLD(sum), FOLD(mean), FOLD(prod), FOLD(max), FOLD(min), FOLD(var), FOLD(std), FOLD(norm),
     FOLD(logsumexp), FOLD(any), FOLD(all), ARG(argmax), ARG(argmin), A(cumsum), A(cumprod),

@@ -101,7 +101,15 @@ FORM(f_clamp_low, tn_clamp(x[0], 0.05, INFINITY))
 FORM(f_relu, tn_relu(x[0]))
 FORM(f_leaky_relu, tn_leaky_relu(x[0], 0.1))
 FORM(f_elu, tn_elu(x[0], 1.3))
+FORM(f_celu, tn_celu(x[0], 0.7))
+FORM(f_selu, tn_selu(x[0]))
+FORM(f_prelu, tn_prelu(x[0], x[1]))
+FORM(f_prelu_one, tn_prelu(x[0], tn_slice(x[1], 0, 0, 1, 1)))
 FORM(f_sigmoid, tn_sigmoid(x[0]))
+FORM(f_logsigmoid, tn_logsigmoid(x[0]))
+FORM(f_mish, tn_mish(x[0]))
+FORM(f_softsign, tn_softsign(x[0]))
+FORM(f_glu, tn_glu(tn_concat(2, (tn_tensor *const[]){ x[0], tn_sin(x[0]) }, -1), 1))
 FORM(f_silu, tn_silu(x[0]))
 FORM(f_gelu, tn_gelu(x[0]))
 FORM(f_gelu_tanh, tn_gelu_tanh(x[0]))
@@ -226,7 +234,15 @@ const form forms_maps[] = {
     { "relu",            f_relu,         SMOOTH | WIDE,  1, ONE(APART) },
     { "leaky_relu",      f_leaky_relu,   SMOOTH | WIDE,  1, ONE(APART) },
     { "elu",             f_elu,          SMOOTH | WIDE,  1, ONE(APART) },
+    { "celu",            f_celu,         SMOOTH | WIDE,  1, ONE(APART) },
+    { "selu",            f_selu,         SMOOTH | WIDE,  1, ONE(APART) },
+    { "prelu",           f_prelu,        SMOOTH | WIDE,  1, ROW(APART) },
+    { "prelu of one slope", f_prelu_one, SMOOTH | WIDE,  1, ROW(APART) },
     { "sigmoid",         f_sigmoid,      SMOOTH | WIDE,  1, ONE(APART) },
+    { "logsigmoid",      f_logsigmoid,   SMOOTH | WIDE,  1, ONE(APART) },
+    { "mish",            f_mish,         SMOOTH | WIDE,  1, ONE(APART) },
+    { "softsign",        f_softsign,     SMOOTH | WIDE,  1, ONE(APART) },
+    { "glu",             f_glu,          SMOOTH | WIDE,  1, ROW(APART) },
     { "silu",            f_silu,         SMOOTH | WIDE,  1, ONE(APART) },
     { "gelu",            f_gelu,         SMOOTH | WIDE,  1, ONE(APART) },
     { "gelu_tanh",       f_gelu_tanh,    SMOOTH | WIDE,  1, ONE(APART) },

@@ -259,9 +259,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """leaky_relu with a slope, or one for each channel (axis 1), that is trained."""
-    if weight.size > 1 and input.ndim > 1:
-        weight = _c.reshape(weight, (-1,) + (1,) * (input.ndim - 2))
-    return _c.where(input > 0, input, input * weight)
+    return _c.prelu(input, weight)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
@@ -271,12 +269,12 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """elu with the two numbers that keep mean and variance."""
-    return _c.elu(input, 1.6732632423543772) * 1.0507009873554805
+    return _c.selu(input)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))."""
-    return _c.elu(input / alpha, 1) * alpha
+    return _c.celu(input, alpha)
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
@@ -293,7 +291,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * tanh(softplus(x))."""
-    return input * _c.tanh(_c.softplus(input))
+    return _c.mish(input)
 
 
 def sigmoid(input: Tensor) -> Tensor:
@@ -314,12 +312,12 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
 
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(x))."""
-    return -_c.softplus(-input)
+    return _c.logsigmoid(input)
 
 
 def softsign(input: Tensor) -> Tensor:
     """x / (1 + |x|)."""
-    return input / (1 + _c.abs(input))
+    return _c.softsign(input)
 
 
 def tanhshrink(input: Tensor) -> Tensor:
@@ -359,10 +357,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half of an axis times the sigmoid of the second."""
-    half = input.shape[dim] // 2
-    if 2 * half != input.shape[dim]:
-        raise ValueError(f"glu: axis {dim} of {input.shape} has no halves")
-    return _c.slice(input, dim, 0, half, 1) * _c.sigmoid(_c.slice(input, dim, half, 2 * half, 1))
+    return _c.glu(input, dim)
 
 
 def softmax(input: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Tensor:
