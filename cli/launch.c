@@ -1,6 +1,6 @@
 // launch.c: tenon launch, several ranks of a program on this machine. MPI's own launcher starts them, since only
 // it can connect them on CPUs; between it and each rank is a process of ours, which prefixes the rank's output and,
-// when the rank fails, waits a little before it says so, because the launcher then ends all others at once:
+// when the rank fails, waits until the others have ended before it says so, because the launcher may end them at once:
 //
 //   tenon launch -n 2 PROGRAM
 //     mpiexec -n 2 tenon launch --rank PROGRAM
@@ -26,8 +26,8 @@
 #include <time.h>
 #include <unistd.h>
 
-// Time for the other ranks to find out and say which one failed, in seconds.
-enum { GRACE = 3 };
+// Time for the other ranks to find out and say which one failed, and how often is looked whether they have ended; in ms.
+enum { GRACE = 3000, LOOK = 20 };
 
 // The command line.
 typedef struct {
@@ -187,6 +187,7 @@ static pid_t start_rank(char **program, int out[2], int err[2], const sigset_t *
         close(err[i]);
     }
     sigprocmask(SIG_SETMASK, signals, NULL);
+    signal(SIGUSR1, SIG_DFL);
     execvp(program[0], program);
     fprintf(stderr, "tenon launch: %s: %s\n", program[0], strerror(errno));
     _exit(127);
@@ -201,20 +202,44 @@ static void report_status(int status)
     if (f) fclose(f);
 }
 
+// The first status in the file that is not 0; *n: how many there are.
+static int first_failure(const char *path, long *n)
+{
+    FILE *f = path ? fopen(path, "r") : NULL;
+    int   status, first = 0;
+    for (*n = 0; f && fscanf(f, "%d", &status) == 1; ++*n)
+        if (!first) first = status;
+    if (f) fclose(f);
+    return first;
+}
+
+// Waits until all ranks have ended, but not for long.
+static void give_grace(void)
+{
+    const char *path = getenv("TN_LAUNCH_STATUS"), *ranks = getenv("TN_LAUNCH_RANKS");
+    long        n;
+    for (int waited = 0; waited < GRACE; waited += LOOK) {
+        first_failure(path, &n);
+        if (ranks && n >= atol(ranks)) return;
+        poll(NULL, 0, LOOK);
+    }
+}
+
 // Runs one rank.
 static int run_rank(char **program)
 {
     static stream s[2];
-    const char   *rank = getenv("OMPI_COMM_WORLD_RANK");
-    int           out[2], err[2];
+    char          rank[16];
+    int           out[2], err[2], place, size;
     sigset_t      child, before;
-    if (!rank) rank = getenv("PMI_RANK");
-    if (!rank) rank = getenv("RANK");
-    if (!rank) return cli_fail("launch: --rank is for processes that mpiexec started");
+    if (!tn_dist_launched(&place, &size))
+        return cli_fail("launch: --rank is for processes that mpiexec started");
+    snprintf(rank, sizeof rank, "%d", place);
     if (pipe(out) != 0 || pipe(err) != 0) return cli_fail("launch: %s", strerror(errno));
     struct sigaction action = { .sa_handler = end_rank };
     sigaction(SIGTERM, &action, NULL);
-    signal(SIGINT, SIG_IGN);  // of the terminal: the rank has it too
+    signal(SIGINT, SIG_IGN);   // of the terminal: the rank has it too
+    signal(SIGUSR1, SIG_IGN);  // by which MPICH's launcher says that a rank has failed
     sigaction(SIGCHLD, &(struct sigaction){ .sa_handler = note_child }, NULL);
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
@@ -231,7 +256,7 @@ static int run_rank(char **program)
         fprintf(stderr, "[%s] tenon launch: ended by signal %d, %s\n", rank, status - 128,
                 strsignal(status - 128));
     else if (status) fprintf(stderr, "[%s] tenon launch: ended with status %d\n", rank, status);
-    if (status) sleep(GRACE);
+    if (status) give_grace();
     return status;
 }
 
@@ -246,17 +271,20 @@ static void pass_on(int signal_number)
     if (launcher_pid > 0) kill(launcher_pid, SIGTERM);
 }
 
-// Whether the mpiexec in PATH is Open MPI's, which has options of its own: -1 if there is none.
-static int is_open_mpi(void)
+// The mpiexec in PATH, which has options of its own.
+typedef enum { NO_MPIEXEC, OTHER_MPIEXEC, OPEN_MPI, HYDRA } mpiexec_kind;
+
+static mpiexec_kind find_mpiexec(void)
 {
-    char  line[256];
-    int   found = -1;
-    FILE *f     = popen("mpiexec --version 2>/dev/null", "r");
+    char         line[256];
+    mpiexec_kind found = NO_MPIEXEC;
+    FILE        *f     = popen("mpiexec --version 2>/dev/null", "r");
     while (f && fgets(line, sizeof line, f)) {
-        if (found < 0) found = 0;
+        if (!found) found = OTHER_MPIEXEC;
         if (strstr(line, "Open MPI") || strstr(line, "OpenRTE") || strstr(line, "open-mpi.org") ||
             strstr(line, "prte"))
-            found = 1;
+            found = OPEN_MPI;
+        if (!strncmp(line, "HYDRA", 5)) found = HYDRA;
     }
     if (f) pclose(f);
     return found;
@@ -274,14 +302,16 @@ static bool find_self(char *path, size_t size, bool *python)
 }
 
 // Makes the launcher's command line, in `argv`. More ranks than cores are allowed, and no rank is bound to
-// one core, since each has threads.
-static void make_command(const launch_line *l, bool open_mpi, char *self, bool python, char *ranks,
-                         char **argv)
+// one core, since each has threads. MPICH's would end all ranks as soon as one has left MPI without a word, before the
+// others could say so.
+static void make_command(const launch_line *l, mpiexec_kind kind, char *self, bool python,
+                         char *ranks, char **argv)
 {
     int n     = 0;
     argv[n++] = "mpiexec";
-    if (open_mpi && geteuid() == 0) argv[n++] = "--allow-run-as-root";
-    if (open_mpi) {
+    if (kind == HYDRA) argv[n++] = "-disable-auto-cleanup";
+    if (kind == OPEN_MPI && geteuid() == 0) argv[n++] = "--allow-run-as-root";
+    if (kind == OPEN_MPI) {
         argv[n++] = "--oversubscribe";
         argv[n++] = "--bind-to";
         argv[n++] = "none";
@@ -316,18 +346,7 @@ static int free_port(void)
 // Removes what another launcher said of this process: the ranks have a world of their own.
 static void leave_world(void)
 {
-    static const char *const names[] = { "RANK",
-                                         "WORLD_SIZE",
-                                         "LOCAL_RANK",
-                                         "LOCAL_WORLD_SIZE",
-                                         "OMPI_COMM_WORLD_RANK",
-                                         "OMPI_COMM_WORLD_SIZE",
-                                         "PMI_RANK",
-                                         "PMI_SIZE",
-                                         "TORCHELASTIC_RUN_ID",
-                                         "TORCHELASTIC_USE_AGENT_STORE",
-                                         "TN_LAUNCH_STATUS" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
+    for (int i = 0; tn_dist_variable(i); i++) unsetenv(tn_dist_variable(i));
 }
 
 // Sets what ranks of one machine share: its cores, the device that their engine is for, and where they meet.
@@ -350,22 +369,27 @@ static void share_machine(long ranks, long restart, bool nccl)
     setenv("TN_LAUNCHED", text, 1);
 }
 
-// The status of all ranks: the first of theirs that is not 0, else the launcher's, else 1 if one did not report any.
-static int first_failure(const char *path, long ranks, int launcher)
+// Waits for the launcher. When a rank has failed, and the others had their time, it gets a signal to end, and is killed after as long
+// again: it may wait for ranks that do not notice, or for what a rank has started.
+static int wait_for_launcher(pid_t child, const char *path)
 {
-    FILE *f = fopen(path, "r");
-    int   status, first = 0;
-    long  n = 0;
-    for (; f && fscanf(f, "%d", &status) == 1; n++)
-        if (!first) first = status;
-    if (f) fclose(f);
-    if (first || launcher || n == ranks || stopped) return first ? first : launcher;
-    fprintf(stderr, "tenon launch: %ld of %ld ranks ended without a status\n", ranks - n, ranks);
-    return 1;
+    enum { ALL = 2 * GRACE };
+    int   status = 0;
+    pid_t ended;
+    long  n;
+    for (int waited = 0; (ended = waitpid(child, &status, WNOHANG)) != child;) {
+        if (ended < 0 && errno != EINTR) return 1;
+        poll(NULL, 0, LOOK);
+        if (!waited && !first_failure(path, &n)) continue;
+        waited += LOOK;
+        if (waited == ALL) kill(child, SIGTERM);
+        if (waited == 2 * ALL) kill(child, SIGKILL);
+    }
+    return exit_of(status);
 }
 
 // Runs the launcher, and returns its status.
-static int run_launcher(char **argv)
+static int run_launcher(char **argv, const char *path)
 {
     pid_t parent = getpid(), child = fork();
     if (child == 0) {
@@ -375,24 +399,19 @@ static int run_launcher(char **argv)
     }
     if (child < 0) return cli_fail("launch: %s", strerror(errno));
     launcher_pid = child;
-    int status   = wait_for(child);
+    int status   = wait_for_launcher(child, path);
     launcher_pid = 0;
     return status;
 }
 
-// Starts all ranks once, by the launcher.
-static int run_ranks(char **argv, long ranks)
+// The status of all ranks: the first of theirs that is not 0, else the launcher's, else 1 if one did not report any.
+static int status_of_all(const char *path, long ranks, int launcher)
 {
-    const char *folder = getenv("TMPDIR");
-    char        path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/tenon-launch-XXXXXX", folder && *folder ? folder : "/tmp");
-    int file = mkstemp(path);
-    if (file < 0) return cli_fail("launch: %s: %s", path, strerror(errno));
-    close(file);
-    setenv("TN_LAUNCH_STATUS", path, 1);
-    int status = first_failure(path, ranks, run_launcher(argv));
-    unlink(path);
-    return status;
+    long n;
+    int  first = first_failure(path, &n);
+    if (first || launcher || n == ranks || stopped) return first ? first : launcher;
+    fprintf(stderr, "tenon launch: %ld of %ld ranks ended without a status\n", ranks - n, ranks);
+    return 1;
 }
 
 // ---- all ranks without MPI ---------------------------------------------------------------------
@@ -428,7 +447,6 @@ static void signal_all(const pid_t *rank, long n, int signal_number)
 // that do not end are killed after as long again. Returns the first status that is not 0.
 static int wait_for_ranks(pid_t *rank, long n)
 {
-    enum { LOOK = 20 };  // ms
     int  first = 0, waited = 0, status;
     bool ended = false;
     for (long left = n; left > 0;) {
@@ -447,12 +465,12 @@ static int wait_for_ranks(pid_t *rank, long n)
         if (p > 0) continue;
         poll(NULL, 0, LOOK);
         waited += ended ? LOOK : 0;
-        if (waited > GRACE * 1000) signal_all(rank, n, SIGKILL);
+        if (waited > GRACE) signal_all(rank, n, SIGKILL);
     }
     return first;
 }
 
-// Starts all ranks once.
+// Starts all ranks once, without a launcher.
 static int run_ranks_here(const launch_line *l)
 {
     pid_t *rank   = calloc((size_t)l->ranks, sizeof *rank);
@@ -469,14 +487,31 @@ static int run_ranks_here(const launch_line *l)
     return status ? status : ended;
 }
 
+// Starts all ranks once. command: of MPI's launcher; NULL: without one.
+static int run_ranks(const launch_line *l, char **command)
+{
+    const char *folder = getenv("TMPDIR");
+    char        path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/tenon-launch-XXXXXX", folder && *folder ? folder : "/tmp");
+    int file = mkstemp(path);
+    if (file < 0) return cli_fail("launch: %s: %s", path, strerror(errno));
+    close(file);
+    setenv("TN_LAUNCH_STATUS", path, 1);
+    set_number("TN_LAUNCH_RANKS", l->ranks);
+    int status = command ? run_launcher(command, path) : run_ranks_here(l);
+    status     = status_of_all(path, l->ranks, status);
+    unlink(path);
+    return status;
+}
+
 // Whether ranks are on GPUs, where NCCL connects them: as the command line or TN_DEVICE says; if nothing does, where there
 // is a GPU and no launcher of MPI.
-static bool is_for_gpus(const launch_line *l, int mpiexec)
+static bool is_for_gpus(const launch_line *l, mpiexec_kind mpiexec)
 {
     const char *device = getenv("TN_DEVICE");
     if (l->engine) return !strcmp(l->engine, "nccl");
     if (device && *device) return !strncmp(device, "cuda", 4);
-    for (int i = 0; mpiexec < 0 && tn_device_info(i).name; i++)
+    for (int i = 0; !mpiexec && tn_device_info(i).name; i++)
         if (!strcmp(tn_device_info(i).name, "cuda")) return tn_device_info(i).available;
     return false;
 }
@@ -489,9 +524,9 @@ int cli_launch(int argc, char **argv)
     bool        python;
     if (status) return status;
     if (l.is_rank) return run_rank(l.program);
-    int  open_mpi = is_open_mpi();
-    bool nccl     = is_for_gpus(&l, open_mpi);
-    if (open_mpi < 0 && !nccl)
+    mpiexec_kind kind = find_mpiexec();
+    bool         nccl = is_for_gpus(&l, kind);
+    if (!kind && !nccl)
         return cli_fail("launch: there is no mpiexec in PATH; on Debian or Ubuntu: apt install "
                         "openmpi-bin");
     if (!find_self(self, sizeof self, &python)) return cli_fail("launch: %s", strerror(errno));
@@ -499,14 +534,14 @@ int cli_launch(int argc, char **argv)
     char **command = calloc((size_t)count + 16, sizeof *command);
     if (!command) return cli_fail("launch: out of memory");
     snprintf(ranks, sizeof ranks, "%ld", l.ranks);
-    make_command(&l, open_mpi, self, python, ranks, command);
+    make_command(&l, kind, self, python, ranks, command);
     struct sigaction action = { .sa_handler = pass_on };
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     leave_world();
     for (long i = 0; i <= l.restarts; i++) {
         share_machine(l.ranks, i, nccl);
-        status = nccl ? run_ranks_here(&l) : run_ranks(command, l.ranks);
+        status = run_ranks(&l, nccl ? NULL : command);
         if (!status || stopped || i == l.restarts) break;
         fprintf(stderr, "tenon launch: the ranks ended with status %d; restart %ld of %ld\n",
                 status, i + 1, l.restarts);

@@ -25,6 +25,7 @@ LEFT_OUT = {
         open open_with close ctx_leave ctx_enter ctx_take ctx_of ctx_device begin end keep want drop
         retain release""",
     "the package has a class for it": "plateau_step",
+    "for programs that start ranks": "dist_launched dist_variable",
     "errors are exceptions": "error error_text error_clear error_set on_error on_warning stop_when escape status_name",
     "written by hand in core/": """
         grad_mode autocast random_get random_set

@@ -38,6 +38,13 @@ TN_API_PLAIN const char *tn_dist_engine(const tn_dist *d);
 // Does nothing for NULL.
 TN_API tn_status tn_dist_barrier(tn_dist *d);
 
+// Says which rank of how many this process is by the variables of a launcher, without opening a world. Returns false, and rank
+// 0 of 1, if none set them or they are no rank. Both may be NULL.
+TN_API_PLAIN bool tn_dist_launched(int *rank, int *size);
+// Returns the name of variable i, from 0, of those by which launchers say who is who and where ranks meet; NULL after the
+// last. A program that starts a world of its own removes them first.
+TN_API_PLAIN const char *tn_dist_variable(int i);
+
 // ---- training ----------------------------------------------------------------------------------
 
 // Makes an optimizer's updates those of the whole world: the ranks begin with rank 0's parameters, state and counts, and every update

@@ -965,7 +965,7 @@ bool tni_line_close(tni_line *l, bool wait, double seconds)
     if (!l) return true;
     pthread_mutex_lock(&l->lock);
     if (wait) wait_for_end(l, seconds);
-    bool ended = l->ended;
+    bool ended = l->ended && in_order(l);
     pthread_mutex_unlock(&l->lock);
     free_line(l);
     return ended;

@@ -1,5 +1,6 @@
 // Which variables launchers set.
 #include "dist/place.h"
+#include "tenon.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -24,6 +25,26 @@ static const launcher launchers[] = {
 };
 
 enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
+
+// What they set besides.
+static const char *const others[] = {
+    "MASTER_ADDR",      "MASTER_PORT",        "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE",
+    "SLURM_JOB_ID",     "SLURM_JOB_NODELIST", "SLURM_STEP_NODELIST", "TN_PORT",
+    "TN_LAUNCH_STATUS", "TN_LAUNCH_RANKS",
+};
+
+const char *tn_dist_variable(int i)
+{
+    enum { EACH = 6, OTHERS = sizeof others / sizeof *others };
+    for (int k = 0; i >= 0 && k < LAUNCHERS * EACH; k++) {
+        const launcher   *l      = &launchers[k / EACH];
+        const char *const name[] = { l->rank,       l->size,  l->local_rank,
+                                     l->local_size, l->proof, l->connects };
+        const char       *v      = name[k % EACH];
+        if (v && *v && i-- == 0) return v;
+    }
+    return i >= 0 && i < OTHERS ? others[i] : NULL;
+}
 
 // Returns the value of a variable if it is a whole number, -1 if it is not or there is none.
 static int number_of(const char *name)
@@ -90,6 +111,16 @@ bool tni_world_place_find(tni_world_place *p, tni_text *why)
         return false;
     }
     return true;
+}
+
+bool tn_dist_launched(int *rank, int *size)
+{
+    tni_world_place p;
+    tni_text        why;
+    bool            ok = tni_world_place_find(&p, &why) && p.launcher;
+    if (rank) *rank = ok ? p.rank : 0;
+    if (size) *size = ok ? p.size : 1;
+    return ok;
 }
 
 // ---- where to meet -----------------------------------------------------------------------------

@@ -424,7 +424,8 @@ static const char *failure_of(const tni_fault *f, tni_text *text)
 {
     if (!f->code) return NULL;
     tni_text line = { "" };
-    if (f->site.line) tni_text_add(&line, " (%s)", tni_site_text(&f->site).s);
+    if (f->site.line && !strstr(f->text, "(recorded at "))
+        tni_text_add(&line, " (%s)", tni_site_text(&f->site).s);
     int room = (int)(sizeof text->s - 1 - strlen(line.s));
     *text    = tni_text_of("%.*s%s", room < 80 ? 80 : room, f->text, line.s);
     return text->s;
@@ -525,11 +526,12 @@ static bool may_start(tn_ctx *cx, const tni_world_place *p, const tni_dist_engin
                           "dist_open: %d ranks on cpu need MPI, for which srun has to open a "
                           "connection: srun --mpi=pmix -n %d PROGRAM",
                           p->size, p->size);
+    // tenon launch sets the variables of torchrun, for NCCL.
+    const char *by = getenv("TN_LAUNCHED") ? "tenon launch --engine nccl" : p->launcher;
     return tni_refuse(cx, TN_EDEVICE,
                       "dist_open: %d ranks on cpu need MPI, and %s started no MPI processes: "
                       "tenon launch -n %d PROGRAM, or mpiexec -n %d PROGRAM",
-                      p->size, p->launcher ? p->launcher : "the program's arguments", p->size,
-                      p->size);
+                      p->size, by ? by : "the program's arguments", p->size, p->size);
 }
 
 // Has the worker open an engine. One that was given up, or does not belong to the others', is closed with the world.

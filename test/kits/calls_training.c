@@ -546,6 +546,17 @@ CALL(dist_local_rank)
     tn_dist_local_rank(k->has.dist);
     return NULL;
 }
+CALL(dist_launched)
+{
+    int rank, size;
+    tn_dist_launched(k->j & 1 ? &rank : NULL, k->j & 2 ? &size : NULL);
+    return NULL;
+}
+CALL(dist_variable)
+{
+    tn_dist_variable((int)k->i);
+    return NULL;
+}
 CALL(dist_engine)
 {
     tn_dist_engine(k->has.dist);
@@ -633,7 +644,7 @@ const call calls_of_training[] = {
     O(file_open), Q(file_count), Q(file_info), Q(file_name), O(file_tensor), Q(file_meta),
     Q(file_meta_key), Q(file_free), O(file_write), O(npy_read), O(npy_write),
     O(save), O(save_with), O(load), O(load_with), O(checkpoint_save), O(checkpoint_load),
-    O(dist_open), Q(dist_close), Q(dist_rank), Q(dist_size), Q(dist_local_rank), Q(dist_engine), Q(dist_barrier),
+    O(dist_open), Q(dist_close), Q(dist_rank), Q(dist_size), Q(dist_local_rank), Q(dist_launched), Q(dist_variable), Q(dist_engine), Q(dist_barrier),
     O(dist_all_reduce), O(dist_all_gather), O(dist_reduce_scatter), O(dist_broadcast), O(optim_distribute), O(dist_mean), O(random_shard), O(layer_sync_batch_norm),
     { 0 },
 };

@@ -51,32 +51,7 @@ static const launched cases[] = {
 
 static void forget_launchers(void)
 {
-    static const char *const names[] = { "RANK",
-                                         "WORLD_SIZE",
-                                         "LOCAL_RANK",
-                                         "LOCAL_WORLD_SIZE",
-                                         "OMPI_COMM_WORLD_RANK",
-                                         "OMPI_COMM_WORLD_SIZE",
-                                         "OMPI_COMM_WORLD_LOCAL_RANK",
-                                         "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                         "PMI_RANK",
-                                         "PMI_SIZE",
-                                         "MPI_LOCALRANKID",
-                                         "MPI_LOCALNRANKS",
-                                         "SLURM_PROCID",
-                                         "SLURM_NTASKS",
-                                         "SLURM_LOCALID",
-                                         "SLURM_STEP_ID",
-                                         "PMIX_RANK",
-                                         "MASTER_ADDR",
-                                         "MASTER_PORT",
-                                         "TORCHELASTIC_USE_AGENT_STORE",
-                                         "TORCHELASTIC_RUN_ID",
-                                         "SLURM_JOB_ID",
-                                         "SLURM_JOB_NODELIST",
-                                         "SLURM_STEP_NODELIST",
-                                         "TN_PORT" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
+    for (int i = 0; tn_dist_variable(i); i++) unsetenv(tn_dist_variable(i));
 }
 
 static void set_variables(const char *list)
@@ -97,7 +72,11 @@ static void launchers_say_rank_and_size(void)
         tni_world_place p;
         tni_text        says;
         set_variables(cases[i].set);
+        int  rank, size;
+        bool by_one = tn_dist_launched(&rank, &size);
         if (tni_world_place_find(&p, &says)) {
+            CHECK_INT(by_one, p.launcher != NULL);
+            CHECK(rank == p.rank && size == p.size);
             says = tni_text_of("%s%srank %d of %d", p.launcher ? p.launcher : "",
                                p.launcher ? " " : "", p.rank, p.size);
             if (p.launcher)
