@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -331,16 +332,22 @@ static void make_command(const launch_line *l, mpiexec_kind kind, char *self, bo
     argv[n] = NULL;
 }
 
-// Finds a free port of this machine for rank 0 to listen at; 0 if there is none.
+// Finds a free port of this machine for rank 0 to listen at; 0 if there is none. Below those that systems give to whoever asks
+// for any, as MPI does while the ranks start.
 static int free_port(void)
 {
-    struct sockaddr_in a    = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    socklen_t          size = sizeof a;
-    int                fd   = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool               ok   = fd >= 0 && bind(fd, (struct sockaddr *)&a, size) == 0 &&
-              getsockname(fd, (struct sockaddr *)&a, &size) == 0;
-    if (fd >= 0) close(fd);
-    return ok ? ntohs(a.sin_port) : 0;
+    enum { FIRST = 20000, PORTS = 12000, TRIES = 100 };
+    int port = 0;
+    for (int i = 0; i < TRIES && !port; i++) {
+        unsigned           draw = 0;
+        int                fd   = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        (void)!getrandom(&draw, sizeof draw, 0);
+        a.sin_port = htons((uint16_t)(FIRST + draw % PORTS));
+        if (fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof a) == 0) port = ntohs(a.sin_port);
+        if (fd >= 0) close(fd);
+    }
+    return port;
 }
 
 // Removes what another launcher said of this process: the ranks have a world of their own.

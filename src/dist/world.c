@@ -634,21 +634,24 @@ static bool open_nccl(tn_dist *d)
     return tni_refuse(d->owned.cx, TN_EDEVICE, "dist_open: NCCL: %s", why.s);
 }
 
-// Connects the ranks. The launcher of MPI alone may know where to meet.
+// Connects the ranks. The launcher of MPI alone may know where to meet: then MPI carries the address. Under tenon launch the
+// line comes first, so that a rank that dies while MPI starts is named.
 static bool connect_world(tn_dist *d, const tni_dist_engine *e)
 {
     tni_meeting_place m;
     tni_text          why;
     bool              mpi   = e == &tni_mpi;
-    bool              carry = mpi || (d->place.size > 1 && d->place.mpi &&
-                         !tni_meeting_place_find(&d->place, &m, &why));
+    bool              known = d->place.size > 1 && tni_meeting_place_find(&d->place, &m, &why);
+    bool              first = known && mpi && getenv("TN_LAUNCHED");
+    bool              carry = mpi || (d->place.size > 1 && d->place.mpi && !known);
     d->worker               = tni_worker_open();
     d->opening              = calloc(1, sizeof *d->opening);
     if (!d->worker || !d->opening)
         return tni_refuse(d->owned.cx, TN_EMEM, "dist_open: no thread can be started");
+    if (first && !open_line(d)) return false;
     if (carry && !open_mpi(d)) return false;
     if (mpi) d->engine = &tni_mpi;
-    return open_line(d) && (mpi || open_nccl(d));
+    return (first || open_line(d)) && (mpi || open_nccl(d));
 }
 
 // ---- closing -----------------------------------------------------------------------------------
