@@ -1,17 +1,21 @@
 // The order of units: each after those whose results it reads, otherwise by first item, which is the
 // recorded order and keeps lifetimes short. This is also where it becomes known which values are in
 // memory: all that another unit reads (mark_in_memory). A collective begins as early as it can, since it runs beside
-// what comes after it: it comes first of all units that are ready, and so does what it waits for directly.
+// what comes after it: what the first one needs comes first, then what the second needs besides, and so on. So the gradient of
+// a weight is computed before that of the layer's input, where it completes a bucket. What reads a result of one
+// comes last, since it waits.
 #include "ops/collective.h"
 #include "plan/fuse.h"
 
 // A topological sort in progress. waits: the units a unit still waits for; the readers of unit i are
-// list[first[i + 1] .. first[i + 2]); ready is a binary heap by first item.
+// list[first[i + 1] .. first[i + 2]); ready is a binary heap by turn and first item.
 typedef struct {
     tni_fusion *f;
     uint32_t   *waits, *first, *list, *ready;
-    bool       *urgent;  // a collective, or what one reads
-    size_t      readies, taken, units;
+    uint32_t *
+        turn;  // by unit: the number of the first collective that needs it, from 1; 0: not known yet
+    uint32_t collectives;
+    size_t   readies, taken, units;
 } unit_sort;
 
 static bool is_unit(const tni_fusion *f, size_t i)
@@ -30,26 +34,45 @@ static int32_t first_item(const tni_fusion *f, uint32_t unit)
 }
 
 // What the units that can run are ordered by.
-static int32_t key_of(const unit_sort *s, uint32_t unit)
+static int64_t key_of(const unit_sort *s, uint32_t unit)
 {
-    return s->urgent[unit] ? -1 : first_item(s->f, unit);
+    return ((int64_t)s->turn[unit] << 32) + first_item(s->f, unit);
+}
+
+static bool is_collective(const tni_fusion *f, size_t unit)
+{
+    const tni_unit *u = &f->unit[unit];
+    return u->item >= 0 && tni_node_is_collective(f->g->item[u->item].n);
+}
+
+// The turn of a unit that no collective needs: as soon as what it reads is there; last, if it would wait for a collective.
+static uint32_t turn_of(const unit_sort *s, uint32_t unit)
+{
+    const tni_unit *u    = &s->f->unit[unit];
+    uint32_t        turn = 1;
+    for (size_t k = 0; k < u->deps; k++) {
+        uint32_t of = is_collective(s->f, u->dep[k]) ? s->collectives + 1 : s->turn[u->dep[k]];
+        if (turn < of) turn = of;
+    }
+    return turn;
 }
 
 // Adds a unit to the heap of those that can run.
 static void push_ready(unit_sort *s, uint32_t unit)
 {
+    if (!s->turn[unit]) s->turn[unit] = turn_of(s, unit);
     size_t  at  = s->readies++;
-    int32_t key = key_of(s, unit);
+    int64_t key = key_of(s, unit);
     for (; at > 0 && key_of(s, s->ready[(at - 1) / 2]) > key; at = (at - 1) / 2)
         s->ready[at] = s->ready[(at - 1) / 2];
     s->ready[at] = unit;
 }
 
-// Removes the unit with the lowest first item from the heap.
+// Removes the unit whose turn is first from the heap.
 static uint32_t pop_ready(unit_sort *s)
 {
     uint32_t top = s->ready[0], last = s->ready[--s->readies];
-    int32_t  key = key_of(s, last);
+    int64_t  key = key_of(s, last);
     size_t   at  = 0;
     for (size_t down; (down = 2 * at + 1) < s->readies; at = down) {
         if (down + 1 < s->readies && key_of(s, s->ready[down + 1]) < key_of(s, s->ready[down]))
@@ -75,15 +98,23 @@ static void merge_deps(const tni_fusion *f, tni_unit *u)
     u->deps = kept;
 }
 
-// A collective, and the units that it waits for: the concat of a bucket, or the cast of one. Where the collective itself
-// is what joins gradients, the kernels that make them keep their order.
-static void mark_urgent(unit_sort *s, size_t i)
+// Gives a collective and all that it needs its turn, except what earlier ones need. Units of collectives are in recorded
+// order. The heap, which is empty, has those whose dependencies are not looked at yet.
+static void take_turn(unit_sort *s, uint32_t unit)
 {
-    const tni_fusion *f = s->f;
-    const tni_unit   *u = &f->unit[i];
-    if (u->item < 0 || !tni_node_is_collective(f->g->item[u->item].n)) return;
-    s->urgent[i] = true;
-    for (size_t k = 0; k < u->deps; k++) s->urgent[u->dep[k]] = true;
+    const tni_fusion *f    = s->f;
+    size_t            left = 0;
+    if (!is_collective(f, unit)) return;
+    s->turn[unit]    = ++s->collectives;
+    s->ready[left++] = unit;
+    while (left) {
+        const tni_unit *u = &f->unit[s->ready[--left]];
+        for (size_t k = 0; k < u->deps; k++) {
+            if (s->turn[u->dep[k]]) continue;
+            s->turn[u->dep[k]] = s->collectives;
+            s->ready[left++]   = u->dep[k];
+        }
+    }
 }
 
 // Counts dependencies, then writes the readers of each unit as one stretch of list. Stretches are
@@ -95,11 +126,12 @@ static void find_readers(unit_sort *s)
         if (!is_unit(f, i)) continue;
         s->units++;
         merge_deps(f, &f->unit[i]);
-        mark_urgent(s, i);
         for (size_t k = 0; k < f->unit[i].deps; k++) s->first[f->unit[i].dep[k] + 1]++;
     }
     for (size_t i = 0; i < f->units; i++) s->first[i + 1] += s->first[i];
     s->first[f->units + 1] = s->first[f->units];
+    for (size_t i = 0; i < f->units; i++)
+        if (is_unit(f, i)) take_turn(s, (uint32_t)i);
     for (size_t i = 0; i < f->units; i++) {
         if (!is_unit(f, i)) continue;
         s->waits[i] = (uint32_t)f->unit[i].deps;
@@ -177,18 +209,18 @@ bool tni_order_units(tni_fusion *f, tni_plan *p)
     unit_sort s = { .f = f };
     s.waits     = tni_zalloc(h, f->units * sizeof *s.waits);
     s.ready     = tni_alloc(h, f->units * sizeof *s.ready);
-    s.urgent    = tni_zalloc(h, f->units * sizeof *s.urgent + 1);
+    s.turn      = tni_zalloc(h, f->units * sizeof *s.turn + 1);
     s.first     = tni_zalloc(h, (f->units + 2) * sizeof *s.first);
     s.list      = tni_alloc(h, edges * sizeof *s.list + 1);
     p->step     = tni_alloc(h, f->units * sizeof *p->step);
     p->kernel   = tni_zalloc(h, kernels * sizeof *p->kernel + 1);
-    bool ok     = s.waits && s.ready && s.urgent && s.first && s.list && p->step && p->kernel;
+    bool ok     = s.waits && s.ready && s.turn && s.first && s.list && p->step && p->kernel;
     f->failed   = !ok;
     if (ok) mark_in_memory(f);
     ok = ok && sort_units(&s, p);
     tni_free(h, s.waits);
     tni_free(h, s.ready);
-    tni_free(h, s.urgent);
+    tni_free(h, s.turn);
     tni_free(h, s.first);
     tni_free(h, s.list);
     return ok;
