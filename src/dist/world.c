@@ -193,6 +193,7 @@ typedef struct {
     tni_line_item          what;
     uint64_t               number;  // 0: it is not compared with the other ranks'
     uint64_t               pair[2];
+    bool                   differs;  // the ranks do
 } call;
 
 // Compares what all ranks are about to do, by the engine: of ranks that differ one would get more than its buffer holds, and
@@ -210,9 +211,9 @@ static bool same_on_all(call *k, tni_text *why)
     k->pair[0] = k->what.hash;
     k->pair[1] = ~k->pair[0];
     if (!k->engine->run(&least, why)) return false;
-    if (k->pair[0] == ~k->pair[1]) return true;
-    *why = tni_text_of("the ranks differ");
-    return false;
+    k->differs = k->pair[0] != ~k->pair[1];
+    if (k->differs) *why = tni_text_of("the ranks differ");
+    return !k->differs;
 }
 
 static bool make_call(void *arg, tni_text *why)
@@ -231,8 +232,7 @@ static bool open_engine(void *arg, tni_text *why)
 // answer; where ranks differ, until it has come.
 static void find_reason(tn_dist *d, const call *k, tni_text *why)
 {
-    bool   differ = k->number && k->pair[0] != ~k->pair[1];
-    double end    = now() + (differ ? d->timeout : LONG_WAIT);
+    double end = now() + (k->differs ? d->timeout : LONG_WAIT);
     if (!d->line || !k->number) return;
     tni_line_ask(d->line, k->number, &k->what);
     while (tni_line_up(d->line, k->number, why) && now() < end)
@@ -290,7 +290,7 @@ tn_status tni_dist_run(tn_dist *d, const tni_collective *c, const tni_line_item 
     }
     if (!d->line) return d->engine->run(c, why) || fails(what, why) ? TN_OK : TN_EDEVICE;
     if (!await_worker(d, TNI_WORKER_ROOM - 1, why)) return TN_EDEVICE;
-    call k = { d->engine, *c, d->what, d->number, { 0, 0 } };
+    call k = { .engine = d->engine, .c = *c, .what = d->what, .number = d->number };
     tni_worker_give(d->worker, make_call, &k, sizeof k);
     return d->overlaps || await_worker(d, 0, why) ? TN_OK : TN_EDEVICE;
 }
