@@ -30,7 +30,7 @@ LEFT_OUT = {
     "written by hand in core/": """
         grad_mode autocast random_get random_set
         to_dlpack to_dlpack_unversioned from_dlpack from_dlpack_unversioned ctx_stream ctx_wait_stream ctx_signal_stream ctx_use_stream
-        eval_into from borrow read print ptr split chunk grad gradcheck gradgradcheck custom custom_n
+        eval_into from borrow read print ptr split meshgrid chunk grad gradcheck gradgradcheck custom custom_n
         layer_new layer_new_n layer_each layer_summary layer_self layer_ctx layer_of nn_act nn_residual nn_residual_with
         nn_transformer_block nn_transformer_block_with forward_n dataset next tokenizer_encode
         tokenizer_encode_with tokenizer_decode tokenizer_stream tokenizer_token generate file_info
@@ -255,6 +255,9 @@ class Arguments:
                          f"{'true' if name in none else 'false'}, &p_{name})", "p_" + name, name in none)
             elif kind in structs:
                 self.struct(kind, name)
+            elif kind == "const int *":
+                self.add(name, "Sequence[int]", f"int n_{name}; const int *p_{name};",
+                         f"to_ints(&k, %s, \"{f.name}: {name}\", &n_{name}, &p_{name})", "p_" + name, False)
             elif kind == "const int64_t *":
                 self.add(name, "Sequence[int]", f"int n_{name}; const int64_t *p_{name};",
                          f"to_int64s(&k, %s, \"{f.name}: {name}\", &n_{name}, &p_{name})", "p_" + name, False)

@@ -14,7 +14,7 @@ names by the same integer hash, exactly. Of each model a file has
 of models of Hugging Face's also f32.logits, the first logits. rope.safetensors has cosines and sines of
 their rotary embeddings with every scaling, torchvision.safetensors the logits of its resnet18 and
 resnet50, in training mode; float8.safetensors what 8-bit floats are and what numbers become them;
-maps.safetensors values of functions of one and two numbers.
+maps.safetensors and arrays.safetensors values of other functions.
 
 A tensor of more than BUCKETS elements is stored as a sketch: elements are added up, with random signs,
 in random buckets. That is linear and keeps the Euclidean norm but for a few percent, so the norm of a
@@ -442,6 +442,23 @@ def maps():
     return {name: v.double() for name, v in out.items()}
 
 
+def arrays():
+    """Functions of tenon/arrays.h over numbers(); test_recorded_ops.c has the same calls."""
+    x, y, z = numbers((2, 3, 4)), numbers((2, 4, 3)) / 2, numbers((3, 3))
+    out = {
+        "einsum 0": torch.einsum("bij,bjk->bik", x, y), "einsum 1": torch.einsum("bij,bjk", x, y),
+        "einsum 2": torch.einsum("...ij,...ji->...", x, y), "einsum 3": torch.einsum("ii->i", z),
+        "einsum 4": torch.einsum("bij,cji,ij->cb", x, y, x[0]), "einsum 5": torch.einsum("bij->j", x),
+        "einsum 6": torch.einsum("i...,i...->...i", x, x), "einsum 7": torch.einsum("bij,j->ib", x, y[0, :, 0]),
+        "tensordot": torch.tensordot(x, y, ([2, 0], [1, 0])), "outer": torch.outer(z[0], z[1]),
+        "cross": torch.linalg.cross(z, y[0, :3]), "trace": torch.trace(z), "kron": torch.kron(z, y[0, :2, :2]),
+        "cosine": F.cosine_similarity(x, x.flip(0), dim=2), "tile": torch.tile(z, (2, 1, 2)),
+        "interleave": torch.repeat_interleave(z, torch.tensor([2, 0, 1]), dim=1),
+        "isclose": torch.isclose(x, x + 1 / 16, rtol=0.05, atol=0.0),
+    }
+    return {name: v.double().flatten() for name, v in out.items()}
+
+
 def write(file, tensors):
     header, data = {}, b""
     for name, t in tensors.items():
@@ -457,6 +474,6 @@ def write(file, tensors):
 
 if __name__ == "__main__":
     OUT.mkdir(parents=True, exist_ok=True)
-    others = {"maps": maps, "rope": rope, "torchvision": torchvision_logits, "float8": float8}
+    others = {"maps": maps, "arrays": arrays, "rope": rope, "torchvision": torchvision_logits, "float8": float8}
     for name in sys.argv[1:] or [*MODELS, *others]:
         write(name, others[name]() if name in others else record(name))

@@ -35,4 +35,41 @@ TN_API tn_tensor *tn_nextafter(tn_tensor *a, tn_tensor *b);
 TN_API tn_tensor *tn_fmod(tn_tensor *a, tn_tensor *b);
 TN_API tn_tensor *tn_trunc_divide(tn_tensor *a, tn_tensor *b);
 
+// ---- products ----------------------------------------------------------------------------------
+
+// Returns sums of products by labels of axes, as torch.einsum of n tensors: "bij,bjk->bik". Labels
+// are letters; "..." stands for axes that broadcast; a label that occurs twice in a term is a
+// diagonal; labels that the result leaves out are summed. Without "->" the result has the labels
+// that occur once, in order. Each pair is one product of matrices.
+TN_API tn_tensor *tn_einsum(const char *equation, int n, tn_tensor *const *x);
+// Returns the sums of products over n axes of a and as many of b; the other axes of a, then of b, are
+// left.
+TN_API tn_tensor *tn_tensordot(tn_tensor *a, tn_tensor *b, int n, const int *axes_a,
+                               const int *axes_b);
+// Returns the products of all pairs of elements of two vectors: (n), (m) give (n, m).
+TN_API tn_tensor *tn_outer(tn_tensor *a, tn_tensor *b);
+// Returns the cross product of vectors of 3 elements along an axis; the others broadcast.
+TN_API tn_tensor *tn_cross(tn_tensor *a, tn_tensor *b, int axis);
+// Returns the sum of the diagonal of the last two axes.
+TN_API tn_tensor *tn_trace(tn_tensor *x);
+// Returns the Kronecker product of tensors of up to four axes.
+TN_API tn_tensor *tn_kron(tn_tensor *a, tn_tensor *b);
+// Returns the cosine of the angle between vectors along an axis; lengths below eps count as eps.
+TN_API tn_tensor *tn_cosine_similarity(tn_tensor *a, tn_tensor *b, int axis, double eps);
+
+// ---- repetition, comparison --------------------------------------------------------------------
+
+// Repeats x times[i] times along its last n axes, or along more, which are added at the front.
+TN_API tn_tensor *tn_tile(tn_tensor *x, int n, const int64_t *times);
+// Repeats each slice along an axis several times in a row: repeats has one number for all, or one for
+// each.
+TN_API tn_tensor *tn_repeat_interleave(tn_tensor *x, int n, const int64_t *repeats, int axis);
+// Writes the coordinates of a grid to y[n], one tensor for each vector of x; axis i of the grid runs
+// along x[i]. xy exchanges the first two axes, as NumPy does.
+TN_API tn_status tn_meshgrid(int n, tn_tensor *const *x, bool xy, tn_tensor **y);
+// bool: |a - b| <= atol + rtol * |b|; equal_nan counts two NaN as equal.
+TN_API tn_tensor *tn_isclose(tn_tensor *a, tn_tensor *b, double rtol, double atol, bool equal_nan);
+// Whether that holds everywhere; reads the result. False on error.
+TN_API bool tn_allclose(tn_tensor *a, tn_tensor *b, double rtol, double atol, bool equal_nan);
+
 #endif

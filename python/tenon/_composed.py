@@ -15,7 +15,7 @@ __all__ = ["addcmul", "addcdiv", "baddbmm", "broadcast_tensors", "bucketize", "c
            "isin", "mv", "nanmean", "nansum", "narrow", "normal", "searchsorted", "std_mean", "t", "take",
            "take_along_dim", "tensordot", "tril_indices", "triu_indices", "unflatten", "var_mean", "vdot", "xlogy", "deg2rad",
            "rad2deg", "get_default_dtype", "set_default_dtype", "device",
-           "add", "sub", "div", "gather", "scatter", "index_add", "nan_to_num", "diff", "trace", "multinomial", "finfo",
+           "add", "sub", "div", "gather", "scatter", "index_add", "nan_to_num", "diff", "multinomial", "finfo",
            "iinfo", "get_rng_state", "set_rng_state", "set_printoptions"]
 
 
@@ -60,14 +60,6 @@ def diff(x: Any, n: int = 1, axis: int = -1, *, dim: int | None = None) -> Tenso
         after, before = _c.slice(x, axis, min(1, size), size, 1), _c.slice(x, axis, 0, max(size - 1, 0), 1)
         x = _c.ne(after, before) if x.dtype.kind == "b" else _c.sub(after, before)
     return x
-
-
-def trace(x: Any) -> Tensor:
-    """The sum of the diagonal of a matrix."""
-    x = F.as_tensor(x)
-    if x.ndim != 2:
-        raise ValueError(f"trace takes a matrix, not a tensor of shape {x.shape}")
-    return _c.sum_all(_c.diagonal(x, 0, 0, 1))
 
 
 def addcmul(x: Any, a: Any, b: Any, *, value: float = 1) -> Tensor:
@@ -131,12 +123,7 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Tensor:
     """The sums of products over axes of both: over the last `dims` of a and the first of b, or over two lists of axes."""
     a, b = F.as_tensor(a), F.as_tensor(b)
     left, right = (range(a.ndim - dims, a.ndim), range(dims)) if isinstance(dims, int) else dims
-    left, right = [i % a.ndim for i in left], [i % b.ndim for i in right]
-    keep, rest = [i for i in range(a.ndim) if i not in left], [i for i in range(b.ndim) if i not in right]
-    shape = [a.shape[i] for i in keep] + [b.shape[i] for i in rest]
-    n = math.prod(a.shape[i] for i in left)
-    x, y = _c.permute(a, keep + left), _c.permute(b, right + rest)
-    return _c.reshape(_c.matmul(_c.reshape(x, (-1, n)), _c.reshape(y, (n, -1))), shape)
+    return _c.tensordot(a, b, list(left), list(right))
 
 
 def cdist(a: Any, b: Any, p: float = 2.0) -> Tensor:

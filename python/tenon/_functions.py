@@ -19,7 +19,7 @@ __all__ = ["tensor", "asarray", "zeros", "ones", "empty", "full", "full_like", "
            "stack", "concat", "cat", "concatenate", "vstack", "hstack", "split", "chunk", "unbind", "permute",
            "movedim", "squeeze", "flatten", "flip", "roll", "tril", "triu", "diag", "broadcast_to", "tile",
            "repeat_interleave", "meshgrid", "clamp", "clip", "lerp", "where", "softmax", "log_softmax", "isclose",
-           "allclose", "equal", "mm", "bmm", "dot", "outer", "einsum", "zeros_like", "ones_like", "subtract",
+           "allclose", "equal", "mm", "bmm", "dot", "outer", "einsum", "cosine_similarity", "cross", "zeros_like", "ones_like", "subtract",
            "multiply", "divide", "true_divide", "power", "negative", "absolute", "bitwise_and", "bitwise_or",
            "bitwise_xor", "bitwise_not", "greater", "greater_equal", "less", "less_equal", "not_equal",
            "ravel", "expand_dims", "swapaxes",
@@ -651,31 +651,16 @@ def broadcast_to(x: Any, *shape: Any) -> Tensor:
 
 def tile(x: Any, *times: Any) -> Tensor:
     """Repeated along each axis; the last number is that of the last axis."""
-    x, n = as_tensor(x), tuple(sizes(times))
-    return _c.repeat(x, (1,) * (x.ndim - len(n)) + n)
+    return _c.tile(as_tensor(x), tuple(sizes(times)))
 
 
 def repeat_interleave(x: Any, repeats: Any, axis: int | None = None, *, dim: int | None = None) -> Tensor:
-    """Each element, or each slice along an axis, several times in a row, as numpy.repeat."""
+    """Each element, or each slice along an axis, several times in a row, as numpy.repeat; a tensor of repeats is read."""
     x, axis = as_tensor(x), axis if dim is None else dim
     if axis is None:
         x, axis = _c.reshape(x, (-1,)), 0
-    axis %= x.ndim
-    if isinstance(repeats, int) and repeats == 1:
-        return _c.clone(x)
-    if isinstance(repeats, int):
-        shape = list(x.shape)
-        shape[axis] *= repeats
-        wide = list(x.shape)
-        wide.insert(axis + 1, repeats)
-        return _c.reshape(_c.expand(_c.unsqueeze(x, axis + 1), wide), shape)
-    counts = tolist(repeats) if isinstance(repeats, _c.Tensor) else list(repeats)
-    if len(counts) == 1:
-        return repeat_interleave(x, int(counts[0]), axis)
-    if len(counts) != x.shape[axis]:
-        raise ValueError(f"repeat_interleave: {len(counts)} numbers for {x.shape[axis]} slices")
-    index = [i for i, n in enumerate(counts) for _ in range(n)]
-    return _c.index_select(x, axis, tensor(index, int64, device=x.context))
+    counts = tolist(repeats) if isinstance(repeats, _c.Tensor) else repeats
+    return _c.repeat_interleave(x, (counts,) if isinstance(counts, int) else tuple(counts), axis)
 
 
 def meshgrid(*tensors: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
@@ -742,16 +727,12 @@ def log_softmax(x: Any, axis: int | None = None, *, dim: int | None = None, dtyp
 
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """Where |a - b| <= atol + rtol * |b|."""
-    a, b = as_tensor(a), as_tensor(b)
-    a, b = (x if x.dtype.kind == "f" else _c.cast(x, "float64") for x in (a, b))
-    near = _c.le(_c.abs(_c.sub(a, b)), _c.abs(b) * rtol + atol)
-    near = _c.logical_or(_c.eq(a, b), _c.logical_and(near, _c.isfinite(b)))
-    return _c.logical_or(near, _c.logical_and(_c.isnan(a), _c.isnan(b))) if equal_nan else near
+    return _c.isclose(as_tensor(a), as_tensor(b), rtol, atol, equal_nan)
 
 
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
     """Whether isclose holds everywhere."""
-    return bool(_c.all_all(isclose(a, b, rtol, atol, equal_nan)))
+    return _c.allclose(as_tensor(a), as_tensor(b), rtol, atol, equal_nan)
 
 
 def equal(a: Any, b: Any) -> bool:
@@ -794,87 +775,24 @@ def addmm(x: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Tenso
 
 def outer(a: Any, b: Any) -> Tensor:
     """The products of all pairs of elements of two rows of numbers."""
-    return _c.mul(_c.reshape(a, (-1, 1)), _c.reshape(b, (1, -1)))
+    return _c.outer(_c.reshape(a, (-1,)), _c.reshape(b, (-1,)))
 
 
 def einsum(equation: str, *operands: Any) -> Tensor:
     """Sums of products by Einstein's convention, as numpy.einsum: einsum("bij,bjk->bik", a, b)."""
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
-    tensors = [as_tensor(x) for x in operands]
-    left, arrow, right = equation.replace(" ", "").partition("->")
-    terms = left.split(",")
-    if len(terms) != len(tensors):
-        raise ValueError(f"einsum: {len(terms)} terms in {equation!r} for {len(tensors)} tensors")
-    # The axes of an ellipsis get letters of their own, from the right.
-    hidden = [x.ndim - len(t.replace("...", "")) if "..." in t else 0 for t, x in zip(terms, tensors)]
-    rest = [chr(0x4e00 + i) for i in range(builtins.max([*hidden, 0]))]
-    for i, (t, x, n) in enumerate(zip(terms, tensors, hidden)):
-        t = t.replace("...", "".join(rest[len(rest) - n:]), 1) if n >= 0 else t
-        if not t.isalpha() and t or len(t) != x.ndim:
-            raise ValueError(f"einsum: the term {terms[i]!r} does not fit a tensor of shape {x.shape}")
-        terms[i] = t
-    letters = "".join(terms)
-    if arrow:
-        right = right.replace("...", "".join(rest), 1)
-    else:
-        right = "".join(rest) + "".join(sorted(c for c in letters if letters.count(c) == 1 and c not in rest))
-    if len({*right}) != len(right) or not {*right} <= {*letters}:
-        raise ValueError(f"einsum: the result of {equation!r} names an axis twice, or one that no tensor has")
-    length: dict[str, int] = {}
-    for t, x in zip(terms, tensors):
-        for c, n in zip(t, x.shape):
-            if length.get(c, 1) not in (1, n) and n != 1:
-                raise ValueError(f"einsum: an axis of {equation!r} has {length[c]} and {n} elements")
-            length[c] = length.get(c, 1) if n == 1 else n
-    for i, (t, x) in enumerate(zip(terms, tensors)):
-        for c in sorted({c for c in t if t.count(c) > 1}):  # an axis that occurs twice is a diagonal
-            while t.count(c) > 1:
-                first = t.index(c)
-                second = t.index(c, first + 1)
-                x = _c.diagonal(x, 0, first, second)
-                t = t[:first] + t[first + 1:second] + t[second + 1:] + c
-        for a in range(len(t) - 1, -1, -1):  # an axis of one element that others have more of is broadcast
-            if x.shape[a] != length[t[a]]:
-                x, t = _c.squeeze(x, a), t[:a] + t[a + 1:]
-        terms[i], tensors[i] = t, x
-    x, t = tensors[0], terms[0]
-    for i in range(1, len(tensors)):
-        x, t = _contract(x, t, tensors[i], terms[i], {*right, *"".join(terms[i + 1:])}, length)
-    x, t = _sum_out(x, t, {*right})
-    order = [t.index(c) for c in right]
-    return _c.permute(x, order) if order != [*range(len(order))] else x
+    return _c.einsum(equation, [as_tensor(x) for x in operands])
 
 
-def _sum_out(x: Any, term: str, keep: set[str]) -> tuple[Any, str]:
-    """x without the axes whose letters nobody asks for."""
-    gone = [a for a, c in enumerate(term) if c not in keep]
-    return (_c.sum_axes(x, gone, False) if gone else x), "".join(c for c in term if c in keep)
+def cosine_similarity(a: Any, b: Any, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """The cosine of the angle between vectors along an axis."""
+    return _c.cosine_similarity(a, b, dim, eps)
 
 
-def _contract(x: Any, tx: str, y: Any, ty: str, keep: set[str], length: dict[str, int]) -> tuple[Any, str]:
-    """The product of two tensors, summed over what both have and nobody asks for, as one product of matrices."""
-    x, tx = _sum_out(x, tx, keep | {*ty})
-    y, ty = _sum_out(y, ty, keep | {*tx})
-    both = [c for c in tx if c in ty and c in keep]
-    gone = [c for c in tx if c in ty and c not in keep]
-    mine, other = [c for c in tx if c not in ty], [c for c in ty if c not in tx]
-    x = _c.permute(x, [tx.index(c) for c in both + mine + gone])
-    y = _c.permute(y, [ty.index(c) for c in both + gone + other])
-
-    def count(axes: list[str]) -> int:
-        return math.prod(length[c] for c in axes)
-
-    result = both + mine + other
-    shape = [length[c] for c in result]
-    if not gone:
-        x = _c.reshape(x, [length[c] for c in both + mine] + [1] * len(other))
-        y = _c.reshape(y, [length[c] for c in both] + [1] * len(mine) + [length[c] for c in other])
-        return _c.mul(x, y), "".join(result)
-    batch = [count(both)] if both else []
-    x = _c.reshape(x, batch + [count(mine), count(gone)])
-    y = _c.reshape(y, batch + [count(gone), count(other)])
-    return _c.reshape(_c.matmul(x, y), shape), "".join(result)
+def cross(a: Any, b: Any, dim: int = -1) -> Tensor:
+    """The cross product of vectors of 3 elements along an axis."""
+    return _c.cross(a, b, dim)
 
 
 # ---- reading

@@ -438,7 +438,6 @@ class Tensor(Exchange, _c.Tensor):
     index_add = G.index_add
     nan_to_num = G.nan_to_num
     diff = G.diff
-    trace = G.trace
     multinomial = G.multinomial
     mm = F.mm
     bmm = F.bmm

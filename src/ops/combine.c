@@ -148,6 +148,85 @@ tn_tensor *tn_repeat(tn_tensor *x, int rank, const int64_t *times)
     return y && tn_is_view(y) ? tni_share(y, "repeat") : y;
 }
 
+// Shorter lists than x has axes are about its last ones.
+tn_tensor *tn_tile(tn_tensor *x, int n, const int64_t *times)
+{
+    int64_t all[TN_MAX_RANK];
+    tn_ctx *cx = tni_arg1("tile", x, "x");
+    if (!cx) return NULL;
+    if (n < 0 || n > TN_MAX_RANK || (n > 0 && !times))
+        return tni_fail(cx, TN_EARG, "tile: %d numbers for x %s", n, tni_shape_of(x).s);
+    int rank = tn_rank(x) > n ? tn_rank(x) : n;
+    for (int i = 0; i < rank; i++) all[i] = i < rank - n ? 1 : times[i - rank + n];
+    return tn_repeat(x, rank, all);
+}
+
+// Each slice along an axis `times` times in a row: a broadcast axis behind it, then merged with it.
+static tn_tensor *repeat_each(tn_tensor *x, int axis, int64_t times)
+{
+    tni_view s    = tni_layout(x);
+    int64_t  rows = tni_shape_count(axis + 1, s.size), rest = 1;
+    for (int i = axis + 1; i < s.rank; i++) rest *= s.size[i];
+    if (!tni_shape_ok(x->cx, "repeat_interleave", TN_SHAPE(rows, times, rest))) return NULL;
+    s.size[axis] *= times;
+    tn_tensor *y = tn_expand(tn_reshape(x, TN_SHAPE(rows, 1, rest)), TN_SHAPE(rows, times, rest));
+    y            = tn_reshape(y, s.rank, s.size);
+    return y && tn_is_view(y) ? tni_share(y, "repeat_interleave") : y;
+}
+
+// Of several numbers an index is made here.
+tn_tensor *tn_repeat_interleave(tn_tensor *x, int n, const int64_t *repeats, int axis)
+{
+    tn_ctx *cx    = tni_arg1("repeat_interleave", x, "x");
+    int     a     = cx ? tni_axis(cx, "repeat_interleave", tn_rank(x), axis) : -1;
+    int64_t total = 0;
+    if (a < 0) return NULL;
+    if (!repeats || n < 1 || (n > 1 && n != tn_size(x, a)))
+        return tni_fail(cx, TN_ESHAPE, "repeat_interleave: %d repeats for x %s along axis %d", n,
+                        tni_shape_of(x).s, a);
+    for (int i = 0; i < n; i++) {
+        if (repeats[i] < 0 || repeats[i] > INT64_MAX / 16 / n)
+            return tni_fail(cx, TN_EARG, "repeat_interleave: repeats[%d] is %lld", i,
+                            (long long)repeats[i]);
+        total += repeats[i];
+    }
+    if (n == 1) return repeat_each(x, a, total);
+    int64_t *place = tni_alloc(&cx->heap, (size_t)(total + 1) * sizeof *place), at = 0;
+    if (!place) return tni_fail_memory(cx, "repeat_interleave");
+    for (int i = 0; i < n; i++)
+        for (int64_t k = 0; k < repeats[i]; k++) place[at++] = i;
+    tn_tensor *y = tn_index_select(x, a, tn_from(cx, TN_I64, 1, &total, place));
+    tni_free(&cx->heap, place);
+    return y;
+}
+
+// Views: each vector along an axis of its own, repeated along the others.
+tn_status tn_meshgrid(int n, tn_tensor *const *x, bool xy, tn_tensor **y)
+{
+    int64_t size[TN_MAX_RANK];
+    if (n < 1 || !x || !y) {
+        tni_thread_fail(TN_EARG, "meshgrid: there are no tensors");
+        return TN_EARG;
+    }
+    tn_ctx *cx = tni_args("meshgrid", n, x, NULL);
+    if (!cx) return tni_failed();
+    if (n > TN_MAX_RANK) return tni_fail_status(cx, TN_EARG, "meshgrid: %d tensors", n);
+    for (int i = 0; i < n; i++) {
+        if (tn_rank(x[i]) > 1)
+            return tni_fail_status(cx, TN_ESHAPE, "meshgrid: x[%d] %s has more than one axis", i,
+                                   tni_shape_of(x[i]).s);
+        size[i] = tn_count(x[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        int64_t own[TN_MAX_RANK];
+        for (int k = 0; k < n; k++) own[k] = k == i ? size[i] : 1;
+        y[i] = tn_expand(tn_reshape(x[i], n, own), n, size);
+        if (xy && n > 1) y[i] = tn_transpose(y[i], 0, 1);
+        if (!y[i]) return tni_failed();
+    }
+    return TN_OK;
+}
+
 // The two parts of the axis, exchanged. A shift of a multiple of its size moves nothing.
 tn_tensor *tn_roll(tn_tensor *x, int64_t shift, int axis)
 {

@@ -1,4 +1,4 @@
-// Reductions made of others: mean, var, std, norm, any, all. Each is a body (tni_reduction_body),
+// Reductions made of others: mean, var, std, norm, any, all, and whether tensors are close. Each is a body (tni_reduction_body),
 // from which the public forms over one axis, all and several follow.
 #include "ops/composite.h"
 
@@ -71,3 +71,25 @@ static tn_tensor *all(const char *op, tn_tensor *x, uint32_t mask, bool keep)
     return truth_like(x, tn_eq_s(tni_sum_over(tn_eq_s(x, 0), op, mask, keep), 0));
 }
 TNI_REDUCTION_FORMS(all, all)
+
+// Equal infinities are close, and none is to anything else. Integers are compared in f64.
+tn_tensor *tn_isclose(tn_tensor *a, tn_tensor *b, double rtol, double atol, bool equal_nan)
+{
+    static const char *const names[] = { "a", "b" };
+    tn_ctx                  *cx      = tni_args("isclose", 2, (tn_tensor *const[]){ a, b }, names);
+    if (!cx || !tni_broadcast_pair("isclose", a, "a", b, "b")) return NULL;
+    if (!(rtol >= 0) || !(atol >= 0))
+        return tni_fail(cx, TN_EARG, "isclose: rtol %g and atol %g must not be negative", rtol,
+                        atol);
+    tn_tensor *x    = tni_is_float(tn_dtype_of(a)) ? tni_widen(a) : tn_cast(a, TN_F64);
+    tn_tensor *y    = tni_is_float(tn_dtype_of(b)) ? tni_widen(b) : tn_cast(b, TN_F64);
+    tn_tensor *near = tn_le(tn_abs(tn_sub(x, y)), tn_add_s(tn_mul_s(tn_abs(y), rtol), atol));
+    near            = tn_logical_or(tn_eq(x, y), tn_logical_and(near, tn_isfinite(y)));
+    return equal_nan ? tn_logical_or(near, tn_logical_and(tn_isnan(x), tn_isnan(y))) : near;
+}
+
+bool tn_allclose(tn_tensor *a, tn_tensor *b, double rtol, double atol, bool equal_nan)
+{
+    tn_tensor *all = tn_all_all(tn_isclose(a, b, rtol, atol, equal_nan));
+    return all && tn_item(all) == 1;
+}

@@ -113,7 +113,113 @@ static void maps_promote_integers_as_pytorch(void)
     }
 }
 
+// ---- other functions ---------------------------------------------------------------------------
+
+// Multiples of 1/16 as tools/record.py has them: numbers().
+static tn_tensor *numbers(tn_ctx *cx, int rank, const int64_t *size)
+{
+    double  v[256];
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) n *= size[i];
+    for (int64_t i = 0; i < n; i++) v[i] = (double)(i * 37 % 101 - 50) / 16;
+    return tn_from(cx, TN_F64, rank, size, v);
+}
+
+// x (2, 3, 4), y (2, 4, 3) and z (3, 3).
+typedef tn_tensor *array_call(tn_ctx *cx, tn_tensor *x, tn_tensor *y, tn_tensor *z);
+#define ARRAY(name, ...)                                                         \
+    static tn_tensor *name(tn_ctx *cx, tn_tensor *x, tn_tensor *y, tn_tensor *z) \
+    {                                                                            \
+        (void)cx, (void)x, (void)y, (void)z;                                     \
+        return (__VA_ARGS__);                                                    \
+    }
+#define LIST(...)                                               \
+    sizeof((tn_tensor *[]){ __VA_ARGS__ }) / 8, (tn_tensor *[]) \
+    {                                                           \
+        __VA_ARGS__                                             \
+    }
+#define PART(x) tn_select(x, 0, 0)
+
+ARRAY(einsum_0, tn_einsum("bij,bjk->bik", LIST(x, y)))
+ARRAY(einsum_1, tn_einsum("bij,bjk", LIST(x, y)))
+ARRAY(einsum_2, tn_einsum("...ij,...ji->...", LIST(x, y)))
+ARRAY(einsum_3, tn_einsum("ii->i", LIST(z)))
+ARRAY(einsum_4, tn_einsum("bij,cji,ij->cb", LIST(x, y, PART(x))))
+ARRAY(einsum_5, tn_einsum("bij->j", LIST(x)))
+ARRAY(einsum_6, tn_einsum("i...,i...->...i", LIST(x, x)))
+ARRAY(einsum_7, tn_einsum(" bij, j -> ib", LIST(x, tn_select(PART(y), 1, 0))))
+ARRAY(tensordot, tn_tensordot(x, y, 2, (int[]){ 2, 0 }, (int[]){ 1, 0 }))
+ARRAY(outer, tn_outer(PART(z), tn_select(z, 0, 1)))
+ARRAY(cross, tn_cross(z, tn_slice(PART(y), 0, 0, 3, 1), 1))
+ARRAY(trace, tn_trace(z))
+ARRAY(kron, tn_kron(z, tn_slice(tn_slice(PART(y), 0, 0, 2, 1), 1, 0, 2, 1)))
+ARRAY(cosine, tn_cosine_similarity(x, tn_flip(x, 0), 2, 1e-8))
+ARRAY(tile, tn_tile(z, 3, (int64_t[]){ 2, 1, 2 }))
+ARRAY(interleave, tn_repeat_interleave(z, 3, (int64_t[]){ 2, 0, 1 }, 1))
+ARRAY(isclose, tn_isclose(x, tn_add_s(x, 0.0625), 0.05, 0, false))
+
+static const struct {
+    const char *name;
+    array_call *call;
+} arrays[] = {
+    { "einsum 0", einsum_0 }, { "einsum 1", einsum_1 },     { "einsum 2", einsum_2 },
+    { "einsum 3", einsum_3 }, { "einsum 4", einsum_4 },     { "einsum 5", einsum_5 },
+    { "einsum 6", einsum_6 }, { "einsum 7", einsum_7 },     { "tensordot", tensordot },
+    { "outer", outer },       { "cross", cross },           { "trace", trace },
+    { "kron", kron },         { "cosine", cosine },         { "tile", tile },
+    { "isclose", isclose },   { "interleave", interleave },
+};
+
+static void check_array(tn_ctx *cx, const char *name, array_call *call)
+{
+    const char *file = TN_SOURCE_DIR "/test/recordings/arrays.safetensors";
+    tn_scope   *s    = tn_begin(cx);
+    tn_tensor  *x = numbers(cx, TN_SHAPE(2, 3, 4)), *y = numbers(cx, TN_SHAPE(2, 4, 3));
+    tn_tensor  *r = call(cx, x, tn_mul_s(y, 0.5), numbers(cx, TN_SHAPE(3, 3)));
+    int64_t     n;
+    double     *want = recorded(cx, file, name, &n), *have = malloc((size_t)(n + 1) * sizeof *have);
+    if (CHECK_INT(tn_count(r), n) && CHECK_STATUS(tn_read(r, TN_F64, have, n), TN_OK))
+        for (int64_t i = 0; i < n; i++)
+            test_case_result(fabs(have[i] - want[i]) <= 1e-12 * fmax(1, fabs(want[i])) ||
+                                 (isnan(have[i]) && isnan(want[i])) || have[i] == want[i],
+                             "%s [%d]: %.9g, PyTorch %.9g", name, (int)i, have[i], want[i]);
+    free(want), free(have);
+    tn_end(s);
+}
+
+static void functions_of_arrays_are_pytorchs(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx))
+        for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+            check_array(cx, arrays[i].name, arrays[i].call);
+}
+
+static void einsum_says_what_is_wrong(void)
+{
+    static const struct {
+        const char *equation, *says;
+    } cases[] = {
+        { "ij,jk->il", "names an axis of no operand" },
+        { "ij,jk->ii", "names an axis twice" },
+        { "ij->i", "more operands than terms" },
+        { "ij,jk,kl->il", "more terms than operands" },
+        { "ijk,jk->i", "an operand (2, 3) has 3 labels" },
+        { "ij,ij->i", "an axis has 2 and, in (3, 4), 3 elements" },
+        { "i1,jk->i", "labels are letters" },
+        { "ij,jk->i,k", "behind it no comma" },
+    };
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx))
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            tn_tensor *x[] = { tn_zeros(cx, TN_F32, TN_SHAPE(2, 3)),
+                               tn_zeros(cx, TN_F32, TN_SHAPE(3, 4)) };
+            CHECK(!tn_einsum(cases[i].equation, 2, x));
+            CHECK_FAILED2(cx, tn_error(cx), cases[i].equation, cases[i].says);
+        }
+}
+
 const test_case tests_recorded_ops[] = {
+    TEST(functions_of_arrays_are_pytorchs),
+    TEST(einsum_says_what_is_wrong),
     TEST(maps_are_pytorchs_at_every_end),
     TEST(maps_promote_integers_as_pytorch),
     TEST_END,

@@ -172,7 +172,8 @@ typedef struct {
     form_input in[INPUTS];
 } form;
 
-extern const form        forms_maps[], forms_folds[], forms_moves[], forms_nets[], forms_losses[];
+extern const form forms_maps[], forms_folds[], forms_moves[], forms_nets[], forms_losses[],
+    forms_arrays[];
 extern const form *const form_tables[];  // all of them, NULL behind the last; a name NULL ends each
 
 #endif

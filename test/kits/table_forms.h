@@ -26,4 +26,10 @@
                     (double[]){ __VA_ARGS__ }),                                  \
             DT)
 
+// An input of a form: its rank, the mood of its numbers, its sizes.
+#define IN(rank, mood, ...)         \
+    {                               \
+        rank, { __VA_ARGS__ }, mood \
+    }
+
 #endif

@@ -148,7 +148,6 @@ static tn_tensor *f_attention_dropout(tn_tensor *const *x, void *user)
 }
 
 // clang-format off
-#define IN(rank, m, ...)  { rank, { __VA_ARGS__ }, m }
 #define IMAGE             IN(4, APART, 2, 4, 4, 5)
 #define SMALL_IMAGE       IN(4, APART, 1, 4, 3, 4)
 #define SOLID_IMAGE       IN(5, APART, 1, 2, 3, 3, 4)
@@ -337,5 +336,5 @@ const form forms_losses[] = {
 };
 // clang-format on
 
-const form *const form_tables[] = { forms_maps, forms_folds,  forms_moves,
-                                    forms_nets, forms_losses, NULL };
+const form *const form_tables[] = { forms_maps,   forms_folds,  forms_moves, forms_nets,
+                                    forms_losses, forms_arrays, NULL };

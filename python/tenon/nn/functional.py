@@ -705,8 +705,7 @@ def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between x1 and x2 along an axis."""
-    n1, n2 = (_c.maximum(n, _c.full_like(n, eps)) for n in (_c.norm(x1, dim), _c.norm(x2, dim)))
-    return _c.sum(x1 * x2, dim) / (n1 * n2)
+    return _c.cosine_similarity(x1, x2, dim, eps)
 
 
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
