@@ -595,18 +595,10 @@ TN_API int tn_split(tn_tensor *x, int64_t size, int axis, int n, tn_tensor **y);
 // Writes views of `chunks` pieces of equal size into y[chunks]; the last may be smaller, and there
 // may be fewer. Returns their number, or -1 on error.
 TN_API int tn_chunk(tn_tensor *x, int chunks, int axis, tn_tensor **y);
-// Repeats x times[i] times along axis i. rank may exceed x's, which adds axes at the front.
-TN_API tn_tensor *tn_repeat(tn_tensor *x, int rank, const int64_t *times);
-// Shifts elements along an axis; those pushed off the end reappear at the start.
-TN_API tn_tensor *tn_roll(tn_tensor *x, int64_t shift, int axis);
 // Adds before[i] and after[i] elements of value v at the ends of axis i. Negative counts remove
 // elements.
 TN_API tn_tensor *tn_pad(tn_tensor *x, const int64_t *before, const int64_t *after, double v);
 TN_API tn_tensor *tn_pad_i64(tn_tensor *x, const int64_t *before, const int64_t *after, int64_t v);
-// Keep the lower or upper triangle of the last two axes, and set the rest to 0. diagonal counts
-// from the main diagonal, upwards if positive.
-TN_API tn_tensor *tn_tril(tn_tensor *x, int64_t diagonal);
-TN_API tn_tensor *tn_triu(tn_tensor *x, int64_t diagonal);
 
 // Indices are i64 or i32. Negative ones count from the end. An index out of range is an error of
 // the evaluation.
@@ -637,9 +629,6 @@ TN_API tn_pair    tn_sort(tn_tensor *x, int axis, bool descending);
 TN_API tn_tensor *tn_argsort(tn_tensor *x, int axis, bool descending);
 // Returns the k largest or smallest elements along an axis, in order, and their indices.
 TN_API tn_pair tn_topk(tn_tensor *x, int64_t k, int axis, bool largest);
-// Draws n indices per row with replacement, with probabilities proportional to weights, floats of
-// shape (C) or (N, C); i64.
-TN_API tn_tensor *tn_multinomial(tn_tensor *weights, int64_t n);
 
 // ---- products, networks ------------------------------------------------------------------------
 

@@ -57,8 +57,19 @@ TN_API tn_tensor *tn_kron(tn_tensor *a, tn_tensor *b);
 // Returns the cosine of the angle between vectors along an axis; lengths below eps count as eps.
 TN_API tn_tensor *tn_cosine_similarity(tn_tensor *a, tn_tensor *b, int axis, double eps);
 
-// ---- repetition, comparison --------------------------------------------------------------------
+// ---- repetition, triangles, comparison ---------------------------------------------------------
 
+// Repeats x times[i] times along axis i. rank may exceed x's, which adds axes at the front.
+TN_API tn_tensor *tn_repeat(tn_tensor *x, int rank, const int64_t *times);
+// Shifts elements along an axis; those pushed off the end reappear at the start.
+TN_API tn_tensor *tn_roll(tn_tensor *x, int64_t shift, int axis);
+// Keep the lower or upper triangle of the last two axes, and set the rest to 0. diagonal counts
+// from the main diagonal, upwards if positive.
+TN_API tn_tensor *tn_tril(tn_tensor *x, int64_t diagonal);
+TN_API tn_tensor *tn_triu(tn_tensor *x, int64_t diagonal);
+// Draws n indices per row with replacement, with probabilities proportional to weights, floats of
+// shape (C) or (N, C); i64.
+TN_API tn_tensor *tn_multinomial(tn_tensor *weights, int64_t n);
 // Repeats x times[i] times along its last n axes, or along more, which are added at the front.
 TN_API tn_tensor *tn_tile(tn_tensor *x, int n, const int64_t *times);
 // Repeats each slice along an axis several times in a row: repeats has one number for all, or one for

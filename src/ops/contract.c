@@ -283,6 +283,7 @@ static void choose_pair(const sum_of_products *e, int *a, int *b)
         }
 }
 
+// Diagonals and single elements first, then pair by pair, then what is left is summed and put in order.
 tn_tensor *tn_einsum(const char *equation, int n, tn_tensor *const *x)
 {
     if (n < 1 || !x || !equation) {
@@ -327,6 +328,7 @@ static int other_axes(tn_tensor *x, const char *name, int n, const int *axes, in
     return m;
 }
 
+// The summed axes last in a and first in b, so that one product of matrices does it.
 tn_tensor *tn_tensordot(tn_tensor *a, tn_tensor *b, int n, const int *axes_a, const int *axes_b)
 {
     static const char *const names[] = { "a", "b" };
@@ -412,6 +414,7 @@ tn_tensor *tn_kron(tn_tensor *a, tn_tensor *b)
     return tn_reshape(y, rank, size);
 }
 
+// Both are divided by their lengths first, so that no product overflows.
 tn_tensor *tn_cosine_similarity(tn_tensor *a, tn_tensor *b, int axis, double eps)
 {
     static const char *const names[] = { "a", "b" };
