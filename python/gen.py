@@ -30,7 +30,7 @@ LEFT_OUT = {
     "written by hand in core/": """
         grad_mode autocast random_get random_set
         to_dlpack to_dlpack_unversioned from_dlpack from_dlpack_unversioned ctx_stream ctx_wait_stream ctx_signal_stream ctx_use_stream
-        eval_into from borrow read print ptr split meshgrid chunk grad gradcheck gradgradcheck custom custom_n
+        eval_into from borrow read print ptr split meshgrid unique chunk grad gradcheck gradgradcheck custom custom_n
         layer_new layer_new_n layer_each layer_summary layer_self layer_ctx layer_of nn_act nn_residual nn_residual_with
         nn_transformer_block nn_transformer_block_with forward_n dataset next tokenizer_encode
         tokenizer_encode_with tokenizer_decode tokenizer_stream tokenizer_token generate file_info
@@ -61,7 +61,7 @@ NOT_METHODS = re.compile(r"""(.*_(s|i64|i64_|keep|all|axes|with)|init_.*|bit_.*|
 MAY_BE_NONE = {
     "linear": "b", "conv1d": "b", "conv2d": "b", "conv3d": "b", "conv_transpose1d": "b", "conv_transpose2d": "b",
     "conv_transpose3d": "b", "layer_norm": "w b", "rms_norm": "w", "group_norm": "w b",
-    "batch_norm": "w b", "rope": "positions", "backward": "gy", "profile_write": "path",
+    "batch_norm": "w b", "bincount": "weights", "rope": "positions", "backward": "gy", "profile_write": "path",
 }
 
 # Calls that may take long: other threads of Python run meanwhile.
@@ -84,7 +84,7 @@ GIVES = {"layer_child": (2, 0), "nn_seq_n": (0, None), "nn_standardize": (1, Non
 LENDS = {"layer_child": 0, "layer_find_child": 0}
 HANDLES = {"tn_layer": "LAYER", "tn_optim": "OPTIM", "tn_data": "DATA", "tn_tokenizer": "TOKENIZER",
            "tn_file": "SAVED_FILE", "tn_cache": "CACHE", "tn_dist": "DIST"}
-ENUMS = {"tn_reduction", "tn_rope_scaling", "tn_lr_kind", "tn_missing", "tn_reduce_op"}
+ENUMS = {"tn_fold", "tn_reduction", "tn_rope_scaling", "tn_lr_kind", "tn_missing", "tn_reduce_op"}
 NUMBERS = {"int": "int", "int64_t": "int64", "uint64_t": "uint64", "double": "double", "float": "double", "bool": "bool",
            "tn_dtype": "dtype", "size_t": "uint64"}
 PYTHON = {"int": "int", "int64": "int", "uint64": "int", "double": "float", "bool": "bool", "dtype": "DTypeLike"}

@@ -456,6 +456,27 @@ def arrays():
         "interleave": torch.repeat_interleave(z, torch.tensor([2, 0, 1]), dim=1),
         "isclose": torch.isclose(x, x + 1 / 16, rtol=0.05, atol=0.0),
     }
+    ties = torch.floor(x * 2) / 4
+    holes = torch.where(x > 2, math.nan, ties)
+    at = torch.tensor([[0, 2, 1], [2, 2, 0], [1, 0, 0]])
+    for name, pair in {"max": ties.max(2), "cummax": holes.cummax(2), "cummin": ties.cummin(1), "median": holes.median(2),
+                       "kthvalue": ties.kthvalue(2, 1), "mode": ties.mode(2)}.items():
+        out[name], out[name + " at"] = pair
+    for name in ("sum", "mean", "prod", "amax", "amin"):
+        for own in (True, False):
+            out[f"{name} {own:d}"] = torch.scatter_reduce(z, 0, at, y[0, :3], name, include_self=own)
+    values, inverse, counts = torch.unique(ties, return_inverse=True, return_counts=True)
+    out |= {
+        "quantile": torch.quantile(x, 0.3, dim=2), "quantile nan": torch.quantile(holes, 0.5, dim=1),
+        "searched": torch.searchsorted(x.sort(2)[0], ties), "searched right": torch.searchsorted(ties.flatten().sort()[0], ties, right=True),
+        "bincount": torch.bincount(at.flatten(), minlength=5), "weighed": torch.bincount(at.flatten(), z.flatten()),
+        "histogram": torch.histc(x, 7, -2, 2), "histogram all": torch.histc(x, 5),
+        "nonzero": torch.nonzero(ties), "selected": torch.masked_select(x, z[:, :1] > 0),
+        "unique": values, "unique inverse": inverse, "unique counts": counts,
+        "index_add": torch.index_add(z, 1, torch.tensor([2, 0, 2]), y[0, :3]),
+        "index_put": torch.index_put(x, (torch.tensor([1, 0]), torch.tensor([0, -1])), y[0, 0, :1]),
+        "index_put add": torch.index_put(z, (at,), y[0, :3], accumulate=True),
+    }
     return {name: v.double().flatten() for name, v in out.items()}
 
 

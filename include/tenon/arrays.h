@@ -83,4 +83,61 @@ TN_API tn_tensor *tn_isclose(tn_tensor *a, tn_tensor *b, double rtol, double ato
 // Whether that holds everywhere; reads the result. False on error.
 TN_API bool tn_allclose(tn_tensor *a, tn_tensor *b, double rtol, double atol, bool equal_nan);
 
+// ---- order -------------------------------------------------------------------------------------
+
+// Return the largest or smallest element along an axis and the place of the first one, without the
+// axis.
+TN_API tn_pair tn_max_indexed(tn_tensor *x, int axis);
+TN_API tn_pair tn_min_indexed(tn_tensor *x, int axis);
+// Return the largest or smallest element up to each one along an axis, and the place of the last such
+// one.
+TN_API tn_pair tn_cummax(tn_tensor *x, int axis);
+TN_API tn_pair tn_cummin(tn_tensor *x, int axis);
+// Returns the element in the middle of the sorted ones along an axis, the lower one of two, and its
+// place; NaN if there is one.
+TN_API tn_pair tn_median(tn_tensor *x, int axis);
+// Returns the k-th smallest element along an axis, from 1, and its place.
+TN_API tn_pair tn_kthvalue(tn_tensor *x, int64_t k, int axis);
+// Returns the most frequent element along an axis, the smallest of several, and the place of the last
+// such one.
+TN_API tn_pair tn_mode(tn_tensor *x, int axis);
+// Returns the q-quantile along an axis, q in 0 .. 1, by linear interpolation.
+TN_API tn_tensor *tn_quantile(tn_tensor *x, double q, int axis);
+// Returns the places where values would be put into sorted lines (the last axis) to keep them sorted,
+// before equal elements or, with right, behind them; i64. sorted is a vector, or has the leading axes
+// of values.
+TN_API tn_tensor *tn_searchsorted(tn_tensor *sorted, tn_tensor *values, bool right);
+
+// ---- counts, and results whose size depends on values ------------------------------------------
+
+// Returns how often each of 0, 1, ... occurs in a vector of integers, i64, or the sums of weights
+// (NULL: none). There are `least` bins at least; the largest element is read, which waits.
+TN_API tn_tensor *tn_bincount(tn_tensor *x, tn_tensor *weights, int64_t least);
+// Returns how many elements are in each of `bins` bins of equal width from lo to hi, in x's dtype; lo
+// and hi equal: from the smallest to the largest element.
+TN_API tn_tensor *tn_histogram(tn_tensor *x, int64_t bins, double lo, double hi);
+// Returns the indices of the elements that are not 0, a row for each: (count, rank), i64. These three
+// read the number of their results, which waits.
+TN_API tn_tensor *tn_nonzero(tn_tensor *x);
+// Returns the elements where mask, a bool, is true, as a vector.
+TN_API tn_tensor *tn_masked_select(tn_tensor *x, tn_tensor *mask);
+// Writes the different elements of x, sorted, to *values; the place of each element of x among them to
+// *inverse, and how often each occurs to *counts, unless these are NULL.
+TN_API tn_status tn_unique(tn_tensor *x, tn_tensor **values, tn_tensor **inverse,
+                           tn_tensor **counts);
+
+// ---- writes at indices -------------------------------------------------------------------------
+
+typedef enum { TN_FOLD_SUM, TN_FOLD_MEAN, TN_FOLD_PROD, TN_FOLD_MAX, TN_FOLD_MIN } tn_fold;
+// Returns a copy of x in which the elements of v are folded at index along an axis, with x's own
+// element or, without include_self, in its place.
+TN_API tn_tensor *tn_scatter_reduce(tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v,
+                                    tn_fold fold, bool include_self);
+// Returns a copy of x in which the slices of v are added at a 1-d index along an axis.
+TN_API tn_tensor *tn_index_add(tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v);
+// Returns a copy of x in which the elements at indices along its first n axes, which broadcast with
+// each other, are replaced by those of v, or with accumulate have them added.
+TN_API tn_tensor *tn_index_put(tn_tensor *x, int n, tn_tensor *const *index, tn_tensor *v,
+                               bool accumulate);
+
 #endif

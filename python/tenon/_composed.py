@@ -15,7 +15,7 @@ __all__ = ["addcmul", "addcdiv", "baddbmm", "broadcast_tensors", "bucketize", "c
            "isin", "mv", "nanmean", "nansum", "narrow", "normal", "searchsorted", "std_mean", "t", "take",
            "take_along_dim", "tensordot", "tril_indices", "triu_indices", "unflatten", "var_mean", "vdot", "xlogy", "deg2rad",
            "rad2deg", "get_default_dtype", "set_default_dtype", "device",
-           "add", "sub", "div", "gather", "scatter", "index_add", "nan_to_num", "diff", "multinomial", "finfo",
+           "add", "sub", "div", "gather", "scatter", "index_add", "scatter_reduce", "nan_to_num", "diff", "multinomial", "finfo",
            "iinfo", "get_rng_state", "set_rng_state", "set_printoptions"]
 
 
@@ -211,12 +211,8 @@ def isin(x: Any, among: Any) -> Tensor:
 
 
 def searchsorted(rows: Any, values: Any, *, right: bool = False) -> Tensor:
-    """The places where values would be put into a row of sorted numbers; right: behind equal ones."""
-    rows, values = F.as_tensor(rows), F.as_tensor(values)
-    if rows.ndim != 1:
-        raise NotImplementedError("searchsorted: of one row of sorted numbers")
-    values = _c.unsqueeze(values, -1)
-    return F.sum(_c.cast(_c.le(rows, values) if right else _c.lt(rows, values), int64), -1)
+    """The places where values would be put into sorted rows; right: behind equal ones."""
+    return _c.searchsorted(F.as_tensor(rows), F.as_tensor(values), right)
 
 
 def bucketize(values: Any, boundaries: Any, *, right: bool = False) -> Tensor:
@@ -271,11 +267,15 @@ def scatter(x: Any, dim: int, index: Any, src: Any = None, *, value: float | Non
 
 def index_add(x: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Tensor:
     """A copy of x with the slices of source added at index along an axis."""
-    x, source, index = F.as_tensor(x), F.as_tensor(source), F.as_tensor(index)
-    wide = [1] * x.ndim
-    wide[dim] = index.size
-    index = _c.expand(_c.reshape(index, wide), source.shape)
-    return _c.scatter_add(x, dim, index, source if alpha == 1 else source * alpha)
+    return _c.index_add(x, dim, index, source if alpha == 1 else source * alpha)
+
+
+def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Tensor:
+    """A copy of x with the elements of src folded at index along an axis: reduce is sum, mean, prod, amax or amin."""
+    folds = ("sum", "mean", "prod", "amax", "amin")
+    if reduce not in folds:
+        raise ValueError(f"scatter_reduce: reduce is one of {folds}, not {reduce!r}")
+    return _c.scatter_reduce(x, dim, index, src, folds.index(reduce), include_self)
 
 
 # ---- random numbers

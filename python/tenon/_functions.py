@@ -245,12 +245,12 @@ class ValuesIndices(NamedTuple):
     indices: Tensor
 
 
-def _extreme(x: Any, dim: Any, axis: Any, keep: bool, reduce: Any, places: Any, larger: Any) -> Any:
+def _extreme(x: Any, dim: Any, axis: Any, keep: bool, reduce: Any, pairs: Any, larger: Any) -> Any:
     """max and min: over axis= NumPy's, the elements; over a dim PyTorch's, also their indices; of two tensors."""
     if isinstance(dim, _c.Tensor):
         return larger(x, dim)
     if axis is None and isinstance(dim, int):
-        return _pair(x, places(x, dim), dim, keep)
+        return _pair(pairs(x, dim), dim, keep)
     return reduce(x, dim if axis is None else axis, keep)
 
 
@@ -264,7 +264,7 @@ def max(x: Any, dim: Tensor | None = None, keepdim: bool = False, *, axis: Any =
 
 def max(x: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False) -> Any:
     """The largest element; max(x, 1) and dim=1 give (values, indices) along an axis, axis=1 the values; the larger of two."""
-    return _extreme(x, dim, axis, keepdims or keepdim, amax, _c.argmax_keep, _c.maximum)
+    return _extreme(x, dim, axis, keepdims or keepdim, amax, _c.max_indexed, _c.maximum)
 
 
 @overload
@@ -277,13 +277,12 @@ def min(x: Any, dim: Tensor | None = None, keepdim: bool = False, *, axis: Any =
 
 def min(x: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False) -> Any:
     """The smallest element; min(x, 1) and dim=1 give (values, indices) along an axis, axis=1 the values; the smaller of two."""
-    return _extreme(x, dim, axis, keepdims or keepdim, amin, _c.argmin_keep, _c.minimum)
+    return _extreme(x, dim, axis, keepdims or keepdim, amin, _c.min_indexed, _c.minimum)
 
 
-def _pair(x: Any, index: Any, axis: int, keep: bool) -> ValuesIndices:
-    """The elements of x at an index of one place along an axis, and the index."""
-    values = _c.take_along_axis(x, index, axis)
-    return ValuesIndices(values, index) if keep else ValuesIndices(_c.squeeze(values, axis), _c.squeeze(index, axis))
+def _pair(pair: tuple[Any, Any], axis: int, keep: bool) -> ValuesIndices:
+    """Elements and their places along an axis, which is gone or stays with one element."""
+    return ValuesIndices(*(_c.unsqueeze(v, axis if axis >= 0 else axis + v.ndim + 1) for v in pair)) if keep else ValuesIndices(*pair)
 
 
 @overload
@@ -299,8 +298,7 @@ def median(x: Any, dim: int | None = None, keepdim: bool = False, *, axis: int |
     """The middle one of the sorted elements, or the mean of the middle two; along a dim the lower and its index."""
     x, keep = as_tensor(x), keepdims or keepdim
     if dim is not None:
-        order = _c.slice(_c.argsort(x, dim, False), dim, (x.shape[dim] - 1) // 2, (x.shape[dim] - 1) // 2 + 1, 1)
-        return _pair(x, order, dim, keep)
+        return _pair(_c.median(x, dim), dim, keep)
     if axis is None:
         m = median(_c.reshape(x, (-1,)), axis=0)
         return _c.reshape(m, (1,) * x.ndim) if keep else m
@@ -413,23 +411,15 @@ def unique(x: Any, return_inverse: bool = False, return_counts: bool = False) ->
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Tensor:
     """How often each number from 0 on occurs, or the sums of its weights; x is read."""
-    x = _c.reshape(as_tensor(x), (-1,))
-    n = builtins.max(minlength, int(_c.max_all(x)) + 1 if x.size else 0)
-    w = _c.ones_like(_c.cast(x, int64)) if weights is None else _c.reshape(as_tensor(weights), (-1,))
-    return _c.scatter_add(_c.zeros(w.dtype, (n,), context=x.context), 0, _c.cast(x, int64), w)
+    weights = None if weights is None else _c.reshape(as_tensor(weights), (-1,))
+    return _c.bincount(_c.reshape(as_tensor(x), (-1,)), weights, minlength)
 
 
 def nonzero(x: Any, *, as_tuple: bool = True) -> Any:
     """The places of elements that are not 0: an index for each axis, or with as_tuple=False a row for each element."""
     x = as_tensor(x)
-    flat = _c.true_places(_c.reshape(x if x.dtype is bool_ else _c.ne(x, 0), (-1,)))
-    found: list[Any] = []
-    for size in x.shape[::-1]:
-        found.insert(0, _c.remainder(flat, size))
-        flat = _c.floor_divide(flat, size)
-    if as_tuple:
-        return tuple(found)
-    return _c.stack(found, 1) if found else zeros(flat.size, 0, dtype=int64, device=x.context)
+    found = _c.nonzero(x)
+    return tuple(_c.select(found, 1, i) for i in range(x.ndim)) if as_tuple else found
 
 
 # ---- shape
@@ -492,8 +482,7 @@ def expand_dims(x: Any, axis: int) -> Tensor:
 
 def masked_select(x: Any, mask: Any) -> Tensor:
     """The elements where the mask holds, along one axis; the mask is read."""
-    places = _c.true_places(_c.reshape(_c.expand(mask, x.shape), (-1,)))
-    return _c.index_select(_c.reshape(x, (-1,)), 0, places)
+    return _c.masked_select(x, mask)
 
 
 swapaxes = _c.transpose

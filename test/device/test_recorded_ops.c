@@ -158,16 +158,118 @@ ARRAY(tile, tn_tile(z, 3, (int64_t[]){ 2, 1, 2 }))
 ARRAY(interleave, tn_repeat_interleave(z, 3, (int64_t[]){ 2, 0, 1 }, 1))
 ARRAY(isclose, tn_isclose(x, tn_add_s(x, 0.0625), 0.05, 0, false))
 
+// Numbers of which some are equal, and with NaN in place of the larger ones; places in z.
+#define TIES               tn_div_s(tn_floor(tn_mul_s(x, 2)), 4)
+#define HOLES              tn_masked_fill(TIES, tn_gt_s(x, 2), NAN)
+#define AT                 tn_from(cx, TN_I64, TN_SHAPE(3, 3), (int64_t[]){ 0, 2, 1, 2, 2, 0, 1, 0, 0 })
+#define V                  tn_slice(PART(y), 0, 0, 3, 1)
+#define I2(a, b)           tn_from(cx, TN_I64, TN_SHAPE(2), (int64_t[]){ a, b })
+#define FOLDED(fold, self) tn_scatter_reduce(z, 0, AT, V, TN_FOLD_##fold, self)
+
+// One of the results of tn_unique.
+static tn_tensor *unique_part(tn_tensor *x, int which)
+{
+    tn_tensor *y[3] = { 0 };
+    tn_unique(x, &y[0], &y[1], &y[2]);
+    return y[which];
+}
+
+ARRAY(max, tn_max_indexed(TIES, 2).values)
+ARRAY(max_at, tn_max_indexed(TIES, 2).indices)
+ARRAY(cummax, tn_cummax(HOLES, 2).values)
+ARRAY(cummax_at, tn_cummax(HOLES, 2).indices)
+ARRAY(cummin, tn_cummin(TIES, 1).values)
+ARRAY(cummin_at, tn_cummin(TIES, 1).indices)
+ARRAY(median, tn_median(HOLES, 2).values)
+ARRAY(kthvalue, tn_kthvalue(TIES, 2, 1).values)
+ARRAY(mode, tn_mode(TIES, 2).values)
+ARRAY(mode_at, tn_mode(TIES, 2).indices)
+ARRAY(sum_1, FOLDED(SUM, true))
+ARRAY(sum_0, FOLDED(SUM, false))
+ARRAY(mean_1, FOLDED(MEAN, true))
+ARRAY(mean_0, FOLDED(MEAN, false))
+ARRAY(prod_1, FOLDED(PROD, true))
+ARRAY(prod_0, FOLDED(PROD, false))
+ARRAY(amax_1, FOLDED(MAX, true))
+ARRAY(amax_0, FOLDED(MAX, false))
+ARRAY(amin_1, FOLDED(MIN, true))
+ARRAY(amin_0, FOLDED(MIN, false))
+ARRAY(quantile, tn_quantile(x, 0.3, 2))
+ARRAY(quantile_nan, tn_quantile(HOLES, 0.5, 1))
+ARRAY(searched, tn_searchsorted(tn_sort(x, 2, false).values, TIES, false))
+ARRAY(searched_right,
+      tn_searchsorted(tn_sort(tn_flatten(TIES, 0, -1), 0, false).values, TIES, true))
+ARRAY(bincount, tn_bincount(tn_flatten(AT, 0, -1), NULL, 5))
+ARRAY(weighed, tn_bincount(tn_flatten(AT, 0, -1), tn_flatten(z, 0, -1), 0))
+ARRAY(histogram, tn_histogram(x, 7, -2, 2))
+ARRAY(histogram_all, tn_histogram(x, 5, 0, 0))
+ARRAY(nonzero, tn_nonzero(TIES))
+ARRAY(selected, tn_masked_select(x, tn_gt_s(tn_slice(z, 1, 0, 1, 1), 0)))
+ARRAY(unique, unique_part(TIES, 0))
+ARRAY(unique_inverse, unique_part(TIES, 1))
+ARRAY(unique_counts, unique_part(TIES, 2))
+ARRAY(index_add, tn_index_add(z, 1, tn_from(cx, TN_I64, TN_SHAPE(3), (int64_t[]){ 2, 0, 2 }), V))
+ARRAY(index_put,
+      tn_index_put(x, LIST(I2(1, 0), I2(0, -1)), tn_slice(PART(PART(y)), 0, 0, 1, 1), false))
+ARRAY(index_put_add, tn_index_put(z, LIST(AT), V, true))
+
 static const struct {
     const char *name;
     array_call *call;
 } arrays[] = {
-    { "einsum 0", einsum_0 }, { "einsum 1", einsum_1 },     { "einsum 2", einsum_2 },
-    { "einsum 3", einsum_3 }, { "einsum 4", einsum_4 },     { "einsum 5", einsum_5 },
-    { "einsum 6", einsum_6 }, { "einsum 7", einsum_7 },     { "tensordot", tensordot },
-    { "outer", outer },       { "cross", cross },           { "trace", trace },
-    { "kron", kron },         { "cosine", cosine },         { "tile", tile },
-    { "isclose", isclose },   { "interleave", interleave },
+    { "max", max },
+    { "max at", max_at },
+    { "cummax", cummax },
+    { "cummax at", cummax_at },
+    { "cummin", cummin },
+    { "cummin at", cummin_at },
+    { "median", median },
+    { "kthvalue", kthvalue },
+    { "mode", mode },
+    { "mode at", mode_at },
+    { "sum 1", sum_1 },
+    { "sum 0", sum_0 },
+    { "mean 1", mean_1 },
+    { "mean 0", mean_0 },
+    { "prod 1", prod_1 },
+    { "prod 0", prod_0 },
+    { "amax 1", amax_1 },
+    { "amax 0", amax_0 },
+    { "amin 1", amin_1 },
+    { "amin 0", amin_0 },
+    { "quantile", quantile },
+    { "quantile nan", quantile_nan },
+    { "searched", searched },
+    { "searched right", searched_right },
+    { "bincount", bincount },
+    { "weighed", weighed },
+    { "histogram", histogram },
+    { "histogram all", histogram_all },
+    { "nonzero", nonzero },
+    { "selected", selected },
+    { "unique", unique },
+    { "unique inverse", unique_inverse },
+    { "unique counts", unique_counts },
+    { "index_add", index_add },
+    { "index_put", index_put },
+    { "index_put add", index_put_add },
+    { "einsum 0", einsum_0 },
+    { "einsum 1", einsum_1 },
+    { "einsum 2", einsum_2 },
+    { "einsum 3", einsum_3 },
+    { "einsum 4", einsum_4 },
+    { "einsum 5", einsum_5 },
+    { "einsum 6", einsum_6 },
+    { "einsum 7", einsum_7 },
+    { "tensordot", tensordot },
+    { "outer", outer },
+    { "cross", cross },
+    { "trace", trace },
+    { "kron", kron },
+    { "cosine", cosine },
+    { "tile", tile },
+    { "isclose", isclose },
+    { "interleave", interleave },
 };
 
 static void check_array(tn_ctx *cx, const char *name, array_call *call)

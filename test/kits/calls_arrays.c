@@ -54,12 +54,77 @@ CALL(allclose)
     return NULL;
 }
 
+// ---- order, counts, writes
+
+#define PAIR(name)                                \
+    CALL(name)                                    \
+    {                                             \
+        return tn_##name(k->x, (int)k->i).values; \
+    }
+PAIR(max_indexed)
+PAIR(min_indexed)
+PAIR(cummax)
+PAIR(cummin)
+PAIR(median)
+PAIR(mode)
+CALL(kthvalue)
+{
+    return tn_kthvalue(k->x, k->j, (int)k->i).values;
+}
+CALL(quantile)
+{
+    return tn_quantile(k->x, k->d, (int)k->i);
+}
+CALL(searchsorted)
+{
+    return tn_searchsorted(k->x, k->y, k->i & 1);
+}
+CALL(bincount)
+{
+    return tn_bincount(k->j & 1 ? tn_cast(k->x, TN_I64)
+                                : tn_reshape(tn_cast(tn_abs(k->x), TN_U8), TN_SHAPE(-1)),
+                       NULL, k->i);
+}
+CALL(histogram)
+{
+    return tn_histogram(k->x, k->i, -k->d, k->d);
+}
+CALL(nonzero)
+{
+    return tn_nonzero(k->x);
+}
+CALL(masked_select)
+{
+    return tn_masked_select(k->x, tn_cast(k->y, k->i & 1 ? TN_I64 : TN_BOOL));
+}
+CALL(unique)
+{
+    tn_tensor *y[3] = { 0 };
+    return tn_unique(k->x, &y[0], k->i & 1 ? &y[1] : NULL, &y[2]) == TN_OK ? y[0] : NULL;
+}
+CALL(scatter_reduce)
+{
+    return tn_scatter_reduce(k->x, (int)k->i, tn_cast(k->y, TN_I64), k->y, (tn_fold)(k->j & 7),
+                             k->i & 1);
+}
+CALL(index_add)
+{
+    return tn_index_add(k->x, (int)k->i, tn_cast(k->y, TN_I64), k->y);
+}
+CALL(index_put)
+{
+    tn_tensor *at = tn_cast(k->y, TN_I64);
+    return tn_index_put(k->x, 1, &at, k->y, k->i & 1);
+}
+
 // clang-format off
 const call calls_of_arrays[] = {
     U(asin), U(acos), U(sinh), U(cosh), U(asinh), U(acosh), U(atanh), U(log10), U(erfinv), U(lgamma), U(digamma), U(signbit),
     B(atan2), B(hypot), B(logaddexp), B(copysign), B(nextafter), B(fmod), B(trunc_divide),
     T(einsum), T(tensordot), T(outer), T(cross), U(trace), T(kron), T(cosine_similarity), O(tile), O(repeat_interleave),
     T(meshgrid), T(isclose), T(allclose),
+    O(max_indexed), O(min_indexed), O(cummax), O(cummin), O(median), O(mode), O(kthvalue), O(quantile), T(searchsorted),
+    O(bincount), O(histogram), O(nonzero), T(masked_select), O(unique), T(scatter_reduce), T(index_add), T(index_put),
     { 0 },
 };
 // clang-format on

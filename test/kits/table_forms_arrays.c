@@ -31,6 +31,32 @@ static tn_tensor *f_meshgrid(tn_tensor *const *x, void *user)
     return tn_mul(y[0], y[1]);
 }
 
+// ---- order, counts, writes ---------------------------------------------------------------------
+
+FORM(f_max_indexed, tn_max_indexed(x[0], 1).values)
+FORM(f_min_indexed, tn_min_indexed(x[0], 0).indices)
+FORM(f_cummax, tn_cummax(x[0], 1).values)
+FORM(f_cummin, tn_cummin(x[0], 0).values)
+FORM(f_cummin_index, tn_cummin(x[0], -1).indices)
+FORM(f_median, tn_median(x[0], 1).values)
+FORM(f_kthvalue, tn_kthvalue(x[0], 2, 0).values)
+FORM(f_mode, tn_mode(x[0], 1).values)
+FORM(f_quantile, tn_quantile(x[0], 0.4, 1))
+FORM(f_searchsorted, tn_searchsorted(tn_sort(x[0], -1, false).values, x[1], true))
+FORM(f_histogram, tn_histogram(x[0], 5, -1, 1.5))
+FORM(f_nonzero, tn_nonzero(tn_gt_s(x[0], 0.3)))
+FORM(f_masked_select, tn_masked_select(x[0], MASK2(3, 4, 1, 0, 0, 1, 1, 1, 0, 0, 0, 1, 0, 1)))
+FORM(f_index_add, tn_index_add(x[0], 1, INDEX(3, 0, 3, -1), x[1]))
+FORM(f_index_put, tn_index_put(x[0], 2, (tn_tensor *const[]){ INDEX(0, 2, -1), INDEX(1, -4, 3) },
+                               tn_select(x[1], 1, 0), false))
+FORM(f_index_put_add, tn_index_put(x[0], 1, (tn_tensor *const[]){ INDEX(0, 2, 0) }, x[1], true))
+#define AT34 INDEX2(3, 4, 0, 2, 2, 1, 0, 2, 1, 1, 0, 0, 0, 0)
+FORM(f_reduce_mean, tn_scatter_reduce(x[0], 0, AT34, x[1], TN_FOLD_MEAN, true))
+FORM(f_reduce_prod, tn_scatter_reduce(x[0], 0, AT34, x[1], TN_FOLD_PROD, true))
+FORM(f_reduce_max, tn_scatter_reduce(x[0], 0, AT34, x[1], TN_FOLD_MAX, false))
+FORM(f_reduce_min, tn_scatter_reduce(x[0], 1, INDEX2(3, 4, 0, 2, 2, 1, 0, 3, 1, 1, 0, 0, 0, 0),
+                                     x[1], TN_FOLD_MIN, true))
+
 // clang-format off
 const form forms_arrays[] = {
     { "einsum",               f_einsum,          SMOOTH, 1, 2, { IN(3, APART, 2, 3, 4), IN(3, APART, 2, 4, 2) } },
@@ -50,6 +76,26 @@ const form forms_arrays[] = {
     { "repeat_interleave by", f_interleave_by,   SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
     { "isclose",              f_isclose,         NO_GRAD, 1, 2, { IN(2, APART, 3, 4), IN(2, APART, 3, 4) } },
     { "meshgrid",             f_meshgrid,        SMOOTH, 1, 2, { IN(1, APART, 3), IN(1, APART, 4) } },
+    { "max_indexed",          f_max_indexed,     SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
+    { "min_indexed, places",  f_min_indexed,     NO_GRAD, 1, 1, { IN(2, APART, 3, 4) } },
+    { "cummax",               f_cummax,          SMOOTH, 1, 1, { IN(2, APART, 3, 7) } },
+    { "cummin",               f_cummin,          SMOOTH, 1, 1, { IN(2, APART, 5, 4) } },
+    { "cummin, places",       f_cummin_index,    NO_GRAD, 1, 1, { IN(2, APART, 3, 7) } },
+    { "median",               f_median,          SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
+    { "kthvalue",             f_kthvalue,        SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
+    { "mode",                 f_mode,            SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
+    { "quantile",             f_quantile,        SMOOTH, 2, 1, { IN(2, APART, 3, 4) } },
+    { "searchsorted",         f_searchsorted,    NO_GRAD, 1, 2, { IN(2, APART, 3, 9), IN(2, APART, 3, 4) } },
+    { "histogram",            f_histogram,       NO_GRAD, 1, 1, { IN(2, APART, 3, 4) } },
+    { "nonzero",              f_nonzero,         NO_GRAD, 1, 1, { IN(2, APART, 3, 4) } },
+    { "masked_select",        f_masked_select,   SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
+    { "index_add",            f_index_add,       SMOOTH, 2, 2, { IN(2, APART, 3, 4), IN(2, APART, 3, 4) } },
+    { "index_put",            f_index_put,       SMOOTH, 1, 2, { IN(2, APART, 3, 4), IN(2, APART, 3, 4) } },
+    { "index_put, added",     f_index_put_add,   SMOOTH, 2, 2, { IN(2, APART, 3, 4), IN(2, APART, 3, 4) } },
+    { "scatter_reduce, mean", f_reduce_mean,     SMOOTH, 2, 2, { IN(2, APART, 3, 4), IN(2, APART, 3, 4) } },
+    { "scatter_reduce, prod", f_reduce_prod,     SMOOTH, 3, 2, { IN(2, APART, 3, 4), IN(2, APART, 3, 4) } },
+    { "scatter_reduce, max",  f_reduce_max,      SMOOTH, 1, 2, { IN(2, APART, 3, 4), IN(2, APART, 3, 4) } },
+    { "scatter_reduce, min",  f_reduce_min,      SMOOTH, 1, 2, { IN(2, APART, 3, 4), IN(2, APART, 3, 4) } },
     { .name = NULL },
 };
 // clang-format on
