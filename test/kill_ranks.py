@@ -98,7 +98,7 @@ def kill_one(build, folder, reference, delay, rank):
         wrong.append("the result has other bits")
     if hit and took > LIMIT:
         wrong.append(f"the others took {took:.1f} s")
-    # A rank that was killed before the world was open is not in it: the launcher ends the others.
+    # A rank that was killed before the world was open, or while MPI ends, is not in it: the launcher ends the others.
     named = len(re.findall(rf"rank {rank} \(process {ranks.get(rank)} on [^)]*\) has died", text))
     if hit and "restart 1" not in text and not named:
         hit = False  # the run was over but for the end of the process
@@ -127,7 +127,7 @@ def main():
     if not times:
         sys.exit(f"{i} runs of {length:.1f} s, and no rank was there to be killed")
     times.sort()
-    print(f"{i} runs of {length:.1f} s, {len(times)} kills: {named_by} named by all others, {none} before the world was open; "
+    print(f"{i} runs of {length:.1f} s, {len(times)} kills: {named_by} named by all others, {none} while no world was open; "
           f"the others ended after {times[len(times) // 2]:.2f} s (median), {times[-1]:.2f} s at most; {bad} wrong")
     return bad > 0
 
