@@ -29,8 +29,8 @@ static pool fill_pool(const char *op, int axes, const int64_t *kernel, const tn_
     return p;
 }
 
-// Whether axis i of the windows fits into n elements. Padding of at most half a kernel, as in
-// PyTorch: every window then has an element of x.
+// Whether axis i of the windows fits into n elements. Padding of at most half a window, as in
+// PyTorch: every window then spans an element of x, which with dilation may lie between its own.
 static bool window_fits(const pool *p, int i, int64_t n)
 {
     int64_t k = p->kernel[i], d = p->dilation[i], pad = p->padding[i];

@@ -35,12 +35,12 @@ typedef struct {
     tni_conv_axis       along_d, along_h, along_w;
     char               *x, *w, *y, *result;
     tni_arg             out;            // the call's output, in its memory order
-    bool                channels_last;  // channels last
+    bool                channels_last;  // the second of the two memory orders
     bool                pointwise;      // one tap, stride 1, no padding: x is its own windows
     bool                spans_images;   // a block of positions may span several images
     bool                whole;          // conv of one image: one block, the work of all threads
-    bool                packs;  // then the product's part of y is packed, images side by side
-    bool                empty;  // the sums have no terms: the result is zeros
+    bool                packs;          // channels first, spans_images: y is packed block by block
+    bool                empty;          // the sums have no terms: the result is zeros
     bool                winograd, depthwise;  // computed by conv_winograd.c or conv_depthwise.c
     int64_t             positions;            // of a block
     int64_t             blocks;               // of positions, in all images

@@ -20,9 +20,9 @@
 #include <string.h>
 
 // WANTED_TASKS: tasks wanted, enough for 16 threads; a constant, so that the cut depends on sizes alone.
-// SPLIT_BYTES: most bytes of partial weight gradients; clearing and adding them costs memory traffic.
+// PARTIAL_BYTES: most bytes of partial weight gradients; clearing and adding them costs memory traffic.
 // WHOLE_BYTES: most bytes of the windows of an image that is one block, the work of all threads.
-enum { WANTED_TASKS = 16, SPLIT_BYTES = 1 << 25, WHOLE_BYTES = 1 << 22 };
+enum { WANTED_TASKS = 16, PARTIAL_BYTES = 1 << 25, WHOLE_BYTES = 1 << 22 };
 
 // How large a block is: about `bytes` of gathered windows, which should still be in a second-level cache
 // when the product reads them; at least `least` positions, so that packing w pays; but only `fewest` if
@@ -200,7 +200,7 @@ static void cut_positions(tni_conv_plan *c)
     c->blocks       = tni_ceil_div(span, c->positions) * (c->spans_images ? 1 : c->N);
     c->window_bytes = c->pointwise ? 0 : (size_t)(c->rows * c->positions * c->bytes);
     c->splits       = 1;
-    int64_t limit   = SPLIT_BYTES / tni_clamp(c->O * c->K * c->bytes, 1, SPLIT_BYTES);
+    int64_t limit   = PARTIAL_BYTES / tni_clamp(c->O * c->K * c->bytes, 1, PARTIAL_BYTES);
     if (grad && c->G * c->row_blocks < WANTED_TASKS)
         c->splits = tni_clamp(tni_ceil_div(WANTED_TASKS, c->G * c->row_blocks), 1,
                               tni_clamp(tni_min_i64(limit, c->blocks), 1, WANTED_TASKS));
