@@ -40,10 +40,26 @@ static depthwise plan_depthwise(const tni_conv_plan *c)
     return d;
 }
 
+// Returns whether the copied plane is worth its memory: no larger than a second-level cache, which holds it from plane to
+// plane whatever its padding, or not much larger than that of x. Padding and strides have no limit: by both, a plane of
+// 4 x 4 could become one of gigabytes, nearly all of it zeros that no window reads. In double, since it may be more than
+// fits an integer.
+static bool has_fair_plane(const tni_conv_plan *c)
+{
+    enum { PLANE_BYTES = 1 << 20, TIMES = 4 };
+    double stride = (double)c->along_w.stride;
+    double rows   = (double)c->H + 2.0 * (double)c->along_h.padding;
+    double cols   = (double)c->W + 2.0 * (double)c->along_w.padding +
+                  stride * (1 + tni_gemm_isa_get()->winograd.lanes);
+    double bytes = rows * cols * sizeof(float);
+    return bytes <= PLANE_BYTES || bytes <= TIMES * (double)(c->H * c->W) * sizeof(float);
+}
+
 bool tni_depthwise_takes(const tni_conv_plan *c)
 {
     return c->call->op == TNI_conv && !c->empty && c->dtype == TN_F32 && !c->channels_last &&
-           c->CG == 1 && c->OG == 1 && c->D * c->KD * c->OD == 1 && c->K <= TNI_DEPTHWISE_TAPS;
+           c->CG == 1 && c->OG == 1 && c->D * c->KD * c->OD == 1 && c->K <= TNI_DEPTHWISE_TAPS &&
+           has_fair_plane(c);
 }
 
 size_t tni_depthwise_scratch(const tni_conv_plan *c)
