@@ -635,6 +635,66 @@ static void convolutions_of_special_forms_agree_with_the_reference(void)
             check_conv(op, n % 4 == 3 ? TN_BF16 : TN_F32, &square);
             check_conv(op, n % 4 == 3 ? TN_BF16 : TN_F32, &each);
         }
+    shapes  far  = { .rank = 4, .x = { 1, 4, 4, 4 }, .w = { 4, 1, 3, 3 }, .y = { 1, 4, 3, 3 } };
+    int64_t by[] = { 60000, INT64_C(1)
+                                << 40 };  // planes of gigabytes, and of more than can be counted
+    for (int i = 0; i < 2; i++) {
+        far.attr.conv.groups = 4;
+        for (int k = 0; k < 2; k++) {
+            far.attr.conv.stride[k] = far.attr.conv.padding[k] = by[i];
+            far.attr.conv.dilation[k]                          = 1;
+        }
+        for (int op = TNI_conv; op <= TNI_conv_wgrad; op++) check_conv(op, TN_F32, &far);
+    }
+}
+
+enum { SPIKE_C = 40, SPIKE_SIDE = 21, SPIKE_PLANE = SPIKE_SIDE * SPIKE_SIDE };
+enum { SPIKE_COUNT = 2 * SPIKE_C * SPIKE_PLANE };
+
+// A convolution of x (form 0), its gradient for x, with x as the gradient of its result (1), a transposed one (2).
+static void run_spiked(int form, const float *data, float *y)
+{
+    tn_ctx      *cx = tn_open_with((tn_open_opts){ .device = "cpu", .seed = 7 });
+    tn_tensor   *w = tn_randn(cx, TN_F32, TN_SHAPE(SPIKE_C, SPIKE_C, 3, 3)), *out = NULL;
+    tn_tensor   *x = tn_from(cx, TN_F32, TN_SHAPE(2, SPIKE_C, SPIKE_SIDE, SPIKE_SIDE), data);
+    tn_conv_opts o = { .padding = { 1 } };
+    if (form == 0) out = tn_conv2d(x, w, NULL, o);
+    if (form == 2) out = tn_conv_transpose2d(x, w, NULL, o);
+    if (form == 1) {
+        tn_tensor *of = tn_requires_grad(tn_zeros_like(x), true), *z = tn_conv2d(of, w, NULL, o);
+        tn_grad(1, &z, 1, &of, &x, &out);
+    }
+    CHECK_STATUS(tn_read(out, TN_F32, y, SPIKE_COUNT), TN_OK);
+    tn_close(cx);
+}
+
+// One element that is much larger than all others changes nothing where no window has it, not even a last bit: the
+// transforms of Winograd's algorithm must not carry its rounding errors there.
+static void large_elements_stay_in_their_windows(void)
+{
+    static const int at[][2] = {
+        { 0, 0 }, { 9, 10 }, { 10, 11 }, { 11, 8 }, { 12, 13 }, { 20, 20 }
+    };
+    static float x[SPIKE_COUNT], plain[SPIKE_COUNT], y[SPIKE_COUNT];
+    for (int i = 0; i < SPIKE_COUNT; i++) x[i] = (float)m_rand_normal_f(7, 0, (uint64_t)i);
+    for (int form = 0; form < 3; form++) {
+        run_spiked(form, x, plain);
+        for (size_t k = 0; k < sizeof at / sizeof *at; k++) {
+            int    row = at[k][0], col = at[k][1], changed = 0, wrong = 0;
+            float *spike = x + 5 * SPIKE_PLANE + row * SPIKE_SIDE + col, before = *spike;
+            *spike = 1e7f;
+            run_spiked(form, x, y);
+            *spike = before;
+            for (int i = 0; i < SPIKE_COUNT; i++) {
+                int  h = i / SPIKE_SIDE % SPIKE_SIDE, v = i % SPIKE_SIDE;
+                bool in = i < SPIKE_C * SPIKE_PLANE && abs(h - row) < 2 && abs(v - col) < 2;
+                changed += in && y[i] != plain[i];
+                wrong += !in && y[i] != plain[i];
+            }
+            test_case_result(changed > 0 && wrong == 0, "form %d, element %d, %d: %d wrong", form,
+                             row, col, wrong);
+        }
+    }
 }
 
 // Transformed weights are kept from the second run on, as long as the weights are the same value. Doubled weights
@@ -718,7 +778,7 @@ static bool is_near_all(const float *a, const float *b, int n)
     return off <= 2e-6f * most;
 }
 
-// More blocks of tiles than threads share; gradients by larger tiles, cut at both edges; weight gradients with sums
+// More blocks of tiles than threads share; weight gradients by larger tiles, cut at both edges, with sums
 // of their own for each split, and such as are too large for that; windows of a single image, which are one product.
 static void convolutions_cut_into_much_are_the_same_on_any_threads(void)
 {
@@ -779,6 +839,7 @@ const test_case tests_cpu[] = {
     TEST(products_agree_with_the_reference),
     TEST(convolutions_agree_with_the_reference),
     TEST(convolutions_of_special_forms_agree_with_the_reference),
+    TEST(large_elements_stay_in_their_windows),
     TEST(kept_weights_follow_their_values),
     TEST(convolutions_cut_into_much_are_the_same_on_any_threads),
     TEST(sorts_agree_with_the_reference),

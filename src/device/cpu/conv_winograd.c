@@ -8,9 +8,18 @@
 // channels, the sum is a matrix product for each element of a patch. conv_dgrad is a convolution of gy by w turned
 // around. conv_wgrad has the sums over tiles of (A gy A^T) * V, again a product each, of which G^T and G make gw.
 //
-// A, B and G multiply polynomials by their values at some points: 0, 1, -1 and infinity for m = 2, where they
-// add and halve, so that rounding errors are those of a plain sum, relative to the elements of the patch. m = 4 takes
-// two points more and loses two bits. With 1/2 and -2 as below these are half a bit fewer than with 2 and -2.
+// A, B and G multiply polynomials by their values at some points: 0, 1, -1 and infinity for m = 2:
+//
+//           1  0 -1  0           1    0    0
+//     B^T   0  1  1  0     G    1/2  1/2  1/2     A^T   1  1  1  0
+//           0 -1  1  0          1/2 -1/2  1/2           0  1 -1 -1
+//           0  1  0 -1           0    0    1
+//
+// They add and halve, so that rounding errors are those of a plain sum whose weights are as large as the largest of their
+// window. Also, an element of the patch takes part only in the elements of the tile whose windows have it: A^T and B^T
+// have their zeros so. A single large element thus leaves all results without it as exact as they were.
+//
+// m = 4 takes the points 1/2 and -2, too, and loses two bits (with 2 and -2 it would lose half a bit more):
 //
 //           1  -3/2   -2   3/2    1    0           1     0     0             1  1  1   1   1  0
 //           0   -1   1/2   5/2    1    0          1/3   1/3   1/3      A^T   0  1 -1  1/2 -2  0
@@ -18,6 +27,10 @@
 //           0   -2   -1     2     1    0        -16/15 -8/15 -4/15           0  1 -1  1/8 -8  1
 //           0   1/2  -1   -1/2    1    0          1/15 -2/15  4/15
 //           0    1  -3/2   -2    3/2   1           0     0     1
+//
+// Here every element of the patch takes part in the whole tile and cancels out where no window has it, up to a rounding
+// error of its own size. Only conv_wgrad is computed so: a large element of x or of gy is a term of all nine sums of its
+// channel in any case, but for those at the edges.
 //
 // The tiles of all images are one line, cut into blocks. A block goes through three phases: patches are
 // transformed into packed operands of the products, which are multiplied, and the sums are transformed into y.
@@ -29,15 +42,9 @@
 
 #include <string.h>
 
-// MOST_OUT, MOST_SIDE: of a tile, of a patch. BLOCK_BYTES: of a block's operands and sums, about the size of a
+// MOST_SIDE: of a patch. BLOCK_BYTES: of a block's operands and sums, about the size of a
 // second-level cache. CHANNELS: of an item of the first and last phase.
-enum {
-    MOST_OUT    = TNI_WINOGRAD_MOST_OUT,
-    MOST_SIDE   = MOST_OUT + 2,
-    LANES       = TNI_WINOGRAD_MOST_LANES,
-    BLOCK_BYTES = 1 << 20,
-    CHANNELS    = 8
-};
+enum { MOST_SIDE = 6, LANES = TNI_WINOGRAD_MOST_LANES, BLOCK_BYTES = 1 << 20, CHANNELS = 8 };
 
 // What is computed, in the terms of a convolution: of conv_dgrad, x is gy and y is gx.
 typedef struct {
@@ -106,13 +113,17 @@ static int64_t gradient_ld(const winograd *g)
     return tni_round_up(g->rows, g->isa->winograd.lanes);
 }
 
-// Cuts the tiles into blocks that the cache holds, or, where that leaves threads idle, that they share.
+// Cuts the tiles into blocks that the cache holds, or, where that leaves threads idle, that they share. With at least
+// ROUNDS blocks for each thread, those without one in the last round are idle for a quarter of the time at most. Shared
+// blocks have the tiles of SHARE plain ones for each thread, since all threads wait for each other after each phase, and of
+// at most SHARES, so that scratch stays at about SHARES * BLOCK_BYTES.
 static void cut_tiles(winograd *g)
 {
+    enum { ROUNDS = 3, SHARE = 4, SHARES = 32 };
     int64_t nr = g->isa->f32.nr, bytes = g->points * (g->C + g->rows) * (int64_t)sizeof(float);
-    int64_t most = tni_clamp(BLOCK_BYTES / bytes / nr, 1, 64) * nr;
-    g->shared    = g->threads > 1 && tni_ceil_div(g->tiles, most) < 3 * g->threads;
-    if (g->shared) most = tni_min_i64(4 * g->threads, 32) * most;
+    int64_t most = tni_clamp(BLOCK_BYTES / bytes / nr, 1, g->tiles) * nr;
+    g->shared    = g->threads > 1 && tni_ceil_div(g->tiles, most) < ROUNDS * g->threads;
+    if (g->shared) most = tni_min_i64(SHARE * g->threads, SHARES) * most;
     g->blocks = tni_ceil_div(g->tiles, most);
     g->block  = tni_round_up(tni_ceil_div(g->tiles, g->blocks), nr);
     g->blocks = tni_ceil_div(g->tiles, g->block);
@@ -124,19 +135,21 @@ static size_t weight_bytes(const winograd *g)
 }
 
 // Cuts the tiles of conv_wgrad, and by sizes alone where chains of additions end: after every `depth` tiles and at
-// the end of a split. Splits have sums of their own, so that each is the work of a thread. Where these would be
-// too large there is one, whose blocks are so long that all threads can share them.
+// the end of a split. Splits have sums of their own, so that each is the work of a thread: at most SPLITS, enough for 16
+// threads, of SUM_BYTES together, which every block of a split adds to and a shared cache should hold. Where that allows
+// fewer than FEW there is one, whose blocks are so long that all threads can share them: two products for each thread,
+// UNITS at most, since scratch grows with them.
 static void cut_gradient(winograd *g)
 {
-    enum { SPLIT_BYTES = 1 << 22, SPLITS = 16, FEW = 4 };
+    enum { SUM_BYTES = 1 << 22, SPLITS = 16, FEW = 4, UNITS = 16 };
     int64_t bytes = g->points * (g->cols + g->rows) * (int64_t)sizeof(float), units;
     g->depth      = tni_clamp(BLOCK_BYTES / bytes, 64, TNI_GEMM_DEPTH);
     units         = tni_ceil_div(g->tiles, g->depth);
-    g->splits     = tni_min_i64(tni_min_i64(SPLITS, units), SPLIT_BYTES / (int64_t)weight_bytes(g));
+    g->splits     = tni_min_i64(tni_min_i64(SPLITS, units), SUM_BYTES / (int64_t)weight_bytes(g));
     if (g->splits < FEW) g->splits = 1;
     g->shared = g->splits == 1;
     g->block  = g->depth;
-    if (g->shared) g->block *= tni_min_i64(units, tni_clamp(2 * g->threads, 1, 16));
+    if (g->shared) g->block *= tni_min_i64(units, tni_clamp(2 * g->threads, 1, UNITS));
     g->blocks = tni_ceil_div(g->tiles, g->block);
 }
 
@@ -191,15 +204,13 @@ static double cost_of(const winograd *g)
     return g->points * (tiles * (pairs + TRANSFORM * (double)(g->C + g->O)) + WEIGHT * pairs);
 }
 
-// Gradients are computed by the larger tiles where these save an eighth. Values of a forward pass keep their digits:
-// the layers behind them would enlarge the errors. So do sums over few channels: errors are those of a whole patch,
-// of which a window at the edge of conv_dgrad has one element, and only many channels make up for that.
+// conv_wgrad is computed by the larger tiles where these save an eighth. conv and conv_dgrad are not: an element of x or gy
+// a million times larger than its neighbours would leave no digit of results up to three places away from its windows.
 static winograd plan_winograd(const tni_conv_plan *c, int threads)
 {
-    enum { LEAST_SUM = 32 };
     const tni_winograd_kernel *k     = &tni_gemm_isa_get()->winograd;
     winograd                   small = plan_tiles(c, threads, k->tile[0]);
-    if (c->call->op == TNI_conv || (!small.gradient && small.C < LEAST_SUM)) return small;
+    if (!small.gradient) return small;
     winograd large = plan_tiles(c, threads, k->tile[1]);
     return cost_of(&large) < 0.875 * cost_of(&small) ? large : small;
 }
@@ -230,35 +241,28 @@ size_t tni_winograd_scratch(const tni_conv_plan *c)
 
 // ---- weights ----
 
-// y = G w, of elements `step` apart in w.
-static void transform_weight(int out, const float *w, int step, float y[MOST_SIDE])
+// y = G w, of elements `step` apart in w; tiles of 2 x 2.
+static void transform_weight(const float *w, int step, float y[4])
 {
-    float a = w[0], b = w[step], c = w[2 * step], outer = a + c;
-    y[0]       = a;
-    y[out + 1] = c;
-    if (out == 2) {
-        y[1] = 0.5f * outer + 0.5f * b;
-        y[2] = 0.5f * outer - 0.5f * b;
-    } else {
-        y[1] = (outer + b) * (1.0f / 3);
-        y[2] = (b - outer) * (1.0f / 3);
-        y[3] = (4 * a + 2 * b + c) * (-4.0f / 15);
-        y[4] = (a - 2 * b + 4 * c) * (1.0f / 15);
-    }
+    float half = 0.5f * (w[0] + w[2 * step]), b = 0.5f * w[step];
+    y[0] = w[0];
+    y[1] = half + b;
+    y[2] = half - b;
+    y[3] = w[2 * step];
 }
 
 // Stores U of one pair of channels, elements `step` apart.
 static void transform_window(const winograd *g, const float *w, float *u, int64_t step)
 {
-    float turned[9], half[MOST_SIDE][3] = { 0 }, y[MOST_SIDE];
+    float turned[9], half[4][3], y[4];
     for (int i = 0; i < 9; i++) turned[i] = w[g->flipped ? 8 - i : i];
     for (int j = 0; j < 3; j++) {
-        transform_weight(g->out, turned + j, 3, y);
-        for (int i = 0; i < g->side; i++) half[i][j] = y[i];
+        transform_weight(turned + j, 3, y);
+        for (int i = 0; i < 4; i++) half[i][j] = y[i];
     }
-    for (int i = 0; i < g->side; i++) {
-        transform_weight(g->out, half[i], 1, y);
-        for (int j = 0; j < g->side; j++) u[(i * g->side + j) * step] = y[j];
+    for (int i = 0; i < 4; i++) {
+        transform_weight(half[i], 1, y);
+        for (int j = 0; j < 4; j++) u[(i * 4 + j) * step] = y[j];
     }
 }
 
@@ -383,14 +387,14 @@ static void store_tiles(const tile_block *b, int64_t o, float *plane)
     const winograd *g     = b->g;
     int64_t         lanes = g->isa->winograd.lanes, width = b->strips * g->isa->f32.nr;
     int64_t         ld[LANES];
-    float          *to[LANES], apart[MOST_OUT * MOST_OUT];
+    float          *to[LANES], apart[4];
     for (int64_t i = 0; i < b->count; i += lanes) {
         for (int64_t k = 0; k < lanes; k++) {
             bool is = i + k < b->count;
             to[k]   = is ? plane + b->tile[i + k] : apart;
             ld[k]   = is ? g->out * g->across : g->out;
         }
-        g->tile.output(b->m + o * width + i, g->rows * width, to, ld);
+        g->isa->winograd.output(b->m + o * width + i, g->rows * width, to, ld);
     }
     cut_rows(b, o, plane);
 }

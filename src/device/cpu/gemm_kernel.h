@@ -51,18 +51,20 @@ enum { TNI_GEMM_ROW_COLS = 1024 };
 // The transforms of Winograd's convolution with tiles of out x out (conv_winograd.c), of several tiles at a time,
 // which are called lanes: input reads a patch of (out + 2) x (out + 2) elements at each x + at[lane], whose rows are
 // ld apart, and stores element e of all of them transformed at v + e * step; spread does so with the gradients of out x
-// out elements; output reads sums in that order and stores out x out elements at each y[lane], with rows ld[lane] apart.
+// out elements.
 typedef struct {
     int out;
     void (*input)(const float *x, const int64_t *at, int64_t ld, float *v, int64_t step);
     void (*spread)(const float *x, const int64_t *at, int64_t ld, float *z, int64_t step);
-    void (*output)(const float *m, int64_t step, float *const *y, const int64_t *ld);
 } tni_winograd_tile;
 
-enum { TNI_WINOGRAD_TILES = 2, TNI_WINOGRAD_MOST_OUT = 4, TNI_WINOGRAD_MOST_LANES = 16 };
+// Tiles of 2 x 2 and of 4 x 4. output, of 2 x 2: reads sums in that order and stores the elements of a tile at each
+// y[lane], with rows ld[lane] apart.
+enum { TNI_WINOGRAD_TILES = 2, TNI_WINOGRAD_MOST_LANES = 16 };
 typedef struct {
     int               lanes;
     tni_winograd_tile tile[TNI_WINOGRAD_TILES];
+    void (*output)(const float *m, int64_t step, float *const *y, const int64_t *ld);
 } tni_winograd_kernel;
 
 enum { TNI_DEPTHWISE_TAPS = 25 };  // of a window, at most
