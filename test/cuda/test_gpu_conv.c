@@ -818,10 +818,10 @@ static tni_call call_of(int op, const conv_sizes *z, tni_arg in[2])
 // that has their shared memory.
 static void texts_of_small_convolutions_compile_and_do_not_spill(void)
 {
-    enum { UNITS = 132, SHARED = 163 * 1024 };
-    static const conv_shape of[] = {
-        { 64, 1, 32, 1, { 28, 28 }, { 3, 3 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
-        { 64, 32, 64, 1, { 13, 13 }, { 3, 3 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+    static const tni_simt_limits gpu  = { .units = 132, .shared_bytes = 163 * 1024 };
+    static const conv_shape      of[] = {
+             { 64, 1, 32, 1, { 28, 28 }, { 3, 3 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+             { 64, 32, 64, 1, { 13, 13 }, { 3, 3 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
     };
     tni_heap heap = tni_heap_default();
     tni_text why  = { "" };
@@ -837,12 +837,12 @@ static void texts_of_small_convolutions_compile_and_do_not_spill(void)
         tni_direct_tile t;
         tni_call        call = call_of(op, &z, in);
         if (!CHECK(tni_direct_of(&call, &d)) ||
-            !CHECK_INT(tni_direct_tiles(&d, UNITS, cores, 1, &t), 1))
+            !CHECK_INT(tni_direct_tiles(&d, &gpu, cores, 1, &t), 1))
             continue;
         char     *text = tni_direct_source(&heap, &d, &t);
         tn_status s    = tni_cubin_compile(&c, text, "sm_80", true, &why);
         bool ok = s == TN_OK && tni_cubin_usage(&c, d.weights ? "direct_weights" : "direct", &u);
-        test_case_result(ok && !u.spills && !u.stack && u.shared + t.shared <= SHARED,
+        test_case_result(ok && !u.spills && !u.stack && u.shared + t.shared <= gpu.shared_bytes,
                          "%s %d: %d bytes spilled, %d shared: %s", tni_op_table[op].name, k,
                          u.spills, u.shared + t.shared, s == TN_OK ? c.log : why.s);
         tni_cubin_free(&c);
@@ -850,7 +850,71 @@ static void texts_of_small_convolutions_compile_and_do_not_spill(void)
     }
 }
 
+// A square convolution that keeps its size, with a stride of 1.
+static tni_direct square_form(bool weights, int side, int ci, int co, int taps)
+{
+    return (tni_direct){ .weights = weights,
+                         .images  = 64,
+                         .ci      = ci,
+                         .co      = co,
+                         .xh      = side,
+                         .xw      = side,
+                         .yh      = side,
+                         .yw      = side,
+                         .kh      = taps,
+                         .kw      = taps,
+                         .sh      = 1,
+                         .sw      = 1,
+                         .ph      = taps / 2,
+                         .pw      = taps / 2,
+                         .dh      = 1,
+                         .dw      = 1 };
+}
+
+// Whether two tiles are one text: what is estimated follows from the rest.
+static bool is_same_tile(const tni_direct_tile *a, const tni_direct_tile *b)
+{
+    return a->cores == b->cores && a->rows == b->rows && a->tile_co == b->tile_co &&
+           a->rc == b->rc && a->rp == b->rp && a->split == b->split && a->tile_ci == b->tile_ci &&
+           a->slices == b->slices && a->segment == b->segment;
+}
+
+// Checks the tiles of a form on a chip: they fit, no two are the same, and there are some if any of all that a chip with
+// more shared memory has would fit.
+static void check_tiles(const tni_direct *d, bool cores, int shared_bytes)
+{
+    enum { LISTED = 3, ALL = 1 << 14 };
+    static tni_direct_tile all[ALL];
+    tni_direct_tile        t[LISTED];
+    tni_simt_limits        gpu  = { .units = 82, .shared_bytes = shared_bytes };
+    tni_simt_limits        h200 = { .units = 82, .shared_bytes = 227 * 1024 };
+    int n = tni_direct_tiles(d, &gpu, cores, LISTED, t), fit = 0, over = 0, twice = 0;
+    int count = tni_direct_tiles(d, &h200, cores, ALL, all);
+    for (int i = 0; i < count; i++) fit += all[i].shared <= shared_bytes;
+    for (int i = 0; i < n; i++) {
+        over += t[i].shared > shared_bytes;
+        for (int k = 0; k < i; k++) twice += is_same_tile(&t[i], &t[k]);
+    }
+    test_case_result(count < ALL && n == (fit < LISTED ? fit : LISTED) && !over && !twice,
+                     "%s of %d places, %d to %d channels, %d taps, cores %d, %d bytes: %d of %d "
+                     "tiles, %d too large, %d listed twice",
+                     d->weights ? "weights" : "forward", (int)d->yw, (int)d->ci, (int)d->co,
+                     (int)d->kw, cores, shared_bytes, n, fit, over, twice);
+}
+
+// The shared memory of a block of sm_86, sm_89 and sm_120, of sm_80, and of sm_90. Of 5 places 3 and 4 segments are the same.
+static void tiles_of_small_convolutions_fit_the_chip_and_differ(void)
+{
+    static const int shared[] = { 99 * 1024, 163 * 1024, 227 * 1024 }, sides[] = { 5, 13, 28, 64 };
+    for (int i = 0; i < 3 * 256; i++) {
+        int        ci = 1 << i % 4 * 2, co = i / 4 % 2 ? 64 : 8, taps = i / 8 % 2 ? 5 : 3;
+        tni_direct d = square_form(i / 16 % 2, sides[i / 32 % 4], ci, co, taps);
+        if (ci * co * taps * taps <= 64 * 64 * 9) check_tiles(&d, i / 128 % 2, shared[i / 256]);
+    }
+}
+
 const test_case tests_gpu_conv[] = {
+    TEST(tiles_of_small_convolutions_fit_the_chip_and_differ),
     TEST(texts_of_small_convolutions_compile_and_do_not_spill),
     TEST(convolutions_agree_with_ref),
     TEST(texts_of_the_tensor_cores_compile_and_do_not_spill),

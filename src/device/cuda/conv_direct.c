@@ -9,8 +9,11 @@
 
 enum { X, W, Y };
 
-// CUTS: cuts of a form that are compiled and timed, with tensor cores and without. SHARED: the most bytes of a block, which every chip since sm_80 has.
+// CUTS: cuts of a form that are compiled and timed, with tensor cores and without. SHARED: the most bytes of a block, if the
+// chip allows as many: 163 KB on sm_80 and 227 KB on sm_90, but 99 KB on sm_86, sm_89 and sm_120.
 enum { CUTS = 3, SHARED = 160 << 10, MOST_THREADS = 512 };
+// The most pieces that an image's rows, and a row's places, are cut into.
+enum { MOST_ROW_CUTS = 8, MOST_SEGMENTS = 4 };
 // Registers of a multiprocessor, and those of a thread besides its sums.
 enum { REGISTERS = 65536, BESIDE = 72 };
 
@@ -115,18 +118,32 @@ static int round_up(int64_t n, int to)
     return (int)(tni_ceil_div(n, to) * to);
 }
 
+static bool has_shared(const tni_simt_limits *gpu, int64_t bytes)
+{
+    return bytes <= tni_min_i64(SHARED, gpu->shared_bytes);
+}
+
+// Blocks whose shared memory a multiprocessor has room for. It has RESERVED bytes more than one block may ask for, and
+// each block takes as many besides its own. Of sm_90's 228 KB only MOST count: by these the cuts that were timed on an
+// H200 were estimated.
+static int64_t blocks_by_shared(const tni_simt_limits *gpu, int64_t bytes)
+{
+    enum { RESERVED = 1 << 10, MOST = 220 << 10 };
+    return tni_min_i64(MOST, gpu->shared_bytes + RESERVED) / (bytes + RESERVED);
+}
+
 // Estimates the cycles of a launch. A block loads `elements` by some 12 instructions each, of which a thread has BATCH in
 // flight, and adds for `work` instructions of each of its warps, of which a multiprocessor issues four at a time. Few warps
 // wait for shared memory every now and then; blocks that fit together hide each other's latency. Each round of them takes
 // START to begin and to store.
-static double cut_cycles(const tni_direct_tile *t, int units, double elements, double work,
-                         int registers)
+static double cut_cycles(const tni_direct_tile *t, const tni_simt_limits *gpu, double elements,
+                         double work, int registers)
 {
     enum { START = 2500, PER_LOAD = 12, BATCH = 8, LATENCY = 600 };
-    enum { MEMORY = 220 << 10, RESIDENT = 2048 };
-    int64_t fit = tni_min_i64(MEMORY / (t->shared + 1024), RESIDENT / t->threads);
+    enum { RESIDENT = 2048 };
+    int64_t fit = tni_min_i64(blocks_by_shared(gpu, t->shared), RESIDENT / t->threads);
     fit         = tni_max_i64(1, tni_min_i64(fit, REGISTERS / (t->threads * (registers + BESIDE))));
-    int64_t turns = tni_ceil_div(t->blocks, units), rounds = tni_ceil_div(turns, fit);
+    int64_t turns = tni_ceil_div(t->blocks, gpu->units), rounds = tni_ceil_div(turns, fit);
     double  warps = t->threads / 32.0, present = warps * (double)tni_min_i64(fit, turns);
     double  load = elements * PER_LOAD / 32, waits = elements / t->threads / BATCH * LATENCY;
     double  full  = (load + work * warps) / 4 * (1 + 2 / present) * (double)turns;
@@ -134,7 +151,7 @@ static double cut_cycles(const tni_direct_tile *t, int units, double elements, d
     return (double)rounds * START + (full > alone ? full : alone);
 }
 
-// Keeps the best cuts, the first ahead. A cut that is among them already is not listed twice.
+// Keeps the best cuts, the first ahead.
 static void keep_cut(tni_direct_tile *list, int *count, int most, const tni_direct_tile *t)
 {
     int at = *count;
@@ -154,8 +171,8 @@ static double step_work(const tni_direct_tile *t)
 }
 
 // Fills in what follows from a cut's rows, channels and warps, and lists it unless it does not fit.
-static void try_forward(const tni_direct *d, int units, tni_direct_tile t, tni_direct_tile *list,
-                        int *count, int most)
+static void try_forward(const tni_direct *d, const tni_simt_limits *gpu, tni_direct_tile t,
+                        tni_direct_tile *list, int *count, int most)
 {
     int64_t each = t.cores ? 16 : 32, step = t.cores ? 8 : 1;
     int64_t depth  = round_up(d->ci * d->kh * d->kw, (int)step),
@@ -166,34 +183,35 @@ static void try_forward(const tni_direct *d, int units, tni_direct_tile t, tni_d
     int64_t loads  = d->ci * t.plane + depth * t.tile_co;
     int64_t floats = d->ci * t.plane + depth * (t.line + t.cores);
     floats         = tni_max_i64(floats, (t.split - 1) * t.tile_co * places * t.rp * each);
-    if (warps < 4 || warps * 32 > MOST_THREADS || floats * 4 > SHARED) return;
+    if (warps < 4 || warps * 32 > MOST_THREADS || !has_shared(gpu, floats * 4)) return;
     t.threads   = (int)warps * 32;
     t.shared    = (int)floats * 4;
     t.blocks    = d->images * tni_ceil_div(d->yh, t.rows) * tni_ceil_div(d->co, t.tile_co);
     double work = (double)(depth / step) / t.split * step_work(&t);
-    t.cycles    = cut_cycles(&t, units, (double)loads, work, (int)sums);
+    t.cycles    = cut_cycles(&t, gpu, (double)loads, work, (int)sums);
     keep_cut(list, count, most, &t);
 }
 
-// Goes through the numbers of rows that cut an image into 1, 2, 3 and so on pieces.
-static int next_rows(const tni_direct *d, int rows)
+// Goes through the sizes of the pieces that n is cut into, 1, 2, 3 and up to `most` of them, each size once: 5 is cut into
+// pieces of 2 by 3 of them and by 4.
+static int next_piece(int64_t n, int most, int last)
 {
-    enum { MOST_CUTS = 8 };
-    if (!rows) return (int)d->yh;
-    for (int cut = 2; cut <= MOST_CUTS && cut <= d->yh; cut++)
-        if (tni_ceil_div(d->yh, cut) < rows) return (int)tni_ceil_div(d->yh, cut);
+    if (!last) return (int)n;
+    for (int pieces = 2; pieces <= most && pieces <= n; pieces++)
+        if (tni_ceil_div(n, pieces) < last) return (int)tni_ceil_div(n, pieces);
     return 0;
 }
 
-static int forward_cuts(const tni_direct *d, int units, bool cores, int most, tni_direct_tile *list)
+static int forward_cuts(const tni_direct *d, const tni_simt_limits *gpu, bool cores, int most,
+                        tni_direct_tile *list)
 {
     int count = 0, widest = cores ? 8 : 64;  // of rc * rp, in tiles of 8 channels by tensor cores
     for (int rc = cores ? 8 : 4; rc <= (cores ? 32 : 16); rc *= 2)
         for (int rp = 1; rp <= 6 && rc * rp <= (cores ? 8 : 1) * widest; rp++)
             for (int co = rc; co < d->co + rc && co <= 64; co *= 2)
                 for (int split = 1; split <= 4 && (cores || split <= d->ci); split *= 2)
-                    for (int rows = 0; (rows = next_rows(d, rows));)
-                        try_forward(d, units,
+                    for (int rows = 0; (rows = next_piece(d->yh, MOST_ROW_CUTS, rows));)
+                        try_forward(d, gpu,
                                     (tni_direct_tile){ .cores   = cores,
                                                        .rows    = rows,
                                                        .tile_co = co,
@@ -213,27 +231,30 @@ static double add_cycles(const tni_direct *d, int chunks)
 
 // Fills in a cut whose threads, floats of shared memory, sums of a thread and instructions of a warp for a piece are known:
 // the blocks are as many as run at once.
-static void try_weights(const tni_direct *d, int units, tni_direct_tile t, int64_t floats,
-                        int64_t sums, double work, tni_direct_tile *list, int *count, int most)
+static void try_weights(const tni_direct *d, const tni_simt_limits *gpu, tni_direct_tile t,
+                        int64_t floats, int64_t sums, double work, tni_direct_tile *list,
+                        int *count, int most)
 {
     int64_t pieces = d->images * tni_ceil_div(d->yh, t.rows);
     int64_t tiles  = tni_ceil_div(d->co, t.tile_co) * tni_ceil_div(d->ci, t.tile_ci);
     int64_t loads  = t.places * t.tile_co + t.tile_ci * t.plane;
-    if (t.threads % 32 || t.threads < 64 || t.threads > MOST_THREADS || floats * 4 > SHARED) return;
+    if (t.threads % 32 || t.threads < 64 || t.threads > MOST_THREADS ||
+        !has_shared(gpu, floats * 4))
+        return;
     if (t.threads * (sums + BESIDE) > REGISTERS) return;
-    t.shared     = (int)floats * 4;
-    int64_t fit  = tni_min_i64(220 * 1024 / (t.shared + 1024),
-                               REGISTERS / (t.threads * (sums + BESIDE)));
-    t.chunks     = (int)tni_max_i64(1, tni_min_i64(pieces, units * tni_max_i64(1, fit) / tiles));
-    t.blocks     = tiles * t.chunks;
+    t.shared    = (int)floats * 4;
+    int64_t fit = tni_min_i64(blocks_by_shared(gpu, t.shared),
+                              REGISTERS / (t.threads * (sums + BESIDE)));
+    t.chunks = (int)tni_max_i64(1, tni_min_i64(pieces, gpu->units * tni_max_i64(1, fit) / tiles));
+    t.blocks = tiles * t.chunks;
     double turns = (double)tni_ceil_div(pieces, t.chunks);
-    t.cycles     = cut_cycles(&t, units, (double)loads * turns, work * turns, (int)sums) +
+    t.cycles     = cut_cycles(&t, gpu, (double)loads * turns, work * turns, (int)sums) +
                add_cycles(d, t.chunks);
     keep_cut(list, count, most, &t);
 }
 
-static void try_slices(const tni_direct *d, int units, tni_direct_tile t, tni_direct_tile *list,
-                       int *count, int most)
+static void try_slices(const tni_direct *d, const tni_simt_limits *gpu, tni_direct_tile t,
+                       tni_direct_tile *list, int *count, int most)
 {
     int64_t taps = d->kh * d->kw, threads = (int64_t)t.slices * t.tile_ci * (t.tile_co / t.rc);
     int64_t items  = tni_ceil_div(t.rows * tni_ceil_div(d->yw, t.segment), t.slices);
@@ -245,11 +266,11 @@ static void try_slices(const tni_direct *d, int units, tni_direct_tile t, tni_di
     if (t.slices > 32) floats = tni_max_i64(floats, threads / 32 * t.rc * taps);
     double place = (double)(t.rc * taps + d->kh + t.rc / 4 + 4);
     double work  = (double)items * (t.segment * place + (double)taps + 12) + 300;
-    try_weights(d, units, t, floats, t.rc * taps, work, list, count, most);
+    try_weights(d, gpu, t, floats, t.rc * taps, work, list, count, most);
 }
 
-static void try_columns(const tni_direct *d, int units, tni_direct_tile t, tni_direct_tile *list,
-                        int *count, int most)
+static void try_columns(const tni_direct *d, const tni_simt_limits *gpu, tni_direct_tile t,
+                        tni_direct_tile *list, int *count, int most)
 {
     int64_t taps   = d->kh * d->kw,
             groups = t.tile_co / t.rc * tni_ceil_div(t.tile_ci * taps, 8 * t.rp);
@@ -261,7 +282,7 @@ static void try_columns(const tni_direct *d, int units, tni_direct_tile t, tni_d
     int64_t floats = t.places * (t.line + 1) + t.tile_ci * t.plane;
     floats         = tni_max_i64(floats, (t.split - 1) * groups * sums * 32);
     double step    = 8.0 * t.rc / 16 * t.rp + 2.0 * (t.rc / 4 + 2 * t.rp + 2) + 4;
-    try_weights(d, units, t, floats, sums, (double)t.places / 8 / t.split * step + 300, list, count,
+    try_weights(d, gpu, t, floats, sums, (double)t.places / 8 / t.split * step + 300, list, count,
                 most);
 }
 
@@ -275,33 +296,34 @@ static int next_channels(const tni_direct *d, int ci)
 }
 
 // A cut by tensor cores has split and rp besides rows and channels, another one slices and segments.
-static int weights_cuts(const tni_direct *d, int units, bool cores, int most, tni_direct_tile *list)
+static int weights_cuts(const tni_direct *d, const tni_simt_limits *gpu, bool cores, int most,
+                        tni_direct_tile *list)
 {
     enum { SUMS = 104, COLUMNS = 9 };  // most sums of a thread, and tiles of columns of a warp
     int count = 0, taps = (int)(d->kh * d->kw);
     for (int rc = cores ? 16 : 4; rc <= (cores ? 32 : 16) && (cores || rc * taps <= SUMS); rc *= 2)
         for (int co = rc; co < d->co + rc && co <= 64; co *= 2)
             for (int ci = 0; (ci = next_channels(d, ci));)
-                for (int rows = 0; (rows = next_rows(d, rows));) {
+                for (int rows = 0; (rows = next_piece(d->yh, MOST_ROW_CUTS, rows));) {
                     tni_direct_tile t = {
                         .cores = cores, .rows = rows, .tile_co = co, .rc = rc, .tile_ci = ci
                     };
                     for (t.split = 1; cores && t.split <= 8; t.split *= 2)
                         for (t.rp = 1; t.rp <= COLUMNS; t.rp++)
-                            try_columns(d, units, t, list, &count, most);
+                            try_columns(d, gpu, t, list, &count, most);
                     for (t.slices = 1; !cores && t.slices <= 128; t.slices *= 2)
-                        for (int parts = 1; parts <= 4 && parts <= d->yw; parts++) {
-                            t.segment = (int)tni_ceil_div(d->yw, parts);
-                            try_slices(d, units, t, list, &count, most);
-                        }
+                        for (t.segment = 0;
+                             (t.segment = next_piece(d->yw, MOST_SEGMENTS, t.segment));)
+                            try_slices(d, gpu, t, list, &count, most);
                 }
     return count;
 }
 
-int tni_direct_tiles(const tni_direct *d, int units, bool cores, int most, tni_direct_tile *tile)
+int tni_direct_tiles(const tni_direct *d, const tni_simt_limits *gpu, bool cores, int most,
+                     tni_direct_tile *tile)
 {
-    return d->weights ? weights_cuts(d, units, cores, most, tile)
-                      : forward_cuts(d, units, cores, most, tile);
+    return d->weights ? weights_cuts(d, gpu, cores, most, tile)
+                      : forward_cuts(d, gpu, cores, most, tile);
 }
 
 // ---- texts -------------------------------------------------------------------------------------
@@ -381,14 +403,14 @@ typedef struct {
 
 static size_t direct_version(void)
 {
-    return 1;
+    return 2;
 }
 
 static const char *direct_declines(tni_cuda *c, const tni_call *call)
 {
     tni_direct      d;
     tni_direct_tile t;
-    bool fits = tni_direct_of(call, &d) && tni_direct_tiles(&d, c->gpu->limits.units, false, 1, &t);
+    bool fits = tni_direct_of(call, &d) && tni_direct_tiles(&d, &c->gpu->limits, false, 1, &t);
     return fits ? NULL : "it is no small convolution of f32";
 }
 
@@ -408,9 +430,10 @@ static void *direct_open(tni_cuda *c, const tni_call *call)
         free(w);
         return NULL;
     }
-    int units = c->gpu->limits.units, most = c->deterministic ? 1 : CUTS;
-    if (c->tf32 && has_tf32(c->gpu)) w->cuts = tni_direct_tiles(&w->d, units, true, most, w->tile);
-    w->cuts += tni_direct_tiles(&w->d, units, false, most, w->tile + w->cuts);
+    const tni_simt_limits *gpu  = &c->gpu->limits;
+    int                    most = c->deterministic ? 1 : CUTS;
+    if (c->tf32 && has_tf32(c->gpu)) w->cuts = tni_direct_tiles(&w->d, gpu, true, most, w->tile);
+    w->cuts += tni_direct_tiles(&w->d, gpu, false, most, w->tile + w->cuts);
     for (int i = 0; i < w->cuts; i++)
         w->program[i] = tni_compiled_text(
             c->gpu->compiled, tni_direct_source(&heap, &w->d, &w->tile[i]), "a convolution");

@@ -34,9 +34,10 @@ typedef struct {
 
 // Reads a call; false if the kernels do not compute it.
 bool tni_direct_of(const tni_call *call, tni_direct *d);
-// Lists the tiles that are worth timing on a GPU of that many multiprocessors, the best first, for tensor cores or without
-// them; returns how many.
-int tni_direct_tiles(const tni_direct *d, int units, bool cores, int most, tni_direct_tile *tile);
+// Lists the tiles that are worth timing on a GPU with these limits, the best first and none twice, for tensor cores or without
+// them; returns how many, 0 if the shared memory of a block is too small for any.
+int tni_direct_tiles(const tni_direct *d, const tni_simt_limits *gpu, bool cores, int most,
+                     tni_direct_tile *tile);
 // Prints the program of a tile, which the caller frees by tni_free; NULL when memory is out.
 char *tni_direct_source(tni_heap *h, const tni_direct *d, const tni_direct_tile *t);
 
