@@ -4,6 +4,8 @@
 #include "fake_clock.h"
 #include "fake_cudnn_kit.h"
 #include "host.h"
+#include "scratch.h"
+#include "tree.h"
 
 #include "device/cuda/cubin.h"
 #include "device/cuda/cuda_conv.h"
@@ -12,6 +14,7 @@
 #include "device/cuda/dnn_plan.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -662,6 +665,64 @@ static void engines_that_need_too_much_workspace_are_left_out(void)
     fake_cudnn_end();
 }
 
+// A GPU of 64 GB whose memory others use but for 2 MiB, of which an engine may have an eighth.
+static int full_mem_info(size_t *free, size_t *all)
+{
+    *free = 2 << 20, *all = (size_t)64 << 30;
+    return TNI_CU_OK;
+}
+
+// Computes a shape as a new process would, on a full GPU or an empty one; returns the engine.
+static int engine_in_new_process(const conv_case *c, bool full)
+{
+    int (*empty)(size_t *, size_t *) = fake_clock_driver.mem_info;
+    fake_cudnn_forget();
+    if (full) fake_clock_driver.mem_info = full_mem_info;
+    tn_status s                = tni_cuda_conv(&c->call);
+    fake_clock_driver.mem_info = empty;
+    return s == TN_OK ? fake_cudnn->last : -1;
+}
+
+static int files_in_cache(void)
+{
+    char command[1200], out[32] = "";
+    snprintf(command, sizeof command, "ls '%s' 2>/dev/null | wc -l", scratch_path("cache"));
+    return tree_run(command, out, sizeof out) == 0 ? atoi(out) : -1;
+}
+
+// The fastest engine needs 400,000 bytes.
+static void what_is_chosen_on_a_full_gpu_is_not_kept(void)
+{
+    if (!fake_cudnn_begin()) return;
+    conv_case *c          = case_of(&shapes[1], TNI_conv, true);
+    fake_cudnn->workspace = 200000;
+    fake_cudnn->fastest   = 2;
+    CHECK(engine_in_new_process(c, true) < 2);
+    CHECK_INT(files_in_cache(), 0);
+    CHECK_INT(engine_in_new_process(c, false), 2);
+    CHECK(files_in_cache() > 0);
+    CHECK(engine_in_new_process(c, true) < 2);
+    int compiled = fake_cudnn->compiled;
+    CHECK_INT(engine_in_new_process(c, false), 2);
+    CHECK_INT(fake_cudnn->compiled, compiled);
+    free(c);
+    fake_cudnn_end();
+}
+
+// The first engine that is not refused is the second, whatever is free.
+static void equal_runs_do_not_depend_on_what_is_free(void)
+{
+    if (!fake_cudnn_begin()) return;
+    conv_case *c               = case_of(&shapes[1], TNI_conv, true);
+    fake_session.deterministic = true;
+    fake_cudnn->workspace      = 400000;
+    fake_cudnn->notes[0]       = 1 << TNI_DNN_NOTE_VARIES;
+    CHECK_INT(engine_in_new_process(c, true), 1);
+    CHECK_INT(engine_in_new_process(c, false), 1);
+    free(c);
+    fake_cudnn_end();
+}
+
 // ---- what it does not take ---------------------------------------------------------------------
 
 static const char *method_of(const shape *s, tn_dtype dt, int64_t gap)
@@ -705,6 +766,8 @@ const test_case tests_cudnn_conv[] = {
     TEST(engines_that_vary_are_marked_and_avoided),
     TEST(of_engines_that_the_library_compiles_only_the_first_is_tried),
     TEST(engines_that_need_too_much_workspace_are_left_out),
+    TEST(what_is_chosen_on_a_full_gpu_is_not_kept),
+    TEST(equal_runs_do_not_depend_on_what_is_free),
     TEST(what_the_library_lacks_is_left_to_other_kernels),
     TEST_END
 };

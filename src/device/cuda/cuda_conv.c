@@ -237,6 +237,11 @@ static size_t pair_scratch(void *work)
     return tni_form_scratch(((const pair_work *)work)->alone);
 }
 
+static bool pair_lasts(void *work)
+{
+    return tni_form_lasts(((const pair_work *)work)->alone);
+}
+
 // The kernel is not interpreted while it is being compiled: its time would be another.
 static tn_status pair_launch(tni_cuda *c, void *work, const tni_call *call, int candidate,
                              tni_text *why)
@@ -260,6 +265,7 @@ static const tni_method by_pair = { .name    = "two launches",
                                     .open    = pair_open,
                                     .scratch = pair_scratch,
                                     .launch  = pair_launch,
+                                    .lasts   = pair_lasts,
                                     .varies  = pair_varies };
 
 static void describe_with_kernel(const tni_call *call, tni_form_words *w)

@@ -13,7 +13,7 @@
 
 // The bits of an address that the library wants to be 0, and where a workspace begins.
 enum { ALIGN = 16, PART = 256 };
-// The most bytes of workspace that an engine may ask for, and the most of what is free: 1 / SHARE.
+// The most bytes of workspace that an engine may ask for, and the most of the GPU's memory and of what is free of it: 1 / SHARE.
 enum { MOST_WORKSPACE = 1 << 30, SHARE = 8 };
 // Engines that the library compiles, a quarter of a second each, one at a time: of a form only the one that it thinks
 // fastest. In 53 forms of MobileNetV2 and ResNet-50 no other one was faster on an H200, and the first steps that compiled all of
@@ -117,18 +117,23 @@ static bool write_graph(tni_dnn_graph *g, const tni_call *call, const tni_conv_f
                                                tensor[f->result], &work->kernel);
 }
 
-// Where a session's plans run. Workspace is part of the memory of a plan, beside tensors that matter more.
+// Where a session's plans run. Workspace is part of the memory of a plan, beside tensors that matter more. What is free
+// differs from run to run, and with it which engine is the first: where every run has to give the same bits, only the
+// GPU's memory is a bound, and a run that has no room for the workspace is out of memory.
 static tni_dnn_env env_of(tni_cuda *c)
 {
     size_t free = 0, all = 0, most = MOST_WORKSPACE;
-    if (tni_cuda_space(c, &free, &all) && free / SHARE < most) most = free / SHARE;
-    return (tni_dnn_env){ .cu        = c->gpu->cu,
-                          .cx        = c->gpu->cx,
-                          .device    = c->gpu->number,
-                          .gpu       = c->gpu->name,
-                          .timing    = !c->deterministic,
-                          .workspace = most ? most : 1,
-                          .compiles  = COMPILED_ENGINES };
+    bool   known = tni_cuda_space(c, &free, &all);
+    if (known && all / SHARE < most) most = all / SHARE;
+    size_t now = known && free / SHARE < most && !c->deterministic ? free / SHARE : most;
+    return (tni_dnn_env){ .cu             = c->gpu->cu,
+                          .cx             = c->gpu->cx,
+                          .device         = c->gpu->number,
+                          .gpu            = c->gpu->name,
+                          .timing         = !c->deterministic,
+                          .workspace      = now ? now : 1,
+                          .most_workspace = most,
+                          .compiles       = COMPILED_ENGINES };
 }
 
 // Writes the graph and asks the library about it; the table of plans remembers the answer. NULL if the
@@ -200,6 +205,12 @@ static size_t scratch(void *work)
     return PART + tni_dnn_workspace(w->plans);
 }
 
+static bool lasts(void *work)
+{
+    const conv_work *w = work;
+    return !tni_dnn_is_scarce(w->plans);
+}
+
 static void settle(void *work, int candidate)
 {
     const conv_work *w = work;
@@ -263,4 +274,5 @@ const tni_method tni_conv_by_cudnn = { .name     = "cuDNN",
                                        .scratch  = scratch,
                                        .launch   = launch,
                                        .settle   = settle,
+                                       .lasts    = lasts,
                                        .varies   = varies };

@@ -39,11 +39,12 @@ struct tni_dnn_plans {
     tni_dnn_env    at;
     char           what[32];
     tni_text       why;
-    bool           settled, limited;  // limited: some engines need more workspace than there may be
-    int            count, compiles;   // compiles: candidates that the library has to compile
-    candidate      list[TNI_DNN_CANDIDATES];
-    int            descs;  // descriptors that the configurations depend on, and themselves
-    tni_dnndesc    desc[MOST_DESCS];
+    bool           settled;
+    bool        limited, scarce;  // some engines need more workspace than there may be, or is free
+    int         count, compiles;  // compiles: candidates that the library has to compile
+    candidate   list[TNI_DNN_CANDIDATES];
+    int         descs;  // descriptors that the configurations depend on, and themselves
+    tni_dnndesc desc[MOST_DESCS];
 };
 
 static struct {
@@ -237,9 +238,13 @@ static tni_dnndesc make_graph(maker *m, tni_dnnhandle handle)
 
 // ---- engines -----------------------------------------------------------------------------------
 
-static bool workspace_fits(const tni_dnn_plans *p, int64_t bytes)
+// Returns whether an engine may have its workspace; if not, p remembers why.
+static bool admits_workspace(tni_dnn_plans *p, int64_t bytes)
 {
-    return !p->at.workspace || (bytes >= 0 && (size_t)bytes <= p->at.workspace);
+    bool fits = !p->at.workspace || (bytes >= 0 && (size_t)bytes <= p->at.workspace);
+    p->limited |= !fits;
+    p->scarce |= !fits && bytes >= 0 && (size_t)bytes <= p->at.most_workspace;
+    return fits;
 }
 
 // Returns what the library notes of a configuration's engine, or of its behavior, as bits; all of them if it does not say.
@@ -277,8 +282,7 @@ static void consider(maker *m, tni_dnndesc config)
         return;
     c.notes = notes_of(m->dnn, config, TNI_DNN_ENGINE_NOTES, TNI_DNN_TYPE_NOTE);
     if (c.notes & p->graph.refused) return;
-    p->limited |= !workspace_fits(p, c.workspace);
-    if (workspace_fits(p, c.workspace) && may_compile(m, config)) p->list[p->count++] = c;
+    if (admits_workspace(p, c.workspace) && may_compile(m, config)) p->list[p->count++] = c;
 }
 
 // Asks for engines in one way, best first. The library says how many there are, then fills in as many
@@ -402,7 +406,7 @@ static bool load_plan(const tni_cudnn *dnn, tni_dnn_plans *p, const kept_plan *k
     if (!e)
         e = dnn->desc_get(c->plan, TNI_DNN_PLAN_WORKSPACE, TNI_DNN_TYPE_INT64, 1, &n,
                           &c->workspace);
-    if (!e) e = !workspace_fits(p, c->workspace);
+    if (!e) e = !admits_workspace(p, c->workspace);
     if (e && c->plan) dnn->desc_destroy(c->plan);
     if (e) *c = (candidate){ 0 };
     return !e;
@@ -423,12 +427,14 @@ static bool find_kept(const tni_cudnn *dnn, tni_dnn_plans *p)
     return p->settled;
 }
 
-// Writes a plan to disk as the library's text, which holds the compiled code. The lock is held.
+// Writes a plan to disk as the library's text, which holds the compiled code; not if a faster engine may have been left
+// out for lack of memory, since later processes would have the slower one. The lock is held.
 static void keep_plan(const tni_cudnn *dnn, const tni_dnn_plans *p, const candidate *c)
 {
     enum { JSON = TNI_DNN_PLAN_JSON, CHARS = TNI_DNN_TYPE_CHAR };
-    disk_key   k;
-    int64_t    bytes = 0, got = 0;
+    disk_key k;
+    int64_t  bytes = 0, got = 0;
+    if (p->scarce) return;
     int        e    = dnn->desc_get(c->plan, JSON, CHARS, 0, &bytes, NULL);
     kept_plan *kept = !e && bytes > 0 ? malloc(sizeof *kept + (size_t)bytes) : NULL;
     if (kept) kept->notes = c->notes;
@@ -601,6 +607,11 @@ bool tni_dnn_has_note(const tni_dnn_plans *p, int note)
         has |= p->list[i].state != BROKEN && p->list[i].notes >> note & 1;
     pthread_mutex_unlock(&self.lock);
     return has;
+}
+
+bool tni_dnn_is_scarce(const tni_dnn_plans *p)
+{
+    return p->scarce;  // written before p is handed out
 }
 
 size_t tni_dnn_workspace(const tni_dnn_plans *p)

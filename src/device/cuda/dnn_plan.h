@@ -22,8 +22,9 @@ typedef struct {
     int               device;
     const char       *gpu;
     bool   timing;     // candidates are chosen by time; else the first that the library proposes
-    size_t workspace;  // bytes of workspace that an engine may need; 0: any
-    int    compiles;   // engines of a graph that the library has to compile, at most; 0: any number
+    size_t workspace;  // bytes of workspace that an engine may need now; 0: any
+    size_t most_workspace;  // the same if nothing else were in the GPU's memory
+    int    compiles;  // engines of a graph that the library has to compile, at most; 0: any number
 } tni_dnn_env;
 
 // The candidates of a graph. Belongs to the table of the process.
@@ -42,6 +43,8 @@ bool tni_dnn_wait(tni_dnn_plans *p);
 int tni_dnn_count(const tni_dnn_plans *p);
 // Returns whether some candidate has a note (TNI_DNN_NOTE_...).
 bool tni_dnn_has_note(const tni_dnn_plans *p, int note);
+// Returns whether engines were left out for lack of memory that another process may have: what is chosen is for this one only.
+bool tni_dnn_is_scarce(const tni_dnn_plans *p);
 // Returns the bytes of workspace that are enough for all of them.
 size_t tni_dnn_workspace(const tni_dnn_plans *p);
 
@@ -54,7 +57,7 @@ typedef struct {
 
 // Runs a candidate in a stream; waits for it to be compiled. Returns a status of the library.
 int tni_dnn_run(tni_dnn_plans *p, int candidate, const tni_dnn_binding *b, tni_custream s);
-// Settles on a candidate: it becomes the only one, and is kept on disk.
+// Settles on a candidate: it becomes the only one, and is kept on disk unless the choice was scarce.
 void tni_dnn_settle(tni_dnn_plans *p, int candidate);
 
 // Counts of this process: plans that it compiled, and plans that it found on disk.

@@ -171,6 +171,16 @@ bool tni_form_is_last_resort(const tni_form *f)
     return !has_better(f);
 }
 
+bool tni_form_lasts(const tni_form *f)
+{
+    bool lasts = true;
+    for (int i = 0; i < f->key.family->methods; i++) {
+        const tni_method *by = method_of(f, i);
+        if (f->work[i] && by->lasts) lasts &= by->lasts(f->work[i]);
+    }
+    return lasts;
+}
+
 size_t tni_form_scratch(const tni_form *f)
 {
     size_t most = 0;
@@ -232,7 +242,7 @@ static void keep_choice(const tni_cuda *c, const tni_call *call, const tni_form 
 {
     kept_choice    kept = { .name = "" };
     tni_choice_key k    = choice_key_of(c, f);
-    if (!choice_lasts(f, call)) return;
+    if (!choice_lasts(f, call) || !tni_form_lasts(f)) return;
     strncpy(kept.name, method_of(f, f->method)->name, sizeof kept.name - 1);
     kept.candidate = f->candidate;
     tni_choice_keep(&k, &kept, sizeof kept);

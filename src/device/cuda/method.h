@@ -35,6 +35,9 @@ typedef struct {
                         tni_text *why);
     // Says that this candidate is its fastest, of which it may keep what it wants. NULL: nothing.
     void (*settle)(void *work, int candidate);
+    // Returns whether another process would have the same candidates, so that a choice among them may be kept. NULL: it
+    // would.
+    bool (*lasts)(void *work);
     // Returns the name of what computes the rest, for people, if it computes only part of a call. NULL: it does all.
     const char *(*rest)(void *work);
     // Returns why its results differ from run to run, NULL if they do not. NULL: they never do.
@@ -91,6 +94,8 @@ tn_status tni_form_launch_inside(tni_form *f, const tni_call *call, tni_text *wh
 tn_status tni_form_launch_unsuited(tni_form *f, const tni_call *call, tni_text *why);
 // Returns the reason for which results vary, of the method that is chosen or, before that, of any that may be.
 const char *tni_form_varies(tni_form *f, const tni_call *call);
+// Returns whether a choice that was made of its methods holds in other processes.
+bool tni_form_lasts(const tni_form *f);
 // Returns the name of the method that is chosen or, before that, of all that may be; NULL: none.
 const char *tni_form_method(tni_form *f);
 

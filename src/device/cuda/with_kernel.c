@@ -248,6 +248,11 @@ static size_t first_scratch(void *work)
     return tni_form_scratch(((const first_work *)work)->rest);
 }
 
+static bool first_lasts(void *work)
+{
+    return tni_form_lasts(((const first_work *)work)->rest);
+}
+
 static tn_status first_launch(tni_cuda *c, void *work, const tni_call *call, int candidate,
                               tni_text *why)
 {
@@ -282,6 +287,7 @@ static const tni_method by_kernel_first = { .name    = "kernel first",
                                             .open    = first_open,
                                             .scratch = first_scratch,
                                             .launch  = first_launch,
+                                            .lasts   = first_lasts,
                                             .varies  = first_varies };
 
 static void describe_with_prologue(const tni_call *call, tni_form_words *w)
