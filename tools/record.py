@@ -477,6 +477,26 @@ def arrays():
         "index_put": torch.index_put(x, (torch.tensor([1, 0]), torch.tensor([0, -1])), y[0, 0, :1]),
         "index_put add": torch.index_put(z, (at,), y[0, :3], accumulate=True),
     }
+    u, theta = numbers((1, 2, 5, 4)), numbers((1, 2, 3)) / 4
+    for mode in ("reflect", "replicate", "circular"):
+        out[mode] = F.pad(u, (2, 1, 0, 3), mode)
+    for i, (size, mode, corners, anti) in enumerate([
+            ((7, 3), "nearest", None, False), ((8, 3), "bilinear", False, False), ((8, 3), "bilinear", True, False),
+            ((9, 7), "bicubic", False, False), ((3, 6), "bicubic", True, False), ((3, 2), "area", None, False),
+            ((3, 2), "bilinear", False, True), ((3, 7), "bicubic", False, True)]):
+        out[f"resized {i}"] = F.interpolate(u, size, mode=mode, align_corners=corners, antialias=anti)
+    out["scaled"] = F.interpolate(u, scale_factor=(1.3, 0.7), mode="bilinear")
+    out["resized line"] = F.interpolate(u[0], 9, mode="linear")
+    grid = F.affine_grid(theta, [1, 2, 3, 4], align_corners=False)
+    out["affine"], out["affine corners"] = grid, F.affine_grid(theta, [1, 2, 3, 4], align_corners=True)
+    for i, (mode, border, corners) in enumerate([
+            ("bilinear", "zeros", False), ("bilinear", "zeros", True), ("bilinear", "border", False),
+            ("bilinear", "reflection", False), ("bilinear", "reflection", True), ("nearest", "zeros", False)]):
+        out[f"sampled {i}"] = F.grid_sample(u, grid * 1.3, mode, border, corners)
+    out["shuffled"] = F.pixel_shuffle(numbers((1, 8, 2, 3)), 2)
+    out["unshuffled"] = F.pixel_unshuffle(numbers((1, 2, 4, 6)), 2)
+    out["unfolded"] = F.unfold(u, (2, 3), dilation=(2, 1), padding=(1, 0), stride=(1, 2))
+    out["folded"] = F.fold(numbers((1, 12, 6)), (5, 4), (2, 3), dilation=(2, 1), padding=(0, 1), stride=(1, 2))
     return {name: v.double().flatten() for name, v in out.items()}
 
 

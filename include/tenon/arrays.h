@@ -140,4 +140,51 @@ TN_API tn_tensor *tn_index_add(tn_tensor *x, int axis, tn_tensor *index, tn_tens
 TN_API tn_tensor *tn_index_put(tn_tensor *x, int n, tn_tensor *const *index, tn_tensor *v,
                                bool accumulate);
 
+// ---- images ------------------------------------------------------------------------------------
+
+// Add before[i] and after[i] places at the ends of axis i, as tn_pad does, with elements of x: mirrored
+// at the first and last one, these repeated, or those of the other end.
+TN_API tn_tensor *tn_pad_reflect(tn_tensor *x, const int64_t *before, const int64_t *after);
+TN_API tn_tensor *tn_pad_replicate(tn_tensor *x, const int64_t *before, const int64_t *after);
+TN_API tn_tensor *tn_pad_circular(tn_tensor *x, const int64_t *before, const int64_t *after);
+
+typedef enum {
+    TN_INTERPOLATE_NEAREST,
+    TN_INTERPOLATE_LINEAR,  // bilinear, trilinear
+    TN_INTERPOLATE_CUBIC,   // bicubic
+    TN_INTERPOLATE_AREA     // means of the places that each new one covers
+} tn_interpolation;
+typedef struct {
+    tn_interpolation mode;
+    bool             align_corners;  // linear and cubic: the first and last places stay
+    bool   antialias;  // linear and cubic: the filter covers what a smaller result leaves out
+    double scale[3];   // of each axis, where size was made from it; 0: the ratio of the sizes
+} tn_interpolate_opts;
+// Resizes the n last axes, one to three, of x (N, C, places...), floats, to these sizes. PyTorch's
+// F.interpolate.
+TN_API tn_tensor *tn_interpolate(tn_tensor *x, int n, const int64_t *size, tn_interpolate_opts o);
+
+// Returns the coordinates, in -1 .. 1, that affine maps theta (N, 2, 3) give for the places of an
+// image: (N, height, width, 2), for tn_grid_sample.
+TN_API tn_tensor *tn_affine_grid(tn_tensor *theta, int64_t height, int64_t width,
+                                 bool align_corners);
+typedef enum { TN_BORDER_ZEROS, TN_BORDER_REPLICATE, TN_BORDER_REFLECT } tn_border;
+typedef struct {
+    bool      nearest;        // the nearest place; otherwise bilinear
+    bool      align_corners;  // -1 and 1 are the middles of the outer places, not their edges
+    tn_border border;         // what is outside
+} tn_grid_opts;
+// Returns x (N, C, H, W) at the coordinates (x, y) of grid (N, P, Q, 2): (N, C, P, Q).
+TN_API tn_tensor *tn_grid_sample(tn_tensor *x, tn_tensor *grid, tn_grid_opts o);
+
+// Move channels to pixels, (..., C * r * r, H, W) to (..., C, H * r, W * r), and back.
+TN_API tn_tensor *tn_pixel_shuffle(tn_tensor *x, int64_t factor);
+TN_API tn_tensor *tn_pixel_unshuffle(tn_tensor *x, int64_t factor);
+// Returns the windows of kh x kw places of x (N, C, H, W) as columns: (N, C * kh * kw, windows). Of
+// the options, stride, padding and dilation count.
+TN_API tn_tensor *tn_unfold(tn_tensor *x, int64_t kh, int64_t kw, tn_conv_opts o);
+// Adds such columns up at their places: (N, C, height, width). PyTorch's F.fold.
+TN_API tn_tensor *tn_fold_windows(tn_tensor *x, int64_t height, int64_t width, int64_t kh,
+                                  int64_t kw, tn_conv_opts o);
+
 #endif

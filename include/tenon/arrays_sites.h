@@ -68,6 +68,16 @@ TN_CALL(tn_status, tn_unique, (tn_tensor *x, tn_tensor **values, tn_tensor **inv
 TN_OP(tn_scatter_reduce, (tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v, tn_fold fold, bool include_self), (x, axis, index, v, fold, include_self))
 TN_OP(tn_index_add, (tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v), (x, axis, index, v))
 TN_OP(tn_index_put, (tn_tensor *x, int n, tn_tensor *const *index, tn_tensor *v, bool accumulate), (x, n, index, v, accumulate))
+TN_OP(tn_pad_reflect, (tn_tensor *x, const int64_t *before, const int64_t *after), (x, before, after))
+TN_OP(tn_pad_replicate, (tn_tensor *x, const int64_t *before, const int64_t *after), (x, before, after))
+TN_OP(tn_pad_circular, (tn_tensor *x, const int64_t *before, const int64_t *after), (x, before, after))
+TN_OP(tn_interpolate, (tn_tensor *x, int n, const int64_t *size, tn_interpolate_opts o), (x, n, size, o))
+TN_OP(tn_affine_grid, (tn_tensor *theta, int64_t height, int64_t width, bool align_corners), (theta, height, width, align_corners))
+TN_OP(tn_grid_sample, (tn_tensor *x, tn_tensor *grid, tn_grid_opts o), (x, grid, o))
+TN_OP(tn_pixel_shuffle, (tn_tensor *x, int64_t factor), (x, factor))
+TN_OP(tn_pixel_unshuffle, (tn_tensor *x, int64_t factor), (x, factor))
+TN_OP(tn_unfold, (tn_tensor *x, int64_t kh, int64_t kw, tn_conv_opts o), (x, kh, kw, o))
+TN_OP(tn_fold_windows, (tn_tensor *x, int64_t height, int64_t width, int64_t kh, int64_t kw, tn_conv_opts o), (x, height, width, kh, kw, o))
 #undef TN_OP
 #undef TN_CALL
 #undef TN_DO
@@ -126,4 +136,14 @@ TN_OP(tn_index_put, (tn_tensor *x, int n, tn_tensor *const *index, tn_tensor *v,
 #define tn_scatter_reduce(...) tn_scatter_reduce_at(TN_HERE, __VA_ARGS__)
 #define tn_index_add(x, axis, index, v) tn_index_add_at(TN_HERE, x, axis, index, v)
 #define tn_index_put(...) tn_index_put_at(TN_HERE, __VA_ARGS__)
+#define tn_pad_reflect(...) tn_pad_reflect_at(TN_HERE, __VA_ARGS__)
+#define tn_pad_replicate(...) tn_pad_replicate_at(TN_HERE, __VA_ARGS__)
+#define tn_pad_circular(...) tn_pad_circular_at(TN_HERE, __VA_ARGS__)
+#define tn_interpolate(...) tn_interpolate_at(TN_HERE, __VA_ARGS__)
+#define tn_affine_grid(theta, height, width, align_corners) tn_affine_grid_at(TN_HERE, theta, height, width, align_corners)
+#define tn_grid_sample(...) tn_grid_sample_at(TN_HERE, __VA_ARGS__)
+#define tn_pixel_shuffle(x, factor) tn_pixel_shuffle_at(TN_HERE, x, factor)
+#define tn_pixel_unshuffle(x, factor) tn_pixel_unshuffle_at(TN_HERE, x, factor)
+#define tn_unfold(...) tn_unfold_at(TN_HERE, __VA_ARGS__)
+#define tn_fold_windows(...) tn_fold_windows_at(TN_HERE, __VA_ARGS__)
 #endif

@@ -213,10 +213,76 @@ ARRAY(index_put,
       tn_index_put(x, LIST(I2(1, 0), I2(0, -1)), tn_slice(PART(PART(y)), 0, 0, 1, 1), false))
 ARRAY(index_put_add, tn_index_put(z, LIST(AT), V, true))
 
+#define U_IMAGE   numbers(cx, TN_SHAPE(1, 2, 5, 4))
+#define THETA     tn_mul_s(numbers(cx, TN_SHAPE(1, 2, 3)), 0.25)
+#define ENDS(how) tn_pad_##how(U_IMAGE, (int64_t[]){ 0, 0, 0, 2 }, (int64_t[]){ 0, 0, 3, 1 })
+#define SIZED(h, w, ...) \
+    tn_interpolate(U_IMAGE, TN_SHAPE(h, w), (tn_interpolate_opts){ __VA_ARGS__ })
+#define SAMPLED(...)                                                           \
+    tn_grid_sample(U_IMAGE, tn_mul_s(tn_affine_grid(THETA, 3, 4, false), 1.3), \
+                   (tn_grid_opts){ __VA_ARGS__ })
+
+ARRAY(reflect, ENDS(reflect))
+ARRAY(replicate, ENDS(replicate))
+ARRAY(circular, ENDS(circular))
+ARRAY(resized_0, SIZED(7, 3, .mode = TN_INTERPOLATE_NEAREST))
+ARRAY(resized_1, SIZED(8, 3, .mode = TN_INTERPOLATE_LINEAR))
+ARRAY(resized_2, SIZED(8, 3, .mode = TN_INTERPOLATE_LINEAR, .align_corners = true))
+ARRAY(resized_3, SIZED(9, 7, .mode = TN_INTERPOLATE_CUBIC))
+ARRAY(resized_4, SIZED(3, 6, .mode = TN_INTERPOLATE_CUBIC, .align_corners = true))
+ARRAY(resized_5, SIZED(3, 2, .mode = TN_INTERPOLATE_AREA))
+ARRAY(resized_6, SIZED(3, 2, .mode = TN_INTERPOLATE_LINEAR, .antialias = true))
+ARRAY(resized_7, SIZED(3, 7, .mode = TN_INTERPOLATE_CUBIC, .antialias = true))
+ARRAY(scaled, SIZED(6, 2, .mode = TN_INTERPOLATE_LINEAR, .scale = { 1.3, 0.7 }))
+ARRAY(resized_line, tn_interpolate(tn_select(U_IMAGE, 0, 0), TN_SHAPE(9),
+                                   (tn_interpolate_opts){ .mode = TN_INTERPOLATE_LINEAR }))
+ARRAY(affine, tn_affine_grid(THETA, 3, 4, false))
+ARRAY(affine_corners, tn_affine_grid(THETA, 3, 4, true))
+ARRAY(sampled_0, SAMPLED(.border = TN_BORDER_ZEROS))
+ARRAY(sampled_1, SAMPLED(.align_corners = true))
+ARRAY(sampled_2, SAMPLED(.border = TN_BORDER_REPLICATE))
+ARRAY(sampled_3, SAMPLED(.border = TN_BORDER_REFLECT))
+ARRAY(sampled_4, SAMPLED(.border = TN_BORDER_REFLECT, .align_corners = true))
+ARRAY(sampled_5, SAMPLED(.nearest = true))
+ARRAY(shuffled, tn_pixel_shuffle(numbers(cx, TN_SHAPE(1, 8, 2, 3)), 2))
+ARRAY(unshuffled, tn_pixel_unshuffle(numbers(cx, TN_SHAPE(1, 2, 4, 6)), 2))
+ARRAY(unfolded,
+      tn_unfold(U_IMAGE, 2, 3,
+                (tn_conv_opts){
+                    .dilation = { 2, 1 }, .padding = { 1, TN_NO_PADDING }, .stride = { 1, 2 } }))
+ARRAY(folded, tn_fold_windows(numbers(cx, TN_SHAPE(1, 12, 6)), 5, 4, 2, 3,
+                              (tn_conv_opts){
+                                  .dilation = { 2, 1 }, .padding = { 0, 1 }, .stride = { 1, 2 } }))
+
 static const struct {
     const char *name;
     array_call *call;
 } arrays[] = {
+    { "reflect", reflect },
+    { "replicate", replicate },
+    { "circular", circular },
+    { "resized 0", resized_0 },
+    { "resized 1", resized_1 },
+    { "resized 2", resized_2 },
+    { "resized 3", resized_3 },
+    { "resized 4", resized_4 },
+    { "resized 5", resized_5 },
+    { "resized 6", resized_6 },
+    { "resized 7", resized_7 },
+    { "scaled", scaled },
+    { "resized line", resized_line },
+    { "affine", affine },
+    { "affine corners", affine_corners },
+    { "sampled 0", sampled_0 },
+    { "sampled 1", sampled_1 },
+    { "sampled 2", sampled_2 },
+    { "sampled 3", sampled_3 },
+    { "sampled 4", sampled_4 },
+    { "sampled 5", sampled_5 },
+    { "shuffled", shuffled },
+    { "unshuffled", unshuffled },
+    { "unfolded", unfolded },
+    { "folded", folded },
     { "max", max },
     { "max at", max_at },
     { "cummax", cummax },

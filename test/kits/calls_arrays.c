@@ -117,6 +117,56 @@ CALL(index_put)
     return tn_index_put(k->x, 1, &at, k->y, k->i & 1);
 }
 
+// ---- images
+
+// x as (1, 1, 1, n), for functions of images.
+static tn_tensor *image(const call_args *k, tn_tensor *x)
+{
+    return k->j & 1 ? x : tn_reshape(x, TN_SHAPE(1, 1, 1, -1));
+}
+#define PADDED(name)                                                                     \
+    CALL(name)                                                                           \
+    {                                                                                    \
+        int64_t by[TN_MAX_RANK] = { k->i & 1, k->j & 1 }, after[TN_MAX_RANK] = { k->j }; \
+        return tn_##name(k->x, by, after);                                               \
+    }
+PADDED(pad_reflect)
+PADDED(pad_replicate)
+PADDED(pad_circular)
+CALL(interpolate)
+{
+    return tn_interpolate(image(k, k->x), 2, (int64_t[]){ k->i, 3 },
+                          (tn_interpolate_opts){ .mode = (tn_interpolation)(k->i & 3) });
+}
+CALL(affine_grid)
+{
+    tn_tensor *one = tn_reshape(tn_sum_all(k->x), TN_SHAPE(1, 1, 1));
+    return tn_affine_grid(k->j & 1 ? k->x : tn_expand(one, TN_SHAPE(1, 2, 3)), k->i, 2, k->i & 1);
+}
+CALL(grid_sample)
+{
+    tn_tensor *one = tn_reshape(tn_sum_all(k->y), TN_SHAPE(1, 1, 1, 1));
+    return tn_grid_sample(image(k, k->x), tn_expand(one, TN_SHAPE(1, 2, 1, 2)),
+                          (tn_grid_opts){ .nearest = k->i & 1 });
+}
+CALL(pixel_shuffle)
+{
+    return tn_pixel_shuffle(image(k, k->x), k->i);
+}
+CALL(pixel_unshuffle)
+{
+    return tn_pixel_unshuffle(image(k, k->x), k->i);
+}
+CALL(unfold)
+{
+    return tn_unfold(image(k, k->x), 1, k->i, (tn_conv_opts){ .stride = { k->j } });
+}
+CALL(fold_windows)
+{
+    tn_tensor *x = k->j & 1 ? k->x : tn_reshape(k->x, TN_SHAPE(1, 1, -1));
+    return tn_fold_windows(x, 1, k->i > 1 ? k->i : tn_count(k->x), 1, 1, (tn_conv_opts){ 0 });
+}
+
 // clang-format off
 const call calls_of_arrays[] = {
     U(asin), U(acos), U(sinh), U(cosh), U(asinh), U(acosh), U(atanh), U(log10), U(erfinv), U(lgamma), U(digamma), U(signbit),
@@ -125,6 +175,8 @@ const call calls_of_arrays[] = {
     T(meshgrid), T(isclose), T(allclose),
     O(max_indexed), O(min_indexed), O(cummax), O(cummin), O(median), O(mode), O(kthvalue), O(quantile), T(searchsorted),
     O(bincount), O(histogram), O(nonzero), T(masked_select), O(unique), T(scatter_reduce), T(index_add), T(index_put),
+    O(pad_reflect), O(pad_replicate), O(pad_circular), O(interpolate), O(affine_grid), T(grid_sample), O(pixel_shuffle),
+    O(pixel_unshuffle), O(unfold), O(fold_windows),
     { 0 },
 };
 // clang-format on

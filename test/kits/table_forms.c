@@ -236,7 +236,7 @@ const form forms_maps[] = {
     { "elu",             f_elu,          SMOOTH | WIDE,  1, ONE(APART) },
     { "celu",            f_celu,         SMOOTH | WIDE,  1, ONE(APART) },
     { "selu",            f_selu,         SMOOTH | WIDE,  1, ONE(APART) },
-    { "prelu",           f_prelu,        SMOOTH | WIDE,  1, ROW(APART) },
+    { "prelu",           f_prelu,        SMOOTH,         1, ROW(APART) },
     { "prelu of one slope", f_prelu_one, SMOOTH | WIDE,  1, ROW(APART) },
     { "sigmoid",         f_sigmoid,      SMOOTH | WIDE,  1, ONE(APART) },
     { "logsigmoid",      f_logsigmoid,   SMOOTH | WIDE,  1, ONE(APART) },

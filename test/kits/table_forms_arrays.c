@@ -57,6 +57,28 @@ FORM(f_reduce_max, tn_scatter_reduce(x[0], 0, AT34, x[1], TN_FOLD_MAX, false))
 FORM(f_reduce_min, tn_scatter_reduce(x[0], 1, INDEX2(3, 4, 0, 2, 2, 1, 0, 3, 1, 1, 0, 0, 0, 0),
                                      x[1], TN_FOLD_MIN, true))
 
+// ---- images ------------------------------------------------------------------------------------
+
+FORM(f_pad_reflect, tn_pad_reflect(x[0], (int64_t[]){ 2, 0 }, (int64_t[]){ 1, 3 }))
+FORM(f_pad_replicate, tn_pad_replicate(x[0], (int64_t[]){ 2, -1 }, (int64_t[]){ 0, 3 }))
+FORM(f_pad_circular, tn_pad_circular(x[0], (int64_t[]){ 1, 4 }, (int64_t[]){ 0, 2 }))
+#define RESIZED(n, ...) tn_interpolate(x[0], n, (tn_interpolate_opts){ __VA_ARGS__ })
+FORM(f_nearest, RESIZED(TN_SHAPE(5, 2), .mode = TN_INTERPOLATE_NEAREST))
+FORM(f_bilinear, RESIZED(TN_SHAPE(5, 6), .mode = TN_INTERPOLATE_LINEAR))
+FORM(f_bicubic, RESIZED(TN_SHAPE(5, 3), .mode = TN_INTERPOLATE_CUBIC, .align_corners = true))
+FORM(f_antialias, RESIZED(TN_SHAPE(2, 2), .mode = TN_INTERPOLATE_LINEAR, .antialias = true))
+FORM(f_area, RESIZED(TN_SHAPE(2, 3), .mode = TN_INTERPOLATE_AREA))
+FORM(f_affine_grid, tn_affine_grid(x[0], 3, 2, false))
+FORM(f_grid_sample,
+     tn_grid_sample(x[0], tn_mul_s(x[1], 0.6), (tn_grid_opts){ .align_corners = true }))
+FORM(f_grid_border, tn_grid_sample(x[0], x[1], (tn_grid_opts){ .border = TN_BORDER_REPLICATE }))
+FORM(f_pixel_shuffle, tn_pixel_shuffle(x[0], 2))
+FORM(f_pixel_unshuffle, tn_pixel_unshuffle(x[0], 2))
+FORM(f_unfold, tn_unfold(x[0], 2, 3, (tn_conv_opts){ .stride = { 2, 1 }, .padding = { 1 } }))
+FORM(f_fold_windows,
+     tn_fold_windows(x[0], 3, 4, 2, 2,
+                     (tn_conv_opts){ .padding = { 1, TN_NO_PADDING }, .stride = { 2, 1 } }))
+
 // clang-format off
 const form forms_arrays[] = {
     { "einsum",               f_einsum,          SMOOTH, 1, 2, { IN(3, APART, 2, 3, 4), IN(3, APART, 2, 4, 2) } },
@@ -96,6 +118,21 @@ const form forms_arrays[] = {
     { "scatter_reduce, prod", f_reduce_prod,     SMOOTH, 3, 2, { IN(2, APART, 3, 4), IN(2, APART, 3, 4) } },
     { "scatter_reduce, max",  f_reduce_max,      SMOOTH, 1, 2, { IN(2, APART, 3, 4), IN(2, APART, 3, 4) } },
     { "scatter_reduce, min",  f_reduce_min,      SMOOTH, 1, 2, { IN(2, APART, 3, 4), IN(2, APART, 3, 4) } },
+    { "pad_reflect",          f_pad_reflect,     SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
+    { "pad_replicate",        f_pad_replicate,   SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
+    { "pad_circular",         f_pad_circular,    SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
+    { "interpolate, nearest", f_nearest,         SMOOTH, 1, 1, { IN(4, APART, 1, 2, 3, 4) } },
+    { "interpolate, linear",  f_bilinear,        SMOOTH, 2, 1, { IN(4, APART, 1, 2, 3, 4) } },
+    { "interpolate, cubic",   f_bicubic,         SMOOTH, 2, 1, { IN(4, APART, 1, 2, 3, 4) } },
+    { "interpolate, smaller", f_antialias,       SMOOTH, 2, 1, { IN(4, APART, 1, 2, 5, 4) } },
+    { "interpolate, area",    f_area,            SMOOTH, 2, 1, { IN(4, APART, 1, 2, 5, 4) } },
+    { "affine_grid",          f_affine_grid,     SMOOTH, 1, 1, { IN(3, APART, 2, 2, 3) } },
+    { "grid_sample",          f_grid_sample,     SMOOTH, 3, 2, { IN(4, APART, 1, 2, 3, 4), IN(4, UNIT, 1, 2, 2, 2) } },
+    { "grid_sample, border",  f_grid_border,     SMOOTH, 3, 2, { IN(4, APART, 1, 2, 3, 4), IN(4, UNIT, 1, 2, 2, 2) } },
+    { "pixel_shuffle",        f_pixel_shuffle,   SMOOTH, 1, 1, { IN(4, APART, 1, 4, 2, 3) } },
+    { "pixel_unshuffle",      f_pixel_unshuffle, SMOOTH, 1, 1, { IN(3, APART, 2, 4, 2) } },
+    { "unfold",               f_unfold,          SMOOTH, 1, 1, { IN(4, APART, 1, 2, 3, 4) } },
+    { "fold_windows",         f_fold_windows,    SMOOTH, 1, 1, { IN(3, APART, 1, 8, 6) } },
     { .name = NULL },
 };
 // clang-format on
