@@ -345,6 +345,7 @@ typedef struct {
     int64_t plane[2], k[2], stride[2], dilation[2], pad[2], count[2];
 } windows;
 
+// Reads the options; refuses windows that are larger than the padded plane.
 static bool find_windows(const char *op, tn_tensor *x, const int64_t *plane, int64_t kh, int64_t kw,
                          tn_conv_opts o, windows *w)
 {
