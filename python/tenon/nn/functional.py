@@ -496,57 +496,25 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     """Adds places at the ends of the last axes: (before, after) of the last one, then of the one before it, ..."""
     if len(pad) % 2 or len(pad) > 2 * input.ndim:
         raise ValueError(f"pad: {tuple(pad)} does not fit {input.shape}")
-    n = len(pad) // 2
+    before, after = [0] * input.ndim, [0] * input.ndim
+    for i in range(len(pad) // 2):
+        before[-1 - i], after[-1 - i] = pad[2 * i], pad[2 * i + 1]
     if mode == "constant":
-        before, after = [0] * input.ndim, [0] * input.ndim
-        for i in range(n):
-            before[-1 - i], after[-1 - i] = pad[2 * i], pad[2 * i + 1]
         return _c.pad(input, before, after, 0.0 if value is None else value)
-    if mode not in ("reflect", "replicate", "circular"):
+    modes = {"reflect": _c.pad_reflect, "replicate": _c.pad_replicate, "circular": _c.pad_circular}
+    if mode not in modes:
         raise ValueError(f"pad: mode must be constant, reflect, replicate or circular, not {mode!r}")
-    for i in range(n):
-        input = _pad_axis(input, input.ndim - 1 - i, pad[2 * i], pad[2 * i + 1], mode)
-    return input
-
-
-def _pad_axis(x: Tensor, axis: int, before: int, after: int, mode: str) -> Tensor:
-    size = x.shape[axis]
-    room = {"reflect": size - 1, "circular": size, "replicate": _max(before, after)}[mode]
-    if _max(before, after) > room:
-        raise ValueError(f"pad: {mode} by {before} and {after} of an axis of {size}")
-    x = _c.slice(x, axis, _max(0, -before), size - _max(0, -after), 1)
-    before, after, size = _max(before, 0), _max(after, 0), x.shape[axis]
-    if mode == "reflect":
-        left = _c.flip(_c.slice(x, axis, 1, 1 + before, 1), axis)
-        right = _c.flip(_c.slice(x, axis, size - 1 - after, size - 1, 1), axis)
-    elif mode == "circular":
-        left, right = _c.slice(x, axis, size - before, size, 1), _c.slice(x, axis, 0, after, 1)
-    else:
-        shape = list(x.shape)
-        shape[axis] = before
-        left = _c.expand(_c.slice(x, axis, 0, 1, 1), shape)
-        shape[axis] = after
-        right = _c.expand(_c.slice(x, axis, size - 1, size, 1), shape)
-    parts = ([left] if before else []) + [x] + ([right] if after else [])
-    return _c.concat(parts, axis) if len(parts) > 1 else x
+    return modes[mode](input, before, after)
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(..., C r r, H, W) as (..., C, H r, W r)."""
-    r, (c, h, w), lead = upscale_factor, input.shape[-3:], input.shape[:-3]
-    n = len(lead)
-    x = _c.reshape(input, lead + (c // (r * r), r, r, h, w))
-    x = _c.permute(x, tuple(range(n)) + tuple(n + i for i in (0, 3, 1, 4, 2)))
-    return _c.reshape(x, lead + (c // (r * r), h * r, w * r))
+    return _c.pixel_shuffle(input, upscale_factor)
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(..., C, H r, W r) as (..., C r r, H, W)."""
-    r, (c, h, w), lead = downscale_factor, input.shape[-3:], input.shape[:-3]
-    n = len(lead)
-    x = _c.reshape(input, lead + (c, h // r, r, w // r, r))
-    x = _c.permute(x, tuple(range(n)) + tuple(n + i for i in (0, 2, 4, 1, 3)))
-    return _c.reshape(x, lead + (c * r * r, h // r, w // r))
+    return _c.pixel_unshuffle(input, downscale_factor)
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
