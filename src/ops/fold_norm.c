@@ -5,7 +5,9 @@
 //
 // w s and the summand are computed once and kept beside the running variance until one of the values that
 // they were made of is written, so that a norm costs what a bias does. The plain convolution stays recorded:
-// it is computed only if it is asked for.
+// it is computed only if it is asked for. A handle that a binding holds (tn_retain) does not ask: in Python the
+// caller of a norm always still holds its input, and lets go of it before anything is computed; if it does not, the
+// convolution runs twice.
 //
 // Only where no gradient is recorded, and where parameters and statistics are computed already.
 #include "base/hash.h"
@@ -23,12 +25,15 @@ typedef struct {
     uint64_t  made_of[PARTS], recipe;
 } candidate;
 
-// The value that a bias was expanded from, one number for each of n channels; NULL if v is something else.
-static tni_node *expanded_bias(tni_node *v, int64_t n)
+// The value that a bias was expanded from, one number for each channel, which are axis `at` of v; NULL if v is
+// something else, such as a row of as many numbers along another axis.
+static tni_node *expanded_bias(tni_node *v, int at)
 {
-    tni_node *b    = v->op == TNI_VIEW_OP ? v->src[0] : NULL;
-    bool      fits = b && b->state == TNI_DONE && b->rank == 1 && b->size[0] == n;
-    return fits && tni_node_layout(v).offset == 0 ? b : NULL;
+    tni_node *b = v->op == TNI_VIEW_OP ? v->src[0] : NULL;
+    tni_view  l = tni_node_layout(v);
+    bool fits = b && b->state == TNI_DONE && b->rank == 1 && b->size[0] == v->size[at] && !l.offset;
+    for (int i = 0; fits && i < v->rank; i++) fits = v->size[i] == 1 || l.stride[i] == (i == at);
+    return fits ? b : NULL;
 }
 
 // Adds what a step of a weight's recipe does to a hash of the steps before.
@@ -67,11 +72,12 @@ static bool find_conv(const tn_tensor *x, candidate *c)
     tni_node        *n = s->node;
     if ((x->view && !tni_is_permuted(x)) || n->state != TNI_PENDING || n->needs_grad || n->uses)
         return false;
-    if (s->wanted || s->assigned || s->depth < x->cx->scope->depth) return false;
+    bool asked = s->wanted || s->depth < x->cx->scope->depth;
+    if ((asked && !x->owners) || s->assigned) return false;
     *c = (candidate){ .conv = n };
     if (n->op == TNI_add && n->src[0]->op == TNI_conv && n->src[0]->dtype == n->dtype) {
         c->conv = n->src[0];
-        c->bias = expanded_bias(n->src[1], tn_size(x, 1));
+        c->bias = expanded_bias(n->src[1], c->conv->attr.conv.channels_last ? n->rank - 1 : 1);
         if (!c->bias || c->conv->uses != 1) return false;
         c->made_of[BIAS] = c->bias->id;
     }
@@ -94,9 +100,10 @@ static bool is_kept(const tn_tensor *p, uint64_t *id)
 
 static bool is_valid(const tni_folded *f, const candidate *c, double eps)
 {
-    const tni_node *w = f ? f->weight->store->node : NULL;
-    return f && !memcmp(f->made_of, c->made_of, sizeof c->made_of) && f->eps == eps &&
-           f->recipe == c->recipe && f->order == c->conv->attr.conv.channels_last &&
+    if (!f || memcmp(f->made_of, c->made_of, sizeof c->made_of) || f->eps != eps) return false;
+    if (f->declined) return true;
+    const tni_node *w = f->weight->store->node;
+    return f->recipe == c->recipe && f->order == c->conv->attr.conv.channels_last &&
            w->dtype == c->conv->dtype && w->state != TNI_GONE &&
            f->bias->store->node->state != TNI_GONE;
 }
@@ -105,6 +112,16 @@ static bool is_valid(const tni_folded *f, const candidate *c, double eps)
 static tn_tensor *wide(tn_tensor *p)
 {
     return p ? tni_widen(p) : NULL;
+}
+
+// Whether the folded convolution could overflow f16 where the norm's result does not: it is the result plus mean * s,
+// which is large for a channel that hardly varies. Reads the largest of these numbers, once for a network's values. A
+// quarter of what f16 holds leaves the rest to results.
+static bool overflows(const candidate *c, tn_tensor *mean, tn_tensor *s)
+{
+    const double most = 65504 / 4.0;
+    return c->conv->dtype == TN_F16 &&
+           !(tn_item(tn_max_all(tn_abs(tn_mul(wide(mean), s)))) <= most);
 }
 
 // Records the folded weight and bias and keeps them beside the variance. They share no kernel with their
@@ -116,18 +133,20 @@ static bool fold_now(const candidate *c, tn_tensor *const part[PARTS], double ep
     tn_tensor *s = tn_rsqrt(tn_add_s(wide(part[VAR]), eps)),
               *w = tni_wrap_node(cx, c->conv->src[1]);
     if (part[GAIN]) s = tn_mul(s, wide(part[GAIN]));
+    if (!s || (cx->busy && c->conv->dtype == TN_F16)) return false;
+    tni_folded f = { .eps = eps, .declined = overflows(c, part[MEAN], s) };
+    memcpy(f.made_of, c->made_of, sizeof f.made_of);
+    if (f.declined) return tni_folded_set(part[VAR], &f);
     for (int i = 0; i < c->conv->rank; i++) size[i] = i ? 1 : -1;
     w = tni_narrow(tn_mul(wide(w), tn_reshape(s, c->conv->rank, size)), (tn_dtype)c->conv->dtype);
     tn_tensor *b = c->bias ? wide(tni_wrap_node(cx, c->bias)) : NULL;
     b            = b ? tn_sub(b, wide(part[MEAN])) : tn_neg(wide(part[MEAN]));
     b            = tn_mul(b, s);
     if (part[SHIFT]) b = tn_add(b, wide(part[SHIFT]));
-    tni_folded f = { .weight = w,
-                     .bias   = b,
-                     .recipe = c->recipe,
-                     .eps    = eps,
-                     .order  = c->conv->attr.conv.channels_last };
-    memcpy(f.made_of, c->made_of, sizeof f.made_of);
+    f.weight = w;
+    f.bias   = b;
+    f.recipe = c->recipe;
+    f.order  = c->conv->attr.conv.channels_last;
     if (!w || !b || w->view || b->view || !tni_folded_set(part[VAR], &f)) return false;
     w->store->node->apart = b->store->node->apart = true;
     return true;
@@ -159,8 +178,10 @@ static tn_tensor *record_folded(const candidate *c, const tni_folded *f, tn_tens
     y = y ? tn_add(tni_widen(y), tn_reshape(f->bias, n->rank, size)) : NULL;
     if (y && tni_dtype(y) != tni_dtype(x)) y = tn_cast(y, tni_dtype(x));
     if (!y) return NULL;
-    leave(x->cx, x->store->node);
-    leave(x->cx, n);
+    if (!x->owners) {
+        leave(x->cx, x->store->node);
+        leave(x->cx, n);
+    }
     return y;
 }
 
@@ -173,5 +194,5 @@ tn_tensor *tni_fold_norm(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_tenso
     for (int i = MEAN; i < PARTS; i++)
         if (!is_kept(part[i], &c.made_of[i])) return NULL;
     if (!is_valid(var->store->folded, &c, eps) && !fold_now(&c, part, eps)) return NULL;
-    return record_folded(&c, var->store->folded, x);
+    return var->store->folded->declined ? NULL : record_folded(&c, var->store->folded, x);
 }

@@ -114,8 +114,8 @@ void tni_folded_drop(tn_ctx *cx, tni_store *s)
     tni_folded *f = s->folded;
     s->folded     = NULL;
     if (!f) return;
-    tni_tensor_disown(f->weight);
-    tni_tensor_disown(f->bias);
+    if (f->weight) tni_tensor_disown(f->weight);
+    if (f->bias) tni_tensor_disown(f->bias);
     tni_free(&cx->heap, f);
 }
 
@@ -290,9 +290,11 @@ bool tni_folded_set(tn_tensor *x, const tni_folded *f)
         return false;
     }
     *own = *f;
-    tni_tensor_own(f->weight);
-    tni_tensor_own(f->bias);
-    f->weight->store->wanted = f->bias->store->wanted = true;
+    if (!f->declined) {
+        tni_tensor_own(f->weight);
+        tni_tensor_own(f->bias);
+        f->weight->store->wanted = f->bias->store->wanted = true;
+    }
     tni_folded_drop(x->cx, x->store);
     x->store->folded = own;
     return true;

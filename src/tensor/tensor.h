@@ -21,7 +21,8 @@ typedef struct {
     uint64_t   made_of[6];  // weight, bias (0: none), mean, variance, gain, shift
     uint64_t   recipe;      // how the convolution's weight is made of the stored one
     double     eps;
-    int64_t    order;  // attr.conv.channels_last
+    int64_t    order;     // attr.conv.channels_last
+    bool       declined;  // these values are not folded; weight and bias are NULL
 } tni_folded;
 
 // A mutable cell. While its node is pending, rollback is the last node that was computed, to which

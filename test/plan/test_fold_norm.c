@@ -143,6 +143,56 @@ static void what_is_folded_follows_every_write(void)
     }
 }
 
+// A vector of as many numbers as there are channels is a bias only along them.
+static void only_a_bias_of_channels_is_folded(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx))
+        for (int kind = 0; kind < 8; kind++) {
+            bool       mode = tn_grad_mode(cx, false), last = kind >= 4;
+            tn_tensor *x    = tn_randn(cx, TN_F32, TN_SHAPE(2, IN, OUT, OUT));
+            tn_tensor *w    = tn_want(tn_randn(cx, TN_F32, TN_SHAPE(OUT, IN, 1, 1)));
+            tn_tensor *b    = tn_want(tn_randn(cx, TN_F32, TN_SHAPE(OUT))),
+                      *mean = tn_want(tn_randn(cx, TN_F32, TN_SHAPE(OUT)));
+            tn_tensor *var  = tn_want(tn_add_s(tn_rand(cx, TN_F32, TN_SHAPE(OUT)), 0.5)), *y[2];
+            x               = tn_want(last ? tn_channels_last(x) : x);
+            CHECK_STATUS(tn_eval(cx), TN_OK);
+            tn_tensor *first = tn_slice(b, 0, 0, 1, 1), *wide[] = {
+                tn_reshape(b, TN_SHAPE(OUT, 1, 1)), b, tn_reshape(b, TN_SHAPE(OUT, 1)),
+                tn_reshape(tn_expand(first, TN_SHAPE(OUT)), TN_SHAPE(OUT, 1, 1))
+            };
+            for (int i = 0; i < 2; i++) {
+                y[i] = tn_add(tn_conv2d(x, w, NULL, (tn_conv_opts){ 0 }), wide[kind % 4]);
+                if (i) tn_want(y[i]);
+                y[i] = tn_batch_norm(y[i], mean, var, NULL, NULL, (tn_batch_norm_opts){ 0 });
+            }
+            CHECK((var->store->folded != NULL) == (kind % 4 == 0));
+            test_case_result(tn_item(tn_max_all(tn_abs(tn_sub(y[0], y[1])))) < 1e-4, "kind %d",
+                             kind);
+            tn_grad_mode(cx, mode);
+        }
+}
+
+// A channel that hardly varies around 300 stays finite in f16, where 300 / sqrt(eps) is not.
+static void what_would_overflow_is_not_folded(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx))
+        for (int far = 0; far < 2; far++) {
+            bool       mode = tn_grad_mode(cx, false);
+            tn_tensor *x    = tn_want(tn_full(cx, TN_F16, TN_SHAPE(1, 1, 2, 2), 300)),
+                      *w    = tn_want(tn_ones(cx, TN_F16, TN_SHAPE(1, 1, 1, 1)));
+            tn_tensor *mean = tn_want(tn_full(cx, TN_F32, TN_SHAPE(1), 300));
+            tn_tensor *var  = tn_want(tn_full(cx, TN_F32, TN_SHAPE(1), far ? 0 : 4));
+            CHECK_STATUS(tn_eval(cx), TN_OK);
+            for (int i = 0; i < 2; i++) {
+                tn_tensor *y = tn_batch_norm(tn_conv2d(x, w, NULL, (tn_conv_opts){ 0 }), mean, var,
+                                             NULL, NULL, (tn_batch_norm_opts){ 0 });
+                CHECK(tn_item(tn_max_all(tn_abs(y))) < 0.1);
+                CHECK(var->store->folded && var->store->folded->declined == far);
+            }
+            tn_grad_mode(cx, mode);
+        }
+}
+
 // ---- what else reads the convolution -------------------------------------------------------------
 
 static void the_plain_convolution_can_still_be_read(void)
@@ -169,6 +219,36 @@ static void the_plain_convolution_can_still_be_read(void)
         n            = tn_add(tn_forward(tn_layer_find_child(net, "1"), c), r);
         CHECK_STATUS(tn_eval_of(n), TN_OK);
         tn_end(s);
+        tn_grad_mode(cx, mode);
+        tn_layer_free(net);
+    }
+}
+
+// What a binding holds while it calls the norm, and lets go of before anything is computed, is not computed; what it
+// still holds then is.
+static void what_a_binding_holds_is_folded(void)
+{
+    static float y[2][MOST];
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_layer  *net  = conv_and_norm(cx, 2, (tn_nn_conv_opts){ 0 });
+        tn_tensor *x    = image(cx, 2);
+        int64_t    k    = value(net, x, false, y[0]), launches[2];
+        bool       mode = tn_grad_mode(cx, false);
+        for (int held = 0; held < 2; held++) {
+            tn_scope  *s = tn_begin(cx);
+            tn_tensor *c = tn_forward(tn_layer_find_child(net, "0"), x);
+            tn_retain(c);
+            tn_tensor *n = tn_want(tn_forward(tn_layer_find_child(net, "1"), c));
+            if (!held) tn_release(c);
+            int64_t before = tn_ctx_stats(cx).launches;
+            CHECK_STATUS(tn_eval(cx), TN_OK);
+            launches[held] = tn_ctx_stats(cx).launches - before;
+            CHECK_STATUS(tn_read(n, TN_F32, y[1], k), TN_OK);
+            CHECK(!memcmp(y[0], y[1], (size_t)k * sizeof(float)));
+            if (held) tn_release(c);
+            tn_end(s);
+        }
+        CHECK(launches[0] < launches[1]);
         tn_grad_mode(cx, mode);
         tn_layer_free(net);
     }
@@ -225,7 +305,13 @@ static void what_is_folded_dies_with_its_norm(void)
 }
 
 const test_case tests_fold_norm[] = {
-    TEST(a_folded_norm_has_the_values_of_the_norm), TEST(what_is_folded_follows_every_write),
-    TEST(the_plain_convolution_can_still_be_read),  TEST(a_folded_norm_has_no_kernel_of_its_own),
-    TEST(what_is_folded_dies_with_its_norm),        TEST_END,
+    TEST(a_folded_norm_has_the_values_of_the_norm),
+    TEST(what_is_folded_follows_every_write),
+    TEST(only_a_bias_of_channels_is_folded),
+    TEST(what_would_overflow_is_not_folded),
+    TEST(what_a_binding_holds_is_folded),
+    TEST(the_plain_convolution_can_still_be_read),
+    TEST(a_folded_norm_has_no_kernel_of_its_own),
+    TEST(what_is_folded_dies_with_its_norm),
+    TEST_END,
 };
