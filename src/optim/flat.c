@@ -153,6 +153,13 @@ static bool begins_as_param(int k)
     return k >= TNI_MASTER;
 }
 
+// A copy with memory of its own, as every later value of the state has: a clone would share p's until one of them is
+// written, and the first update would have another plan than the second.
+static tn_tensor *copy_as(tn_tensor *p, tn_dtype dt)
+{
+    return tni_dtype(p) == dt ? tn_maximum(p, p) : tn_cast(p, dt);
+}
+
 static double first_number(const tn_optim *o, int k)
 {
     return k == 0 ? o->first : 0;
@@ -164,7 +171,7 @@ static tn_tensor *tensor_or_new(const tn_optim *o, const tni_trained *s, int wha
     tn_tensor *t = tensor_of(s, what);
     if (t) return t;
     tn_dtype dt = tni_state_dtype(s->p);
-    if (begins_as_param(what)) return tn_clone(tn_cast(s->p, dt));
+    if (begins_as_param(what)) return copy_as(s->p, dt);
     return tn_full(s->p->cx, dt, tni_rank(s->p), tni_sizes(s->p), first_number(o, what));
 }
 
@@ -408,7 +415,7 @@ static tn_tensor *initial_state(const tn_optim *o, const tni_flat *f, int k)
         return y && tni_dtype(y) != dt ? tn_cast(y, dt) : y;
     }
     if (any) return concat_block(o, f, k, dt);
-    if (begins_as_param(k)) return tn_clone(tn_cast(tni_flat_params(o, f), dt));
+    if (begins_as_param(k)) return copy_as(tni_flat_params(o, f), dt);
     return tn_full(o->owned.cx, dt, 1, &f->size, first_number(o, k));
 }
 
