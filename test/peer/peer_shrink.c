@@ -66,6 +66,25 @@ static bool fewer_outputs(shrinker *s)
     return done;
 }
 
+static void only(peer_program *p, int step, int out)
+{
+    for (int i = 0; i < p->count; i++) memset(p->step[i].wanted, 0, sizeof p->step[i].wanted);
+    p->step[step].wanted[out] = true;
+}
+
+// Another value is the only one that is wanted, and what it does not need goes.
+static bool another_output(shrinker *s)
+{
+    for (int i = 0; i < s->p->count; i++)
+        for (int k = 0; k < s->p->step[i].outs; k++) {
+            peer_program c = *s->p;
+            only(&c, i, k);
+            peer_prune(&c);
+            if (c.count < s->p->count && keep(s, &c)) return true;
+        }
+    return false;
+}
+
 // A step that what used it wants: the value it was made from, or new data of its shape.
 static void replace_by(peer_program *p, int step, int out, peer_ref by)
 {
@@ -78,6 +97,13 @@ static bool without(shrinker *s, int step)
 {
     peer_program c = *s->p;
     if (c.step[step].outs == 0) {
+        take_out(&c, step);
+        if (keep(s, &c)) return true;
+        // Nothing may be left that needs what was written: then that is what is wanted.
+        c           = *s->p;
+        peer_ref to = c.step[step].in[0];
+        if (to.step < 0) return false;
+        only(&c, to.step, to.out);
         take_out(&c, step);
         return keep(s, &c);
     }
@@ -261,6 +287,7 @@ void peer_shrink(peer_program *p, tn_ctx *ref, peer_fails *fails, void *user)
     // Each round costs a run for each step and axis; what is not small by then hardly gets smaller.
     for (int round = 0; round < 12; round++) {
         bool done = fewer_outputs(&s);
+        done |= another_output(&s);
         done |= fewer_steps(&s);
         done |= fewer_leaves(&s);
         done |= smaller_shapes(&s);
