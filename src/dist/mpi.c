@@ -336,8 +336,7 @@ static bool can_be_cut(const tni_collective *c)
 }
 
 // An all-reduce of little, asleep: the blocking calls spin until the last rank has come, on a core that the computation may
-// need. So ranks wait here, where they compare what follows, and then are all there. By 8 processes of 16 cores a step
-// of a small GPT-2 takes 212 ms so, and 242 with ranks that spin.
+// need. So ranks wait here, where they compare what follows, and then are all there.
 static bool run_asleep(const tni_collective *c, tni_text *why)
 {
     enum { SPINS = 10 };  // about as long as it takes if all are there
