@@ -229,13 +229,16 @@ tn_tensor *tn_affine_grid(tn_tensor *theta, int64_t height, int64_t width, bool 
         return tni_fail(cx, TN_ESHAPE,
                         "affine_grid: theta %s, not (N, 2, 3), for %lld x %lld places",
                         tni_shape_of(theta).s, (long long)height, (long long)width);
-    tn_dtype   dt = tn_dtype_of(tni_widen(theta));
-    tn_tensor *x  = tn_expand(coordinates(cx, dt, width, align_corners), TN_SHAPE(height, width));
-    tn_tensor *y  = tn_expand(tn_unsqueeze(coordinates(cx, dt, height, align_corners), 1),
-                              TN_SHAPE(height, width));
-    tn_tensor *at = tn_stack(3, (tn_tensor *const[]){ x, y, tn_ones_like(x) }, 2);
-    at            = tn_matmul(tn_reshape(at, TN_SHAPE(height * width, 3)),
-                              tn_transpose(tni_widen(theta), 1, 2));
+    tn_dtype   dt   = tn_dtype_of(tni_widen(theta));
+    tn_tensor *x    = tn_expand(coordinates(cx, dt, width, align_corners), TN_SHAPE(height, width));
+    tn_tensor *y    = tn_expand(tn_unsqueeze(coordinates(cx, dt, height, align_corners), 1),
+                                TN_SHAPE(height, width));
+    tn_tensor *at   = tn_stack(3, (tn_tensor *const[]){ x, y, tn_ones_like(x) }, 2);
+    tn_dtype   mode = cx->autocast;
+    cx->autocast    = TN_F32;  // places in 8 bits would be off by pixels
+    at              = tn_matmul(tn_reshape(at, TN_SHAPE(height * width, 3)),
+                                tn_transpose(tni_widen(theta), 1, 2));
+    cx->autocast    = mode;
     return tni_narrow(tn_reshape(at, TN_SHAPE(tn_size(theta, 0), height, width, 2)),
                       tn_dtype_of(theta));
 }

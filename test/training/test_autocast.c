@@ -44,19 +44,20 @@ static void the_mode_is_scoped_like_that_of_gradients(void)
 // clang-format off
 static const char *const low[]  = {
     "matmul", "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
-    "conv_transpose3d", "attention", NULL };
+    "conv_transpose3d", "attention", "tensordot", NULL };
 static const char *const wide[] = {
     "rsqrt", "reciprocal", "exp", "square", "expm1", "log", "log2", "log1p", "tan", "pow",
     "pow_s", "rdiv_s", "softplus", "sum", "sum_keep", "sum_all", "sum_axes", "prod", "prod_keep",
     "prod_all", "prod_axes", "norm", "norm_keep", "norm_all", "norm_axes", "logsumexp",
     "logsumexp_keep", "logsumexp_all", "logsumexp_axes", "cumsum", "cumprod", "softmax",
+    "acos", "asin", "cosh", "erfinv", "log10", "sinh", "trace",
     "log_softmax", "layer_norm", "rms_norm", "group_norm", "cross_entropy", "nll", "mse", "l1", "huber",
     "bce", "bce_logits", "kl", NULL
 };
 // clang-format on
 
 // Forms of several ops, each with a rule of its own.
-static const char *const several[] = { "assign", "fill_", NULL };
+static const char *const several[] = { "assign", "fill_", "einsum", NULL };
 
 static bool is_listed(const char *const *list, const char *name)
 {
