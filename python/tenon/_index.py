@@ -54,9 +54,9 @@ def _part(x: Any, part: Any, axis: int) -> Any:
         return part
     if isinstance(part, (list, tuple, range)):
         return part if len(part) else _c.index_array([], 0, axis, x.context)
-    if not getattr(part, "ndim", 0):
+    if not getattr(part, "ndim", 0) and getattr(getattr(part, "dtype", None), "kind", "") != "b":
         try:
-            return as_int(part)  # also NumPy's integers
+            return as_int(part)  # also NumPy's integers, but not its bools, which NumPy 1 lets pass for integers
         except TypeError:
             pass
     return part if _is_array(part) else _wrong(part)

@@ -214,9 +214,10 @@ class WithNumPy(unittest.TestCase):
         for name in DTYPES:
             with self.subTest(name=name):
                 a = np.arange(12).reshape(3, 4).astype(name)
-                for x in (tn.tensor(a), tn.asarray(a), tn.from_numpy(a), tn.from_dlpack(a)):
+                exports = name != "bool" or np.__version__ >= "2"  # NumPy 1 has no bools in DLPack
+                for x in (tn.tensor(a), tn.asarray(a), tn.from_numpy(a), tn.from_dlpack(a) if exports else tn.tensor(a)):
                     self.assertEqual((x.dtype.name, x.tolist()), (name, a.tolist()))
-                for b in (x.numpy(), np.asarray(x), np.array(x), np.from_dlpack(x), x.__array__()):
+                for b in (x.numpy(), np.asarray(x), np.array(x), np.from_dlpack(x) if exports else x.numpy(), x.__array__()):
                     self.assertEqual((b.dtype, b.tolist()), (a.dtype, a.tolist()))
         x = tn.tensor([1.5, -2], dtype="bf16")
         self.assertEqual(np.asarray(x).astype("f4").tolist(), [1.5, -2])
@@ -253,7 +254,8 @@ class WithNumPy(unittest.TestCase):
         gc.collect()
         tn.zeros(4).tolist()
         self.assertEqual(a.tolist(), [0, 1, 2, 3])
-        np.from_dlpack(tn.ones(2), copy=True)[0] = 5
+        if np.__version__ >= "2.1":  # what is older takes no argument
+            np.from_dlpack(tn.ones(2), copy=True)[0] = 5
 
     def test_lifetimes(self):
         class Array(np.ndarray):
