@@ -108,7 +108,7 @@ static tn_optim *make_optimizer(const cli_run *r)
     if (!strcmp(name, "nadam")) return tn_nadam(r->net, (tn_nadam_opts){ OPTIONS });
     if (!strcmp(name, "lamb")) return tn_lamb(r->net, (tn_lamb_opts){ OPTIONS });
     if (!strcmp(name, "lion")) return tn_lion(r->net, (tn_lion_opts){ OPTIONS });
-    return tn_muon(r->net, (tn_muon_opts){ OPTIONS, .momentum = momentum,
+    return tn_muon(r->net, (tn_muon_opts){ OPTIONS, .match_rms = true, .momentum = momentum,
                                            .adamw = "*wte*,*wpe*,*embed*,*lm_head*" });
 #undef OPTIONS
 }
