@@ -138,7 +138,7 @@ def read_headers(folder):
 
 
 def read_lines(lines, functions, structs):
-    comment, family, i = [], [], 0
+    comment, family, shared, i = [], [], [], 0
     while i < len(lines):
         line = lines[i]
         if line.startswith("//"):
@@ -150,10 +150,16 @@ def read_lines(lines, functions, structs):
             members = []
             i += 1
             while not lines[i].startswith("}"):
-                members.append(lines[i])
+                members += shared if lines[i].strip() == "TN_OPTIM_OPTIONS;" else [lines[i]]
                 i += 1
             name = re.match(r"} (\w+);", lines[i])[1]
             structs[name] = read_members(members)
+        elif line.startswith("#define TN_OPTIM_OPTIONS"):
+            shared = []
+            while lines[i].endswith("\\"):
+                i += 1
+                shared.append(re.sub(r"/\*.*?\*/", "", lines[i].rstrip("\\")))
+            shared[-1] += ";"
         elif line.startswith("#define TN_REDUCTION"):
             family = []
             while lines[i].endswith("\\"):

@@ -61,75 +61,49 @@ typedef struct {
 // ema above 0, such as 0.999, keeps a running average of each parameter, in f32 or wider: it begins as the parameter,
 // and every update makes it ema * average + (1 - ema) * parameter, in the same pass over memory. tn_optim_average_to
 // gives the averages to a network.
+//
+// All optimizers have these options.
+#define TN_OPTIM_OPTIONS                                                               \
+    double      clip_norm, clip_value; /* 0: off */                                    \
+    int         accumulate;            /* 0: 1 */                                      \
+    tn_schedule schedule;                                                              \
+    bool        no_master;                               /* f16 and bf16 parameters */ \
+    double      loss_scale, scale_growth, scale_backoff; /* 0: off, 2, 0.5 */          \
+    int64_t     scale_interval;                          /* 0: 2000 */                 \
+    double      ema                                      /* 0: no running average */
 typedef struct {
-    double      lr;  // 0: 1e-3
-    double      momentum, dampening, weight_decay;
-    double      clip_norm, clip_value;
-    bool        nesterov;
-    int         accumulate;
-    tn_schedule schedule;
-    bool        no_master;                                // f16 and bf16 parameters
-    double      loss_scale, scale_growth, scale_backoff;  // 0: off, 2, 0.5
-    int64_t     scale_interval;                           // 0: 2000
-    double      ema;                                      // 0: no running average
+    double lr;  // 0: 1e-3
+    double momentum, dampening, weight_decay;
+    bool   nesterov;
+    TN_OPTIM_OPTIONS;
 } tn_sgd_opts;
 typedef struct {
-    double      lr, beta1, beta2, eps;  // 0: 1e-3, 0.9, 0.999, 1e-8
-    double      weight_decay;           // 0: adam 0, adamw 1e-2
-    double      clip_norm, clip_value;
-    int         accumulate;
-    tn_schedule schedule;
-    bool        no_master;                                // f16 and bf16 parameters
-    double      loss_scale, scale_growth, scale_backoff;  // 0: off, 2, 0.5
-    int64_t     scale_interval;                           // 0: 2000
-    double      ema;                                      // 0: no running average
+    double lr, beta1, beta2, eps;  // 0: 1e-3, 0.9, 0.999, 1e-8
+    double weight_decay;           // 0: adam 0, adamw 1e-2
+    TN_OPTIM_OPTIONS;
 } tn_adamw_opts;
 typedef tn_adamw_opts tn_adam_opts;
 typedef struct {
-    double      lr, alpha, eps;  // 0: 1e-2, 0.99, 1e-8
-    double      momentum, weight_decay;
-    double      clip_norm, clip_value;
-    bool        centered;
-    int         accumulate;
-    tn_schedule schedule;
-    bool        no_master;                                // f16 and bf16 parameters
-    double      loss_scale, scale_growth, scale_backoff;  // 0: off, 2, 0.5
-    int64_t     scale_interval;                           // 0: 2000
-    double      ema;                                      // 0: no running average
+    double lr, alpha, eps;  // 0: 1e-2, 0.99, 1e-8
+    double momentum, weight_decay;
+    bool   centered;
+    TN_OPTIM_OPTIONS;
 } tn_rmsprop_opts;
 typedef struct {
-    double      lr, lr_decay, initial_accumulator_value, eps;  // 0: 1e-2, 0, 0, 1e-10
-    double      weight_decay;
-    double      clip_norm, clip_value;
-    int         accumulate;
-    tn_schedule schedule;
-    bool        no_master;                                // f16 and bf16 parameters
-    double      loss_scale, scale_growth, scale_backoff;  // 0: off, 2, 0.5
-    int64_t     scale_interval;                           // 0: 2000
-    double      ema;                                      // 0: no running average
+    double lr, lr_decay, initial_accumulator_value, eps;  // 0: 1e-2, 0, 0, 1e-10
+    double weight_decay;
+    TN_OPTIM_OPTIONS;
 } tn_adagrad_opts;
 typedef struct {
-    double      lr, rho, eps;  // 0: 1, 0.9, 1e-6
-    double      weight_decay;
-    double      clip_norm, clip_value;
-    int         accumulate;
-    tn_schedule schedule;
-    bool        no_master;                                // f16 and bf16 parameters
-    double      loss_scale, scale_growth, scale_backoff;  // 0: off, 2, 0.5
-    int64_t     scale_interval;                           // 0: 2000
-    double      ema;                                      // 0: no running average
+    double lr, rho, eps;  // 0: 1, 0.9, 1e-6
+    double weight_decay;
+    TN_OPTIM_OPTIONS;
 } tn_adadelta_opts;
 // NAdam has no loss_scale: it counts updates on the host, and cannot skip one.
 typedef struct {
-    double      lr, beta1, beta2, eps, momentum_decay;  // 0: 2e-3, 0.9, 0.999, 1e-8, 4e-3
-    double      weight_decay;
-    double      clip_norm, clip_value;
-    int         accumulate;
-    tn_schedule schedule;
-    bool        no_master;                                // f16 and bf16 parameters
-    double      loss_scale, scale_growth, scale_backoff;  // 0: off, 2, 0.5
-    int64_t     scale_interval;                           // 0: 2000
-    double      ema;                                      // 0: no running average
+    double lr, beta1, beta2, eps, momentum_decay;  // 0: 2e-3, 0.9, 0.999, 1e-8, 4e-3
+    double weight_decay;
+    TN_OPTIM_OPTIONS;
 } tn_nadam_opts;
 typedef tn_adamw_opts tn_lamb_opts;  // eps 0: 1e-6
 typedef tn_adamw_opts tn_lion_opts;  // lr, beta2, weight_decay 0: 1e-4, 0.99, 0; eps is not used
@@ -142,13 +116,7 @@ typedef struct {
     double      beta1, beta2, eps;           // 0: 0.9, 0.999, 1e-8
     const char *adamw;                       // NULL: none
     bool        no_nesterov, match_rms;
-    double      clip_norm, clip_value;
-    int         accumulate;
-    tn_schedule schedule;
-    bool        no_master;                                // f16 and bf16 parameters
-    double      loss_scale, scale_growth, scale_backoff;  // 0: off, 2, 0.5
-    int64_t     scale_interval;                           // 0: 2000
-    double      ema;                                      // 0: no running average
+    TN_OPTIM_OPTIONS;
 } tn_muon_opts;
 // Make an optimizer for the parameters that net has now and that are not frozen; tied ones count
 // once. The optimizer keeps them alive, also if net is freed.
