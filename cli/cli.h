@@ -128,9 +128,10 @@ typedef struct {
 
 typedef enum { CLI_PART_BOTH, CLI_PART_TRAIN, CLI_PART_TEST, CLI_PART_ALL } cli_part;
 
-#define CLI_SPEC_FORM \
-    "digits[:count=N], idx:DIR, cifar10:DIR, csv:FILE[:target=COLUMN][:header=no] or text:FILE"
-#define CLI_AUGMENT_FORM   "shift=N, crop=N and flip, with commas"
+#define CLI_SPEC_FORM                                                          \
+    "digits[:count=N], idx:DIR, cifar10:DIR, images:DIR[:size=N][:resize=N], " \
+    "csv:FILE[:target=COLUMN][:header=no] or text:FILE"
+#define CLI_AUGMENT_FORM   "shift=N, crop=N, flip and resized, with commas, or none"
 #define CLI_SEPARATOR_FORM "one character, or tab"
 bool cli_is_separator(const char *text);
 bool cli_is_spec(const char *text);
@@ -151,6 +152,10 @@ const char *cli_source_kind(const char *spec);
 // Whether two SPECs name the same file.
 bool cli_source_same(const char *a, const char *b);
 bool cli_source_has_test(const char *spec);  // whether it has a test part
+// How pictures are read for a network that was trained on a SPEC; zeros, as they are, if it names no pictures.
+tn_image_opts cli_image_options(const char *spec, const cli_facts *f);
+// Prints on stderr which images could not be read, if any.
+void cli_report_skipped(const tn_data *d);
 // Opens the tokenizer of the settings. *tokenizer is NULL if text is bytes.
 bool cli_tokenizer(tn_ctx *cx, const cli_settings *s, tn_tokenizer **tokenizer);
 
@@ -184,7 +189,7 @@ typedef struct {
     const char *blocks;  // the layer whose children are its blocks; NULL: it has none
 } cli_model;
 
-#define CLI_MODEL_FORM  "mlp, lenet, resnet, gpt2 or llama"
+#define CLI_MODEL_FORM  "mlp, lenet, resnet, gpt2 or llama, or resnet18 to resnet152"
 #define CLI_HIDDEN_FORM "sizes with commas, as in 128,64, or none"
 #define CLI_STOP_FORM   "at most 16 tokens with commas, as in 0,2"
 #define CLI_NORMALIZE_FORM \
@@ -202,7 +207,12 @@ tn_layer *cli_model_build(tn_ctx *cx, const cli_model *m, const cli_settings *s,
 // Sets its blocks to be recomputed in the backward pass.
 void       cli_model_recompute(const cli_model *m, tn_layer *net, const cli_settings *s);
 tn_tensor *cli_loss(tn_layer *net, const cli_facts *f, tn_tensor *y, tn_tensor *target);
-tn_tensor *cli_hits(tn_tensor *y, tn_tensor *target);  // number of correct classes
+// Returns how often the target is one of the k most likely classes. It is a class, or a chance of each.
+tn_tensor *cli_hits(tn_tensor *y, tn_tensor *target, int64_t k);
+enum {
+    CLI_TOP         = 5,
+    CLI_FEW_CLASSES = 10
+};  // of that many classes or fewer, the best five say little
 
 // Makes a network for rows of a table: tn_nn_standardize around body; numbers are in units of the target.
 tn_layer *cli_tabular(tn_ctx *cx, const cli_facts *f, tn_layer *body);
@@ -232,9 +242,9 @@ char *cli_token_text(tn_ctx *cx, tn_tokenizer *tokenizer, int64_t id, int64_t *b
 typedef struct {
     int64_t items;
     double  loss;
-    double  accuracy;       // of classes, 0 .. 1
-    double  rmse, r2;       // of numbers
-    double  bits_per_byte;  // of text
+    double  accuracy, top5;  // of classes, 0 .. 1: the most likely is right, or one of five
+    double  rmse, r2;        // of numbers
+    double  bits_per_byte;   // of text
 } cli_score;
 
 // Evaluates on the test part, in order, in evaluation mode. Then sets training mode again. The ranks of a world divide
@@ -242,7 +252,7 @@ typedef struct {
 tn_status cli_evaluate(tn_dist *dist, tn_layer *net, const cli_source *d, int64_t batch,
                        cli_score *score);
 // Prints results on stdout. For classes, the last line is the accuracy.
-void cli_score_print(cli_task task, const cli_score *score);
+void cli_score_print(const cli_facts *f, const cli_score *score);
 
 // ---- cases to explain and profile --------------------------------------------------------------
 
@@ -450,6 +460,15 @@ int cli_with_saved(unsigned command, int argc, char **argv,
 
 // ---- pictures ----------------------------------------------------------------------------------
 
+// A class that a network sees in a picture.
+typedef struct {
+    const char *name;
+    double      chance;
+} cli_guess;
+
+// Prints a picture of size (C, H, W), planes in [0, 1], on stdout, and beside it n guesses, the most likely first.
+void cli_answer(const char *title, const float *pixels, const int64_t size[3], int n,
+                const cli_guess *guess);
 // The first n items of a dataset of grey images (B, 1, H, W), drawn on stdout with what the network
 // takes them for.
 tn_status cli_pictures(tn_layer *net, tn_data *data, int n);

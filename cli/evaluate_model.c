@@ -8,7 +8,7 @@
 // Sums over the batches.
 typedef struct {
     double loss, items;       // the loss is weighted by items
-    double hits;              // correct classes
+    double hits, top5;        // correct classes, and those among the best five
     double squares;           // of errors, in units of the target
     double mean, deviations;  // of the targets: running mean, squared distances from it
     double bytes, tokens;     // of text
@@ -50,13 +50,17 @@ static tn_status add_tokens(sums *s, tn_tokenizer *tokenizer, tn_tensor *target)
 
 static tn_status add_batch(sums *s, tn_layer *net, const cli_source *d, tn_batch b)
 {
-    tn_status  status = TN_OK;
-    tn_tensor *y      = tn_forward(net, b.x);
-    tn_tensor *loss   = cli_loss(net, &d->facts, y, b.y);
-    tn_tensor *hits   = d->facts.task == CLI_CLASSES ? cli_hits(y, b.y) : NULL;
+    tn_status  status  = TN_OK;
+    tn_tensor *y       = tn_forward(net, b.x);
+    tn_tensor *loss    = cli_loss(net, &d->facts, y, b.y);
+    bool       classes = d->facts.task == CLI_CLASSES;
+    tn_tensor *hits    = classes ? cli_hits(y, b.y, 1) : NULL;
+    bool       many    = classes && d->facts.outputs > CLI_FEW_CLASSES;
+    tn_tensor *top5    = many ? cli_hits(y, b.y, CLI_TOP) : NULL;
     if (!loss) return TN_EARG;
     s->loss += tn_item(loss) * (double)b.count;
     if (hits) s->hits += tn_item(hits);
+    if (top5) s->top5 += tn_item(top5);
     if (d->facts.task == CLI_NUMBERS) status = add_numbers(s, y, b.y);
     if (d->facts.task == CLI_TOKENS) status = add_tokens(s, d->tokenizer, b.y);
     s->items += (double)b.count;
@@ -70,6 +74,7 @@ static void score_of(const sums *s, cli_score *score)
         .items         = (int64_t)s->items,
         .loss          = s->loss / s->items,
         .accuracy      = s->hits / s->items,
+        .top5          = s->top5 / s->items,
         .rmse          = sqrt(s->squares / s->items),
         .r2            = 1 - s->squares / s->deviations,
         .bits_per_byte = s->loss / s->items * s->tokens / s->bytes / log(2),
@@ -79,9 +84,9 @@ static void score_of(const sums *s, cli_score *score)
 // Adds up what the ranks have. Squared distances from two means are joined by the distance between the means.
 static tn_status join_ranks(tn_ctx *cx, tn_dist *dist, sums *s)
 {
-    enum { N = 8 };
-    double mine[N] = { s->loss,  s->items,  s->hits,           s->squares,
-                       s->bytes, s->tokens, s->mean * s->items };
+    enum { N = 9 };
+    double mine[N] = { s->loss,   s->items,           s->hits, s->squares, s->bytes,
+                       s->tokens, s->mean * s->items, 0,       s->top5 };
     double off     = s->mean;
     for (int pass = 0; pass < 2; pass++) {  // the second needs the mean of all
         tn_tensor *all = tn_from(cx, TN_F64, TN_SHAPE(N), mine);
@@ -91,7 +96,7 @@ static tn_status join_ranks(tn_ctx *cx, tn_dist *dist, sums *s)
         if (pass == 0) {
             double mean = sum[6] / sum[1];
             mine[7]     = s->deviations + s->items * (off - mean) * (off - mean);
-            *s          = (sums){ sum[0], sum[1], sum[2], sum[3], mean, 0, sum[4], sum[5] };
+            *s          = (sums){ sum[0], sum[1], sum[2], sum[8], sum[3], mean, 0, sum[4], sum[5] };
         } else s->deviations = sum[7];
     }
     return TN_OK;
@@ -141,9 +146,12 @@ tn_status cli_evaluate(tn_dist *dist, tn_layer *net, const cli_source *d, int64_
     return status == TN_OK ? tn_error(cx) : status;
 }
 
-void cli_score_print(cli_task task, const cli_score *score)
+void cli_score_print(const cli_facts *f, const cli_score *score)
 {
+    cli_task task = f->task;
     printf("test loss %.4f\n", score->loss);
+    if (task == CLI_CLASSES && f->outputs > CLI_FEW_CLASSES)
+        printf("test accuracy of the best %d %.2f %%\n", CLI_TOP, 100 * score->top5);
     if (task == CLI_CLASSES) printf("test accuracy %.2f %%\n", 100 * score->accuracy);
     if (task == CLI_NUMBERS && isfinite(score->r2)) printf("test R2 %.4f\n", score->r2);
     else if (task == CLI_NUMBERS) puts("test R2 -");  // all targets are equal
@@ -204,7 +212,8 @@ static int evaluate(tn_ctx *cx, cli_settings *s, const cli_saved *f)
     if (cli_evaluate(NULL, net, &d, s->batch, &score) != TN_OK) return cli_fail_of(cx);
     printf("%s, %lld item%s of %s\n", s->model, (long long)score.items, cli_s(score.items),
            cli_shown(s->data));
-    cli_score_print(d.facts.task, &score);
+    cli_report_skipped(d.test);
+    cli_score_print(&d.facts, &score);
     return 0;
 }
 

@@ -22,10 +22,12 @@ static const char spec_help[] =
     "  digits[:count=N]        drawn digits, 28 x 28, generated on demand; nothing to download\n"
     "  idx:DIR                 MNIST, or data in its format: train-* and t10k-*, plain or .gz\n"
     "  cifar10:DIR             data_batch_1.bin ... and test_batch.bin\n"
+    "  images:DIR[:size=N]     a folder of JPEG and PNG files for each class, in DIR or in DIR/train and\n"
+    "                          DIR/val; resized to :resize=N (8/7 of the size), N (224) of the middle\n"
     "  csv:FILE[:target=COL]   a table; the target is a column by name or number, else the last;\n"
     "                          add :header=no if the first line is data\n"
     "  text:FILE               a text, for gpt2 and llama\n"
-    "A tenth of csv and text data is held out for the test, chosen by the seed.\n";
+    "A tenth of csv, text and images without DIR/train is held out for the test, chosen by the seed.\n";
 
 static const command commands[] = {
     { "train", "trains a network", "--model NAME --data SPEC [OPTION]...",
@@ -43,9 +45,10 @@ static const command commands[] = {
       "token and its probability, or the number in the units of the target. An INPUT depends on the\n"
       "network:\n"
       "  a table        csv, plain or .gz; the target may be missing and is ignored\n"
-      "  images         npy (bytes, or numbers as in training), IDX, PGM or PPM; no PNG or JPEG yet\n"
+      "  images         JPEG, PNG, PGM, PPM, npy (bytes, or numbers as in training) or IDX\n"
       "  text           a file; the token after each of its lines is predicted\n"
-      "With several INPUTs, the first column is the file.\n",
+      "With several INPUTs, the first column is the file. In a terminal, a network that was trained on\n"
+      "images:DIR shows each picture instead, with the five most likely classes.\n",
       cli_predict, CLI_PREDICT },
     { "sample", "writes text with a trained gpt2 or llama",
       "--load FILE [--prompt TEXT] [OPTION]...",

@@ -75,7 +75,7 @@ static const option options[] = {
 
     { "normalize", "M,S", "images: subtract mean M, divide by S; M,M,M/S,S,S by channel",
       MODEL, BUILDS | KEPT, FORM(normalize, cli_is_normalize, CLI_NORMALIZE_FORM),
-      .with = "data digits idx cifar10" },
+      .with = "data digits idx cifar10 images" },
 
     { "load", "FILE", "the network, as train --save wrote it, or a folder of Hugging Face's",
       DATA, LOADS, TEXT(load) },
@@ -95,9 +95,9 @@ static const option options[] = {
       DATA, TABLES | KEPT, TEXT(missing_words), .with = "data csv" },
     { "limit", "N", "train on N items, chosen by the seed",
       DATA, TRAINS | KEPT, WHOLE(limit, 1, MANY) },
-    { "augment", "LIST", "change images: shift=2,flip,crop=4",
+    { "augment", "LIST", "change images: shift=2,flip,crop=4; of images:DIR also resized; or none",
       DATA, TRAINS | KEPT, FORM(augment, cli_is_augment, CLI_AUGMENT_FORM),
-      .with = "data digits idx cifar10" },
+      .with = "data digits idx cifar10 images" },
     { "tokenizer", "PATH", "a tokenizer.json, or a folder with it or GPT-2's two files, instead of bytes",
       DATA, CLI_TRAIN | LOADS | KEPT, TEXT(tokenizer), .with = "data text" },
     { "batch", "N", "items in a batch",

@@ -22,6 +22,7 @@ typedef struct {
     double             *chance;  // `top` values for each item of a batch
     int64_t            *index;
     bool                begun;  // the header line was written
+    bool draws;  // pictures are drawn in the terminal, with their classes, instead of CSV
 } prediction;
 
 // ---- CSV, as in RFC 4180
@@ -84,13 +85,22 @@ static void begin_line(prediction *p, int64_t item)
     fprintf(p->out, "%lld", (long long)item);
 }
 
-// Writes the name of class i: from the table, or line i of the names saved with the network; else its number.
-static void write_class(const prediction *p, int64_t i)
+// Returns the name of class i and its length: from the table, or line i of the names saved with the network. NULL: it
+// has none.
+static const char *class_name(const prediction *p, int64_t i, size_t *n)
 {
     const char *name = p->rows ? tn_data_class_name(p->rows, i) : p->f->classes;
-    size_t      n    = name ? strcspn(name, p->rows ? "" : "\n") : 0;
-    for (int64_t k = 0; name && !p->rows && k < i; k++, n = strcspn(name, "\n"))
-        name += n + (name[n] == '\n');
+    *n               = name ? strcspn(name, p->rows ? "" : "\n") : 0;
+    for (int64_t k = 0; name && !p->rows && k < i; k++, *n = strcspn(name, "\n"))
+        name += *n + (name[*n] == '\n');
+    return name;
+}
+
+// Writes the name of a class, or its number.
+static void write_class(const prediction *p, int64_t i)
+{
+    size_t      n;
+    const char *name = class_name(p, i, &n);
     fputc(',', p->out);
     if (name) write_name(p, name, n);
     else fprintf(p->out, "%lld", (long long)i);
@@ -222,6 +232,12 @@ static bool images_fit(const prediction *p, tn_tensor *file, tn_tensor *x)
            false;
 }
 
+// For a network that was trained on pictures of many sizes, another one is resized as they were.
+static tn_tensor *read_picture(const prediction *p)
+{
+    return tn_image_read_with(p->cx, p->file, cli_image_options(p->s->data, &p->f->facts));
+}
+
 // Reads images as numbers in the range of the training data: bytes are divided by 255.
 static tn_tensor *read_images(const prediction *p)
 {
@@ -229,11 +245,38 @@ static tn_tensor *read_images(const prediction *p)
     if (!kind_of(p->file, &kind)) return NULL;
     tn_tensor *file = kind == NPY   ? tn_npy_read(p->cx, p->file)
                       : kind == IDX ? tn_idx_read(p->cx, p->file)
-                                    : tn_image_read(p->cx, p->file);
+                                    : read_picture(p);
     tn_tensor *x    = as_batch(p, file);
     if (!x) return cli_fail_of(p->cx), NULL;
     if (!images_fit(p, file, x)) return NULL;
     return tn_dtype_of(x) == TN_U8 ? tn_div_s(tn_cast(x, TN_F32), 255) : tn_cast(x, TN_F32);
+}
+
+// Draws image i of x, and what the network sees in it, which is number `at` of the batch.
+static bool draw_item(const prediction *p, tn_tensor *x, int64_t i, int64_t at)
+{
+    enum { MOST = 5, ROOM = 256 };
+
+    cli_guess      guess[MOST];
+    char           names[MOST][ROOM];
+    const int64_t *size   = p->f->facts.size;
+    int64_t        count  = size[0] * size[1] * size[2];
+    float         *pixels = cli_alloc(p->cx, count, sizeof *pixels);
+    int            n      = p->top < MOST ? (int)p->top : MOST;
+    bool ok = pixels && tn_read(tn_slice(x, 0, i, i + 1, 1), TN_F32, pixels, count) == TN_OK;
+    for (int k = 0; k < n; k++) {
+        int64_t     id = p->index[at * p->top + k];
+        size_t      length;
+        const char *name = class_name(p, id, &length);
+        if (name) snprintf(names[k], ROOM, "%.*s", (int)length, name);
+        else snprintf(names[k], ROOM, "%lld", (long long)id);
+        guess[k] = (cli_guess){ cli_shown(names[k]), p->chance[at * p->top + k] };
+        if (guess[k].name != names[k]) snprintf(names[k], ROOM, "%s", guess[k].name);
+        guess[k].name = names[k];
+    }
+    if (ok) cli_answer(p->file, pixels, size, n, guess);
+    free(pixels);
+    return ok;
 }
 
 static int predict_images(prediction *p)
@@ -246,7 +289,8 @@ static int predict_images(prediction *p)
         int64_t   to    = from + p->s->batch < n ? from + p->s->batch : n;
         tn_scope *scope = tn_begin(p->cx);
         ok              = look(p, tn_forward(p->net, tn_slice(x, 0, from, to, 1)), to - from);
-        for (int64_t i = from; ok && i < to; i++) ok = write_item(p, i + 1, i - from);
+        for (int64_t i = from; ok && i < to; i++)
+            ok = p->draws ? draw_item(p, x, i, i - from) : write_item(p, i + 1, i - from);
         if (tn_end(scope) != TN_OK) ok = false;
         if (!ok) cli_fail_of(p->cx);
     }
@@ -322,7 +366,10 @@ static bool suits(const cli_settings *s, const cli_saved *f)
 static int predict(tn_ctx *cx, cli_settings *s, const cli_saved *f)
 {
     cli_out    out = { 0 };
-    prediction p   = { .cx = cx, .s = s, .f = f, .top = s->top > 0 ? s->top : 1 };
+    prediction p   = { .cx = cx, .s = s, .f = f };
+    p.draws        = !s->out && f->facts.task == CLI_CLASSES && f->facts.rank == 3 &&
+              cli_image_options(s->data, &f->facts).size && cli_is_terminal(stdout);
+    p.top = s->top > 0 ? s->top : p.draws ? CLI_TOP : 1;
     if (!suits(s, f) || !cli_options_fit(s)) return 2;
     cli_options_default(s, "batch=64");
     if (p.top > f->facts.outputs) p.top = f->facts.outputs;

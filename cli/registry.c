@@ -60,7 +60,8 @@ static tn_layer *build_lenet(tn_ctx *cx, const cli_settings *s, const cli_facts 
 static tn_layer *build_resnet(tn_ctx *cx, const cli_settings *s, const cli_facts *f)
 {
     if (!are_images("resnet", f)) return NULL;
-    return tn_resnet(cx, (tn_resnet_opts){ .depth    = (int)s->depth,
+    const char *depth = s->model + strlen("resnet");  // resnet50, or --depth
+    return tn_resnet(cx, (tn_resnet_opts){ .depth    = *depth ? atoi(depth) : (int)s->depth,
                                            .classes  = f->outputs,
                                            .channels = f->size[0] });
 }
@@ -183,6 +184,11 @@ static const cli_model models[] = {
       "epochs=3", build_lenet, NULL },
     { "resnet", "residual convolutions with batch norm, for images",
       "depth=20 epochs=10", build_resnet, NULL },
+    { "resnet18", "the same, 18 layers for ImageNet's images, with torchvision's names", "epochs=90", build_resnet, NULL },
+    { "resnet34", "34 layers", "epochs=90", build_resnet, NULL },
+    { "resnet50", "50 layers", "epochs=90", build_resnet, NULL },
+    { "resnet101", "101 layers", "epochs=90", build_resnet, NULL },
+    { "resnet152", "152 layers", "epochs=90", build_resnet, NULL },
     { "gpt2",   "a transformer that continues a text",
       "layers=4 heads=4 width=128 context=128 dropout=0 batch=16 epochs=3 optim=adamw clip=1",
       build_gpt2, "transformer.h" },
@@ -236,7 +242,9 @@ tn_tensor *cli_loss(tn_layer *net, const cli_facts *f, tn_tensor *y, tn_tensor *
     return tn_mse(tn_div(y, deviation), tn_div(target, deviation));
 }
 
-tn_tensor *cli_hits(tn_tensor *y, tn_tensor *target)
+tn_tensor *cli_hits(tn_tensor *y, tn_tensor *target, int64_t k)
 {
-    return tn_sum_all(tn_eq(tn_argmax(y, 1), target));
+    if (target && tn_rank(target) == 2) target = tn_argmax(target, 1);
+    if (k == 1) return tn_sum_all(tn_eq(tn_argmax(y, 1), target));
+    return tn_sum_all(tn_eq(tn_topk(y, k, 1, true).indices, tn_unsqueeze(target, 1)));
 }

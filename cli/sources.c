@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { PATH_ROOM = 4096, KEYS = 2 };
@@ -107,11 +108,35 @@ static tn_data *open_text(tn_ctx *cx, const request *r, bool test)
                    (tn_text_opts){ .length = r->s->context, .tokenizer = r->tokenizer });
 }
 
+static bool has_folder(const char *path, const char *name)
+{
+    char        sub[PATH_ROOM];
+    struct stat st;
+    int         n = snprintf(sub, sizeof sub, "%s/%s", path, name);
+    return n < PATH_ROOM && stat(sub, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+// The folder of classes: DIR/train and DIR/val or DIR/test if there is a train, else DIR itself.
+static tn_data *open_images(tn_ctx *cx, const request *r, bool test)
+{
+    char          path[PATH_ROOM + 8];
+    const char   *dir  = r->spec->path;
+    const char   *part = !has_folder(dir, "train") ? "" : !test ? "/train" : "/val";
+    tn_image_opts o    = { .size    = strtoll(r->spec->value[0], NULL, 10),
+                           .resize  = strtoll(r->spec->value[1], NULL, 10),
+                           .threads = (int)r->s->threads };
+    if (test && *part && !has_folder(dir, "val")) part = "/test";
+    snprintf(path, sizeof path, "%s%s", dir, part);
+    return tn_images(cx, path, o);
+}
+
 // clang-format off
 static const kind kinds[] = {
     { "digits",  { "count" },            "image",  false, true,  "", open_digits },
     { "idx",     { NULL },               "image",  true,  true,  "", open_idx },
     { "cifar10", { NULL },               "image",  true,  true,  "epochs=30 batch=128", open_cifar10 },
+    { "images",  { "size", "resize" },   "image",  true,  false,
+      "epochs=90 augment=resized,flip normalize=0.485,0.456,0.406/0.229,0.224,0.225", open_images },
     { "csv",     { "target", "header" }, "row",    true,  false, "epochs=100 batch=32 hidden=64,64",
       open_csv },
     { "text",    { NULL },               "window", true,  false, "", open_text },
@@ -173,6 +198,7 @@ static bool parse(const char *text, spec *p)
     if (*p->path) memmove(p->path, p->path + 1, strlen(p->path));  // the colon
     if (p->kind->has_path != (*p->path != 0)) return false;
     if (p->kind->open == open_csv) return check_header(p->value[1]);
+    if (p->kind->open == open_images) return check_count(p->value[0]) && check_count(p->value[1]);
     return p->kind->open != open_digits || check_count(p->value[0]);
 }
 
@@ -212,10 +238,25 @@ const char *cli_source_defaults(const char *text)
     return k ? k->defaults : "";
 }
 
+static bool has_test(const spec *p)
+{
+    return p->kind->has_test || (p->kind->open == open_images && has_folder(p->path, "train"));
+}
+
 bool cli_source_has_test(const char *text)
 {
-    const kind *k = kind_of(text);
-    return k && k->has_test;
+    spec p;
+    return parse(text, &p) && has_test(&p);
+}
+
+tn_image_opts cli_image_options(const char *text, const cli_facts *f)
+{
+    spec p;
+    bool of_images = parse(text, &p) && p.kind->open == open_images;
+    if (!of_images) return (tn_image_opts){ 0 };
+    return (tn_image_opts){ .size     = f->size[1],
+                            .resize   = strtoll(p.value[1], NULL, 10),
+                            .channels = (int)f->size[0] };
 }
 
 bool cli_source_same(const char *a, const char *b)
@@ -234,13 +275,15 @@ bool cli_tokenizer(tn_ctx *cx, const cli_settings *s, tn_tokenizer **t)
     return *t || !s->tokenizer || (cli_fail_of(cx), false);
 }
 
-// Parses "shift=2,flip,crop=4".
+// Parses "shift=2,flip,crop=4", or "none".
 static bool parse_augment(const char *text, tn_augment_opts *o)
 {
     *o = (tn_augment_opts){ 0 };
+    if (!strcmp(text, "none")) return true;
     while (*text) {
         int n = 0;
         if (!strncmp(text, "flip", 4)) o->flip = true, n = 4;
+        else if (!strncmp(text, "resized", 7)) o->resized_crop = true, n = 7;
         else if (sscanf(text, "shift=%d%n", &o->shift, &n) != 1 &&
                  sscanf(text, "crop=%d%n", &o->crop, &n) != 1)
             return false;
@@ -344,6 +387,19 @@ static bool hold_out(cli_source *d, tn_data *all, const spec *p, const cli_setti
     return true;
 }
 
+void cli_report_skipped(const tn_data *d)
+{
+    enum { SHOWN = 5 };
+
+    int64_t n = tn_data_info(d).skipped;
+    if (n == 0 || !tn_data_skipped(d, 0)) return;  // rows of a table were reported before
+    fprintf(stderr, "tenon: %lld image%s could not be read and %s skipped:\n", (long long)n,
+            cli_s(n), n == 1 ? "was" : "were");
+    for (int64_t i = 0; i < SHOWN && tn_data_skipped(d, i); i++)
+        fprintf(stderr, "  %s\n", cli_shown(tn_data_skipped(d, i)));
+    if (n > SHOWN) fprintf(stderr, "  and %lld more\n", (long long)(n - SHOWN));
+}
+
 // Errors of the library name its options, as .no_header; the message names those of the tool instead.
 int cli_fail_of_data(tn_ctx *cx)
 {
@@ -378,7 +434,7 @@ bool cli_source_open(tn_ctx *cx, const cli_settings *s, cli_part part, const cha
     if (!parse(s->data, &p)) return cli_fail("--data is %s", CLI_SPEC_FORM), false;
     if (has_unknown_key(&p) || !cli_tokenizer(cx, s, &d->tokenizer)) return false;
     const request r = { .spec = &p, .s = s, .schema = schema, .tokenizer = d->tokenizer };
-    if (!p.kind->has_test) {
+    if (!has_test(&p)) {
         if (!hold_out(d, p.kind->open(cx, &r, false), &p, s, part)) return false;
     } else if (part == CLI_PART_ALL)
         return cli_fail("%s data has a training and a test part; --part all does not apply",

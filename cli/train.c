@@ -158,7 +158,7 @@ static bool keep_classes(cli_run *r)
 static void say_what_runs(const cli_run *r)
 {
     int64_t skipped = tn_data_info(r->data.train).skipped;
-    if (skipped > 0 && tn_dist_rank(r->dist) == 0)
+    if (skipped > 0 && r->schema && tn_dist_rank(r->dist) == 0)
         fprintf(stderr, "tenon: %lld row%s with missing cells %s skipped\n", (long long)skipped,
                 cli_s(skipped), skipped == 1 ? "was" : "were");
     if (r->s->quiet) return;
@@ -300,7 +300,7 @@ static bool learn(cli_run *r, cli_moment *m)
     tn_tensor       *y    = tn_forward(r->net, b.x);
     tn_tensor       *loss = cli_loss(r->net, f, y, b.y);
     bool             look = f->task == CLI_CLASSES && m->step % MEASURED == 0;
-    tn_tensor       *hits = look ? cli_hits(y, b.y) : NULL, *facts = NULL;
+    tn_tensor       *hits = look ? cli_hits(y, b.y, 1) : NULL, *facts = NULL;
     if (ranks > 1) {
         loss  = tn_mul_s(loss, b.weight);
         facts = sum_facts(r, loss, hits);
@@ -477,7 +477,8 @@ static int finish(cli_run *r)
         printf("saved as %s: the network of step %lld, the best on the test\n",
                cli_shown(r->s->save), (long long)best->step);
     else if (r->s->save) printf("saved as %s\n", cli_shown(r->s->save));
-    cli_score_print(r->data.facts.task, &r->score);
+    cli_report_skipped(r->data.train);
+    cli_score_print(&r->data.facts, &r->score);
     return r->log_failed ? 1 : 0;
 }
 

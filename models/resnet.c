@@ -5,7 +5,7 @@
 // B batch, C channels
 #include "part.h"
 
-enum { MAX_STAGES = 4, MAX_BLOCKS = 9, MAX_CONVS = 3 };
+enum { MAX_STAGES = 4, MAX_BLOCKS = 36, MAX_CONVS = 3 };
 enum { MAX_STEPS = 4 + MAX_STAGES + 3 };  // the stem, the stages and the head
 
 // The plan of a network: whether its blocks have two convolutions or three with a narrow middle one
@@ -17,9 +17,9 @@ typedef struct {
 } plan;
 
 static const plan plans[] = {
-    { 18, false, false, { 2, 2, 2, 2 } },
-    { 50, false, true, { 3, 4, 6, 3 } },
-    { 20, true, false, { 3, 3, 3 } },
+    { 18, false, false, { 2, 2, 2, 2 } },  { 34, false, false, { 3, 4, 6, 3 } },
+    { 50, false, true, { 3, 4, 6, 3 } },   { 101, false, true, { 3, 4, 23, 3 } },
+    { 152, false, true, { 3, 8, 36, 3 } }, { 20, true, false, { 3, 3, 3 } },
     { 56, true, false, { 9, 9, 9 } },
 };
 
@@ -28,8 +28,9 @@ static const plan *plan_of(tn_ctx *cx, int depth)
 {
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
         if (plans[i].depth == depth) return &plans[i];
-    char text[80];
-    snprintf(text, sizeof text, "resnet: depth %d is none of 18, 50, 20 and 56", depth);
+    char text[96];
+    snprintf(text, sizeof text, "resnet: depth %d is none of 18, 34, 50, 101, 152, 20 and 56",
+             depth);
     return tn_error_set(cx, TN_EARG, text);
 }
 

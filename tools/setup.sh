@@ -86,6 +86,8 @@ look_for_all() {
         look optional NumPy python3-numpy has_numpy
         look optional valgrind valgrind has_command valgrind
         look optional MPI openmpi-bin has_command mpiexec
+        look optional libturbojpeg libturbojpeg0 has_library libturbojpeg.so.0
+        look optional libpng libpng16-16 has_library libpng16.so.16
     fi
     all_names=${all_names#, } all_packages=${all_packages# }
     required=${required#, } required_packages=${required_packages# }

@@ -22,11 +22,12 @@ TN_API tn_layer *tn_mlp(tn_ctx *cx, int n, const int64_t *sizes);
 TN_API tn_layer *tn_lenet(tn_ctx *cx);
 
 typedef struct {
-    int     depth;     // 18 or 50 for ImageNet's 224 x 224, 20 or 56 for CIFAR's 32 x 32; 0: 18
+    int depth;         // 18, 34, 50, 101 or 152 for ImageNet's 224 x 224, 20 or 56 for CIFAR's 32 x
+                       // 32; 0: 18
     int64_t classes;   // 0: 1000, or 10 for CIFAR's
     int64_t channels;  // of the images; 0: 3
 } tn_resnet_opts;
-// Makes a residual network. 18 and 50 have torchvision's names. In 20 and 56 the last layer is
+// Makes a residual network. 18 to 152 have torchvision's names. In 20 and 56 the last layer is
 // named "linear", and shortcuts to more channels have no parameters: they take every second pixel
 // and pad channels with zeros.
 TN_API tn_layer *tn_resnet(tn_ctx *cx, tn_resnet_opts o);

@@ -220,8 +220,24 @@ TN_API tn_data *tn_idx(tn_ctx *cx, const char *dir, bool test);
 TN_API tn_data *tn_idx_files(tn_ctx *cx, const char *images, const char *labels);
 // Reads the images of one IDX file, plain or .gz: u8 (N, H, W) or (N, C, H, W).
 TN_API tn_tensor *tn_idx_read(tn_ctx *cx, const char *path);
-// Reads an image, PGM (C is 1) or PPM (C is 3), plain or .gz: f32 (C, H, W) in [0, 1].
+typedef struct {
+    int64_t size;         // of a square from the middle; 0: one image as a whole, in a folder 224
+    int64_t resize;       // the shorter side before that; 0: 8/7 of the size
+    int     channels;     // 1 or 3; 0: those of the image, in a folder 3
+    int64_t most_pixels;  // larger images are refused; 0: 100 million
+    int     threads;      // that read a folder; 0: those of the context
+    bool    strict;       // an image of a folder that cannot be read is an error
+} tn_image_opts;
+// Reads an image: f32 (C, H, W) in [0, 1]. JPEG and PNG are decoded by libturbojpeg and libpng, which
+// are found at run time; grey, palettes, 16 bits, CMYK and a camera's turn (EXIF) are known. PGM (C is
+// 1) and PPM (C is 3) may be .gz.
 TN_API tn_tensor *tn_image_read(tn_ctx *cx, const char *path);
+TN_API tn_tensor *tn_image_read_with(tn_ctx *cx, const char *path, tn_image_opts o);
+// Opens a folder that has a folder of JPEG and PNG files for each class: x (B, C, size, size), y (B).
+// Classes are in the order of their names. Files are read when they are needed, by several threads.
+// One that cannot be read is skipped: the next item comes in its place, tn_data_info(d).skipped counts
+// it, and tn_data_skipped(d, i) says which it is and why.
+TN_API tn_data *tn_images(tn_ctx *cx, const char *dir, tn_image_opts o);
 // Opens CIFAR-10 in a folder, data_batch_1.bin ... or (test) test_batch.bin: x (B, 3, 32, 32), y
 // (B).
 TN_API tn_data *tn_cifar10(tn_ctx *cx, const char *dir, bool test);
@@ -279,7 +295,7 @@ typedef struct {
     int      fields;                // number of fields of a batch
     tn_array field[TN_MAX_FIELDS];  // dtype and shape of one item of each field
     int64_t  classes;               // number of classes of y; 0: y is not a class
-    int64_t  skipped;               // rows of a table that were skipped for missing cells
+    int64_t  skipped;  // rows of a table that were skipped for missing cells; images, so far
 } tn_data_desc;
 // Returns facts of a dataset.
 TN_API_PLAIN tn_data_desc tn_data_info(const tn_data *d);
@@ -295,6 +311,9 @@ TN_API_PLAIN const char *tn_data_class_name(const tn_data *d, int64_t i);
 // Returns the row of its table that item i is, from 0, where skipped rows count; i if the dataset
 // is not a table. -1 after the last.
 TN_API_PLAIN int64_t tn_data_row(const tn_data *d, int64_t i);
+// Returns the path of the i-th image that was skipped so far, and why; NULL after the last of those that
+// are kept, at most 64.
+TN_API_PLAIN const char *tn_data_skipped(const tn_data *d, int64_t i);
 // Turns shuffling by a seed on or off. It is on by default, with the context's seed.
 TN_API tn_status tn_data_shuffle(tn_data *d, bool on, uint64_t seed);
 // Leaves out the last batch of an epoch if it is short, or not (the default).
@@ -312,6 +331,10 @@ typedef struct {
     int  shift;  // move by up to this many pixels; edges are filled with 0
     int  crop;   // pad by this many pixels, then crop to the old size at a random place
     bool flip;   // mirror left to right, half of the time
+    // Of tn_images: instead of the middle, a random part of an image, resized: of `area` (0: 0.08) to 1
+    // of its area, with sides of 3 : 4 to 4 : 3.
+    bool   resized_crop;
+    double area;
 } tn_augment_opts;
 // Changes images, x f32 (C, H, W), at random, by (seed, epoch, item). Shift and crop add up.
 TN_API tn_status tn_data_augment(tn_data *d, tn_augment_opts o);

@@ -241,3 +241,12 @@ const char *tni_symbols_fill(void *lib, void *table, const tni_symbol *symbols, 
     }
     return missing;
 }
+
+bool tni_library_fill(const char *const *names, void *table, const tni_symbol *symbols, int n)
+{
+    for (; *names; names++) {
+        void *lib = dlopen_local(*names);
+        if (lib && !tni_symbols_fill(lib, table, symbols, n)) return true;
+    }
+    return false;
+}

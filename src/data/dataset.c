@@ -28,7 +28,7 @@ static void free_data(tni_owned *t)
 {
     tn_data  *d = (tn_data *)t;
     tni_heap *h = &t->cx->heap;
-    tni_loader_close(&d->loader);
+    tni_loader_close(h, &d->loader);
     source_unref(h, d->source);
     tni_free(h, d->items);
     tni_free(h, d->scratch);
@@ -185,20 +185,26 @@ static tn_status augment_ok(tn_data *d, const tn_augment_opts *o)
         return tni_fail_status(cx, TN_ESHAPE,
                                "data_augment: x is %s of %s an item; images are (C, H, W) of f32",
                                tni_shape_text(x->rank, x->size).s, tn_dtype_name(x->dtype));
+    if (o->resized_crop && !d->source->get_drawn)
+        return tni_fail_status(cx, TN_EARG,
+                               "data_augment: only pictures of tn_images have a resized crop");
+    if (!(o->area >= 0 && o->area <= 1))
+        return tni_fail_status(cx, TN_EARG, "data_augment: area %g is not in 0 .. 1", o->area);
     if (most > x->size[1] || most > x->size[2])
         return tni_fail_status(cx, TN_EARG, "data_augment: %d pixels are more than images %s have",
                                most, tni_shape_text(x->rank, x->size).s);
     return TN_OK;
 }
 
-// The image for moving pixels is allocated here, once: the loader's thread must not allocate.
+// The images for moving pixels are allocated here, once: the loader's threads must not allocate.
 tn_status tn_data_augment(tn_data *d, tn_augment_opts o)
 {
     tn_ctx *cx = tni_owned_ok("data_augment", d, TNI_DATA);
     if (!cx || augment_ok(d, &o) != TN_OK) return tni_failed();
     float *scratch = NULL;
-    if (o.shift || o.crop || o.flip) {
-        int64_t count = tni_shape_count(3, d->source->field[0].size);
+    int    threads = d->source->threads > 1 ? d->source->threads : 1;
+    if (o.shift || o.crop || (o.flip && !d->source->get_drawn)) {
+        int64_t count = tni_shape_count(3, d->source->field[0].size) * threads;
         scratch       = tni_alloc(&cx->heap, (size_t)count * sizeof *scratch);
         if (!scratch) return tni_fail_memory(cx, "data_augment"), tni_failed();
     }

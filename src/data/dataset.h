@@ -18,10 +18,17 @@ struct tni_item_source {
     int64_t            classes;               // of field 1; 0: it is not a class
     const char *const *class_names;           // one for each class; NULL: they have none
     const char        *schema;                // JSON; NULL: there is none
-    int64_t            skipped;               // rows of a table that are not items
-    const int64_t     *row_of;                // of items; NULL: item i is row i
-    bool               threaded;              // get must run on a loader's thread: it is the user's
+    _Atomic int64_t    skipped;   // rows of a table that are not items; pictures that are none
+    const int64_t     *row_of;    // of items; NULL: item i is row i
+    bool               threaded;  // get must run on a loader's thread: it is the user's
+    int                threads;   // that fill a batch together; 0: one
+    bool skips;  // an item that fails is left out: the next one of the order comes instead
     int (*get)(const tni_item_source *s, int64_t item, void *const *dst);
+    // Instead of get, if it is not NULL: it does what o says of resized crops and flips itself.
+    int (*get_drawn)(const tni_item_source *s, int64_t item, const tn_augment_opts *o, tni_draw *r,
+                     void *const *dst);
+    const char *(*why)(const tni_item_source *s,
+                       int64_t                item);               // it failed; NULL: nothing is known
     void (*free)(tni_heap *h, tni_item_source *s);  // the struct too
 };
 
@@ -35,7 +42,7 @@ struct tn_data {
     int64_t          rank, ranks;  // whose part of each batch it hands out; 0 of 1: all of it
     tn_cursor        at;           // the next batch to hand out
     tn_augment_opts  augment;
-    float           *scratch;  // an image, for augmentation; NULL: there is none
+    float           *scratch;  // an image for each thread, for augmentation; NULL: there is none
     tni_loader       loader;
 };
 

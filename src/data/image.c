@@ -1,8 +1,9 @@
-// Images as files: the portable grey and pixel maps, as text (P2, P3) or bytes (P5, P6). What other
-// formats begin with is known, so that the refusal can name them.
+// Images as files: JPEG and PNG by picture.c, and the portable grey and pixel maps, as text (P2, P3) or bytes (P5,
+// P6). What other formats begin with is known, so that the refusal can name them.
 //
 // C channels, H rows, W columns
 #include "data/content.h"
+#include "data/picture.h"
 #include "tensor/tensor.h"
 
 #include <string.h>
@@ -49,11 +50,8 @@ static const char *other_kind(const unsigned char *s, size_t n)
 {
     static const struct {
         const char *begins, *name;
-    } kinds[] = { { "\x89PNG", "PNG" }, { "\xff\xd8\xff", "JPEG" },
-                  { "GIF8", "GIF" },    { "BM", "BMP" },
-                  { "II*", "TIFF" },    { "MM", "TIFF" },
-                  { "P1", "PBM" },      { "P4", "PBM" },
-                  { "P7", "PAM" } };
+    } kinds[] = { { "GIF8", "GIF" }, { "BM", "BMP" }, { "II*", "TIFF" }, { "MM", "TIFF" },
+                  { "P1", "PBM" },   { "P4", "PBM" }, { "P7", "PAM" } };
     if (n >= 12 && !memcmp(s, "RIFF", 4) && !memcmp(s + 8, "WEBP", 4)) return "WebP";
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         size_t length = strlen(kinds[i].begins);
@@ -70,9 +68,9 @@ static bool read_header(reading *r)
     if (n == 0) return refuse_image(r, "it is empty");
     if (kind)
         return refuse_image(
-            r, tni_text_of("%s is not read yet, only PGM and PPM: convert it", kind).s);
+            r, tni_text_of("%s is not read, only JPEG, PNG, PGM and PPM: convert it", kind).s);
     if (n < 2 || r->at[0] != 'P' || !strchr("2356", r->at[1]))
-        return refuse_image(r, "it is no PGM or PPM image");
+        return refuse_image(r, "it is no JPEG, PNG, PGM or PPM image");
     r->text = r->at[1] < '5';
     r->C    = r->at[1] == '3' || r->at[1] == '6' ? 3 : 1;
     r->at += 2;
@@ -134,12 +132,66 @@ static tn_tensor *read_image(tn_ctx *cx, const char *path, const tni_content *c)
     return t;
 }
 
+// ---- pictures ----------------------------------------------------------------------------------
+
+enum { MOST_SIZE = 1 << 14 };
+
+bool tni_image_opts_ok(tn_ctx *cx, const char *op, const tn_image_opts *o)
+{
+    if (o->size < 0 || o->size > MOST_SIZE || o->resize < 0 || o->resize > MOST_SIZE)
+        return tni_refuse(cx, TN_EARG, "%s: size %lld and resize %lld are not in 1 .. %d", op,
+                          (long long)o->size, (long long)o->resize, MOST_SIZE);
+    if (o->channels != 0 && o->channels != 1 && o->channels != 3)
+        return tni_refuse(cx, TN_EARG, "%s: %d channels are neither 1 nor 3", op, o->channels);
+    if (o->threads < 0 || o->most_pixels < 0)
+        return tni_refuse(cx, TN_EARG, "%s: a negative number of %s", op,
+                          o->threads < 0 ? "threads" : "pixels");
+    return true;
+}
+
+// Reads a picture: all of it, or the middle square that the options say.
+static tn_tensor *read_picture(tn_ctx *cx, const char *path, const tni_content *c,
+                               const tn_image_opts *o, tni_picture_reader *r)
+{
+    int64_t W, H, most = o->most_pixels ? o->most_pixels : TNI_MOST_PIXELS;
+    if (!tni_picture_begin(r, c->data, c->bytes, most))
+        return tni_fail(cx, TN_EFORMAT, "image_read: %s: %s", path, r->why.s);
+    tni_picture_size(r, &W, &H);
+    int              C    = o->channels ? o->channels : r->grey ? 1 : 3;
+    tni_picture_part part = o->size
+                                ? tni_picture_middle(W, H, o->resize, o->size)
+                                : (tni_picture_part){ 0, 0, (double)W, (double)H, W, H, false, 2 };
+
+    W = part.to_width, H = part.to_height;
+    float *image = tni_alloc(&cx->heap, (size_t)(C * H * W) * sizeof *image);
+    if (!image) return tni_fail_memory(cx, "image_read");
+    bool       ok = tni_picture_cut(r, &part, C, image);
+    tn_tensor *t  = ok          ? tn_from(cx, TN_F32, TN_SHAPE(C, H, W), image)
+                    : r->memory ? tni_fail_memory(cx, "image_read")
+                                : tni_fail(cx, TN_EFORMAT, "image_read: %s: %s", path, r->why.s);
+    tni_free(&cx->heap, image);
+    return t;
+}
+
+tn_tensor *tn_image_read_with(tn_ctx *cx, const char *path, tn_image_opts o)
+{
+    tni_content        c;
+    tni_picture_reader r = { 0 };
+    tn_tensor         *t = NULL;
+    if (!tni_ctx_ok(cx, "image_read") || !tni_image_opts_ok(cx, "image_read", &o) ||
+        !tni_content_open(cx, "image_read", path, NULL, &c))
+        return NULL;
+    if (tni_picture_kind_of(c.data, c.bytes)) t = read_picture(cx, path, &c, &o, &r);
+    else if (o.size || o.channels)
+        tni_fail(cx, TN_EFORMAT, "image_read: %s: it is no JPEG or PNG; others are not resized",
+                 path);
+    else t = read_image(cx, path, &c);
+    tni_picture_free(&r);
+    tni_content_close(&cx->heap, &c);
+    return t;
+}
+
 tn_tensor *tn_image_read(tn_ctx *cx, const char *path)
 {
-    tni_content c;
-    if (!tni_ctx_ok(cx, "image_read")) return NULL;
-    bool       ok = tni_content_open(cx, "image_read", path, NULL, &c);
-    tn_tensor *t  = ok ? read_image(cx, path, &c) : NULL;
-    if (ok) tni_content_close(&cx->heap, &c);
-    return t;
+    return tn_image_read_with(cx, path, (tn_image_opts){ 0 });
 }

@@ -132,29 +132,90 @@ static int64_t item_at(const tn_data *d, const tni_order *order, int64_t place)
     return d->items ? d->items[i] : i;
 }
 
-// Fills a batch, item by item, on the loader's thread or, without one, on the owner's. Everything
-// random is keyed by seed, epoch and item, so that the thread that runs it does not matter.
-static void fill_batch(const tn_data *d, tni_job *j)
+// Fills one item; where the source leaves out what fails, the next place of the epoch that does not fail. Everything
+// random is keyed by seed, epoch and item, so that the thread that runs it does not matter. Returns what the last
+// item's source returned.
+static int fill_item(const tn_data *d, const tni_job *j, const tni_order *order, int64_t place,
+                     void *const *dst, float *scratch, int64_t *item)
+{
+    const tni_item_source *s      = d->source;
+    int                    failed = 0;
+    for (int64_t i = 0, n = s->skips ? d->count : 1; i < n && (i == 0 || failed); i++) {
+        if (atomic_load_explicit(&d->loader.cancelled, memory_order_relaxed)) return failed;
+        *item      = item_at(d, order, (place + i) % d->count);
+        tni_draw r = tni_draw_by(TNI_DRAW_AUGMENT, j->span.seed, (uint64_t)j->span.epoch,
+                                 (uint64_t)*item);
+        failed     = s->get_drawn ? s->get_drawn(s, *item, &d->augment, &r, dst)
+                                  : s->get(s, *item, dst);
+        if (!failed && scratch)
+            tni_augment(&d->augment, r, !s->get_drawn, s->field[0].size, dst[0], scratch);
+    }
+    return failed;
+}
+
+// Fills items of a batch that no other thread has begun, until there are none. worker is this thread's number.
+static void fill_items(tn_data *d, tni_job *j, int worker)
 {
     const tni_item_source *s     = d->source;
-    uint64_t               epoch = (uint64_t)j->span.epoch;
-    tni_order order = tni_order_by(tni_draw_by(TNI_DRAW_ORDER, j->span.seed, epoch, 0), d->count);
-    for (int64_t i = 0; i < j->span.mine; i++) {
+    tni_loader            *l     = &d->loader;
+    tni_order              order = tni_order_by(
+                     tni_draw_by(TNI_DRAW_ORDER, j->span.seed, (uint64_t)j->span.epoch, 0), d->count);
+    float *scratch = d->scratch ? d->scratch + worker * tni_shape_count(3, s->field[0].size) : NULL;
+    for (int64_t i; (i = atomic_fetch_add(&l->next, 1)) < j->span.mine;) {
         // The owner waits for the thread when settings change; it need not wait for a whole batch.
-        if (atomic_load_explicit(&d->loader.cancelled, memory_order_relaxed)) return;
-        void *dst[TN_MAX_FIELDS] = { 0 };
+        if (atomic_load_explicit(&l->cancelled, memory_order_relaxed)) return;
+        void   *dst[TN_MAX_FIELDS] = { 0 };
+        int64_t item               = 0;
         for (int f = 0; f < s->fields; f++) dst[f] = j->field[f] + i * field_bytes(s, f);
-        j->item   = item_at(d, &order, j->span.index + j->span.from + i);
-        j->failed = s->get(s, j->item, dst);
-        if (j->failed) return;
-        if (d->scratch)
-            tni_augment(&d->augment,
-                        tni_draw_by(TNI_DRAW_AUGMENT, j->span.seed, epoch, (uint64_t)j->item),
-                        s->field[0].size, dst[0], d->scratch);
+        int failed = fill_item(d, j, &order, j->span.index + j->span.from + i, dst, scratch, &item);
+        if (!failed) continue;
+        atomic_store(&l->next, j->span.mine);
+        pthread_mutex_lock(&l->lock);
+        if (!j->failed || item < j->item) j->item = item;
+        j->failed = failed;
+        pthread_mutex_unlock(&l->lock);
+        return;
     }
 }
 
 // ---- the thread --------------------------------------------------------------------------------
+
+// A helper: fills items while there are any.
+static void *run_helper(void *data)
+{
+    tn_data    *d = data;
+    tni_loader *l = &d->loader;
+    pthread_mutex_lock(&l->lock);
+    int worker = ++l->joined;
+    for (;;) {
+        while (!l->stop && !l->open) pthread_cond_wait(&l->work, &l->lock);
+        if (l->stop) break;
+        l->inside++;
+        tni_job *j = &l->job[l->filled % TNI_AHEAD];
+        pthread_mutex_unlock(&l->lock);
+        fill_items(d, j, worker);
+        pthread_mutex_lock(&l->lock);
+        l->open = false;
+        if (--l->inside == 0) pthread_cond_signal(&l->idle);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+// Fills the oldest batch, with the helpers. The lock is held before and after.
+static void fill_batch(tn_data *d)
+{
+    tni_loader *l = &d->loader;
+    tni_job    *j = &l->job[l->filled % TNI_AHEAD];
+    atomic_store(&l->next, 0);
+    l->open = true;
+    if (l->helpers) pthread_cond_broadcast(&l->work);
+    pthread_mutex_unlock(&l->lock);
+    fill_items(d, j, 0);
+    pthread_mutex_lock(&l->lock);
+    l->open = false;
+    while (l->inside > 0) pthread_cond_wait(&l->idle, &l->lock);
+}
 
 // The thread: waits for jobs and fills them in order. The lock is released while a batch is filled.
 static void *run_loader(void *data)
@@ -166,9 +227,7 @@ static void *run_loader(void *data)
         while (!l->stop && l->filled == l->asked) pthread_cond_wait(&l->wake, &l->lock);
         if (l->stop) break;
         l->busy = true;
-        pthread_mutex_unlock(&l->lock);
-        fill_batch(d, &l->job[l->filled % TNI_AHEAD]);
-        pthread_mutex_lock(&l->lock);
+        fill_batch(d);
         l->busy = false;
         l->filled++;
         pthread_cond_signal(&l->done);
@@ -182,10 +241,24 @@ void tni_loader_open(tni_loader *l)
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->wake, NULL);
     pthread_cond_init(&l->done, NULL);
+    pthread_cond_init(&l->work, NULL);
+    pthread_cond_init(&l->idle, NULL);
     l->process = getpid();
 }
 
-// Returns whether the thread is running, after starting it if need be. The thread blocks all signals:
+// Starts the helpers of a source that several threads may read, as many as can be had.
+static void start_helpers(tn_data *d)
+{
+    tni_loader *l = &d->loader;
+    int         n = d->source->threads - 1;
+    if (n > 0 && !l->helper)
+        l->helper = tni_alloc(&d->owned.cx->heap, (size_t)n * sizeof *l->helper);
+    while (l->helper && l->helpers < n &&
+           pthread_create(&l->helper[l->helpers], NULL, run_helper, d) == 0)
+        l->helpers++;
+}
+
+// Returns whether the thread is running, after starting it if need be. The threads block all signals:
 // they are the program's.
 static bool start_thread(tn_data *d)
 {
@@ -194,6 +267,7 @@ static bool start_thread(tn_data *d)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    start_helpers(d);  // first: later the thread reads their number
     l->running = pthread_create(&l->thread, NULL, run_loader, d) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return l->running;
@@ -213,7 +287,8 @@ static void notice_fork(tni_loader *l)
 {
     if (l->process == getpid()) return;
     tni_loader_open(l);
-    l->running = l->busy = false;
+    l->running = l->busy = l->open = false;
+    l->helpers = l->joined = l->inside = 0;
     empty_ring(l, l->asked);
     for (tni_batch_buffer *t = l->buffers, *next; t; t = next) {
         next = t->next;
@@ -239,16 +314,17 @@ void tni_loader_cancel(tni_loader *l)
 }
 
 // Buffers that tensors still use are cut loose, and freed with the last of these tensors.
-void tni_loader_close(tni_loader *l)
+void tni_loader_close(tni_heap *h, tni_loader *l)
 {
     tni_loader_cancel(l);
-    if (l->running) {
-        pthread_mutex_lock(&l->lock);
-        l->stop = true;
-        pthread_cond_signal(&l->wake);
-        pthread_mutex_unlock(&l->lock);
-        pthread_join(l->thread, NULL);
-    }
+    pthread_mutex_lock(&l->lock);
+    l->stop = true;
+    pthread_cond_signal(&l->wake);
+    pthread_cond_broadcast(&l->work);
+    pthread_mutex_unlock(&l->lock);
+    if (l->running) pthread_join(l->thread, NULL);
+    while (l->helpers > 0) pthread_join(l->helper[--l->helpers], NULL);
+    tni_free(h, l->helper);
     for (tni_batch_buffer *t = l->buffers, *next; t; t = next) {
         next = t->next;
         if (!t->borrowers) free_buffer(t);
@@ -258,6 +334,8 @@ void tni_loader_close(tni_loader *l)
         t->home = NULL;
         t->prev = t->next = NULL;
     }
+    pthread_cond_destroy(&l->idle);
+    pthread_cond_destroy(&l->work);
     pthread_cond_destroy(&l->done);
     pthread_cond_destroy(&l->wake);
     pthread_mutex_destroy(&l->lock);
@@ -355,7 +433,7 @@ static tni_job take_batch(tn_data *d, bool threaded)
 {
     tni_loader *l = &d->loader;
     pthread_mutex_lock(&l->lock);
-    if (!threaded) fill_batch(d, &l->job[l->filled++ % TNI_AHEAD]);
+    if (!threaded) fill_batch(d), l->filled++;
     while (l->filled == l->taken) pthread_cond_wait(&l->done, &l->lock);
     tni_job j = l->job[l->taken++ % TNI_AHEAD];
     pthread_mutex_unlock(&l->lock);
@@ -404,6 +482,18 @@ static bool batch_ok(tn_data *d, int64_t n)
     return false;
 }
 
+// Reports an item that could not be filled.
+static void fail_item(const tn_data *d, const tni_job *j)
+{
+    const tni_item_source *s = d->source;
+    if (s->why)
+        tni_fail(d->owned.cx, TN_EFORMAT, "next: %s%s", s->why(s, j->item),
+                 s->skips ? "; nor can any other item be read" : "");
+    else
+        tni_fail(d->owned.cx, TN_EUSER, "next: item %lld: the dataset's function returned %d",
+                 (long long)j->item, j->failed);
+}
+
 // The usual case finds the wanted batch at the head of the ring, filled. Otherwise, after a seek or
 // with another batch size, the ring is emptied first. A batch whose item failed is skipped: the next
 // call returns the one behind it. After any other failure the next call is for the same batch.
@@ -431,10 +521,7 @@ tn_batch tn_next(tn_data *d, int64_t n)
     cx->items.count = parts ? span.mine : 0;
     cx->items.total = parts ? span.count : 0;
     if (threaded) ask_ahead(d, span);
-    if (j.failed)
-        return tni_fail(cx, TN_EUSER, "next: item %lld: the dataset's function returned %d",
-                        (long long)j.item, j.failed),
-               none;
+    if (j.failed) return fail_item(d, &j), none;
     tn_batch b = { .x      = t[0],
                    .y      = t[1],
                    .count  = span.mine,

@@ -55,6 +55,9 @@ enum { TNI_AHEAD = 2 };  // batches made ready
 // taken + TNI_AHEAD. filled, asked, busy and stop are guarded by lock. Only the owner writes asked, and
 // while the thread is busy only the thread writes filled, so each reads its own without the lock.
 // taken is the owner's alone.
+//
+// If the source may be read by several threads, helpers fill items of the batch that the thread is busy with, each the
+// next one (`next`) that none has begun, while `open` says that there are any. The thread goes on when none is inside.
 struct tni_loader {
     bool              running;  // the thread was started
     pid_t             process;  // that it was opened in
@@ -66,11 +69,16 @@ struct tni_loader {
     atomic_bool       cancelled;  // the batch being filled will be discarded
     tni_job           job[TNI_AHEAD];
     tni_batch_buffer *buffers;
+    pthread_t        *helper;
+    int               helpers, joined, inside;  // started, begun, filling an item
+    bool              open;
+    pthread_cond_t    work, idle;
+    _Atomic int64_t   next;
 };
 
 void tni_loader_open(tni_loader *l);
 // Discards the prepared batches; afterwards the thread is idle.
 void tni_loader_cancel(tni_loader *l);
-void tni_loader_close(tni_loader *l);
+void tni_loader_close(tni_heap *h, tni_loader *l);
 
 #endif

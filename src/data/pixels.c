@@ -33,15 +33,15 @@ static void flip_row(float *row, int64_t W)
 
 // Padding by p and cropping to the old size at a random place is a move by at most p pixels. Both moves
 // are added and made once, so that nothing is cut off twice.
-void tni_augment(const tn_augment_opts *o, tni_draw r, const int64_t *size, float *image,
-                 float *scratch)
+void tni_augment(const tn_augment_opts *o, tni_draw r, bool flips, const int64_t *size,
+                 float *image, float *scratch)
 {
     int64_t C = size[0], H = size[1], W = size[2];
     int64_t dx = tni_draw_below(&r, 2 * o->shift + 1) - o->shift;
     int64_t dy = tni_draw_below(&r, 2 * o->shift + 1) - o->shift;
     dx += tni_draw_below(&r, 2 * o->crop + 1) - o->crop;
     dy += tni_draw_below(&r, 2 * o->crop + 1) - o->crop;
-    bool flip = o->flip && tni_draw_below(&r, 2);
+    bool flip = flips && o->flip && tni_draw_below(&r, 2);
     memcpy(scratch, image, (size_t)(C * H * W) * sizeof *image);
     for (int64_t c = 0; c < C; c++)
         for (int64_t y = 0; y < H; y++) {

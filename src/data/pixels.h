@@ -7,8 +7,8 @@
 
 // Bytes as floats in [0, 1]: each over 255.
 void tni_unit_floats(float *dst, const uint8_t *src, int64_t n);
-// Moves and flips an image (C, H, W) as r draws. scratch is as large as the image.
-void tni_augment(const tn_augment_opts *o, tni_draw r, const int64_t *size, float *image,
-                 float *scratch);
+// Moves and, if `flips`, flips an image (C, H, W) as r draws. scratch is as large as the image.
+void tni_augment(const tn_augment_opts *o, tni_draw r, bool flips, const int64_t *size,
+                 float *image, float *scratch);
 
 #endif

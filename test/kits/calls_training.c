@@ -240,6 +240,21 @@ CALL(image_read)
 {
     return tn_image_read(k->cx, path_of(k));
 }
+CALL(image_read_with)
+{
+    return tn_image_read_with(
+        k->cx, path_of(k), (tn_image_opts){ .size = k->i, .resize = k->j, .channels = (int)k->j });
+}
+CALL(images)
+{
+    return first(
+        tn_images(k->cx, path_of(k), (tn_image_opts){ .size = k->i, .threads = (int)k->j }));
+}
+CALL(data_skipped)
+{
+    tn_data_skipped(k->has.data, k->i);
+    return NULL;
+}
 CALL(cifar10)
 {
     return first(tn_cifar10(k->cx, path_of(k), k->j & 1));
@@ -325,7 +340,11 @@ CALL(data_split)
 }
 CALL(data_augment)
 {
-    tn_data_augment(k->has.data, (tn_augment_opts){ (int)k->i, (int)k->j, k->i & 1 });
+    tn_data_augment(k->has.data, (tn_augment_opts){ .shift        = (int)k->i,
+                                                    .crop         = (int)k->j,
+                                                    .flip         = k->i & 1,
+                                                    .resized_crop = k->i & 2,
+                                                    .area         = k->d });
     return NULL;
 }
 CALL(data_cursor)
@@ -634,8 +653,8 @@ const call calls_of_training[] = {
     O(optim_average_to), O(plateau_step), O(optim_add_group), O(step), O(optim_step),
     O(optim_zero_grad), O(optim_clip_norm), O(optim_clip_value), Q(optim_lr), O(optim_set_lr), O(optim_set),
     O(optim_set_schedule), Q(optim_updates), O(optim_loss_scale), O(optim_skipped), Q(optim_free),
-    O(next), O(digits), O(idx), O(idx_files), O(idx_read), O(image_read), O(cifar10), O(csv),
-    O(text), O(arrays), O(dataset), Q(data_info), Q(data_count), Q(data_batches), Q(data_schema), Q(data_class_name), Q(data_row),
+    O(next), O(digits), O(idx), O(idx_files), O(idx_read), O(image_read), O(image_read_with), O(images), O(cifar10), O(csv),
+    O(text), O(arrays), O(dataset), Q(data_info), Q(data_count), Q(data_batches), Q(data_schema), Q(data_class_name), Q(data_row), Q(data_skipped),
     O(data_shuffle), O(data_drop_last), O(data_shard), O(data_split), O(data_augment), Q(data_cursor), O(data_seek), O(data_rewind),
     Q(data_free),
     O(tokenizer_open), O(tokenizer_gpt2), Q(tokenizer_count), O(tokenizer_encode),

@@ -24,7 +24,8 @@ typedef struct {
 } machine;
 
 #define BLAS  "usr/lib/libopenblas.so.0 "
-#define CL    "usr/lib/libOpenCL.so.1 etc/OpenCL/vendors/pocl.icd " PY
+#define CL    "usr/lib/libOpenCL.so.1 etc/OpenCL/vendors/pocl.icd " PY PICS
+#define PICS  "usr/lib/libturbojpeg.so.0 usr/lib/libpng16.so.16 "
 #define PY    "usr/include/python3.11/Python.h usr/lib/python3/dist-packages/numpy "
 #define OFF   " with apt-get (TN_NO_INSTALL=1 turns this off)\n"
 #define SKIPS "; tests that need it are skipped\n"

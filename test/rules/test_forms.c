@@ -135,8 +135,8 @@ static void check_calls(const try *a, bool worked[MOST_CALLS])
 }
 
 // Of a leaf, of files, and of a network that attends, which no arguments here are.
-static const char *const elsewhere[] = { "tn_grad_of", "tn_idx_read", "tn_image_read",
-                                         "tn_npy_read", "tn_forward_cached" };
+static const char *const elsewhere[] = { "tn_grad_of",         "tn_idx_read", "tn_image_read",
+                                         "tn_image_read_with", "tn_npy_read", "tn_forward_cached" };
 
 static bool is_elsewhere(const char *name)
 {

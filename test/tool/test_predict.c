@@ -1,6 +1,7 @@
 // test_predict.c: `tenon predict` for every network that `tenon train` saves, and what it needs to be told
 // of tables: missing cells, separators, patience; and networks from elsewhere.
 #include "cli_kit.h"
+#include "picture_files.h"
 #include "scratch.h"
 #include "tenon/models.h"
 
@@ -288,13 +289,41 @@ static void images_are_predicted_in_every_form(void)
          "tenon predict --load m two.npy >b && cmp a b && tenon predict --load m floats.npy >b &&"
          " cmp a b && tenon predict --load m one.pgm >b && sed 's/^2/1/' a | tail -1 >c &&"
          " tail -1 b | cmp - c");
-    runs(1, "printf '\\211PNG\\r\\n' >x.png; tenon predict --load m x.png");
-    CHECK_STR(out, "tenon: image_read: x.png: PNG is not read yet, only PGM and PPM: convert it\n");
+    runs(1, "printf 'GIF89a' >x.gif; tenon predict --load m x.gif");
+    CHECK_STR(
+        out,
+        "tenon: image_read: x.gif: GIF is not read, only JPEG, PNG, PGM and PPM: convert it\n");
     runs(1,
          "printf 'P6 1 1 255\\nabc' >x.ppm; tenon predict --load m x.ppm --out y.csv; ls; exit 1");
     prints(
         "x.ppm has 3 x 1 x 1; the network is for images of 1 x 28 x 28: channels, rows, columns");
     CHECK(strstr(out, "y.csv") == NULL);
+    scratch_close();
+}
+
+// Dark and bright pictures of many sizes, one of which is cut short.
+static void pictures_of_folders_have_their_names(void)
+{
+    if (!has_libpng()) SKIP("no libpng is installed");
+    if (!begin()) return;
+    static unsigned char file[PICTURE_ROOM], grey[40 * 40];
+    runs(0, "mkdir -p p/dark p/bright");
+    for (int i = 0; i < 40; i++) {
+        char name[32];
+        memset(grey, i % 2 ? 30 + i : 200 + i, sizeof grey);
+        png_file png = { .width = 20 + i / 2, .height = 40 - i / 2, .bits = 8, .rows = grey };
+        snprintf(name, sizeof name, "p/%s/%d.png", i % 2 ? "dark" : "bright", i);
+        size_t n = png_write(file, &png);
+        CHECK(scratch_write(scratch_path(name), file, i == 8 ? n - 30 : n));
+    }
+    runs(0,
+         "tenon train --model mlp --hidden 8 --data images:p:size=8 --epochs 20 --batch 8 --lr 0.01"
+         " --save m");
+    prints("1 image could not be read and was skipped:\n  p/bright/8.png: ");
+    prints("test accuracy 100.00 %");
+    runs(0, "tenon predict --load m p/dark/1.png p/bright/2.png | sed 's/,[.0-9e-]*$//'");
+    CHECK_STR(out, "file,item,class,probability\np/dark/1.png,1,dark\np/bright/2.png,1,bright\n");
+    runs(0, "tenon eval --load m --part train");
     scratch_close();
 }
 
@@ -381,6 +410,7 @@ const test_case tests_predict[] = {
     TEST(a_target_that_never_changes_is_said),
     TEST(a_run_out_of_patience_stops_and_keeps_the_best),
     TEST(images_are_predicted_in_every_form),
+    TEST(pictures_of_folders_have_their_names),
     TEST(classes_of_images_have_their_names),
     TEST(the_next_token_of_every_line_is_predicted),
     TEST(weights_from_elsewhere_are_evaluated_as_the_network_that_is_named),

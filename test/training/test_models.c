@@ -165,7 +165,7 @@ static void what_cannot_be_made_is_an_error(void)
 {
     tn_ctx *cx = rules_open("cpu");
     CHECK(resnet(cx, 19) == NULL);
-    CHECK_FAILED(cx, TN_EARG, "resnet: depth 19 is none of 18, 50, 20 and 56");
+    CHECK_FAILED(cx, TN_EARG, "resnet: depth 19 is none of 18, 34, 50, 101, 152, 20 and 56");
     CHECK(tn_mlp(cx, TN_SHAPE(784)) == NULL);
     CHECK_FAILED(cx, TN_EARG, "mlp: it needs at least the sizes of input and output");
     CHECK(tn_mlp(cx, TN_SHAPE(784, -5, 10)) == NULL);

@@ -507,11 +507,10 @@ static void other_images_are_refused_by_their_name(void)
         size_t      n;
         const char *says;
     } wrong[] = {
-        { "\x89PNG\r\n", 6, "PNG is not read yet, only PGM and PPM: convert it" },
-        { "\xff\xd8\xff\xe0", 4, "JPEG is not read yet" },
-        { "P4 1 1\n1", 8, "PBM is not read yet" },
+        { "GIF89a", 6, "GIF is not read, only JPEG, PNG, PGM and PPM: convert it" },
+        { "P4 1 1\n1", 8, "PBM is not read" },
         { "", 0, "it is empty" },
-        { "P8 1 1 1 1", 10, "it is no PGM or PPM image" },
+        { "P8 1 1 1 1", 10, "it is no JPEG, PNG, PGM or PPM image" },
         { "P5 3 2\n255\nabcde", 16, "it is cut short: its header says 3 x 2" },
         { "P5 3 2", 6, "it is cut short" },
         { "P5 0 2 255\n", 11, "a number of its header is 0" },

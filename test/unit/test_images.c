@@ -1,0 +1,281 @@
+// test_images.c: pictures (PNG of every kind, JPEG, their turns), and folders of them: classes, crops, files that cannot
+// be read.
+#include "picture_files.h"
+#include "rules_kit.h"
+#include "scratch.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+static tn_ctx *begin(void)
+{
+    CHECK(scratch_open());
+    return rules_open("cpu");
+}
+
+static void finish(tn_ctx *cx)
+{
+    tn_close(cx);
+    scratch_close();
+}
+
+static unsigned char file[PICTURE_ROOM];
+
+static const char *save(const char *name, size_t n)
+{
+    CHECK(scratch_write(scratch_path(name), file, n));
+    return scratch_path(name);
+}
+
+static tn_tensor *read_png(tn_ctx *cx, const png_file *p)
+{
+    return tn_image_read(cx, save("a.png", png_write(file, p)));
+}
+
+#define ROWS(...) ((const unsigned char[]){ __VA_ARGS__ })
+#define PNG(w, h, c, b, r)                                                   \
+    (png_file)                                                               \
+    {                                                                        \
+        .width = (w), .height = (h), .colour = (c), .bits = (b), .rows = (r) \
+    }
+
+static void every_kind_of_png_is_read(void)
+{
+    tn_ctx *cx = begin();
+    if (!has_libpng()) {
+        finish(cx);
+        SKIP("no libpng is installed");
+    }
+    tn_tensor *t = read_png(cx, &PNG(3, 2, 0, 8, ROWS(0, 51, 255, 102, 153, 204)));
+    CHECK(tn_dtype_of(t) == TN_F32 && tn_rank(t) == 3 && tn_size(t, 1) == 2 && tn_size(t, 2) == 3);
+    CHECK_VALUES(t, 0, .2f, 1, .4f, .6f, .8f);
+    CHECK_VALUES(read_png(cx, &PNG(3, 1, 0, 1, ROWS(0xa0))), 1, 0, 1);
+    CHECK_VALUES(read_png(cx, &PNG(2, 1, 0, 16, ROWS(51, 51, 255, 255))), .2f, 1);
+    t = read_png(cx, &PNG(2, 1, 2, 8, ROWS(0, 51, 102, 153, 204, 255)));
+    CHECK_INT(tn_size(t, 0), 3);
+    CHECK_VALUES(t, 0, .6f, .2f, .8f, .4f, 1);
+    png_file p = { 2, 1, 3, 2, ROWS(0x40), ROWS(0, 51, 102, 153, 204, 255), NULL, 2 };
+    CHECK_VALUES(read_png(cx, &p), .6f, 0, .8f, .2f, 1, .4f);
+    p.alpha = ROWS(0, 128);  // what is transparent keeps its colour
+    CHECK_VALUES(read_png(cx, &p), .6f, 0, .8f, .2f, 1, .4f);
+    CHECK_VALUES(read_png(cx, &PNG(1, 1, 6, 8, ROWS(0, 51, 102, 9))), 0, .2f, .4f);
+    CHECK_VALUES(read_png(cx, &PNG(2, 1, 4, 8, ROWS(51, 0, 102, 255))), .2f, .4f);
+    CHECK_STATUS(tn_error(cx), TN_OK);
+    finish(cx);
+}
+
+// Colours that JPEG keeps nearly: a ramp to the right, one down, and a constant.
+static void ramps(unsigned char *to, int W, int H, int channels)
+{
+    for (int y = 0; y < H; y++)
+        for (int x = 0; x < W; x++, to += channels) {
+            to[0] = (unsigned char)(x * 255 / (W - 1));
+            if (channels > 1) to[1] = (unsigned char)(y * 255 / (H - 1));
+            if (channels > 2) to[2] = 51;
+            if (channels > 3) to[3] = 204;
+        }
+}
+
+enum { W = 24, H = 16 };
+
+// Where the pixel is stored that a viewer shows at (x, y), by the definition of EXIF's turns.
+static void stored(int turn, int x, int y, int *i, int *k)
+{
+    const int at[][2] = { { x, y }, { W - 1 - x, y }, { W - 1 - x, H - 1 - y }, { x, H - 1 - y },
+                          { y, x }, { y, H - 1 - x }, { W - 1 - y, H - 1 - x }, { W - 1 - y, x } };
+    *i                = at[turn - 1][0];
+    *k                = at[turn - 1][1];
+}
+
+static void check_turn(tn_ctx *cx, int turn)
+{
+    unsigned char pixels[W * H * 3];
+    float         have[W * H * 3];
+    ramps(pixels, W, H, 3);
+    tn_tensor *t    = tn_image_read(cx, save("t.jpg", jpeg_write(file, W, H, 3, pixels, turn)));
+    int        wide = turn > 4 ? H : W, high = turn > 4 ? W : H, wrong = 0;
+    if (!CHECK(t && tn_size(t, 1) == high && tn_size(t, 2) == wide)) return;
+    tn_read(t, TN_F32, have, W * H * 3);
+    for (int y = 0; y < high; y++)
+        for (int x = 0; x < wide; x++) {
+            int i, k;
+            stored(turn, x, y, &i, &k);
+            for (int c = 0; c < 3; c++) {
+                float d = have[(c * high + y) * wide + x] -
+                          (float)pixels[(k * W + i) * 3 + c] / 255;
+                wrong += d > .02f || d < -.02f;
+            }
+        }
+    test_case_result(wrong == 0, "turn %d: %d values differ", turn, wrong);
+}
+
+static void jpegs_are_read_and_turned(void)
+{
+    tn_ctx       *cx = begin();
+    unsigned char pixels[W * H * 4];
+    if (!has_libturbojpeg()) {
+        finish(cx);
+        SKIP("no libturbojpeg is installed");
+    }
+    for (int turn = 1; turn <= 8; turn++) check_turn(cx, turn);
+    ramps(pixels, W, H, 1);
+    tn_tensor *t = tn_image_read(cx, save("g.jpg", jpeg_write(file, W, H, 1, pixels, 0)));
+    CHECK_INT(tn_size(t, 0), 1);
+    CHECK_NEAR(tn_item(tn_mean_all(t)), .5, .01);
+    // CMYK as stored: 255 is no ink, so black of 204 leaves four fifths of the light.
+    memset(pixels, 255, sizeof pixels);
+    for (int i = 0; i < W * H; i++) pixels[4 * i] = 128, pixels[4 * i + 3] = 204;
+    t = tn_image_read(cx, save("k.jpg", jpeg_write(file, W, H, 4, pixels, 0)));
+    CHECK_INT(tn_size(t, 0), 3);
+    CHECK_NEAR(tn_item(tn_min_all(t)), .4, .02);
+    CHECK_NEAR(tn_item(tn_max_all(t)), .8, .02);
+    t = tn_image_read_with(cx, scratch_path("k.jpg"), (tn_image_opts){ .channels = 1 });
+    CHECK_INT(tn_size(t, 0), 1);
+    CHECK_STATUS(tn_error(cx), TN_OK);
+    finish(cx);
+}
+
+static void pictures_that_are_damaged_are_refused(void)
+{
+    tn_ctx       *cx = begin();
+    unsigned char pixels[W * H * 3];
+    ramps(pixels, W, H, 3);
+    size_t n = png_write(file, &PNG(W, H, 2, 8, pixels));
+    if (has_libpng()) {
+        CHECK(tn_image_read(cx, save("a.png", n - 20)) == NULL);
+        CHECK_FAILED(cx, TN_EFORMAT, "a.png: ");
+        CHECK(tn_image_read_with(cx, save("a.png", n), (tn_image_opts){ .most_pixels = 383 }) ==
+              NULL);
+        CHECK_FAILED(cx, TN_EFORMAT, "24 x 16 pixels are more than 383");
+    }
+    n = jpeg_write(file, W, H, 3, pixels, 0);
+    if (has_libturbojpeg()) {
+        CHECK(tn_image_read(cx, save("a.jpg", n - 10)) == NULL);
+        CHECK_FAILED(cx, TN_EFORMAT, "remature end");
+        CHECK(tn_image_read(cx, save("a.jpg", 20)) == NULL);
+        CHECK_FAILED(cx, TN_EFORMAT, "a.jpg: ");
+    }
+    CHECK(tn_image_read_with(cx, "x", (tn_image_opts){ .channels = 2 }) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "2 channels are neither 1 nor 3");
+    CHECK(tn_image_read_with(cx, "x", (tn_image_opts){ .size = -1 }) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "size -1 and resize 0 are not in 1 ..");
+    finish(cx);
+}
+
+// ---- folders
+
+// Two classes: "b" has 3 pictures of one colour each, "a" has 4, of which `bad` cannot be read.
+static void make_folder(int bad)
+{
+    mkdir(scratch_path("a"), 0777);
+    mkdir(scratch_path("b"), 0777);
+    for (int i = 0; i < 7; i++) {
+        unsigned char rows[10 * 8 * 3];
+        char          name[32];
+        memset(rows, 10 + 10 * i, sizeof rows);
+        snprintf(name, sizeof name, "%c/%d.%s", i < 4 ? 'a' : 'b', i, i % 2 ? "PNG" : "png");
+        size_t n = png_write(file, &PNG(10, 8, 2, 8, rows));
+        save(name, i < bad ? (size_t)i * 30 : n);
+    }
+    CHECK(scratch_write(scratch_path("a/notes.txt"), "x", 1));
+}
+
+static void folders_of_pictures_are_datasets(void)
+{
+    tn_ctx *cx = begin();
+    make_folder(0);
+    tn_data *d = tn_images(cx, scratch_path(""), (tn_image_opts){ .size = 4, .threads = 3 });
+    CHECK_INT(tn_data_count(d), 7);
+    CHECK_INT(tn_data_info(d).classes, 2);
+    CHECK_STR(tn_data_class_name(d, 1), "b");
+    tn_data_shuffle(d, false, 0);
+    if (has_libpng()) {
+        tn_batch b = tn_next(d, 7);
+        CHECK(tn_size(b.x, 1) == 3 && tn_size(b.x, 2) == 4 && tn_size(b.x, 3) == 4);
+        tn_tensor *first = tn_mul_s(tn_slice(tn_flatten(b.x, 1, 3), 1, 0, 1, 1), 255);
+        CHECK_VALUES(tn_round(first), 10, 20, 30, 40, 50, 60, 70);
+        CHECK_VALUES(b.y, 0, 0, 0, 0, 1, 1, 1);
+        CHECK_INT(tn_data_info(d).skipped, 0);
+    }
+    CHECK(tn_images(cx, scratch_path("a"), (tn_image_opts){ 0 }) == NULL);
+    CHECK_FAILED(cx, TN_EFORMAT, "no folders of classes with .jpg, .jpeg or .png files");
+    CHECK(tn_images(cx, scratch_path("none"), (tn_image_opts){ 0 }) == NULL);
+    CHECK_FAILED(cx, TN_EIO, "none");
+    CHECK(tn_images(cx, scratch_path(""), (tn_image_opts){ .threads = -1 }) == NULL);
+    CHECK_FAILED(cx, TN_EARG, "a negative number of threads");
+    finish(cx);
+}
+
+static void files_that_cannot_be_read_are_skipped_and_named(void)
+{
+    tn_ctx *cx = begin();
+    if (!has_libpng()) {
+        finish(cx);
+        SKIP("no libpng is installed");
+    }
+    make_folder(3);
+    tn_data *d = tn_images(cx, scratch_path(""), (tn_image_opts){ .size = 4, .threads = 2 });
+    tn_data_shuffle(d, false, 0);
+    for (int i = 0; i < 2; i++) CHECK_VALUES(tn_next(d, 7).y, 0, 0, 0, 0, 1, 1, 1);
+    CHECK_INT(tn_data_info(d).skipped, 3);  // each once, though they were tried twice
+    CHECK(strstr(tn_data_skipped(d, 0), "a/0.png: it is empty") ||
+          strstr(tn_data_skipped(d, 0), "a/1.PNG: ") || strstr(tn_data_skipped(d, 0), "a/2.png: "));
+    CHECK(tn_data_skipped(d, 2) && !tn_data_skipped(d, 3));
+    CHECK_STATUS(tn_error(cx), TN_OK);
+
+    d = tn_images(cx, scratch_path(""), (tn_image_opts){ .size = 4, .strict = true });
+    tn_data_shuffle(d, false, 0);
+    CHECK(tn_next(d, 1).x == NULL);
+    CHECK_FAILED(cx, TN_EFORMAT, "a/0.png: it is empty");
+    make_folder(7);
+    d = tn_images(cx, scratch_path(""), (tn_image_opts){ .size = 4 });
+    CHECK(tn_next(d, 2).x == NULL);
+    CHECK_FAILED(cx, TN_EFORMAT, "nor can any other item be read");
+    finish(cx);
+}
+
+// What a batch has depends on the seed alone, not on the number of threads.
+static void random_parts_are_the_same_for_any_threads(void)
+{
+    tn_ctx *cx = begin();
+    if (!has_libpng()) {
+        finish(cx);
+        SKIP("no libpng is installed");
+    }
+    unsigned char rows[40 * 30 * 3];
+    mkdir(scratch_path("a"), 0777);
+    ramps(rows, 40, 30, 3);
+    save("a/1.png", png_write(file, &PNG(40, 30, 2, 8, rows)));
+    float     have[3][8 * 3 * 8 * 8];
+    const int threads[] = { 1, 4, 1 };
+    for (int i = 0; i < 3; i++) {
+        tn_data *d = tn_images(cx, scratch_path(""),
+                               (tn_image_opts){ .size = 8, .threads = threads[i] });
+        CHECK_STATUS(tn_data_augment(d, (tn_augment_opts){ .resized_crop = i < 2, .flip = i < 2 }),
+                     TN_OK);
+        for (int k = 0; k < 8; k++) tn_read(tn_next(d, 1).x, TN_F32, have[i] + k * 192, 192);
+    }
+    CHECK(!memcmp(have[0], have[1], sizeof *have) && memcmp(have[0], have[2], sizeof *have));
+    int flipped = 0, parts = 0;
+    for (int k = 0; k < 8; k++) {
+        const float *x = have[0] + k * 192;  // red rises to the right, unless it is flipped
+        flipped += x[0] > x[7];
+        parts += x[63] - x[0] < .8f;
+        for (int i = 0; i < 192; i++) CHECK(x[i] >= 0 && x[i] <= 1);
+    }
+    CHECK(flipped > 0 && flipped < 8 && parts > 0);
+    tn_data *d = tn_digits(cx, (tn_digits_opts){ .count = 9 });
+    CHECK_STATUS(tn_data_augment(d, (tn_augment_opts){ .resized_crop = true }), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "only pictures of tn_images have a resized crop");
+    finish(cx);
+}
+
+const test_case tests_images[] = {
+    TEST(every_kind_of_png_is_read),
+    TEST(jpegs_are_read_and_turned),
+    TEST(pictures_that_are_damaged_are_refused),
+    TEST(folders_of_pictures_are_datasets),
+    TEST(files_that_cannot_be_read_are_skipped_and_named),
+    TEST(random_parts_are_the_same_for_any_threads),
+    TEST_END,
+};
