@@ -84,7 +84,7 @@ static tni_conv_part part_of(const tni_call *call)
                                         : TNI_CONV_WEIGHTS;
 }
 
-static bool is_channels_last(const tni_conv_form *f)
+static bool are_channels_last(const tni_conv_form *f)
 {
     int64_t unused[5];
     return tni_conv_has_order(&f->arg[X], true, unused) &&
@@ -92,25 +92,32 @@ static bool is_channels_last(const tni_conv_form *f)
            tni_conv_has_order(&f->arg[Y], true, unused);
 }
 
+// Whether there is a bit for each tap of each axis. In double, which does not overflow.
+static bool has_tap_bits(const tni_conv_form *f)
+{
+    double taps = 0;
+    for (int axis = 0; axis < 3; axis++) taps += (double)f->arg[W].size[2 + axis];
+    return taps <= TNI_CONV_CORES_TAPS;
+}
+
 // Whether every offset and place that a kernel computes fits in 31 bits, those outside of images included. In double,
 // which does not overflow.
-static bool is_moderate(const tni_conv_form *f)
+static bool has_31_bits(const tni_conv_form *f)
 {
-    double most = 1 << 30, bits = 0;
-    for (int i = 0; i < 3; i++) {
-        double far = 1;
-        for (int k = 0; k < 5; k++) {
-            double past = k < 2 || i == W
-                              ? 0
-                              : 2 * (double)f->padding[k - 2] +
-                                    (double)f->dilation[k - 2] * (double)f->arg[W].size[k];
-            far *= (double)f->arg[i].size[k] + past;
-            if (k >= 2 && (double)f->stride[k - 2] >= most) return false;
+    const double most = 1 << 30;
+    for (int axis = 0; axis < 3; axis++)
+        if ((double)f->stride[axis] >= most) return false;
+    for (int operand = 0; operand < 3; operand++) {
+        const tni_arg *x   = &f->arg[operand];
+        double         far = (double)x->size[0] * (double)x->size[1];
+        for (int axis = 0; axis < 3; axis++) {
+            double window = (double)f->dilation[axis] * (double)f->arg[W].size[2 + axis];
+            double past   = operand == W ? 0 : 2 * (double)f->padding[axis] + window;
+            far *= (double)x->size[2 + axis] + past;
         }
-        if (far >= most || far < 1 || !tni_shape_count(5, f->arg[i].size)) return false;
-        bits += (double)f->arg[W].size[2 + i];
+        if (far >= most || far < 1 || !tni_shape_count(5, x->size)) return false;
     }
-    return bits <= TNI_CONV_CORES_TAPS;
+    return true;
 }
 
 // Whether a form is left to cuDNN. It is faster for most, so that compiling for them would only make the first step longer.
@@ -134,8 +141,9 @@ static const char *declines(tni_cuda *c, const tni_call *call)
     if (!tni_gpu_has_cores(c->gpu)) return "the GPU's tensor cores do not take bf16";
     if (to < LEAST || (from < LEAST && (data || f.groups > 1)))
         return "groups have fewer than 8 channels";
-    if (!is_channels_last(&f)) return "channels are not neighbours in all of x, w and y";
-    if (!is_moderate(&f)) return "windows or tensors are too large for kernels of our own";
+    if (!are_channels_last(&f)) return "channels are not neighbours in all of x, w and y";
+    if (!has_31_bits(&f) || !has_tap_bits(&f))
+        return "windows or tensors are too large for kernels of our own";
     return is_cudnns(c, call, from) ? "cuDNN computes it" : NULL;
 }
 
@@ -353,21 +361,6 @@ static size_t scratch(void *work)
 
 // ---- launches ----------------------------------------------------------------------------------
 
-static tn_status launch_kernel(tni_cuda *c, const conv_args *o, void *f, int64_t blocks,
-                               int threads, int shared, tni_text *why)
-{
-    uint32_t          offset[] = { 0, sizeof *o };
-    tni_launch_record d        = { .f        = f,
-                                   .grid     = { (unsigned)blocks, 1, 1 },
-                                   .block    = { (unsigned)threads, 1, 1 },
-                                   .shared   = (unsigned)shared,
-                                   .overlaps = c->gpu->overlaps,
-                                   .args     = 1 };
-    if (blocks > INT32_MAX) return TN_EDEVICE;
-    return tni_cuda_status(c, tni_replay_launch(c, &d, offset, (const char *)o), "convolution",
-                           why);
-}
-
 // Finds the kernels, after waiting for the compiler the first time.
 static tn_status find_kernels(cores_work *w, tni_text *why)
 {
@@ -397,11 +390,12 @@ static tn_status launch(tni_cuda *c, void *work, const tni_call *call, int candi
     o.b       = call->in[1].data;
     o.y       = call->out.data;
     o.partial = o.splits > 1 ? call->scratch : NULL;
-    s         = launch_kernel(c, &o, w->product, w->blocks, w->text.warps * 32,
-                              tni_conv_cores_shared(&w->text, taps_of(&o)), why);
-    if (s != TN_OK || o.splits == 1) return s;
-    return launch_kernel(c, &o, w->sum, tni_ceil_div(o.count, SUM_THREADS * SUM_EACH), SUM_THREADS,
-                         0, why);
+    int e     = tni_replay_launch_one(c, w->product, w->blocks, w->text.warps * 32,
+                                      tni_conv_cores_shared(&w->text, taps_of(&o)), &o, sizeof o);
+    if (!e && o.splits > 1)
+        e = tni_replay_launch_one(c, w->sum, tni_ceil_div(o.count, SUM_THREADS * SUM_EACH),
+                                  SUM_THREADS, 0, &o, sizeof o);
+    return tni_cuda_status(c, e, "convolution", why);
 }
 
 static size_t cores_version(void)

@@ -16,6 +16,9 @@ enum { CUTS = 3, SHARED = 160 << 10, MOST_THREADS = 512 };
 enum { MOST_ROW_CUTS = 8, MOST_SEGMENTS = 4 };
 // Registers of a multiprocessor, and those of a thread besides its sums.
 enum { REGISTERS = 65536, BESIDE = 72 };
+// Of estimates, in instructions of a warp: PIECE to begin and to end the piece of a gradient for w, ITEM to begin a segment
+// of it besides its first places, SHARED_LOAD for a load from shared memory beside tensor cores.
+enum { PIECE = 300, ITEM = 12, SHARED_LOAD = 2 };
 
 // ---- what they take ----------------------------------------------------------------------------
 
@@ -36,7 +39,7 @@ static bool is_near(const tni_arg *x, int first)
 }
 
 // Images have the channels of a place side by side: of others a block would read and write short pieces of rows.
-static bool is_channels_last(const tni_arg *x)
+static bool has_adjacent_channels(const tni_arg *x)
 {
     return x->stride[1] == 1 || x->size[1] == 1;
 }
@@ -67,7 +70,7 @@ bool tni_direct_of(const tni_call *call, tni_direct *d)
     bool           dgrad = call->op == TNI_conv_dgrad;
     const tni_arg *x = &f.arg[dgrad ? Y : X], *y = &f.arg[dgrad ? X : Y], *w = &f.arg[W];
     if (f.groups != 1 || !is_small(&f)) return false;
-    if (!is_channels_last(x) || !is_channels_last(y)) return false;
+    if (!has_adjacent_channels(x) || !has_adjacent_channels(y)) return false;
     *d = (tni_direct){ .weights = call->op == TNI_conv_wgrad,
                        .flip    = dgrad,
                        .images  = x->size[0],
@@ -167,7 +170,7 @@ static void keep_cut(tni_direct_tile *list, int *count, int most, const tni_dire
 static double step_work(const tni_direct_tile *t)
 {
     if (!t->cores) return t->rc * t->rp + t->rp + t->rc / 4.0 + 1;
-    return 8.0 * t->rp * t->rc / 8 + 2.0 * (4 * t->rp + t->rc / 4.0 + 2) + 4;
+    return 8.0 * t->rp * t->rc / 8 + SHARED_LOAD * (4 * t->rp + t->rc / 4.0 + 2) + 4;
 }
 
 // Fills in what follows from a cut's rows, channels and warps, and lists it unless it does not fit.
@@ -265,7 +268,7 @@ static void try_slices(const tni_direct *d, const tni_simt_limits *gpu, tni_dire
     int64_t floats = t.places * t.line + t.tile_ci * t.plane;
     if (t.slices > 32) floats = tni_max_i64(floats, threads / 32 * t.rc * taps);
     double place = (double)(t.rc * taps + d->kh + t.rc / 4 + 4);
-    double work  = (double)items * (t.segment * place + (double)taps + 12) + 300;
+    double work  = (double)items * (t.segment * place + (double)taps + ITEM) + PIECE;
     try_weights(d, gpu, t, floats, t.rc * taps, work, list, count, most);
 }
 
@@ -281,8 +284,8 @@ static void try_columns(const tni_direct *d, const tni_simt_limits *gpu, tni_dir
     int64_t sums   = t.rc / 16 * t.rp * 4;
     int64_t floats = t.places * (t.line + 1) + t.tile_ci * t.plane;
     floats         = tni_max_i64(floats, (t.split - 1) * groups * sums * 32);
-    double step    = 8.0 * t.rc / 16 * t.rp + 2.0 * (t.rc / 4 + 2 * t.rp + 2) + 4;
-    try_weights(d, gpu, t, floats, sums, (double)t.places / 8 / t.split * step + 300, list, count,
+    double step    = 8.0 * t.rc / 16 * t.rp + SHARED_LOAD * (double)(t.rc / 4 + 2 * t.rp + 2) + 4;
+    try_weights(d, gpu, t, floats, sums, (double)t.places / 8 / t.split * step + PIECE, list, count,
                 most);
 }
 
@@ -476,24 +479,12 @@ static size_t direct_scratch(void *work)
     return most;
 }
 
-static int launch_kernel(tni_cuda *c, tni_cufunction f, int64_t blocks, int threads, int shared,
-                         const direct_args *a)
-{
-    uint32_t          offset[] = { 0, sizeof *a };
-    tni_launch_record r        = { .f        = f,
-                                   .grid     = { (unsigned)blocks, 1, 1 },
-                                   .block    = { (unsigned)threads, 1, 1 },
-                                   .shared   = (unsigned)shared,
-                                   .overlaps = c->gpu->overlaps,
-                                   .args     = 1 };
-    return tni_replay_launch(c, &r, offset, (const char *)a);
-}
-
 // Operands of the kernel: of the gradient for x, x is the gradient of the result; the gradient for w writes w, by
 // direct_add alone.
 static tn_status direct_launch(tni_cuda *c, void *work, const tni_call *call, int candidate,
                                tni_text *why)
 {
+    enum { ADD_EACH = 32, ADD_THREADS = 256 };  // direct_add: 8 threads for each of 32 elements
     const direct_work     *w = work;
     const tni_direct_tile *t = &w->tile[candidate];
     tni_conv_form          f = tni_conv_form_of(call, 2);
@@ -507,11 +498,13 @@ static tn_status direct_launch(tni_cuda *c, void *work, const tni_call *call, in
         tni_text_add(why, "the result is not at a multiple of 8 bytes");
         return TN_EARG;
     }
-    int error = launch_kernel(c, w->main[candidate], t->blocks, t->threads, t->shared, &a);
+    int error = tni_replay_launch_one(c, w->main[candidate], t->blocks, t->threads, t->shared, &a,
+                                      sizeof a);
     a.y       = f.arg[W].data;
     if (!error && w->d.weights)
-        error = launch_kernel(c, w->add[candidate], tni_ceil_div(weight_count(&w->d), 32), 256, 0,
-                              &a);
+        error = tni_replay_launch_one(c, w->add[candidate],
+                                      tni_ceil_div(weight_count(&w->d), ADD_EACH), ADD_THREADS, 0,
+                                      &a, sizeof a);
     return tni_cuda_status(c, error, "convolving", why);
 }
 

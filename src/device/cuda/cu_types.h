@@ -26,6 +26,7 @@ typedef struct tni_nvrtc_program *tni_nvprogram;
 // What functions return. After an error of the second block nothing works any more in the process.
 enum {
     TNI_CU_OK                = 0,
+    TNI_CU_INVALID_VALUE     = 1,
     TNI_CU_OUT_OF_MEMORY     = 2,
     TNI_CU_STUB              = 34,  // the library to link with, which is no driver
     TNI_CU_NO_DEVICE         = 100,

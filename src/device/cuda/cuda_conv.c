@@ -211,62 +211,11 @@ static void describe(const tni_call *call, tni_form_words *w)
     tni_form_put(w, f.groups);
 }
 
-static const tni_family alone = { .name     = "convolution",
-                                  .methods  = 6,
-                                  .method   = { &tni_conv_by_cudnn, &by_product, &by_depthwise,
-                                                &tni_conv_direct, &tni_conv_by_cores, &by_groups },
-                                  .describe = describe };
-
-// The convolution alone, then the kernel.
-typedef struct {
-    tni_form *alone;
-} pair_work;
-
-static void *pair_open(tni_cuda *c, const tni_call *call)
-{
-    tni_call   plain = tni_call_within(call, call->op);
-    pair_work *w     = calloc(1, sizeof *w);
-    (void)c;
-    if (w && (w->alone = tni_form_open_inside(&alone, &plain))) return w;
-    free(w);
-    return NULL;
-}
-
-static size_t pair_scratch(void *work)
-{
-    return tni_form_scratch(((const pair_work *)work)->alone);
-}
-
-static bool pair_lasts(void *work)
-{
-    return tni_form_lasts(((const pair_work *)work)->alone);
-}
-
-// The kernel is not interpreted while it is being compiled: its time would be another.
-static tn_status pair_launch(tni_cuda *c, void *work, const tni_call *call, int candidate,
-                             tni_text *why)
-{
-    const pair_work *w     = work;
-    tni_call         plain = tni_call_within(call, call->op);
-    (void)candidate;
-    tn_status s                     = tni_form_launch_inside(w->alone, &plain, why);
-    call->launch->wait_for_compiler = true;
-    return s == TN_OK ? tni_cuda_launch(c, call->kernel, call->launch, why) : s;
-}
-
-static const char *pair_varies(tni_cuda *c, void *work, const tni_call *call)
-{
-    tni_call plain = tni_call_within(call, call->op);
-    (void)c;
-    return tni_form_varies(((const pair_work *)work)->alone, &plain);
-}
-
-static const tni_method by_pair = { .name    = "two launches",
-                                    .open    = pair_open,
-                                    .scratch = pair_scratch,
-                                    .launch  = pair_launch,
-                                    .lasts   = pair_lasts,
-                                    .varies  = pair_varies };
+const tni_family tni_convs = { .name     = "convolution",
+                               .methods  = 6,
+                               .method   = { &tni_conv_by_cudnn, &by_product, &by_depthwise,
+                                             &tni_conv_direct, &tni_conv_by_cores, &by_groups },
+                               .describe = describe };
 
 static void describe_with_kernel(const tni_call *call, tni_form_words *w)
 {
@@ -277,7 +226,7 @@ static void describe_with_kernel(const tni_call *call, tni_form_words *w)
 const tni_family tni_convs_with_kernels = { .name     = "convolution with kernel",
                                             .methods  = 4,
                                             .method   = { &tni_conv_by_cudnn, &by_depthwise,
-                                                          &tni_conv_by_tiles, &by_pair },
+                                                          &tni_call_by_tiles, &tni_call_by_pair },
                                             .describe = describe_with_kernel };
 
 // ---- the contract ------------------------------------------------------------------------------
@@ -299,7 +248,7 @@ void *tni_cuda_prepare_conv(const tni_call *call)
 {
     return tni_form_open(call->prologue ? &tni_calls_with_prologues
                          : call->launch ? &tni_convs_with_kernels
-                                        : &alone,
+                                        : &tni_convs,
                          call);
 }
 
@@ -350,9 +299,9 @@ bool tni_cuda_conv_takes(void *session, const tni_offer *o)
     tni_cuda_enter(session);
     if (o->prologue || !o->only_reader || o->first_row || o->call->op != TNI_conv ||
         o->launch->kernel->tails)
-        return !tni_conv_by_tiles.declines(session, &call);
+        return !tni_call_by_tiles.declines(session, &call);
     return !depthwise_declines(session, &call) || !tni_conv_by_cudnn.declines(session, &call) ||
-           !tni_conv_by_tiles.declines(session, &call);
+           !tni_call_by_tiles.declines(session, &call);
 }
 
 tn_status tni_cuda_conv_with_epilogue(const tni_call *call, void *entry, tni_launch *l,

@@ -7,8 +7,8 @@
 
 #include "device/cuda/method.h"
 
-// The methods of cudnn_conv.c, conv_cores.c and product_cores.c.
-extern const tni_method tni_conv_by_cudnn, tni_conv_by_cores, tni_conv_by_tiles;
+// The methods of cudnn_conv.c and conv_cores.c.
+extern const tni_method tni_conv_by_cudnn, tni_conv_by_cores;
 
 // Writes the strides of a dense (N, C, places), with channels last or not. Returns whether x has them.
 bool tni_conv_has_order(const tni_arg *x, bool last, int64_t *stride);

@@ -174,7 +174,7 @@ static bool is_ended(const tni_call *call)
     if (!call->launch || !call->epilogue) return false;
     if (!*c->method && (has_epilogue(call) || is_costly(call->launch->kernel))) return false;
     tni_cuda_enter(c);
-    return !tni_conv_by_tiles.declines(c, call);
+    return !tni_call_by_tiles.declines(c, call);
 }
 
 // Describes a call, with its epilogue if it has one, as cuBLASLt sees it. suits is false if the library

@@ -60,7 +60,7 @@ static bool find_order(const tni_arg x[3], bool last, int64_t stride[3][TNI_DNN_
 }
 
 // The library's numbers are 32 bits wide in places, and it multiplies some of them.
-static bool is_moderate(const tni_conv_form *f)
+static bool has_library_sizes(const tni_conv_form *f)
 {
     enum { MOST_STEP = 1 << 12 };
     bool ok = true;
@@ -173,7 +173,7 @@ static const char *declines(tni_cuda *c, const tni_call *call)
     conv_work     unused;
     if (dt != TN_F32 && dt != TN_F16 && dt != TN_BF16)
         return "cuDNN has convolutions in f32, f16 and bf16 only";
-    if (!is_moderate(&f)) return "cuDNN has no such sizes";
+    if (!has_library_sizes(&f)) return "cuDNN has no such sizes";
     if (call->also_read) return "something else reads the result";
     if (call->launch && (call->op != TNI_conv || call->launch->kernel->tails))
         return "its engines for gradients or sums with a kernel are slow";

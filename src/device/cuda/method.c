@@ -199,7 +199,7 @@ size_t tni_form_scratch(const tni_form *f)
 // candidate. The versions of all methods that take the form are part of the key, so that a new one is timed against the
 // others.
 typedef struct {
-    char    name[16];
+    char    name[32];  // of any method: "kernels of work groups" is the longest
     int64_t candidate;
 } kept_choice;
 

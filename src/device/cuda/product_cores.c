@@ -1,10 +1,11 @@
-// Products by the kernel of product_cores_text.c, as one of the methods of cuda_conv.h: which calls it takes, tiles, the
+// Products by the kernel of product_cores_text.c, as one of the methods of with_kernel.h: which calls it takes, tiles, the
 // maps of TMA, and launches.
 #include "device/cuda/product_cores.h"
 
 #include "base/integers.h"
 #include "device/cuda/cores_text.h"
 #include "device/cuda/cuda_conv.h"
+#include "device/cuda/with_kernel.h"
 #include "kernel/ending.h"
 
 #include <stdlib.h>
@@ -560,7 +561,7 @@ static size_t version(void)
     return TNI_PRODUCT_CORES_VERSION;
 }
 
-const tni_method tni_conv_by_tiles = { .name     = "Tenon's tiles",
+const tni_method tni_call_by_tiles = { .name     = "Tenon's tiles",
                                        .version  = version,
                                        .declines = declines,
                                        .open     = open,

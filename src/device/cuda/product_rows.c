@@ -160,15 +160,8 @@ static tni_cufunction rows_kernel(tni_cuda *c, const tni_product *p, const char 
 static int launch_rows(tni_cuda *c, tni_cufunction f, unsigned blocks, size_t shared,
                        const void *args, size_t bytes)
 {
-    uint32_t          offset[] = { 0, (uint32_t)bytes };
-    tni_launch_record d        = { .f        = f,
-                                   .grid     = { blocks, 1, 1 },
-                                   .block    = { THREADS, 1, 1 },
-                                   .shared   = (unsigned)shared,
-                                   .overlaps = c->gpu->overlaps,
-                                   .args     = 1 };
     tni_replay_evenly(c);
-    return tni_replay_launch(c, &d, offset, args);
+    return tni_replay_launch_one(c, f, blocks, THREADS, (int)shared, args, bytes);
 }
 
 // ---- several products in one launch ------------------------------------------------------------

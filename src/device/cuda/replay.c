@@ -239,6 +239,19 @@ int tni_replay_launch(tni_cuda *c, const tni_launch_record *record, const uint32
     return TNI_CU_OK;
 }
 
+int tni_replay_launch_one(tni_cuda *c, tni_cufunction f, int64_t blocks, int threads, int shared,
+                          const void *arg, size_t bytes)
+{
+    uint32_t          offset[] = { 0, (uint32_t)bytes };
+    tni_launch_record d        = { .f        = f,
+                                   .grid     = { (unsigned)blocks, 1, 1 },
+                                   .block    = { (unsigned)threads, 1, 1 },
+                                   .shared   = (unsigned)shared,
+                                   .overlaps = c->gpu->overlaps,
+                                   .args     = 1 };
+    return blocks <= INT32_MAX ? tni_replay_launch(c, &d, offset, arg) : TNI_CU_INVALID_VALUE;
+}
+
 // The position in front of the mark makes a call between other kernels another mark.
 bool tni_replay_library_call(tni_cuda *c, const void *mark, size_t bytes)
 {

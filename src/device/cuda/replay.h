@@ -74,6 +74,10 @@ typedef struct {
 
 struct tni_cuda;
 
+// Launches or records a kernel of one argument over a grid of one axis, that may begin before the kernel ahead of it has
+// ended. Returns an error of the driver.
+int tni_replay_launch_one(struct tni_cuda *c, tni_cufunction f, int64_t blocks, int threads,
+                          int shared, const void *arg, size_t bytes);
 // Launches or records a kernel: argument i is bytes[offset[i]] up to bytes[offset[i + 1]]. Returns an error
 // of the driver.
 int tni_replay_launch(struct tni_cuda *c, const tni_launch_record *record, const uint32_t *offset,

@@ -15,25 +15,45 @@ static int64_t order_of(const tni_launch *l, int access, int64_t width)
                                                   : 2 + tni_visits_in_order(l, access);
 }
 
-// A word for each instruction, with the access or number that a launch is asked for. width: elements of a row.
+// A word of an instruction, its fields from the lowest bit on. Access or number: that which a launch is asked for.
+static int64_t instruction_word(const tni_launch *l, const tni_ins *x, int64_t width)
+{
+    const tni_kernel *k      = l->kernel;
+    bool              memory = x->code == TNI_I_LOAD || x->code == TNI_I_STORE;
+    int               buffer = memory ? k->access[x->access].buffer : 0;
+    const struct {
+        int64_t value;
+        int     bits;
+    } field[] = {
+        { x->code, 4 },
+        { x->op, 8 },
+        { x->dtype, 6 },
+        { x->a, 8 },
+        { x->b, 8 },
+        { x->c, 8 },
+        { memory ? order_of(l, x->access, width) : 0, 2 },
+        { buffer, 6 },
+        { memory ? k->buffer[buffer].dtype : 0, 6 },
+        { memory                    ? x->access
+          : x->code == TNI_I_NUMBER ? x->number
+                                    : 0,
+          8 },
+    };
+    uint64_t word = 0;
+    for (int i = 0, at = 0; i < (int)(sizeof field / sizeof *field); at += field[i++].bits)
+        word |= ((uint64_t)field[i].value & (((uint64_t)1 << field[i].bits) - 1)) << at;
+    return (int64_t)word;
+}
+
+_Static_assert(TNI_I_STORE < 1 << 4 && TNI_MAX_INS < 1 << 8 && TNI_MAX_BUFFERS <= 1 << 6 &&
+                   TNI_MAX_ACCESSES <= 1 << 8 && TNI_MAX_NUMBERS <= 1 << 8,
+               "an instruction fits the fields of its word");
+
+// A word for each instruction. width: elements of a row.
 static void put_instructions(tni_form_words *w, const tni_launch *l, int64_t width)
 {
     const tni_kernel *k = l->kernel;
-    for (int i = 0; i < k->nins; i++) {
-        const tni_ins *x      = &k->ins[i];
-        bool           memory = x->code == TNI_I_LOAD || x->code == TNI_I_STORE;
-        int            buffer = memory ? k->access[x->access].buffer : 0;
-        int            which  = memory ? x->access : x->code == TNI_I_NUMBER ? x->number : 0;
-        int64_t        word   = x->code | x->op << 4 | (int64_t)x->dtype << 12;
-        word |= (int64_t)(x->a & 255) << 18 | (int64_t)(x->b & 255) << 26 |
-                (int64_t)(x->c & 255) << 34;
-        if (memory) {
-            word |= order_of(l, x->access, width) << 42;
-            word |= (int64_t)buffer << 44 | (int64_t)k->buffer[buffer].dtype << 50;
-        }
-        word |= (int64_t)which << 56;
-        tni_form_put(w, word);
-    }
+    for (int i = 0; i < k->nins; i++) tni_form_put(w, instruction_word(l, &k->ins[i], width));
 }
 
 void tni_form_put_kernel(tni_form_words *w, const tni_call *call)
@@ -137,36 +157,78 @@ tn_status tni_form_with_kernel(tni_form *f, const tni_call *call, void *entry, t
     return s;
 }
 
-// ---- products ----------------------------------------------------------------------------------
+// ---- the call, then the kernel -----------------------------------------------------------------
 
-// The product, then the kernel.
+// The form of a convolution alone; the entry of a product alone, which is of no family.
 typedef struct {
-    void *entry;
+    tni_form *form;
+    void     *entry;
 } pair_work;
+
+// Where the library has an epilogue, which only products have, two launches are slower.
+static const char *pair_declines(tni_cuda *c, const tni_call *call)
+{
+    bool both = call->op == TNI_matmul && !tni_cuda_epilogue_declines(c, call);
+    return both ? "the library does both" : NULL;
+}
 
 static void *pair_open(tni_cuda *c, const tni_call *call)
 {
-    tni_call   plain = tni_call_within(call, TNI_matmul);
-    pair_work *w     = calloc(1, sizeof *w);
+    tni_call   plain   = tni_call_within(call, call->op);
+    bool       product = call->op == TNI_matmul;
+    pair_work *w       = calloc(1, sizeof *w);
     (void)c;
-    if (w) w->entry = tni_cuda_prepare_matmul(&plain);
-    return w;
+    if (w && product) w->entry = tni_cuda_prepare_matmul(&plain);
+    if (w && !product) w->form = tni_form_open_inside(&tni_convs, &plain);
+    if (w && (product || w->form)) return w;
+    free(w);
+    return NULL;
+}
+
+static size_t pair_scratch(void *work)
+{
+    const pair_work *w = work;
+    return w->form ? tni_form_scratch(w->form) : 0;
+}
+
+static bool pair_lasts(void *work)
+{
+    const pair_work *w = work;
+    return !w->form || tni_form_lasts(w->form);
 }
 
 // The kernel is not interpreted while it is being compiled: its time would be another.
 static tn_status pair_launch(tni_cuda *c, void *work, const tni_call *call, int candidate,
                              tni_text *why)
 {
-    tni_call plain = tni_call_within(call, TNI_matmul);
-    plain.entry    = ((const pair_work *)work)->entry;
-    plain.why      = why;
+    const pair_work *w     = work;
+    tni_call         plain = tni_call_within(call, call->op);
     (void)candidate;
-    tn_status s                     = tni_cuda_matmul(&plain);
+    if (!w->form) plain.entry = w->entry, plain.why = why;
+    tn_status s = w->form ? tni_form_launch_inside(w->form, &plain, why) : tni_cuda_matmul(&plain);
     call->launch->wait_for_compiler = true;
     return s == TN_OK ? tni_cuda_launch(c, call->kernel, call->launch, why) : s;
 }
 
 static const char *pair_varies(tni_cuda *c, void *work, const tni_call *call)
+{
+    const pair_work *w     = work;
+    tni_call         plain = tni_call_within(call, call->op);
+    (void)c;
+    return w->form ? tni_form_varies(w->form, &plain) : tni_cuda_matmul_varies(&plain);
+}
+
+const tni_method tni_call_by_pair = { .name     = "two launches",
+                                      .declines = pair_declines,
+                                      .open     = pair_open,
+                                      .scratch  = pair_scratch,
+                                      .launch   = pair_launch,
+                                      .lasts    = pair_lasts,
+                                      .varies   = pair_varies };
+
+// ---- products ----------------------------------------------------------------------------------
+
+static const char *product_varies(tni_cuda *c, void *work, const tni_call *call)
 {
     tni_call plain = tni_call_within(call, TNI_matmul);
     (void)c, (void)work;
@@ -194,19 +256,7 @@ static const tni_method by_library = { .name     = "cuBLASLt",
                                        .declines = tni_cuda_epilogue_declines,
                                        .open     = library_open,
                                        .launch   = library_launch,
-                                       .varies   = pair_varies };
-
-// Where the library has an epilogue, two launches are slower.
-static const char *pair_declines(tni_cuda *c, const tni_call *call)
-{
-    return tni_cuda_epilogue_declines(c, call) ? NULL : "the library does both";
-}
-
-static const tni_method by_pair = { .name     = "two launches",
-                                    .declines = pair_declines,
-                                    .open     = pair_open,
-                                    .launch   = pair_launch,
-                                    .varies   = pair_varies };
+                                       .varies   = product_varies };
 
 // Sizes, strides and the kernel.
 static void describe(const tni_call *call, tni_form_words *w)
@@ -222,8 +272,8 @@ static void describe(const tni_call *call, tni_form_words *w)
 
 const tni_family tni_products_with_kernels = { .name     = "product with kernel",
                                                .methods  = 3,
-                                               .method   = { &by_library, &tni_conv_by_tiles,
-                                                             &by_pair },
+                                               .method   = { &by_library, &tni_call_by_tiles,
+                                                             &tni_call_by_pair },
                                                .describe = describe };
 
 // ---- with the kernel before them ---------------------------------------------------------------
@@ -301,5 +351,5 @@ static void describe_with_prologue(const tni_call *call, tni_form_words *w)
 // What is not timed is computed as without a prologue.
 const tni_family tni_calls_with_prologues = { .name     = "call with prologue",
                                               .methods  = 2,
-                                              .method   = { &by_kernel_first, &tni_conv_by_tiles },
+                                              .method   = { &by_kernel_first, &tni_call_by_tiles },
                                               .describe = describe_with_prologue };

@@ -13,6 +13,14 @@ extern const tni_family tni_convs_with_kernels;
 // the call without it.
 extern const tni_family tni_calls_with_prologues;
 
+// Convolutions alone (cuda_conv.c).
+extern const tni_family tni_convs;
+
+// The method of product_cores.c: a product, or a convolution that is one, and the kernels around it in one launch.
+extern const tni_method tni_call_by_tiles;
+// The call alone by the fastest of its own methods, then the kernel behind it.
+extern const tni_method tni_call_by_pair;
+
 // Puts the kernel's instructions.
 void tni_form_put_kernel(tni_form_words *w, const tni_call *call);
 // Libraries and kernels of our own read 16 bytes at once, and forms promise such addresses.
