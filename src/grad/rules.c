@@ -16,6 +16,7 @@
 #include "grad/grad.h"
 #include "ops/composite.h"
 #include "ops/expr_op.h"
+#include "ops/ranking.h"
 
 #include <math.h>
 #include <string.h>
@@ -437,13 +438,23 @@ void tni_grad_gather(tni_grad_args *r)
                               rule_input(r, 1), r->g);
 }
 
-// What was overwritten gets zero, what was written gets the gradient at its place.
+// Whether an element is the last one that was written to its place: the number of the last is written where it was.
+static tn_tensor *is_last_write(tn_tensor *x, int axis, tn_tensor *index)
+{
+    tn_tensor *number = tni_places_along(index, axis);
+    tn_tensor *last   = tn_scatter(tn_cast(tn_zeros_like(x), TN_I64), axis, index, number);
+    return tn_eq(tn_gather(last, axis, index), number);
+}
+
+// What was overwritten gets zero, what was written last gets the gradient at its place.
 void tni_grad_scatter(tni_grad_args *r)
 {
     int        axis  = r->n->attr.axis.axis;
     tn_tensor *index = rule_input(r, 1);
     if (r->need[0]) r->gx[0] = tn_scatter(r->g, axis, index, tn_zeros_like(rule_input(r, 2)));
-    if (r->need[2]) r->gx[2] = tn_gather(r->g, axis, index);
+    if (r->need[2])
+        r->gx[2] = tn_where(is_last_write(r->g, axis, index), tn_gather(r->g, axis, index),
+                            tni_number_like(r->g, 0));
 }
 
 void tni_grad_scatter_add(tni_grad_args *r)

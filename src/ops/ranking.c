@@ -59,8 +59,7 @@ tn_tensor *tni_running(tn_tensor *x, tn_tensor *key, int axis, tni_join *join)
     return x;
 }
 
-// 0, 1, ... along an axis, of a rank that broadcasts with x.
-static tn_tensor *places_along(tn_tensor *x, int axis)
+tn_tensor *tni_places_along(tn_tensor *x, int axis)
 {
     int64_t size[TN_MAX_RANK];
     for (int i = 0; i < tn_rank(x); i++) size[i] = i == axis ? tn_size(x, i) : 1;
@@ -78,7 +77,7 @@ static tn_pair running_extreme(const char *op, tn_tensor *x, int axis, tni_join 
     tn_tensor *v = tn_detach(x), *most = tni_running(v, NULL, a, join), *hit = tn_eq(v, most);
     if (is_real(x)) hit = tn_logical_or(hit, tn_isnan(v));
     tn_tensor *zero  = tni_number(cx, TN_I64, tni_num_i64(0));
-    tn_tensor *at    = tn_where(hit, places_along(x, a), zero);
+    tn_tensor *at    = tn_where(hit, tni_places_along(x, a), zero);
     tn_tensor *index = tni_running(at, NULL, a, tn_maximum);
     return (tn_pair){ tn_gather(x, a, index), index };
 }
@@ -136,7 +135,7 @@ tn_pair tn_mode(tn_tensor *x, int axis)
     edge              = tn_cast(edge, TN_BOOL);
     tn_tensor *begins = tn_concat(2, (tn_tensor *const[]){ edge, next }, a);
     tn_tensor *ends   = tn_concat(2, (tn_tensor *const[]){ next, edge }, a);
-    tn_tensor *at = places_along(x, a), *zero = tni_number(cx, TN_I64, tni_num_i64(0));
+    tn_tensor *at = tni_places_along(x, a), *zero = tni_number(cx, TN_I64, tni_num_i64(0));
     tn_tensor *from   = tni_running(tn_where(begins, at, zero), NULL, a, tn_maximum);
     tn_tensor *length = tn_where(ends, tn_add_s(tn_sub(at, from), 1), zero);
     tn_tensor *best   = tn_argmax_keep(length, a);

@@ -11,4 +11,7 @@ typedef tn_tensor *tni_join(tn_tensor *a, tn_tensor *b);
 // neighbours, of those of its key. join is associative.
 tn_tensor *tni_running(tn_tensor *x, tn_tensor *key, int axis, tni_join *join);
 
+// 0, 1, ... along an axis, of a rank that broadcasts with x.
+tn_tensor *tni_places_along(tn_tensor *x, int axis);
+
 #endif

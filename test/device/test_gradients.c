@@ -66,29 +66,9 @@ static void run_table(const form *table)
     }
 }
 
-static void maps_have_the_gradients_of_differences(void)
+static void every_form_has_the_gradients_of_differences(void)
 {
-    run_table(forms_maps);
-}
-
-static void folds_have_the_gradients_of_differences(void)
-{
-    run_table(forms_folds);
-}
-
-static void movement_has_the_gradients_of_differences(void)
-{
-    run_table(forms_moves);
-}
-
-static void networks_have_the_gradients_of_differences(void)
-{
-    run_table(forms_nets);
-}
-
-static void losses_have_the_gradients_of_differences(void)
-{
-    run_table(forms_losses);
+    for (const form *const *table = form_tables; *table; table++) run_table(*table);
 }
 
 // ---- programs with views and writes ------------------------------------------------------------
@@ -614,11 +594,7 @@ static void huber_is_curved_where_nothing_differs(void)
 
 const test_case tests_gradients[] = {
     TEST(gradients_without_library_ops_agree),
-    TEST(maps_have_the_gradients_of_differences),
-    TEST(folds_have_the_gradients_of_differences),
-    TEST(movement_has_the_gradients_of_differences),
-    TEST(networks_have_the_gradients_of_differences),
-    TEST(losses_have_the_gradients_of_differences),
+    TEST(every_form_has_the_gradients_of_differences),
     TEST(programs_of_views_and_writes_have_the_gradients_of_differences),
     TEST(every_row_with_a_gradient_is_differentiated),
     TEST(users_ops_have_the_gradients_they_record),
