@@ -164,7 +164,9 @@ static const char *try_library(const char *file, bool named)
 
     if (is_openblas(lib)) {
         if (strstr(blas.name, "USE64BITINT")) return "takes 64-bit sizes, and we pass 32-bit ones";
-    } else if (!is_blis(lib) && !is_mkl(lib) && !is_atlas(lib)) {
+    } else if (is_mkl(lib)) {
+        blas.calls.leads = true;
+    } else if (!is_blis(lib) && !is_atlas(lib)) {
         if (!named) return "is the reference BLAS, slower than our own product";
         set_library_name(file, NULL);
     }
@@ -181,6 +183,7 @@ static void find_named(const char *file)
 {
     const char *why = try_library(file, true);
     if (!why) {
+        blas.calls.leads = true;
         note_found();
         return;
     }

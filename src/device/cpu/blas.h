@@ -3,6 +3,8 @@
 #ifndef TNI_DEVICE_CPU_BLAS_H
 #define TNI_DEVICE_CPU_BLAS_H
 
+#include <stdbool.h>
+
 // The numbers are those of the CBLAS interface.
 enum { TNI_ROW_MAJOR = 101, TNI_NO_TRANS = 111, TNI_TRANS = 112 };
 
@@ -18,6 +20,7 @@ typedef void tni_dgemm(int order, int trans_a, int trans_b, int m, int n, int k,
 typedef struct {
     tni_sgemm *sgemm;
     tni_dgemm *dgemm;
+    bool       leads;  // it is MKL, or TN_BLAS names it: f32 is its own even where ours is fast
 } tni_blas;
 
 // Returns the BLAS for `calls` calls at a time. Returns NULL if there is none, for which

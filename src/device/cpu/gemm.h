@@ -57,4 +57,7 @@ typedef struct {
 
 tni_blas_info tni_blas_find(void);
 
+// Returns whether most products of f32 are our own though a BLAS is in use, since they are faster.
+bool tni_gemm_f32_is_own(void);
+
 #endif

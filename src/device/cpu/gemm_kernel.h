@@ -71,7 +71,8 @@ enum { TNI_DEPTHWISE_TAPS = 25 };  // of a window, at most
 
 // The kernels of one instruction set.
 typedef struct {
-    tni_gemm_kernel     f32, f64, u32, u64;
+    tni_gemm_kernel f32, f64, u32, u64;
+    bool            f32_leads;  // products of f32 are mostly faster than those of OpenBLAS and BLIS
     tni_winograd_kernel winograd;
     // y[i] = the sum over t of w[t] * x[at[t] + i], i below n; x is read up to the next multiple of a vector.
     void (*depthwise)(int taps, const float *x, const int64_t *at, const float *w, float *y,

@@ -7,4 +7,5 @@
 #define NV           2
 #define FR           6
 #define BY_LANE      0
+#define F32_LEADS    false
 #include "device/cpu/gemm_kernel.inc"

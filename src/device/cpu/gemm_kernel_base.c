@@ -14,4 +14,5 @@
 #define FR      6
 #define BY_LANE 0
 #endif
+#define F32_LEADS false
 #include "device/cpu/gemm_kernel.inc"

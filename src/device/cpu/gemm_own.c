@@ -25,14 +25,17 @@
 enum {
     // The largest panel. Its packed rows of a take 240 KiB in f32, half of an L2 cache of 512 KiB, and
     // are reused by all its columns. A multiple of every tile's rows (6, 8, 12).
-    PANEL_ROWS = 240,
-    PANEL_COLS = 512,
-    PANELS     = 32,       // panels wanted: two for each of 16 threads
-    PANEL_WORK = 1 << 19,  // a panel of fewer multiply-adds is not cut to get more panels
+    PANEL_ROWS  = 240,
+    PANEL_COLS  = 512,
+    PANELS_EACH = 2,        // panels wanted for each of several threads: a late one holds up little
+    PANEL_WORK  = 1 << 19,  // a panel of fewer multiply-adds is not cut to get more panels
     // Tiles along a side of a panel: each packed strip is read at least that often. A panel of more than
     // LARGE_WORK multiply-adds may have fewer, since its arithmetic outweighs the packing.
     LEAST_TILES = 4,
     LARGE_WORK  = 1 << 22,
+    // While threads have no panel at all, panels are cut down to this, a few microseconds, and to single tiles: packing
+    // more often costs less than what they would leave undone.
+    IDLE_WORK = 1 << 16,
     // Of products of one row, which are bound by memory: least columns of a panel, as lines of b are read
     // in runs; panels wanted, and the least work of one.
     ROW_COLS = 128,
@@ -45,9 +48,10 @@ enum {
     ALIGN        = 64      // bytes of a cache line, and of the largest vector
 };
 
-// How one product is cut, and the scratch that its panels need. Invariant: everything depends on the
-// sizes, the strides and the type, never on the number of threads.
+// How one product is cut, and the scratch that its panels need. The number of threads decides the panels, and
+// not the bits, since an element's additions do not depend on its panel.
 typedef struct {
+    int                    threads;
     tni_gemm_batch         g;      // as given, but transposed if it has one column
     int64_t                c_col;  // stride along a row of c: 1 unless transposed
     const tni_gemm_kernel *kernel;
@@ -115,15 +119,17 @@ static void cut_panels(product_plan *p)
 {
     const tni_gemm *g  = &p->g.one;
     int64_t         mr = p->kernel->mr, nr = p->kernel->nr;
+    bool            row    = g->m == 1;
+    int             wanted = row ? ROW_PANELS : p->threads > 1 ? PANELS_EACH * p->threads : 1;
     for (;;) {
         p->down       = tni_ceil_div(g->m, p->rows);
         p->across     = tni_ceil_div(g->n, p->cols);
         double panels = (double)p->down * (double)p->across * (double)p->g.batch;
-        bool   row    = g->m == 1;
-        if (panels >= (row ? ROW_PANELS : PANELS)) return;
-        if (panel_work(p) < 2.0 * (row ? ROW_WORK : PANEL_WORK)) return;
+        bool   idle   = !row && panels < p->threads;
+        if (panels >= wanted) return;
+        if (panel_work(p) < 2.0 * (row ? ROW_WORK : idle ? IDLE_WORK : PANEL_WORK)) return;
 
-        int64_t tiles = panel_work(p) < 2.0 * LARGE_WORK ? LEAST_TILES : 1;
+        int64_t tiles = idle ? 1 : panel_work(p) < 2.0 * LARGE_WORK ? LEAST_TILES : 1;
         int64_t rows  = row ? 1 : half_side(p->rows, mr, tiles * mr);
         int64_t cols  = half_side(p->cols, nr, row ? ROW_COLS : tiles * nr);
         if (rows < p->rows && (p->rows >= p->cols || cols == p->cols)) p->rows = rows;
@@ -180,9 +186,9 @@ static void plan_scratch(product_plan *p)
 }
 
 // Returns the plan of a batch; also called just to learn the bytes of scratch.
-static product_plan plan_of(const tni_gemm_batch *g)
+static product_plan plan_of(const tni_gemm_batch *g, int threads)
 {
-    product_plan p = { .g = *g };
+    product_plan p = { .g = *g, .threads = threads };
     plan_type(&p);
     plan_transpose(&p);
     plan_panels(&p);
@@ -399,7 +405,7 @@ static bool is_empty_product(const tni_gemm_batch *g)
 size_t tni_gemm_own_scratch(const tni_gemm_batch *g, int threads)
 {
     if (is_empty_product(g) || g->one.k <= 0) return 0;
-    product_plan p     = plan_of(g);
+    product_plan p     = plan_of(g, threads);
     int64_t      items = tni_ceil_div(p.units, p.per_item);
     return (size_t)tni_min_i64(threads < 1 ? 1 : threads, tni_min_i64(items, TNI_MAX_THREADS)) *
            worker_scratch(&p);
@@ -408,7 +414,7 @@ size_t tni_gemm_own_scratch(const tni_gemm_batch *g, int threads)
 void tni_gemm_own_run(const tni_gemm_batch *g, int threads, void *scratch)
 {
     if (is_empty_product(g)) return;
-    own_job j = { .p = plan_of(g), .scratch = scratch };
+    own_job j = { .p = plan_of(g, threads), .scratch = scratch };
     if (g->one.k <= 0) {
         if (!g->one.accumulate) clear_result(g, j.p.bytes);
         return;

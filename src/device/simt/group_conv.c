@@ -245,7 +245,8 @@ static int64_t best_chunks(const tiling *t, int64_t depth, double bytes, double 
     enum { FILLS = 8, LEAST = 32 };
     int64_t best = 0, most = depth / LEAST;
     for (int64_t m = 0; m <= FILLS; m++) {
-        int64_t n = m ? MULTIPROCESSORS * m / t->tiles : 1;
+        int64_t n = m && t->tiles > 0 ? MULTIPROCESSORS * m / t->tiles
+                                      : 1;  // none: an empty result
         if (n > most) n = most;
         if (n < 1) n = 1;
         if (n > 1 && bytes * (double)n > MOST_SCRATCH) break;
