@@ -27,31 +27,21 @@ typedef struct {
     bool    dense;  // there is a class for each pixel
 } network;
 
-static tn_layer *resnet18(tn_ctx *cx)
-{
-    return tn_resnet(cx, (tn_resnet_opts){ .depth = 18 });
-}
-
-static tn_layer *resnet50(tn_ctx *cx)
-{
-    return tn_resnet(cx, (tn_resnet_opts){ .depth = 50 });
-}
-
 // What matters most comes first, for a run whose time is short.
 static const network networks[] = {
-    { "ResNet-50 training, B 256", resnet50, BF16_TRAINING, 256, 3, 224, 1000, false },
-    { "ResNet-50 inference, B 64", resnet50, F16_INFERENCE, 64, 3, 224, 1000, false },
-    { "ResNet-50 inference, B 1", resnet50, F16_INFERENCE, 1, 3, 224, 1000, false },
+    { "ResNet-50 training, B 256", bench_resnet50, BF16_TRAINING, 256, 3, 224, 1000, false },
+    { "ResNet-50 inference, B 64", bench_resnet50, F16_INFERENCE, 64, 3, 224, 1000, false },
+    { "ResNet-50 inference, B 1", bench_resnet50, F16_INFERENCE, 1, 3, 224, 1000, false },
     { "MobileNetV2 training, B 256", bench_mobilenet, BF16_TRAINING, 256, 3, 224, 1000, false },
     { "U-Net training, B 16", bench_unet, BF16_TRAINING, 16, 3, 256, 2, true },
     { "lenet training, B 64", tn_lenet, ADAM_TRAINING, 64, 1, 28, 10, false },
     { "lenet training, B 1024", tn_lenet, ADAM_TRAINING, 1024, 1, 28, 10, false },
-    { "ResNet-50 training, B 64", resnet50, BF16_TRAINING, 64, 3, 224, 1000, false },
-    { "ResNet-18 training, B 256", resnet18, BF16_TRAINING, 256, 3, 224, 1000, false },
+    { "ResNet-50 training, B 64", bench_resnet50, BF16_TRAINING, 64, 3, 224, 1000, false },
+    { "ResNet-18 training, B 256", bench_resnet18, BF16_TRAINING, 256, 3, 224, 1000, false },
     { "MobileNetV2 inference, B 1", bench_mobilenet, F16_INFERENCE, 1, 3, 224, 1000, false },
     { "MobileNetV2 inference, B 256", bench_mobilenet, F16_INFERENCE, 256, 3, 224, 1000, false },
-    { "ResNet-50 inference, B 256", resnet50, F16_INFERENCE, 256, 3, 224, 1000, false },
-    { "ResNet-50 training in TF32, B 64", resnet50, TF32_TRAINING, 64, 3, 224, 1000, false },
+    { "ResNet-50 inference, B 256", bench_resnet50, F16_INFERENCE, 256, 3, 224, 1000, false },
+    { "ResNet-50 training in TF32, B 64", bench_resnet50, TF32_TRAINING, 64, 3, 224, 1000, false },
 };
 
 // A network, its optimizer, and a fixed random batch on the device.

@@ -8,19 +8,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <tenon/models.h>
 
 enum { ROUNDS = 3 };
-
-static tn_layer *resnet18(tn_ctx *cx)
-{
-    return tn_resnet(cx, (tn_resnet_opts){ .depth = 18 });
-}
-
-static tn_layer *resnet50(tn_ctx *cx)
-{
-    return tn_resnet(cx, (tn_resnet_opts){ .depth = 50 });
-}
 
 // ---- measuring ---------------------------------------------------------------------------------
 
@@ -80,10 +69,10 @@ static void measure(const inference_case *c, int threads)
 void bench_inference(void)
 {
     static const inference_case cases[] = {
-        { "resnet18", "ResNet-18, batch 1", resnet18, 1 },
+        { "resnet18", "ResNet-18, batch 1", bench_resnet18, 1 },
         { "mobilenet", "MobileNetV2, batch 1", bench_mobilenet, 1 },
-        { "resnet50_1", "ResNet-50, batch 1", resnet50, 1 },
-        { "resnet50_32", "ResNet-50, batch 32", resnet50, 32 },
+        { "resnet50_1", "ResNet-50, batch 1", bench_resnet50, 1 },
+        { "resnet50_32", "ResNet-50, batch 32", bench_resnet50, 32 },
     };
     int threads[BENCH_THREAD_COUNTS], n = bench_thread_counts(threads, true);
     for (int k = 0; k < n; k++)

@@ -131,7 +131,8 @@ typedef enum { CLI_PART_BOTH, CLI_PART_TRAIN, CLI_PART_TEST, CLI_PART_ALL } cli_
 #define CLI_SPEC_FORM                                                          \
     "digits[:count=N], idx:DIR, cifar10:DIR, images:DIR[:size=N][:resize=N], " \
     "csv:FILE[:target=COLUMN][:header=no] or text:FILE"
-#define CLI_AUGMENT_FORM   "shift=N, crop=N, flip and resized, with commas, or none"
+#define CLI_AUGMENT_FORM \
+    "shift=N, crop=N, flip, resized, jitter=X and mixup=X (up to 1), with commas, or none"
 #define CLI_SEPARATOR_FORM "one character, or tab"
 bool cli_is_separator(const char *text);
 bool cli_is_spec(const char *text);
@@ -189,7 +190,7 @@ typedef struct {
     const char *blocks;  // the layer whose children are its blocks; NULL: it has none
 } cli_model;
 
-#define CLI_MODEL_FORM  "mlp, lenet, resnet, gpt2 or llama, or resnet18 to resnet152"
+#define CLI_MODEL_FORM  "mlp, lenet, resnet, gpt2 or llama, or resnet18 and its kin"
 #define CLI_HIDDEN_FORM "sizes with commas, as in 128,64, or none"
 #define CLI_STOP_FORM   "at most 16 tokens with commas, as in 0,2"
 #define CLI_NORMALIZE_FORM \

@@ -95,7 +95,7 @@ static const option options[] = {
       DATA, TABLES | KEPT, TEXT(missing_words), .with = "data csv" },
     { "limit", "N", "train on N items, chosen by the seed",
       DATA, TRAINS | KEPT, WHOLE(limit, 1, MANY) },
-    { "augment", "LIST", "change images: shift=2,flip,crop=4; of images:DIR also resized; or none",
+    { "augment", "LIST", "change images: shift=2,flip,crop=4,jitter=0.4,mixup=0.2; of images:DIR also resized",
       DATA, TRAINS | KEPT, FORM(augment, cli_is_augment, CLI_AUGMENT_FORM),
       .with = "data digits idx cifar10 images" },
     { "tokenizer", "PATH", "a tokenizer.json, or a folder with it or GPT-2's two files, instead of bytes",

@@ -66,6 +66,47 @@ static tn_layer *build_resnet(tn_ctx *cx, const cli_settings *s, const cli_facts
                                            .channels = f->size[0] });
 }
 
+static tn_layer *build_mobilenet(tn_ctx *cx, const cli_settings *s, const cli_facts *f)
+{
+    if (!are_images(s->model, f)) return NULL;
+    return tn_mobilenet_v2(cx,
+                           (tn_mobilenet_v2_opts){ .classes = f->outputs, .channels = f->size[0] });
+}
+
+// vit_b_16: base or large, and the size of a patch.
+static tn_layer *build_vit(tn_ctx *cx, const cli_settings *s, const cli_facts *f)
+{
+    if (!are_images(s->model, f)) return NULL;
+    bool large = !strncmp(s->model, "vit_l", 5);
+    return tn_vit(cx, (tn_vit_opts){ .size     = f->size[1],
+                                     .patch    = atoi(s->model + strlen("vit_b_")),
+                                     .layers   = large ? 24 : 12,
+                                     .heads    = large ? 16 : 12,
+                                     .width    = large ? 1024 : 768,
+                                     .classes  = f->outputs,
+                                     .channels = f->size[0] });
+}
+
+static tn_layer *build_convnext(tn_ctx *cx, const cli_settings *s, const cli_facts *f)
+{
+    static const struct {
+        const char *name;
+        int64_t     third, width;
+        double      drop;
+    } kinds[] = { { "convnext_tiny", 9, 96, 0.1 },
+                  { "convnext_small", 27, 96, 0.4 },
+                  { "convnext_base", 27, 128, 0.5 } };
+
+    size_t i = 0;
+    if (!are_images(s->model, f)) return NULL;
+    while (strcmp(kinds[i].name, s->model) != 0) i++;
+    return tn_convnext(cx, (tn_convnext_opts){ .blocks   = { 3, 3, kinds[i].third, 3 },
+                                               .width    = kinds[i].width,
+                                               .drop     = kinds[i].drop,
+                                               .classes  = f->outputs,
+                                               .channels = f->size[0] });
+}
+
 // ---- text
 
 static tn_layer *build_gpt2(tn_ctx *cx, const cli_settings *s, const cli_facts *f)
@@ -184,11 +225,20 @@ static const cli_model models[] = {
       "epochs=3", build_lenet, NULL },
     { "resnet", "residual convolutions with batch norm, for images",
       "depth=20 epochs=10", build_resnet, NULL },
-    { "resnet18", "the same, 18 layers for ImageNet's images, with torchvision's names", "epochs=90", build_resnet, NULL },
+    { "resnet18", "torchvision's, for images as ImageNet's, as are those that follow", "epochs=90",
+      build_resnet, NULL },
     { "resnet34", "34 layers", "epochs=90", build_resnet, NULL },
     { "resnet50", "50 layers", "epochs=90", build_resnet, NULL },
     { "resnet101", "101 layers", "epochs=90", build_resnet, NULL },
     { "resnet152", "152 layers", "epochs=90", build_resnet, NULL },
+    { "mobilenet_v2", "convolutions of each channel between 1 x 1", "epochs=90", build_mobilenet, NULL },
+    { "vit_b_16", "a transformer over patches of 16 x 16 pixels",
+      "epochs=90 optim=adamw clip=1", build_vit, NULL },
+    { "vit_b_32", "over patches of 32 x 32", "epochs=90 optim=adamw clip=1", build_vit, NULL },
+    { "vit_l_16", "24 layers, over patches of 16 x 16", "epochs=90 optim=adamw clip=1", build_vit, NULL },
+    { "convnext_tiny", "7 x 7 convolutions of each channel", "epochs=90 optim=adamw", build_convnext, NULL },
+    { "convnext_small", "36 blocks", "epochs=90 optim=adamw", build_convnext, NULL },
+    { "convnext_base", "36 wider blocks", "epochs=90 optim=adamw", build_convnext, NULL },
     { "gpt2",   "a transformer that continues a text",
       "layers=4 heads=4 width=128 context=128 dropout=0 batch=16 epochs=3 optim=adamw clip=1",
       build_gpt2, "transformer.h" },

@@ -294,11 +294,25 @@ void cli_saved_free(cli_saved *f)
     *f = (cli_saved){ 0 };
 }
 
+// Whether a file has the weights of the inner network alone, as another program saved them, though its settings have a
+// normalization around it, whose values they say.
+static bool is_bare(tn_ctx *cx, const cli_settings *s, const char *path)
+{
+    if (!s->normalize) return false;
+    tn_file *file = tn_file_open(cx, path);
+    bool     bare = file != NULL;
+    for (int i = 0; i < tn_file_count(file); i++)
+        if (!strcmp(tn_file_name(file, i), "mean")) bare = false;
+    tn_file_free(file);
+    return bare;
+}
+
 tn_layer *cli_saved_build(tn_ctx *cx, const cli_settings *s, const char *path, const cli_saved *f)
 {
     if (f->folder) return cli_folder_build(cx, s, path);
-    tn_layer *net = cli_model_build(cx, f->model, s, &f->facts, f->foreign ? path : NULL);
-    if (!net || f->foreign || tn_load(net, path) == TN_OK) return net;
+    bool      inner = f->foreign || is_bare(cx, s, path);
+    tn_layer *net   = cli_model_build(cx, f->model, s, &f->facts, inner ? path : NULL);
+    if (!net || inner || tn_load(net, path) == TN_OK) return net;
     cli_fail_of(cx);
     return NULL;
 }

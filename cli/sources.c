@@ -275,22 +275,28 @@ bool cli_tokenizer(tn_ctx *cx, const cli_settings *s, tn_tokenizer **t)
     return *t || !s->tokenizer || (cli_fail_of(cx), false);
 }
 
-// Parses "shift=2,flip,crop=4", or "none".
+// Parses "shift=2,flip,crop=4", or "none". The hue is turned by less, since it is what classes differ in.
 static bool parse_augment(const char *text, tn_augment_opts *o)
 {
-    *o = (tn_augment_opts){ 0 };
+    double jitter = 0;
+    *o            = (tn_augment_opts){ 0 };
     if (!strcmp(text, "none")) return true;
     while (*text) {
         int n = 0;
         if (!strncmp(text, "flip", 4)) o->flip = true, n = 4;
         else if (!strncmp(text, "resized", 7)) o->resized_crop = true, n = 7;
-        else if (sscanf(text, "shift=%d%n", &o->shift, &n) != 1 &&
-                 sscanf(text, "crop=%d%n", &o->crop, &n) != 1)
+        else if (sscanf(text, "jitter=%lf%n", &jitter, &n) == 1) {
+            o->brightness = o->contrast = o->saturation = jitter;
+            o->hue                                      = jitter / 4;
+        } else if (sscanf(text, "shift=%d%n", &o->shift, &n) != 1 &&
+                   sscanf(text, "crop=%d%n", &o->crop, &n) != 1 &&
+                   sscanf(text, "mixup=%lf%n", &o->mixup, &n) != 1)
             return false;
         if (text[n] && text[n] != ',') return false;
         text += n + (text[n] == ',');
     }
-    return o->shift >= 0 && o->shift < 1000 && o->crop >= 0 && o->crop < 1000;
+    return o->shift >= 0 && o->shift < 1000 && o->crop >= 0 && o->crop < 1000 && jitter >= 0 &&
+           jitter <= 1 && o->mixup >= 0 && o->mixup <= 1;
 }
 
 bool cli_is_augment(const char *text)

@@ -2,6 +2,7 @@
 #include "part.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 
 // ---- construction ------------------------------------------------------------------------------
@@ -32,6 +33,61 @@ tn_layer *tni_model_done(tn_layer *l, bool ok)
     if (l && ok) return l;
     if (l) tn_layer_free(l);
     return NULL;
+}
+
+// ---- parts of networks for images --------------------------------------------------------------
+
+// Children run in the order in which they were added.
+typedef struct {
+    int       count;
+    bool      broken;  // a child could not be made
+    tn_layer *step[TNI_CHAIN];
+} chain;
+
+static tn_tensor *run_chain(tn_layer *l, tn_tensor *x)
+{
+    const chain *c = tn_layer_self(l);
+    for (int i = 0; i < c->count; i++) x = tn_forward(c->step[i], x);
+    return x;
+}
+
+tn_layer *tni_model_chain(tn_ctx *cx)
+{
+    return tni_model_part(cx, run_chain, sizeof(chain));
+}
+
+void tni_chain_add(tn_layer *l, const char *name, tn_layer *step)
+{
+    chain *c = l ? tn_layer_self(l) : NULL;
+    step     = tn_layer_child(l, name, step);
+    if (!c) return;
+    c->step[c->count++] = step;
+    c->broken |= !step;
+}
+
+tn_layer *tni_chain_done(tn_layer *l)
+{
+    return tni_model_done(l, l && !((chain *)tn_layer_self(l))->broken);
+}
+
+tn_layer *tni_model_conv(tn_ctx *cx, int64_t in, int64_t out, int64_t k, tn_nn_conv_opts o)
+{
+    tn_layer *l = tn_nn_conv2d_hw(cx, in, out, k, k, o);
+    bool ok = l && tn_init_kaiming_normal(tn_layer_find(l, "weight"), (tn_init_opts){ true, 0 });
+    return tni_model_done(l, ok);
+}
+
+tn_layer *tni_model_linear(tn_ctx *cx, int64_t in, int64_t out, double std)
+{
+    tn_layer *l  = tn_nn_linear(cx, in, out);
+    bool      ok = l && tn_init_normal(tn_layer_find(l, "weight"), 0, std) &&
+              tn_init_constant(tn_layer_find(l, "bias"), 0);
+    return tni_model_done(l, ok);
+}
+
+double tni_model_default(double v, double usual)
+{
+    return v != 0 ? v : signbit(v) ? 0 : usual;
 }
 
 // ---- parts of language models ------------------------------------------------------------------

@@ -21,6 +21,21 @@ tn_layer *tni_model_part_n(tn_ctx *cx, tn_forward_n_fn *f, tn_layer_counts n, si
 // Ends the construction of l: returns l if ok. Otherwise frees l and returns NULL.
 tn_layer *tni_model_done(tn_layer *l, bool ok);
 
+// ---- parts of networks for images ---------------------------------------------------------------
+
+// Makes a sequence whose children have names, at most TNI_CHAIN of them. tni_chain_add appends one; a failure is noted,
+// so that only tni_chain_done, which ends the construction, needs a check. l may be NULL.
+enum { TNI_CHAIN = 16 };
+tn_layer *tni_model_chain(tn_ctx *cx);
+void      tni_chain_add(tn_layer *l, const char *name, tn_layer *step);
+tn_layer *tni_chain_done(tn_layer *l);
+// Makes a convolution with a k x k kernel, initialized for relu as in torchvision: by its outputs.
+tn_layer *tni_model_conv(tn_ctx *cx, int64_t in, int64_t out, int64_t k, tn_nn_conv_opts o);
+// Makes a linear layer with normal weights of this standard deviation and a zero bias.
+tn_layer *tni_model_linear(tn_ctx *cx, int64_t in, int64_t out, double std);
+// Returns an option: `usual` for 0, 0 for TN_ZERO.
+double tni_model_default(double v, double usual);
+
 // ---- parts of language models: B batch, T tokens, C width, H heads, D = C / H -------------------
 
 // Makes an embedding with normal weights of this standard deviation instead of PyTorch's 1.

@@ -6,7 +6,6 @@
 #include "part.h"
 
 enum { MAX_STAGES = 4, MAX_BLOCKS = 36, MAX_CONVS = 3 };
-enum { MAX_STEPS = 4 + MAX_STAGES + 3 };  // the stem, the stages and the head
 
 // The plan of a network: whether its blocks have two convolutions or three with a narrow middle one
 // (bottleneck), and the number of blocks in each stage.
@@ -64,13 +63,11 @@ static tn_tensor *halve(tn_tensor *x)
     return tn_pad(tn_slice(rows, 3, 0, TN_TO_END, 2), pad, pad, 0);
 }
 
-// Makes a convolution that keeps the size (for stride 1), initialized for relu as in torchvision.
+// Makes a convolution that keeps the size (for stride 1).
 static tn_layer *conv(tn_ctx *cx, int64_t in, int64_t out, int64_t kernel, int64_t stride)
 {
     tn_nn_conv_opts o = { .stride = { stride }, .padding = { kernel / 2 }, .no_bias = true };
-    tn_layer       *l = tn_nn_conv2d_hw(cx, in, out, kernel, kernel, o);
-    bool ok = l && tn_init_kaiming_normal(tn_layer_find(l, "weight"), (tn_init_opts){ true, 0 });
-    return tni_model_done(l, ok);
+    return tni_model_conv(cx, in, out, kernel, o);
 }
 
 // Makes the shortcut of a block that changes the size or the channels.
@@ -136,39 +133,17 @@ static tn_layer *new_stage(tn_ctx *cx, const plan *p, int i, int64_t in, int64_t
 
 // ---- the network -------------------------------------------------------------------------------
 
-// A sequence with names: children run in the order in which they were added.
-typedef struct {
-    int       count;
-    bool      broken;  // a child could not be made
-    tn_layer *step[MAX_STEPS];
-} chain;
-
-static tn_tensor *run_chain(tn_layer *l, tn_tensor *x)
-{
-    const chain *c = tn_layer_self(l);
-    for (int i = 0; i < c->count; i++) x = tn_forward(c->step[i], x);
-    return x;
-}
-
-// Appends a child. A failure is noted in `broken`, so that only the end needs a check.
-static void add(tn_layer *l, const char *name, tn_layer *step)
-{
-    chain *c            = tn_layer_self(l);
-    step                = tn_layer_child(l, name, step);
-    c->step[c->count++] = step;
-    c->broken |= !step;
-}
-
 // Adds the layers before the blocks. They divide the size of ImageNet's images by four, and keep that of
 // CIFAR's.
 static void add_stem(tn_layer *l, const plan *p, int64_t channels, int64_t width)
 {
     tn_ctx *cx = tn_layer_ctx(l);
-    add(l, "conv1", p->cifar ? conv(cx, channels, width, 3, 1) : conv(cx, channels, width, 7, 2));
-    add(l, "bn1", tn_nn_batch_norm(cx, width));
-    add(l, "relu", tn_nn_act(cx, tn_relu));
+    tni_chain_add(l, "conv1",
+                  p->cifar ? conv(cx, channels, width, 3, 1) : conv(cx, channels, width, 7, 2));
+    tni_chain_add(l, "bn1", tn_nn_batch_norm(cx, width));
+    tni_chain_add(l, "relu", tn_nn_act(cx, tn_relu));
     tn_pool_opts pool = { .stride = { 2 }, .padding = { 1 } };
-    if (!p->cifar) add(l, "maxpool", tn_nn_max_pool2d_hw(cx, 3, 3, pool));
+    if (!p->cifar) tni_chain_add(l, "maxpool", tn_nn_max_pool2d_hw(cx, 3, 3, pool));
 }
 
 // Each stage has twice the width of the one before.
@@ -177,18 +152,18 @@ tn_layer *tn_resnet(tn_ctx *cx, tn_resnet_opts o)
     static const char *const names[MAX_STAGES] = { "layer1", "layer2", "layer3", "layer4" };
 
     const plan *p = plan_of(cx, o.depth ? o.depth : 18);
-    tn_layer   *l = p ? tni_model_part(cx, run_chain, sizeof(chain)) : NULL;
+    tn_layer   *l = p ? tni_model_chain(cx) : NULL;
     if (!l) return NULL;
     int64_t classes = o.classes ? o.classes : p->cifar ? 10 : 1000;
     int64_t width = p->cifar ? 16 : 64, in = width;
 
     add_stem(l, p, o.channels ? o.channels : 3, width);
     for (int i = 0; i < MAX_STAGES && p->blocks[i]; i++, width *= 2) {
-        add(l, names[i], new_stage(cx, p, i, in, width));
+        tni_chain_add(l, names[i], new_stage(cx, p, i, in, width));
         in = channels_of(p, width);
     }
-    add(l, "avgpool", tn_nn_adaptive_avg_pool2d(cx, 1, 1));
-    add(l, "flatten", tn_nn_flatten(cx));
-    add(l, p->cifar ? "linear" : "fc", tn_nn_linear(cx, in, classes));
-    return tni_model_done(l, !((chain *)tn_layer_self(l))->broken);
+    tni_chain_add(l, "avgpool", tn_nn_adaptive_avg_pool2d(cx, 1, 1));
+    tni_chain_add(l, "flatten", tn_nn_flatten(cx));
+    tni_chain_add(l, p->cifar ? "linear" : "fc", tn_nn_linear(cx, in, classes));
+    return tni_chain_done(l);
 }

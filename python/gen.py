@@ -47,9 +47,9 @@ ATTRIBUTES = {"requires_grad"}
 # Names that `import tenon` does not have, because the package has the function in another form: as a method, a class, a keyword.
 # Every other function of C is tenon.NAME.
 NOT_EXPORTED = re.compile(r"""(nn|layer|optim|data|file|tokenizer|cache|ctx|profile|npy|init|device|dist)_.*
-    |.*_(s|i64|i64_|keep|all|axes|with|hw|dhw|nd|n|of)|.*_|forward.*|is_.*|sgd|adam|adamw|rmsprop|next|step|digits|idx.*|cifar10|csv
+    |.*_(s|i64|i64_|keep|all|axes|with|hw|dhw|nd|n|of)|.*_|forward.*|is_.*|sgd|adam|adamw|rmsprop|next|step|digits|idx.*|images|image_.*|cifar10|csv
     |adagrad|adadelta|nadam|lamb|lion|muon
-    |text|arrays|save|load|mlp|lenet|resnet|gpt2|llama|pretrained|squeeze_all|permute|name|set_name|offset|version|scalar
+    |text|arrays|save|load|mlp|lenet|resnet|mobilenet_v2|vit|convnext|unet|gpt2|llama|pretrained|squeeze_all|permute|name|set_name|offset|version|scalar
     |random_shard|generate|sample|copy_to|requires_grad|zero_grad|backward|item_late|eval|sync|grad_mode|autocast|seed|ptr""", re.X)
 
 # Functions whose first argument is a tensor and that are no methods of it: forms of C for what is one method in Python, and what
@@ -68,7 +68,7 @@ MAY_BE_NONE = {
 WAITS = set("""
     item_late eval eval_of sync step next save save_with load load_with file_open file_tensor npy_read npy_write
     profile_write ctx_peak optim_skipped pretrained pretrained_with tokenizer_open tokenizer_gpt2 csv text idx
-    idx_files idx_read image_read cifar10 arrays data_shuffle data_drop_last data_split data_augment data_seek
+    idx_files idx_read image_read image_read_with images cifar10 arrays data_shuffle data_drop_last data_split data_augment data_seek
     data_rewind data_shard dist_open dist_close dist_barrier optim_distribute""".split())
 
 # What a function does with two operands of which one may be a number of Python: number_use in core.h. COMPUTES if it is in none.

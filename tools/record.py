@@ -12,8 +12,8 @@ names by the same integer hash, exactly. Of each model a file has
     OPTIM.param.NAME    the parameters after that
 
 of models of Hugging Face's also f32.logits, the first logits. rope.safetensors has cosines and sines of
-their rotary embeddings with every scaling, torchvision.safetensors the logits of its resnet18 and
-resnet50, in training mode; float8.safetensors what 8-bit floats are and what numbers become them;
+their rotary embeddings with every scaling, torchvision.safetensors the logits of its networks, some of
+them with fewer layers, in training mode, how many parameters they have, and a picture resized by it; float8.safetensors what 8-bit floats are and what numbers become them;
 maps.safetensors and arrays.safetensors values of other functions.
 
 A tensor of more than BUCKETS elements is stored as a sketch: elements are added up, with random signs,
@@ -394,11 +394,29 @@ def rope():
 
 
 def torchvision_logits():
-    import torchvision
+    import torchvision.models as zoo
+    from conv_peers import UNet
+    from torchvision.models.convnext import CNBlockConfig
+    from torchvision.transforms.v2 import functional as V
 
     x = units("x0", (2, 3, 64, 64)).float()
-    nets = {"resnet18": torchvision.models.resnet18, "resnet50": torchvision.models.resnet50}
-    return {name: sketch(fresh(make, torch.float32)(x)) for name, make in nets.items()}
+    blocks = [CNBlockConfig(16, 32, 1), CNBlockConfig(32, 64, 2), CNBlockConfig(64, 128, 1), CNBlockConfig(128, None, 1)]
+    nets = {
+        "resnet18": zoo.resnet18, "resnet34": zoo.resnet34, "resnet50": zoo.resnet50,
+        "mobilenet_v2": lambda: zoo.mobilenet_v2(dropout=0.0),
+        "vit": lambda: zoo.VisionTransformer(image_size=64, patch_size=16, num_layers=2, num_heads=4, hidden_dim=64,
+                                             mlp_dim=96, num_classes=30),
+        "convnext": lambda: zoo.ConvNeXt(blocks, stochastic_depth_prob=0.0, num_classes=30),
+        "unet": lambda: UNet(width=8, levels=3),
+    }
+    out = {name: sketch(fresh(make, torch.float32)(x)) for name, make in nets.items()}
+    whole = [zoo.resnet34, zoo.resnet101, zoo.resnet152, zoo.mobilenet_v2, zoo.vit_b_16, zoo.convnext_tiny]
+    out["counts"] = torch.tensor([sum(p.numel() for p in make().parameters()) for make in whole]).double()
+    y, x, c = torch.meshgrid(torch.arange(30), torch.arange(40), torch.arange(3), indexing="ij")
+    picture = ((7 * x + 13 * y * y + 50 * c) % 256).permute(2, 0, 1).double() / 255
+    for size, resize in ((14, 16), (24, 24), (40, 48)):
+        out[f"picture{size}"] = V.center_crop(V.resize(picture, [resize], antialias=True), [size]).flatten()
+    return out
 
 
 def float8():

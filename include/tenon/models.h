@@ -33,6 +33,44 @@ typedef struct {
 TN_API tn_layer *tn_resnet(tn_ctx *cx, tn_resnet_opts o);
 
 typedef struct {
+    int64_t classes, channels;  // 0: 1000, 3
+    double  dropout;            // 0: 0.2; TN_ZERO: none
+} tn_mobilenet_v2_opts;
+// Makes MobileNetV2 with torchvision's names: from (B, channels, H, W) to (B, classes).
+TN_API tn_layer *tn_mobilenet_v2(tn_ctx *cx, tn_mobilenet_v2_opts o);
+
+typedef struct {
+    int64_t size, patch;           // of the images and of a token, in pixels; 0: 224, 16
+    int64_t layers, heads, width;  // 0: 12, 12, 768
+    int64_t hidden;                // width of the feed-forward part; 0: 4 * width
+    int64_t classes, channels;     // 0: 1000, 3
+    double  dropout;               // 0: none
+} tn_vit_opts;
+// Makes a vision transformer with torchvision's names: from (B, channels, size, size) to (B, classes).
+// The defaults are vit_b_16's; vit_l_16 has 24 layers, 16 heads and a width of 1024.
+TN_API tn_layer *tn_vit(tn_ctx *cx, tn_vit_opts o);
+
+typedef struct {
+    int64_t blocks[4];          // of each stage; 0: 3, 3, 9, 3
+    int64_t width;              // of the first stage, twice as many in each other; 0: 96
+    int64_t classes, channels;  // 0: 1000, 3
+    double  drop;  // with what probability the last block is left out for an item in training; 0:
+                   // 0.1; TN_ZERO: never
+} tn_convnext_opts;
+// Makes a ConvNeXt with torchvision's names: from (B, channels, H, W) to (B, classes). The defaults are
+// convnext_tiny's; small has blocks of 3, 3, 27 and 3, base also a width of 128, large of 192.
+TN_API tn_layer *tn_convnext(tn_ctx *cx, tn_convnext_opts o);
+
+typedef struct {
+    int     levels;             // at each, H and W are halved; 0: 5
+    int64_t width;              // of the first level, twice as many in each other; 0: 32
+    int64_t classes, channels;  // 0: 2, 3
+} tn_unet_opts;
+// Makes a U-Net: from (B, channels, H, W) to (B, classes, H, W); H and W are multiples of
+// 2^(levels - 1).
+TN_API tn_layer *tn_unet(tn_ctx *cx, tn_unet_opts o);
+
+typedef struct {
     int64_t layers, heads, width;  // 0: 12, 12, 768
     int64_t vocab, context;        // 0: 50257, 1024
     double  dropout;               // below 1; 0: 0.1; TN_ZERO: none

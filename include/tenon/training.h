@@ -335,8 +335,13 @@ typedef struct {
     // of its area, with sides of 3 : 4 to 4 : 3.
     bool   resized_crop;
     double area;
+    // Factors of 1 - v to 1 + v, and a turn of the hue by up to v of a circle (at most 0.5); in this order.
+    double brightness, contrast, saturation, hue;
+    // Each image is mixed with the one before it in the batch, by a weight from Beta(mixup, mixup), at most
+    // 1; y becomes f32 (B, classes), the weights of the classes, for tn_cross_entropy. 0: not.
+    double mixup;
 } tn_augment_opts;
-// Changes images, x f32 (C, H, W), at random, by (seed, epoch, item). Shift and crop add up.
+// Changes images, x f32 (C, H, W) in [0, 1], at random, by (seed, epoch, item). Shift and crop add up.
 TN_API tn_status tn_data_augment(tn_data *d, tn_augment_opts o);
 // The position of a dataset: the next batch to return.
 typedef struct {

@@ -21,7 +21,7 @@ from ._tensor import Tensor
 
 __all__ = ["Batch", "Data", "Dataset", "TensorDataset", "Subset", "ConcatDataset", "IterableDataset", "DataLoader",
            "Sampler", "SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler",
-           "BatchSampler", "random_split", "default_collate", "digits", "mnist", "idx_files", "cifar10", "csv", "text",
+           "BatchSampler", "random_split", "default_collate", "digits", "mnist", "idx_files", "cifar10", "images", "csv", "text",
            "arrays", "progress", "read_image", "read_idx"]
 
 T = TypeVar("T")
@@ -102,10 +102,25 @@ class Data:
         _c.data_shard(self._handle, rank, size)
         return self
 
-    def augment(self, *, shift: int = 0, crop: int = 0, flip: bool = False) -> Data:
-        """Moves images by up to `shift` pixels, pads and crops them by `crop`, and mirrors half of them."""
-        _c.data_augment(self._handle, shift=shift, crop=crop, flip=flip)
+    def augment(self, *, shift: int = 0, crop: int = 0, flip: bool = False, resized_crop: bool = False, area: float = 0.0,
+                brightness: float = 0.0, contrast: float = 0.0, saturation: float = 0.0, hue: float = 0.0,
+                mixup: float = 0.0) -> Data:
+        """Moves images by up to `shift` pixels, pads and crops them by `crop`, and mirrors half of them.
+
+        resized_crop takes a random part of a picture (of `images`) instead of its middle. Colours are changed as by torchvision's
+        ColorJitter. With mixup, images are mixed in pairs and y has the weight of each class.
+        """
+        _c.data_augment(self._handle, shift=shift, crop=crop, flip=flip, resized_crop=resized_crop, area=area,
+                        brightness=brightness, contrast=contrast, saturation=saturation, hue=hue, mixup=mixup)
         return self
+
+    @property
+    def skipped(self) -> list[str]:
+        """The files of a folder of images that could not be read so far, each with the reason; at most 64."""
+        found = []
+        while (text := _c.data_skipped(self._handle, len(found))) is not None:
+            found.append(text)
+        return found
 
     def split(self, fraction: float, seed: int = 0) -> Data:
         """Moves a fraction of the items, chosen by the seed, to a new dataset."""
@@ -190,6 +205,17 @@ def cifar10(folder: str, *, test: bool = False, context: _c.Context | None = Non
     return Data(_c.cifar10(folder, test, context=context))
 
 
+def images(folder: str, size: int = 224, *, resize: int = 0, channels: int = 3, most_pixels: int = 0, threads: int = 0,
+           strict: bool = False, context: _c.Context | None = None) -> Data:
+    """A folder of JPEG and PNG files for each class: x (channels, size, size) in [0, 1].
+
+    The shorter side is resized to `resize`, by default 8/7 of the size, and the middle is taken. Files that cannot be read are
+    skipped, unless strict; `skipped` of the data says which.
+    """
+    return Data(_c.images(folder, size=size, resize=resize, channels=channels, most_pixels=most_pixels, threads=threads,
+                          strict=strict, context=context))
+
+
 _MISSING = {"error": 0, "mean": 1, "category": 2, "skip": 3}
 
 
@@ -215,9 +241,10 @@ def arrays(*fields: Any, context: _c.Context | None = None) -> Data:
     return Data(_c.arrays([f if isinstance(f, _c.Tensor) else tensor(f) for f in fields], context=context))
 
 
-def read_image(path: str, *, context: _c.Context | None = None) -> Tensor:
-    """An image, PGM or PPM, plain or .gz: (C, H, W) in [0, 1]."""
-    return _c.image_read(path, context=context)
+def read_image(path: str, size: int = 0, *, resize: int = 0, channels: int = 0, most_pixels: int = 0,
+               context: _c.Context | None = None) -> Tensor:
+    """An image, JPEG, PNG, PGM or PPM: (C, H, W) in [0, 1]. With a size, the middle of a JPEG or PNG after it was resized."""
+    return _c.image_read_with(path, size=size, resize=resize, channels=channels, most_pixels=most_pixels, context=context)
 
 
 def read_idx(path: str, *, context: _c.Context | None = None) -> Tensor:

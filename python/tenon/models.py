@@ -11,7 +11,7 @@ from ._tensor import Tensor
 from .nn.module import Module, _target
 from .nn.parameter import Parameter, rebound
 
-__all__ = ["Network", "Cache", "mlp", "lenet", "resnet", "gpt2", "llama", "pretrained", "sample"]
+__all__ = ["Network", "Cache", "mlp", "lenet", "resnet", "mobilenet_v2", "vit", "convnext", "unet", "gpt2", "llama", "pretrained", "sample"]
 
 
 class Layer(Module):
@@ -199,8 +199,34 @@ def lenet(*, device: Any = None) -> Network:
 
 
 def resnet(depth: int = 18, *, classes: int | None = None, channels: int | None = None, device: Any = None) -> Network:
-    """A residual network: depth 18 or 50 for ImageNet's images, with torchvision's names, 20 or 56 for CIFAR's."""
+    """A residual network: depth 18, 34, 50, 101 or 152 for ImageNet's images, with torchvision's names, 20 or 56 for CIFAR's."""
     return _network("resnet", (), _given(depth=depth, classes=classes, channels=channels), device)
+
+
+def mobilenet_v2(*, classes: int | None = None, channels: int | None = None, dropout: float | None = None,
+                 device: Any = None) -> Network:
+    """MobileNetV2, with torchvision's names."""
+    return _network("mobilenet_v2", (), _given(classes=classes, channels=channels, dropout=dropout), device)
+
+
+def vit(*, size: int | None = None, patch: int | None = None, layers: int | None = None, heads: int | None = None,
+        width: int | None = None, hidden: int | None = None, classes: int | None = None, channels: int | None = None,
+        dropout: float | None = None, device: Any = None) -> Network:
+    """A vision transformer, with torchvision's names; without options it is vit_b_16."""
+    return _network("vit", (), _given(size=size, patch=patch, layers=layers, heads=heads, width=width, hidden=hidden,
+                                      classes=classes, channels=channels, dropout=dropout), device)
+
+
+def convnext(*, blocks: Sequence[int] | None = None, width: int | None = None, classes: int | None = None,
+             channels: int | None = None, drop: float | None = None, device: Any = None) -> Network:
+    """A ConvNeXt, with torchvision's names; without options it is convnext_tiny."""
+    return _network("convnext", (), _given(blocks=blocks, width=width, classes=classes, channels=channels, drop=drop), device)
+
+
+def unet(*, levels: int | None = None, width: int | None = None, classes: int | None = None, channels: int | None = None,
+         device: Any = None) -> Network:
+    """A U-Net: from (B, channels, H, W) to (B, classes, H, W)."""
+    return _network("unet", (), _given(levels=levels, width=width, classes=classes, channels=channels), device)
 
 
 def gpt2(*, layers: int | None = None, heads: int | None = None, width: int | None = None, vocab: int | None = None,

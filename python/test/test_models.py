@@ -31,6 +31,15 @@ class Networks(unittest.TestCase):
         self.assertEqual(res.layer1(tn.zeros(1, 16, 8, 8)).shape, (1, 16, 8, 8))
         self.assertIn("layer1", str(res.summary(tn.zeros(1, 3, 32, 32))))
 
+    def test_networks_for_images(self):
+        x = tn.randn(2, 3, 32, 32)
+        nets = (models.mobilenet_v2(classes=5), models.vit(size=32, patch=16, layers=1, heads=2, width=8, classes=5),
+                models.convnext(blocks=[1, 1, 1, 1], width=4, classes=5))
+        for net in nets:
+            self.assertEqual(net(x).shape, (2, 5))
+        self.assertEqual(models.unet(levels=3, width=4, classes=5)(x).shape, (2, 5, 32, 32))
+        self.assertIn("encoder.layers.encoder_layer_0.self_attention.in_proj_weight", dict(nets[1].named_parameters()))
+
     def test_training_freezing_and_types(self):
         net = models.mlp(2, 2)
         before = net.state_dict()["1.weight"].tolist()

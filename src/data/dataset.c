@@ -5,6 +5,7 @@
 // prepared ahead or from other datasets. So a program resumes exactly by saving the cursor. Every change of
 // settings first discards the batches that were prepared under the old ones.
 #include "data/dataset.h"
+#include "data/pixels.h"
 
 #include <string.h>
 
@@ -49,7 +50,8 @@ static tn_data *new_data(tn_ctx *cx, tni_item_source *s, int64_t *items, int64_t
     tn_data *d = tni_zalloc(&cx->heap, sizeof *d);
     if (!d) return NULL;
     s->refs++;
-    d->source   = s;
+    d->source = s;
+    memcpy(d->field, s->field, sizeof d->field);
     d->items    = items;
     d->count    = count;
     d->shuffled = true;
@@ -103,7 +105,7 @@ tn_data_desc tn_data_info(const tn_data *d)
                           .fields  = d->source->fields,
                           .classes = d->source->classes,
                           .skipped = d->source->skipped };
-    memcpy(info.field, d->source->field, sizeof info.field);
+    memcpy(info.field, d->field, sizeof info.field);
     return info;
 }
 
@@ -173,11 +175,27 @@ tn_status tn_data_shard(tn_data *d, int rank, int size)
     return TN_OK;
 }
 
+// The numbers of the options that have a range: 0 .. most.
+static tn_status amounts_ok(tn_ctx *cx, const tn_augment_opts *o)
+{
+    const struct {
+        const char *name;
+        double      v, most;
+    } amounts[] = { { "area", o->area, 1 },           { "brightness", o->brightness, 1e3 },
+                    { "contrast", o->contrast, 1e3 }, { "saturation", o->saturation, 1e3 },
+                    { "hue", o->hue, 0.5 },           { "mixup", o->mixup, 1 } };
+    for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++)
+        if (!(amounts[i].v >= 0 && amounts[i].v <= amounts[i].most))
+            return tni_fail_status(cx, TN_EARG, "data_augment: %s %g is not in 0 .. %g",
+                                   amounts[i].name, amounts[i].v, amounts[i].most);
+    return TN_OK;
+}
+
 // Only images of f32 can be augmented, and by no more than their size.
 static tn_status augment_ok(tn_data *d, const tn_augment_opts *o)
 {
-    tn_ctx         *cx   = d->owned.cx;
-    const tn_array *x    = &d->source->field[0];
+    tn_ctx         *cx = d->owned.cx;
+    const tn_array *x = &d->source->field[0], *y = &d->source->field[1];
     int             most = o->shift > o->crop ? o->shift : o->crop;
     if (o->shift < 0 || o->crop < 0)
         return tni_fail_status(cx, TN_EARG, "data_augment: a negative number of pixels");
@@ -188,30 +206,36 @@ static tn_status augment_ok(tn_data *d, const tn_augment_opts *o)
     if (o->resized_crop && !d->source->get_drawn)
         return tni_fail_status(cx, TN_EARG,
                                "data_augment: only pictures of tn_images have a resized crop");
-    if (!(o->area >= 0 && o->area <= 1))
-        return tni_fail_status(cx, TN_EARG, "data_augment: area %g is not in 0 .. 1", o->area);
+    if (tni_jitters(o) && x->size[0] != 1 && x->size[0] != 3)
+        return tni_fail_status(cx, TN_ESHAPE,
+                               "data_augment: images of %lld channels have no colours",
+                               (long long)x->size[0]);
+    if (o->mixup > 0 && (d->source->classes < 1 || y->dtype != TN_I64 || y->rank != 0))
+        return tni_fail_status(cx, TN_EARG, "data_augment: only images with classes can be mixed");
     if (most > x->size[1] || most > x->size[2])
         return tni_fail_status(cx, TN_EARG, "data_augment: %d pixels are more than images %s have",
                                most, tni_shape_text(x->rank, x->size).s);
-    return TN_OK;
+    return amounts_ok(cx, o);
 }
 
-// The images for moving pixels are allocated here, once: the loader's threads must not allocate.
+// The images for moving and mixing pixels are allocated here, once: the loader's threads must not allocate.
 tn_status tn_data_augment(tn_data *d, tn_augment_opts o)
 {
     tn_ctx *cx = tni_owned_ok("data_augment", d, TNI_DATA);
     if (!cx || augment_ok(d, &o) != TN_OK) return tni_failed();
-    float *scratch = NULL;
-    int    threads = d->source->threads > 1 ? d->source->threads : 1;
-    if (o.shift || o.crop || (o.flip && !d->source->get_drawn)) {
-        int64_t count = tni_shape_count(3, d->source->field[0].size) * threads;
-        scratch       = tni_alloc(&cx->heap, (size_t)count * sizeof *scratch);
+    float                 *scratch = NULL;
+    const tni_item_source *s       = d->source;
+    if (o.shift || o.crop || o.mixup > 0 || (o.flip && !s->get_drawn)) {
+        int64_t image = tni_shape_count(3, s->field[0].size), n = s->threads > 1 ? s->threads : 1;
+        int64_t row = image > s->classes ? image : s->classes;
+        scratch     = tni_alloc(&cx->heap, (size_t)(n * image + row) * sizeof *scratch);
         if (!scratch) return tni_fail_memory(cx, "data_augment"), tni_failed();
     }
     tni_loader_cancel(&d->loader);
     tni_free(&cx->heap, d->scratch);
-    d->scratch = scratch;
-    d->augment = o;
+    d->scratch  = scratch;
+    d->augment  = o;
+    d->field[1] = o.mixup > 0 ? tni_field(TN_F32, TN_SHAPE(s->classes)) : s->field[1];
     return TN_OK;
 }
 

@@ -42,8 +42,10 @@ struct tn_data {
     int64_t          rank, ranks;  // whose part of each batch it hands out; 0 of 1: all of it
     tn_cursor        at;           // the next batch to hand out
     tn_augment_opts  augment;
-    float           *scratch;  // an image for each thread, for augmentation; NULL: there is none
-    tni_loader       loader;
+    tn_array         field
+        [TN_MAX_FIELDS];  // the source's, but y has a number for each class if images are mixed
+    float     *scratch;   // an image for each thread and a row for mixing; NULL: there is none
+    tni_loader loader;
 };
 
 // A dataset of all items, shuffled by the context's seed. Takes the source over, also on failure:

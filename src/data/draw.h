@@ -19,7 +19,15 @@ static inline uint64_t tni_draw_mix(uint64_t v)
 }
 
 // What a stream is for, so that equal numbers give unequal streams.
-enum { TNI_DRAW_ORDER = 1, TNI_DRAW_SPLIT, TNI_DRAW_AUGMENT, TNI_DRAW_DIGIT, TNI_DRAW_LABEL };
+enum {
+    TNI_DRAW_ORDER = 1,
+    TNI_DRAW_SPLIT,
+    TNI_DRAW_AUGMENT,
+    TNI_DRAW_DIGIT,
+    TNI_DRAW_LABEL,
+    TNI_DRAW_JITTER,
+    TNI_DRAW_MIX
+};
 
 static inline tni_draw tni_draw_by(int purpose, uint64_t seed, uint64_t a, uint64_t b)
 {

@@ -119,9 +119,9 @@ static void return_buffer(void *data, void *user)
 // ---- filling, on any thread ---------------------------------------------------------------------
 
 // Returns the bytes of one item's field.
-static int64_t field_bytes(const tni_item_source *s, int f)
+static int64_t field_bytes(const tn_data *d, int f)
 {
-    const tn_array *a = &s->field[f];
+    const tn_array *a = &d->field[f];
     return tni_shape_count(a->rank, a->size) * (int64_t)tni_dtype_size(a->dtype);
 }
 
@@ -130,6 +130,13 @@ static int64_t item_at(const tn_data *d, const tni_order *order, int64_t place)
 {
     int64_t i = d->shuffled ? tni_order_item(order, place) : place;
     return d->items ? d->items[i] : i;
+}
+
+// Whether images are moved, or mirrored by other than their source.
+static bool moves(const tn_data *d)
+{
+    const tn_augment_opts *o = &d->augment;
+    return o->shift || o->crop || (o->flip && !d->source->get_drawn);
 }
 
 // Fills one item; where the source leaves out what fails, the next place of the epoch that does not fail. Everything
@@ -147,8 +154,13 @@ static int fill_item(const tn_data *d, const tni_job *j, const tni_order *order,
                                  (uint64_t)*item);
         failed     = s->get_drawn ? s->get_drawn(s, *item, &d->augment, &r, dst)
                                   : s->get(s, *item, dst);
-        if (!failed && scratch)
+        if (!failed && scratch && moves(d))
             tni_augment(&d->augment, r, !s->get_drawn, s->field[0].size, dst[0], scratch);
+        if (!failed && tni_jitters(&d->augment))
+            tni_jitter(&d->augment,
+                       tni_draw_by(TNI_DRAW_JITTER, j->span.seed, (uint64_t)j->span.epoch,
+                                   (uint64_t)*item),
+                       s->field[0].size, dst[0]);
     }
     return failed;
 }
@@ -166,8 +178,13 @@ static void fill_items(tn_data *d, tni_job *j, int worker)
         if (atomic_load_explicit(&l->cancelled, memory_order_relaxed)) return;
         void   *dst[TN_MAX_FIELDS] = { 0 };
         int64_t item               = 0;
-        for (int f = 0; f < s->fields; f++) dst[f] = j->field[f] + i * field_bytes(s, f);
+        int64_t label              = 0;
+        bool    mixes              = d->augment.mixup > 0;
+        for (int f = 0; f < s->fields; f++) dst[f] = j->field[f] + i * field_bytes(d, f);
+        float *weights = dst[1];
+        if (mixes) dst[1] = &label;
         int failed = fill_item(d, j, &order, j->span.index + j->span.from + i, dst, scratch, &item);
+        for (int64_t k = 0; mixes && k < s->classes; k++) weights[k] = k == label;
         if (!failed) continue;
         atomic_store(&l->next, j->span.mine);
         pthread_mutex_lock(&l->lock);
@@ -202,6 +219,20 @@ static void *run_helper(void *data)
     return NULL;
 }
 
+// Mixes the images of a batch, and their classes, by a weight for all of them.
+static void mix_batch(const tn_data *d, const tni_job *j)
+{
+    const tni_item_source *s     = d->source;
+    int64_t                image = tni_shape_count(3, s->field[0].size), n = j->span.mine;
+    float                 *scratch = d->scratch + (s->threads > 1 ? s->threads : 1) * image;
+    float own = tni_draw_beta(tni_draw_by(TNI_DRAW_MIX, j->span.seed, (uint64_t)j->span.epoch,
+                                          (uint64_t)j->span.index),
+                              d->augment.mixup);
+    void *x = j->field[0], *y = j->field[1];
+    tni_mix_rows(x, n, image, own, scratch);
+    tni_mix_rows(y, n, s->classes, own, scratch);
+}
+
 // Fills the oldest batch, with the helpers. The lock is held before and after.
 static void fill_batch(tn_data *d)
 {
@@ -215,6 +246,10 @@ static void fill_batch(tn_data *d)
     pthread_mutex_lock(&l->lock);
     l->open = false;
     while (l->inside > 0) pthread_cond_wait(&l->idle, &l->lock);
+    if (!(d->augment.mixup > 0) || j->failed || l->cancelled) return;
+    pthread_mutex_unlock(&l->lock);
+    mix_batch(d, j);
+    pthread_mutex_lock(&l->lock);
 }
 
 // The thread: waits for jobs and fills them in order. The lock is released while a batch is filled.
@@ -377,21 +412,21 @@ static bool same_span(const tni_span *a, const tni_span *b)
 }
 
 // Returns whether the bytes of a batch can be counted without overflow.
-static bool countable(const tni_item_source *s, int64_t items)
+static bool countable(const tn_data *d, int64_t items)
 {
     int64_t most = INT64_MAX / (2 * TN_MAX_FIELDS);  // of a field
-    for (int f = 0; f < s->fields; f++)
-        if (field_bytes(s, f) > most - 64 || items > most / (field_bytes(s, f) + 64)) return false;
+    for (int f = 0; f < d->source->fields; f++)
+        if (field_bytes(d, f) > most - 64 || items > most / (field_bytes(d, f) + 64)) return false;
     return true;
 }
 
 // Places the fields of a batch in a buffer, each at a multiple of 64, and returns the bytes of all.
-static size_t place_fields(const tni_item_source *s, int64_t items, char *base, char **field)
+static size_t place_fields(const tn_data *d, int64_t items, char *base, char **field)
 {
     int64_t at = 0;
-    for (int f = 0; f < s->fields; f++) {
+    for (int f = 0; f < d->source->fields; f++) {
         field[f] = base ? base + at : NULL;
-        at += (items * field_bytes(s, f) + 63) / 64 * 64;
+        at += (items * field_bytes(d, f) + 63) / 64 * 64;
     }
     return (size_t)at;
 }
@@ -404,13 +439,13 @@ static bool ask_batch(tn_data *d, const tni_span *span)
     // The last batch of an epoch is shorter, but gets a buffer of full size, which can be used again.
     bool    whole = span->n <= d->count;
     int64_t items = whole ? (span->n + d->ranks - 1) / d->ranks : span->mine;
-    if (!countable(d->source, items)) return false;
-    size_t bytes = place_fields(d->source, items, NULL, j.field);
+    if (!countable(d, items)) return false;
+    size_t bytes = place_fields(d, items, NULL, j.field);
     j.buffer     = get_buffer(d->owned.cx, l, bytes);
     if (!j.buffer) return false;
     j.buffer->queued = true;
     j.buffer->used   = l->asked;
-    place_fields(d->source, span->mine, j.buffer->data, j.field);
+    place_fields(d, span->mine, j.buffer->data, j.field);
     pthread_mutex_lock(&l->lock);
     l->job[l->asked++ % TNI_AHEAD] = j;
     pthread_cond_signal(&l->wake);
@@ -452,9 +487,9 @@ static bool make_tensors(tn_data *d, const tni_job *j, tn_tensor **t)
     buffer->borrowers             = buffer->pinned ? 0 : s->fields;
     for (int f = 0; f < s->fields; f++) {
         int64_t size[TN_MAX_RANK] = { j->span.mine };
-        for (int i = 0; i < s->field[f].rank; i++) size[i + 1] = s->field[f].size[i];
-        tn_dtype dt   = s->field[f].dtype;
-        int      rank = s->field[f].rank + 1;
+        for (int i = 0; i < d->field[f].rank; i++) size[i + 1] = d->field[f].size[i];
+        tn_dtype dt   = d->field[f].dtype;
+        int      rank = d->field[f].rank + 1;
         t[f]          = buffer->pinned
                             ? tni_from_pinned(d->owned.cx, "next", dt, rank, size, j->field[f],
                                               &buffer->copy)

@@ -493,6 +493,28 @@ CALL(resnet)
 {
     return run(tn_resnet(k->cx, (tn_resnet_opts){ .depth = 19, .classes = k->i }), k);
 }
+CALL(mobilenet_v2)
+{
+    // Only of wrong sizes: the network is large.
+    return run(tn_mobilenet_v2(k->cx, (tn_mobilenet_v2_opts){ .classes = -1, .dropout = k->d }), k);
+}
+CALL(vit)
+{
+    tn_vit_opts o = {
+        .size = 4, .patch = k->j, .layers = 1, .heads = 2, .width = 4, .classes = k->i
+    };
+    return run(tn_vit(k->cx, o), k);
+}
+CALL(convnext)
+{
+    tn_convnext_opts o = { .blocks = { 1, 1, 1, 1 }, .width = 2, .classes = k->i, .drop = k->d };
+    return run(tn_convnext(k->cx, o), k);
+}
+CALL(unet)
+{
+    return run(tn_unet(k->cx, (tn_unet_opts){ .levels = (int)k->j, .width = 2, .classes = k->i }),
+               k);
+}
 CALL(gpt2)
 {
     tn_gpt2_opts o = { k->i == 1, 2, 4, k->j, k->i, k->d };
@@ -541,7 +563,7 @@ const call calls_of_layers[] = {
     O(nn_standardize_nd), O(nn_attention), O(nn_attention_with), O(nn_transformer_block), O(nn_transformer_block_with),
     O(init_constant), O(init_uniform), O(init_normal), O(init_trunc_normal), O(init_xavier_uniform),
     O(init_xavier_normal), O(init_kaiming_uniform), O(init_kaiming_normal),
-    O(mlp), O(lenet), O(resnet), O(gpt2), O(llama), O(pretrained), O(pretrained_with),
+    O(mlp), O(lenet), O(resnet), O(mobilenet_v2), O(vit), O(convnext), O(unet), O(gpt2), O(llama), O(pretrained), O(pretrained_with),
     { 0 },
 };
 // clang-format on

@@ -344,7 +344,9 @@ CALL(data_augment)
                                                     .crop         = (int)k->j,
                                                     .flip         = k->i & 1,
                                                     .resized_crop = k->i & 2,
-                                                    .area         = k->d });
+                                                    .area         = k->d,
+                                                    .hue          = k->d,
+                                                    .mixup        = k->i & 4 ? k->d : 0 });
     return NULL;
 }
 CALL(data_cursor)

@@ -446,12 +446,53 @@ void recordings_on(const char *device, int part, int parts)
     }
 }
 
+// ---- torchvision's networks
+
+static tn_layer *make_resnet18(tn_ctx *cx)
+{
+    return tn_resnet(cx, (tn_resnet_opts){ 0 });
+}
+
+static tn_layer *make_resnet34(tn_ctx *cx)
+{
+    return tn_resnet(cx, (tn_resnet_opts){ .depth = 34 });
+}
+
+static tn_layer *make_resnet50(tn_ctx *cx)
+{
+    return tn_resnet(cx, (tn_resnet_opts){ .depth = 50 });
+}
+
+static tn_layer *make_mobilenet(tn_ctx *cx)
+{
+    return tn_mobilenet_v2(cx, (tn_mobilenet_v2_opts){ .dropout = TN_ZERO });
+}
+
+static tn_layer *make_vit(tn_ctx *cx)
+{
+    return tn_vit(
+        cx, (tn_vit_opts){
+                .size = 64, .layers = 2, .heads = 4, .width = 64, .hidden = 96, .classes = 30 });
+}
+
+static tn_layer *make_convnext(tn_ctx *cx)
+{
+    return tn_convnext(cx,
+                       (tn_convnext_opts){
+                           .blocks = { 1, 2, 1, 1 }, .width = 16, .classes = 30, .drop = TN_ZERO });
+}
+
+static tn_layer *make_unet(tn_ctx *cx)
+{
+    return tn_unet(cx, (tn_unet_opts){ .width = 8, .levels = 3 });
+}
+
 // These have hundreds of tensors of up to two million elements, so there is no more than this.
-static void check_logits(tn_file *f, tn_ctx *cx, const char *name, int depth)
+static void check_logits(tn_file *f, tn_ctx *cx, const char *name, tn_layer *(*make)(tn_ctx *cx))
 {
     double     want[BUCKETS];
     int64_t    n;
-    tn_layer  *net = tn_resnet(cx, (tn_resnet_opts){ .depth = depth });
+    tn_layer  *net = make(cx);
     tn_tensor *x   = units(cx, "x0", TN_F32, TN_SHAPE(2, 3, 64, 64), 1, 0);
     tn_grad_mode(cx, false);
     CHECK_STATUS(tn_layer_each(net, fill, NULL), TN_OK);
@@ -459,18 +500,45 @@ static void check_logits(tn_file *f, tn_ctx *cx, const char *name, int depth)
     double    *have = y ? sketch(y, &n) : NULL;
     if (test_that(have && recorded(f, name, want, n), "no %s: %s", name, tn_error_text(cx))) {
         for (int64_t i = 0; i < n; i++) have[i] -= want[i];
-        CHECK_NEAR(norm_of(have, n) / norm_of(want, n), 0, 1e-4);
+        test_that(norm_of(have, n) / norm_of(want, n) < 1e-4, "%s differs by %g", name,
+                  norm_of(have, n) / norm_of(want, n));
     }
     free(have);
+    tn_layer_free(net);
 }
 
-static void logits_of_torchvisions_resnets_equal_the_recorded_ones(void)
+static void logits_of_torchvisions_networks_equal_the_recorded_ones(void)
 {
+    static const struct {
+        const char *name;
+        tn_layer *(*make)(tn_ctx *cx);
+    } nets[] = { { "resnet18", make_resnet18 }, { "resnet34", make_resnet34 },
+                 { "resnet50", make_resnet50 }, { "mobilenet_v2", make_mobilenet },
+                 { "vit", make_vit },           { "convnext", make_convnext },
+                 { "unet", make_unet } };
+
     tn_ctx  *cx = rules_open("cpu");
     tn_file *f  = recording(cx, "torchvision");
-    if (f) {
-        check_logits(f, cx, "resnet18", 18);
-        check_logits(f, cx, "resnet50", 50);
+    for (size_t i = 0; f && i < sizeof nets / sizeof *nets; i++)
+        check_logits(f, cx, nets[i].name, nets[i].make);
+    tn_close(cx);
+}
+
+// The same with the sizes that a program gets without options.
+static void whole_networks_have_as_many_parameters_as_torchvisions(void)
+{
+    double   want[6] = { 0 };
+    tn_ctx  *cx      = rules_open("cpu");
+    tn_file *f       = recording(cx, "torchvision");
+    if (f) CHECK(recorded(f, "counts", want, 6));
+    for (int i = 0; i < 6; i++) {
+        const int depth[] = { 34, 101, 152 };
+        tn_layer *net     = i < 3    ? tn_resnet(cx, (tn_resnet_opts){ .depth = depth[i] })
+                            : i == 3 ? tn_mobilenet_v2(cx, (tn_mobilenet_v2_opts){ 0 })
+                            : i == 4 ? tn_vit(cx, (tn_vit_opts){ 0 })
+                                     : tn_convnext(cx, (tn_convnext_opts){ 0 });
+        CHECK_INT(tn_layer_count(net), want[i]);
+        tn_layer_free(net);
     }
     tn_close(cx);
 }
@@ -510,7 +578,8 @@ const test_case tests_recordings[] = {
     TEST(ten_steps_of_every_optimizer_in_f64_equal_the_recorded_ones),
     TEST(ten_steps_of_every_model_in_f64_equal_the_recorded_ones),
     TEST(ten_steps_without_library_ops_equal_the_recorded_ones),
-    TEST(logits_of_torchvisions_resnets_equal_the_recorded_ones),
+    TEST(logits_of_torchvisions_networks_equal_the_recorded_ones),
+    TEST(whole_networks_have_as_many_parameters_as_torchvisions),
     TEST(rotary_tables_equal_the_recorded_ones),
     TEST_END,
 };

@@ -4,6 +4,7 @@
 #include "rules_kit.h"
 #include "scratch.h"
 
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -162,6 +163,36 @@ static void pictures_that_are_damaged_are_refused(void)
     finish(cx);
 }
 
+// The picture of tools/record.py, as torchvision resizes it and takes its middle.
+static void a_resized_middle_is_that_of_torchvision(void)
+{
+    static const int64_t sizes[][2] = { { 14, 16 }, { 24, 24 }, { 40, 48 } };
+
+    tn_ctx       *cx = begin();
+    unsigned char rows[40 * 30 * 3];
+    if (!has_libpng()) {
+        finish(cx);
+        SKIP("no libpng is installed");
+    }
+    for (int i = 0; i < 40 * 30 * 3; i++) {
+        int c = i % 3, x = i / 3 % 40, y = i / 3 / 40;
+        rows[i] = (unsigned char)(7 * x + 13 * y * y + 50 * c);
+    }
+    save("a.png", png_write(file, &PNG(40, 30, 2, 8, rows)));
+    tn_file *f = tn_file_open(cx, TN_SOURCE_DIR "/test/recordings/torchvision.safetensors");
+    for (int i = 0; i < 3; i++) {
+        char          name[32];
+        int64_t       size = sizes[i][0];
+        tn_image_opts o    = { .size = size, .resize = sizes[i][1] };
+        snprintf(name, sizeof name, "picture%d", (int)size);
+        tn_tensor *want = tn_reshape(tn_file_tensor(f, name), TN_SHAPE(3, size, size));
+        tn_tensor *have = tn_image_read_with(cx, scratch_path("a.png"), o);
+        CHECK_NEAR(tn_item(tn_max_all(tn_abs(tn_sub(tn_cast(have, TN_F64), want)))), 0, 1e-6);
+    }
+    CHECK_STATUS(tn_error(cx), TN_OK);
+    finish(cx);
+}
+
 // ---- folders
 
 // Two classes: "b" has 3 pictures of one colour each, "a" has 4, of which `bad` cannot be read.
@@ -270,12 +301,85 @@ static void random_parts_are_the_same_for_any_threads(void)
     finish(cx);
 }
 
+// ---- colours and mixtures
+
+// A batch of all items of x (4, 3, 2, 2) in their order, changed as o says.
+static tn_batch changed(tn_ctx *cx, tn_tensor *x, tn_augment_opts o)
+{
+    tn_tensor *both[] = { x, tn_from(cx, TN_I64, TN_SHAPE(4), (int64_t[]){ 2, 0, 1, 0 }) };
+    tn_data   *d      = tn_arrays(cx, 2, both);
+    CHECK_STATUS(tn_data_shuffle(d, false, 0), TN_OK);
+    CHECK_STATUS(tn_data_augment(d, o), TN_OK);
+    return tn_next(d, 4);
+}
+
+static double furthest(tn_tensor *a, tn_tensor *b)
+{
+    return tn_item(tn_max_all(tn_abs(tn_sub(a, b))));
+}
+
+// By what each change leaves as it is.
+static void colours_are_changed_as_said(void)
+{
+    tn_ctx    *cx   = rules_open("cpu");
+    tn_tensor *x    = tn_add_s(tn_mul_s(tn_rand(cx, TN_F32, TN_SHAPE(4, 3, 2, 2)), 0.2), 0.4);
+    tn_tensor *luma = tn_from(cx, TN_F32, TN_SHAPE(3, 1, 1), (float[]){ 0.299f, 0.587f, 0.114f });
+    tn_tensor *y    = changed(cx, x, (tn_augment_opts){ .brightness = 0.5 }).x;
+    tn_tensor *by   = tn_div(y, x);  // one factor for an image
+    tn_tensor *flat = tn_flatten(by, 1, 3);
+    CHECK_NEAR(furthest(flat, tn_slice(flat, 1, 0, 1, 1)), 0, 1e-5);
+    CHECK(tn_item(tn_max_all(by)) <= 1.5 && tn_item(tn_min_all(by)) >= 0.5 &&
+          furthest(x, y) > 0.02);
+    y                   = changed(cx, x, (tn_augment_opts){ .contrast = 0.5 }).x;
+    tn_tensor *means[2] = { tn_mean(tn_mul(x, luma), 1), tn_mean(tn_mul(y, luma), 1) };
+    CHECK_NEAR(furthest(tn_mean(tn_flatten(means[0], 1, 2), 1),
+                        tn_mean(tn_flatten(means[1], 1, 2), 1)),
+               0, 1e-6);
+    CHECK(furthest(x, y) > 0.01);
+    y = changed(cx, x, (tn_augment_opts){ .saturation = 0.5 }).x;
+    CHECK_NEAR(furthest(tn_sum(tn_mul(x, luma), 1), tn_sum(tn_mul(y, luma), 1)), 0, 1e-6);
+    CHECK(furthest(x, y) > 0.01);
+    y = changed(cx, x, (tn_augment_opts){ .hue = 0.5 }).x;
+    CHECK_NEAR(furthest(tn_max(x, 1), tn_max(y, 1)), 0, 1e-6);
+    CHECK_NEAR(furthest(tn_min(x, 1), tn_min(y, 1)), 0, 1e-6);
+    CHECK(furthest(x, y) > 0.01);
+    tn_data *d = tn_digits(cx, (tn_digits_opts){ .count = 9 });
+    CHECK_STATUS(tn_data_augment(d, (tn_augment_opts){ .hue = 0.6 }), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "hue 0.6 is not in 0 .. 0.5");
+    tn_close(cx);
+}
+
+// x and y are mixed by the same weight, each with the item before it.
+static void mixed_images_have_mixed_classes(void)
+{
+    tn_ctx    *cx = rules_open("cpu");
+    tn_tensor *x  = tn_rand(cx, TN_F32, TN_SHAPE(4, 3, 2, 2));
+    tn_batch   b  = changed(cx, x, (tn_augment_opts){ .mixup = 0.4 });
+    CHECK(tn_dtype_of(b.y) == TN_F32 && tn_rank(b.y) == 2 && tn_size(b.y, 1) == 3);
+    double own = tn_item(
+        tn_slice(tn_select(b.y, 0, 2), 0, 1, 2, 1));  // of item 2, alone of class 1
+    CHECK(own > 0 && own < 1);
+    tn_tensor *rolled[] = { tn_slice(x, 0, 3, 4, 1), tn_slice(x, 0, 0, 3, 1) };
+    tn_tensor *before   = tn_concat(2, rolled, 0);
+    CHECK_NEAR(furthest(b.x, tn_add(tn_mul_s(x, own), tn_mul_s(before, 1 - own))), 0, 1e-6);
+    CHECK_NEAR(furthest(tn_sum(b.y, 1), tn_ones(cx, TN_F32, TN_SHAPE(4))), 0, 1e-6);
+    CHECK_NEAR(tn_item(tn_slice(tn_select(b.y, 0, 3), 0, 0, 1, 1)), own, 1e-6);
+    CHECK(isfinite(tn_item(tn_cross_entropy(tn_randn(cx, TN_F32, TN_SHAPE(4, 3)), b.y))));
+    tn_data *d = tn_arrays(cx, 1, &x);
+    CHECK_STATUS(tn_data_augment(d, (tn_augment_opts){ .mixup = 0.4 }), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "only images with classes can be mixed");
+    tn_close(cx);
+}
+
 const test_case tests_images[] = {
     TEST(every_kind_of_png_is_read),
     TEST(jpegs_are_read_and_turned),
     TEST(pictures_that_are_damaged_are_refused),
+    TEST(a_resized_middle_is_that_of_torchvision),
     TEST(folders_of_pictures_are_datasets),
     TEST(files_that_cannot_be_read_are_skipped_and_named),
     TEST(random_parts_are_the_same_for_any_threads),
+    TEST(colours_are_changed_as_said),
+    TEST(mixed_images_have_mixed_classes),
     TEST_END,
 };
