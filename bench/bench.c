@@ -33,6 +33,7 @@ static const struct {
     { "fused", "what is one kernel, beside a loop written by hand, beside PyTorch", bench_fused },
     { "training", "steps of MLPs and of lenet with Adam, beside PyTorch", bench_training },
     { "inference", "images through ResNets and MobileNetV2, beside PyTorch", bench_inference },
+    { "pictures", "batches from a folder of JPEG files, beside torchvision", bench_pictures },
     { "decode", "tokens of a GPT-2 124M one by one on the cpu, beside PyTorch", bench_decode },
     { "cold", "the first step of a process, with nothing compiled on disk", bench_cold },
     { "gpu_ops", "single ops on a GPU, against what memory and matrix units allow", bench_gpu_ops },

@@ -74,8 +74,8 @@ bench_peer bench_ask_peer(const char *name, int threads);
 // The cases, and what children run.
 typedef void bench_case(void);
 bench_case bench_record, bench_chain, bench_loop, bench_instructions, bench_matmul, bench_bandwidth,
-    bench_fused, bench_training, bench_inference, bench_decode, bench_cold, bench_gpu_ops,
-    bench_gpu_steps, bench_gpu_gpt2, bench_gpu_images, bench_gpu_lm, bench_gpu_conv;
+    bench_fused, bench_training, bench_inference, bench_pictures, bench_decode, bench_cold,
+    bench_gpu_ops, bench_gpu_steps, bench_gpu_gpt2, bench_gpu_images, bench_gpu_lm, bench_gpu_conv;
 void bench_instructions_child(const char *mode);
 void bench_matmul_child(void);
 void bench_cold_child(void);

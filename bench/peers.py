@@ -3,6 +3,7 @@
 Each case is measured as Tenon measures it: fixed random data, warm-up, the median of repeated
 steps. Of the ways PyTorch offers (of running Adam; eager or compiled) the fastest counts.
 """
+import os
 import statistics
 import sys
 import time
@@ -225,9 +226,30 @@ def times_of_fused(make):
         pass
 
 
+def times_of_pictures():
+    """Batches of 64 pictures: by the process itself, or by as many workers as threads."""
+    import torchvision.transforms as T
+    from torchvision.datasets import ImageFolder
+
+    change = T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip(), T.ToTensor()])
+    data = torch.utils.data.ConcatDataset([ImageFolder(os.environ["TN_BENCH_PICTURES"], change)] * 40)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    loader = iter(torch.utils.data.DataLoader(data, 64, shuffle=True, num_workers=threads if threads > 1 else 0))
+    next(loader)
+    times = []
+    for _ in range(20):
+        began = time.perf_counter()
+        next(loader)
+        times.append(time.perf_counter() - began)
+    yield sum(times) / len(times), ""  # workers hand over several at once, so the median would be of none
+
+
 def main():
     name = sys.argv[1]
-    if name in DECODING:
+    if name == "pictures":
+        times = times_of_pictures()
+    elif name in DECODING:
         times = times_of_decoding(DECODING[name])
     elif name in INFERENCE:
         times = times_of_inference(*INFERENCE[name])

@@ -115,7 +115,7 @@ class Data:
         return self
 
     @property
-    def skipped(self) -> list[str]:
+    def skipped_files(self) -> list[str]:
         """The files of a folder of images that could not be read so far, each with the reason; at most 64."""
         found = []
         while (text := _c.data_skipped(self._handle, len(found))) is not None:
@@ -167,7 +167,7 @@ class Data:
 
     @property
     def skipped(self) -> int:
-        """The number of rows of a table that were skipped for missing cells."""
+        """The number of rows of a table that were skipped for missing cells, or of images that could not be read so far."""
         return _c.data_info(self._handle)[3]
 
     @property
@@ -210,7 +210,7 @@ def images(folder: str, size: int = 224, *, resize: int = 0, channels: int = 3, 
     """A folder of JPEG and PNG files for each class: x (channels, size, size) in [0, 1].
 
     The shorter side is resized to `resize`, by default 8/7 of the size, and the middle is taken. Files that cannot be read are
-    skipped, unless strict; `skipped` of the data says which.
+    skipped, unless strict; `skipped_files` of the data says which.
     """
     return Data(_c.images(folder, size=size, resize=resize, channels=channels, most_pixels=most_pixels, threads=threads,
                           strict=strict, context=context))

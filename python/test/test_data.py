@@ -4,12 +4,14 @@ import gc
 import importlib.util
 import io
 import os
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import traceback
 import unittest
+import zlib
 
 import tenon as tn
 from tenon.data import Batch, ConcatDataset, DataLoader, Dataset, IterableDataset, Subset, TensorDataset, progress
@@ -87,6 +89,33 @@ class OfC(unittest.TestCase):
         self.assertEqual((len(d), len(part)), (40, 10))
         both = [v for part in (d, part) for b in part.batches(7) for v in b.x.tolist()]
         self.assertEqual(sorted(both), list(range(50)))
+
+    def test_folders_of_pictures(self):
+        def png(grey):
+            def chunk(name, data):
+                return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+            return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 6, 5, 8, 0, 0, 0, 0)) +
+                    chunk(b"IDAT", zlib.compress((b"\0" + bytes([grey] * 6)) * 5)) + chunk(b"IEND", b""))
+        with tempfile.TemporaryDirectory() as folder:
+            for i, name in enumerate(("a", "b", "b")):
+                os.makedirs(f"{folder}/{name}", exist_ok=True)
+                with open(f"{folder}/{name}/{i}.png", "wb") as f:
+                    f.write(png(51 * i) if i < 2 else b"no picture")
+            data = tn.data.images(folder, 4).shuffle(False)
+            try:
+                image = tn.data.read_image(f"{folder}/b/1.png")
+            except tn.Error as e:
+                self.skipTest(str(e))
+            self.assertEqual(image.shape, (1, 5, 6))
+            x, y = data.next(2)
+            self.assertEqual((x.shape, y.tolist()), ((2, 3, 4, 4), [0, 1]))
+            self.assertAlmostEqual(x[1].max().item(), 0.2, places=5)
+            x, y = data.augment(resized_crop=True, flip=True, mixup=0.5).next(3)
+            self.assertEqual(y.shape[-1], 2)
+            while not data.skipped_files:
+                data.next(3)
+            self.assertIn("2.png: it is no JPEG or PNG", data.skipped_files[0])
+            self.assertEqual(data.skipped, 1)
 
     def test_a_table_has_a_schema(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -27,7 +27,8 @@ static void seeds(void)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         seed_png(kinds[i][0], kinds[i][1], pixels);
     for (int c = 1; c <= 4; c++) {
-        size_t n = c == 2 ? 0 : jpeg_write(file, W, H, c, pixels, c == 3 ? 6 : 0);
+        size_t n = c == 2 ? 0 : jpeg_write(file, PICTURE_ROOM - 64, W, H, c, pixels, 100);
+        if (n && c == 3) n = jpeg_turn(file, n, 6);
         if (n) fuzz_seed(file, n);
     }
     fuzz_seed("P5 2 1 255\nab", 13);

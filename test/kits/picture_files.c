@@ -92,7 +92,7 @@ size_t png_write(unsigned char *to, const png_file *p)
 // ---- JPEG
 
 // Puts a segment with the orientation behind the first marker.
-static size_t add_turn(unsigned char *to, size_t n, int turn)
+size_t jpeg_turn(unsigned char *to, size_t n, int turn)
 {
     unsigned char exif[] = { 0xff, 0xe1, 0, 34, 'E', 'x', 'i', 'f', 0, 0,  'M', 'M',
                              0,    42,   0, 0,  0,   8,   0,   1,   1, 18, 0,   3,
@@ -103,10 +103,10 @@ static size_t add_turn(unsigned char *to, size_t n, int turn)
     return n + sizeof exif;
 }
 
-size_t jpeg_write(unsigned char *to, int width, int height, int channels,
-                  const unsigned char *pixels, int turn)
+size_t jpeg_write(unsigned char *to, size_t room, int width, int height, int channels,
+                  const unsigned char *pixels, int quality)
 {
-    enum { RGB = 0, GRAY = 6, CMYK = 11, SAMPLED_444 = 0, SAMPLED_GRAY = 3, BEST = 100 };
+    enum { RGB = 0, GRAY = 6, CMYK = 11, SAMPLED_444 = 0, SAMPLED_GRAY = 3 };
 
     void *lib = dlopen("libturbojpeg.so.0", RTLD_NOW | RTLD_LOCAL);
     void *(*init)(void);
@@ -124,12 +124,12 @@ size_t jpeg_write(unsigned char *to, int width, int height, int channels,
     void          *h      = init();
     int            format = channels == 1 ? GRAY : channels == 3 ? RGB : CMYK;
     if (compress(h, pixels, width, 0, height, format, &made, &n,
-                 channels == 1 ? SAMPLED_GRAY : SAMPLED_444, BEST, 0) != 0 ||
-        n > PICTURE_ROOM - 64)
+                 channels == 1 ? SAMPLED_GRAY : SAMPLED_444, quality, 0) != 0 ||
+        n > room)
         n = 0;
     if (n) memcpy(to, made, n);
     release(made);
     destroy(h);
     dlclose(lib);
-    return n && turn ? add_turn(to, n, turn) : n;
+    return n;
 }

@@ -17,11 +17,13 @@ typedef struct {
 
 enum { PICTURE_ROOM = 1 << 15 };
 
-// Write a file to `to`, which has PICTURE_ROOM bytes, and return its length. A JPEG has 1 (grey), 3 (RGB) or 4
-// (CMYK) bytes a pixel, 1 turn as EXIF numbers them, or 0 for no EXIF; its length is 0 if there is no library.
+// Write a file and return its length. A PNG takes at most PICTURE_ROOM bytes. A JPEG has 1 (grey), 3 (RGB) or 4 (CMYK)
+// bytes a pixel; its length is 0 if there is no library, or no room.
 size_t png_write(unsigned char *to, const png_file *p);
-size_t jpeg_write(unsigned char *to, int width, int height, int channels,
-                  const unsigned char *pixels, int turn);
+size_t jpeg_write(unsigned char *to, size_t room, int width, int height, int channels,
+                  const unsigned char *pixels, int quality);
+// Adds EXIF with a turn, 1 .. 8, to a JPEG of n bytes, 64 bytes at most; returns its new length.
+size_t jpeg_turn(unsigned char *file, size_t n, int turn);
 
 // Whether the libraries that read them are installed.
 bool has_libpng(void);

@@ -93,8 +93,10 @@ static void check_turn(tn_ctx *cx, int turn)
     unsigned char pixels[W * H * 3];
     float         have[W * H * 3];
     ramps(pixels, W, H, 3);
-    tn_tensor *t    = tn_image_read(cx, save("t.jpg", jpeg_write(file, W, H, 3, pixels, turn)));
-    int        wide = turn > 4 ? H : W, high = turn > 4 ? W : H, wrong = 0;
+    tn_tensor *t = tn_image_read(
+        cx, save("t.jpg",
+                 jpeg_turn(file, jpeg_write(file, PICTURE_ROOM - 64, W, H, 3, pixels, 100), turn)));
+    int wide = turn > 4 ? H : W, high = turn > 4 ? W : H, wrong = 0;
     if (!CHECK(t && tn_size(t, 1) == high && tn_size(t, 2) == wide)) return;
     tn_read(t, TN_F32, have, W * H * 3);
     for (int y = 0; y < high; y++)
@@ -120,13 +122,14 @@ static void jpegs_are_read_and_turned(void)
     }
     for (int turn = 1; turn <= 8; turn++) check_turn(cx, turn);
     ramps(pixels, W, H, 1);
-    tn_tensor *t = tn_image_read(cx, save("g.jpg", jpeg_write(file, W, H, 1, pixels, 0)));
+    tn_tensor *t = tn_image_read(cx, save("g.jpg",
+                                          jpeg_write(file, PICTURE_ROOM, W, H, 1, pixels, 100)));
     CHECK_INT(tn_size(t, 0), 1);
     CHECK_NEAR(tn_item(tn_mean_all(t)), .5, .01);
     // CMYK as stored: 255 is no ink, so black of 204 leaves four fifths of the light.
     memset(pixels, 255, sizeof pixels);
     for (int i = 0; i < W * H; i++) pixels[4 * i] = 128, pixels[4 * i + 3] = 204;
-    t = tn_image_read(cx, save("k.jpg", jpeg_write(file, W, H, 4, pixels, 0)));
+    t = tn_image_read(cx, save("k.jpg", jpeg_write(file, PICTURE_ROOM, W, H, 4, pixels, 100)));
     CHECK_INT(tn_size(t, 0), 3);
     CHECK_NEAR(tn_item(tn_min_all(t)), .4, .02);
     CHECK_NEAR(tn_item(tn_max_all(t)), .8, .02);
@@ -149,7 +152,7 @@ static void pictures_that_are_damaged_are_refused(void)
               NULL);
         CHECK_FAILED(cx, TN_EFORMAT, "24 x 16 pixels are more than 383");
     }
-    n = jpeg_write(file, W, H, 3, pixels, 0);
+    n = jpeg_write(file, PICTURE_ROOM, W, H, 3, pixels, 100);
     if (has_libturbojpeg()) {
         CHECK(tn_image_read(cx, save("a.jpg", n - 10)) == NULL);
         CHECK_FAILED(cx, TN_EFORMAT, "remature end");
