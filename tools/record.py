@@ -514,6 +514,22 @@ def arrays():
     out["shuffled"] = F.pixel_shuffle(numbers((1, 8, 2, 3)), 2)
     out["unshuffled"] = F.pixel_unshuffle(numbers((1, 2, 4, 6)), 2)
     out["unfolded"] = F.unfold(u, (2, 3), dilation=(2, 1), padding=(1, 0), stride=(1, 2))
+    signs, chosen = torch.tensor([1.0, -1.0]), torch.tensor([2, 0, 1])
+    p, scores = numbers((2, 3)), numbers((3, 4))
+    for reduction in ("mean", "sum", "none"):
+        out |= {f"{name} {reduction}": v for name, v in {
+            "ranking": F.margin_ranking_loss(p, p.flip(1), signs[:, None], 0.5, reduction=reduction),
+            "cosines": F.cosine_embedding_loss(p, p.flip(1), signs, 0.1, reduction=reduction),
+            "triplet": F.triplet_margin_loss(p, p.flip(1), p.flip(0), reduction=reduction),
+            "margins": F.multi_margin_loss(scores, chosen, p=2, margin=0.7, reduction=reduction),
+            "gaussian": F.gaussian_nll_loss(p, p.flip(1), p.flip(0) ** 2, full=True, eps=0.3, reduction=reduction)}.items()}
+    out["triplet swap"] = F.triplet_margin_loss(p, p.flip(1), p.flip(0), margin=0.4, p=3, swap=True)
+    out["margins 1"] = F.multi_margin_loss(scores, chosen)
+    right = torch.tensor([[1.0, 0.0, 0.25], [0.0, 1.0, 1.0]]).to(p)
+    wrong = 1 - (right * p.sigmoid() + (1 - right) * (1 - p.sigmoid()))
+    ce = F.binary_cross_entropy_with_logits(p, right, reduction="none")
+    out["focal"] = (ce * wrong ** 2 * (0.25 * right + 0.75 * (1 - right))).mean()
+    out["focal 1.5"] = (ce * wrong ** 1.5).sum()
     out["folded"] = F.fold(numbers((1, 12, 6)), (5, 4), (2, 3), dilation=(2, 1), padding=(0, 1), stride=(1, 2))
     return {name: v.double().flatten() for name, v in out.items()}
 

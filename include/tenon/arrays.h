@@ -140,6 +140,44 @@ TN_API tn_tensor *tn_index_add(tn_tensor *x, int axis, tn_tensor *index, tn_tens
 TN_API tn_tensor *tn_index_put(tn_tensor *x, int n, tn_tensor *const *index, tn_tensor *v,
                                bool accumulate);
 
+// ---- losses ------------------------------------------------------------------------------------
+
+// More losses, whose 16-bit arguments are computed in f32. A number of 0 in the options is the default, TN_ZERO is 0.
+typedef struct {
+    double       margin;  // 0: 1 for triplet_margin and multi_margin, 0 for the others
+    double       p;       // triplet_margin: of the distance, 0: 2; multi_margin: 1 or 2, 0: 1
+    bool         swap;  // triplet_margin: negative may be compared with positive, if that is nearer
+    tn_reduction reduce;
+} tn_margin_opts;
+// max(0, margin - target * (a - b)): a is to be the greater one where target is 1, b where it is -1.
+TN_API tn_tensor *tn_margin_ranking(tn_tensor *a, tn_tensor *b, tn_tensor *target,
+                                    tn_margin_opts o);
+// Of vectors along the last axis: 1 - cos where target is 1, max(0, cos - margin) where it is -1.
+TN_API tn_tensor *tn_cosine_embedding(tn_tensor *a, tn_tensor *b, tn_tensor *target,
+                                      tn_margin_opts o);
+// Of vectors along the last axis: max(0, distance to positive - distance to negative + margin).
+TN_API tn_tensor *tn_triplet_margin(tn_tensor *anchor, tn_tensor *positive, tn_tensor *negative,
+                                    tn_margin_opts o);
+// Of scores x (N, C) and class indices (N): the mean over the other classes of max(0, margin - right + other)^p.
+TN_API tn_tensor *tn_multi_margin(tn_tensor *x, tn_tensor *target, tn_margin_opts o);
+typedef struct {
+    bool         full;  // with the constant log(2 pi) / 2
+    double       eps;   // the least variance; 0: 1e-6
+    tn_reduction reduce;
+} tn_gaussian_opts;
+// Negative log-likelihood of target, of a normal distribution with mean x and variance var.
+TN_API tn_tensor *tn_gaussian_nll(tn_tensor *x, tn_tensor *target, tn_tensor *var,
+                                  tn_gaussian_opts o);
+typedef struct {
+    double
+        alpha;  // weight of the positive class, 1 - alpha of the negative one; 0: 0.25; below 0: none
+    double       gamma;  // 0: 2
+    tn_reduction reduce;
+} tn_focal_opts;
+// Binary cross entropy of logits x, times (1 - p)^gamma, where p is the probability of what is right: torchvision's
+// sigmoid_focal_loss.
+TN_API tn_tensor *tn_focal(tn_tensor *x, tn_tensor *target, tn_focal_opts o);
+
 // ---- images ------------------------------------------------------------------------------------
 
 // Add before[i] and after[i] places at the ends of axis i, as tn_pad does, with elements of x: mirrored

@@ -51,6 +51,9 @@ static inline int64_t tni_option_at(const int64_t *v, int i, int64_t fallback)
     return v[i] ? v[i] : v[0] ? v[0] : fallback;
 }
 
+// The losses y of elements, reduced and brought back to dt.
+tn_tensor *tni_reduce_loss(const char *op, tn_tensor *y, tn_reduction reduce, tn_dtype dt);
+
 // v in x's dtype, 0-d. NULL in, NULL out.
 static inline tn_tensor *tni_number_like(tn_tensor *x, double v)
 {

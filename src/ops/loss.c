@@ -234,18 +234,25 @@ static tn_tensor *expand_weight(const char *op, tn_tensor *w, tn_tensor *y)
     return w ? tni_expand_to(w, s.rank, s.size) : NULL;
 }
 
+tn_tensor *tni_reduce_loss(const char *op, tn_tensor *y, tn_reduction reduce, tn_dtype dt)
+{
+    if (!y || !reduce_ok(op, y, reduce)) return NULL;
+    if (reduce == TN_REDUCTION_SUM) y = tn_sum_all(y);
+    if (reduce == TN_REDUCTION_MEAN) y = tn_mean_all(y);
+    return tni_narrow(y, dt);
+}
+
 // Weights and reduces the losses y. The mean divides by the sum of the weights (mse, l1) or by the
 // number of elements (the others), as PyTorch does.
 static tn_tensor *weigh_and_reduce(const char *op, tn_tensor *y, tn_tensor *x,
                                    const tn_loss_opts *o, bool by_weight)
 {
     tn_tensor *w = o->weight ? expand_weight(op, o->weight, y) : NULL;
-    if (!y || (o->weight && !w) || !reduce_ok(op, x, o->reduce)) return NULL;
+    if (!y || (o->weight && !w)) return NULL;
     if (w) y = tn_mul(y, w);
-    if (o->reduce == TN_REDUCTION_SUM) y = tn_sum_all(y);
-    if (o->reduce == TN_REDUCTION_MEAN)
-        y = w && by_weight ? tn_div(tn_sum_all(y), tn_sum_all(w)) : tn_mean_all(y);
-    return tni_narrow(y, tn_dtype_of(x));
+    if (w && by_weight && o->reduce == TN_REDUCTION_MEAN)
+        return tni_narrow(tn_div(tn_sum_all(y), tn_sum_all(w)), tn_dtype_of(x));
+    return tni_reduce_loss(op, y, o->reduce, tn_dtype_of(x));
 }
 
 static tn_tensor *difference(tn_tensor *x, tn_tensor *target)

@@ -254,10 +254,59 @@ ARRAY(folded, tn_fold_windows(numbers(cx, TN_SHAPE(1, 12, 6)), 5, 4, 2, 3,
                               (tn_conv_opts){
                                   .dilation = { 2, 1 }, .padding = { 0, 1 }, .stride = { 1, 2 } }))
 
+// ---- losses
+
+#define P      numbers(cx, TN_SHAPE(2, 3))
+#define SIGNS  tn_from(cx, TN_F64, TN_SHAPE(2), (double[]){ 1, -1 })
+#define CHOSEN tn_from(cx, TN_I64, TN_SHAPE(3), (int64_t[]){ 2, 0, 1 })
+#define RIGHT  tn_from(cx, TN_F64, TN_SHAPE(2, 3), (double[]){ 1, 0, 0.25, 0, 1, 1 })
+#define SCORES numbers(cx, TN_SHAPE(3, 4))
+#define REDUCED(name, by)                                                                       \
+    ARRAY(ranking_##name, tn_margin_ranking(P, tn_flip(P, 1), tn_unsqueeze(SIGNS, 1),           \
+                                            (tn_margin_opts){ .margin = 0.5, .reduce = by }))   \
+    ARRAY(cosines_##name, tn_cosine_embedding(P, tn_flip(P, 1), SIGNS,                          \
+                                              (tn_margin_opts){ .margin = 0.1, .reduce = by })) \
+    ARRAY(triplet_##name,                                                                       \
+          tn_triplet_margin(P, tn_flip(P, 1), tn_flip(P, 0), (tn_margin_opts){ .reduce = by })) \
+    ARRAY(margins_##name,                                                                       \
+          tn_multi_margin(SCORES, CHOSEN,                                                       \
+                          (tn_margin_opts){ .margin = 0.7, .p = 2, .reduce = by }))             \
+    ARRAY(gaussian_##name,                                                                      \
+          tn_gaussian_nll(P, tn_flip(P, 1), tn_square(tn_flip(P, 0)),                           \
+                          (tn_gaussian_opts){ .full = true, .eps = 0.3, .reduce = by }))
+REDUCED(mean, TN_REDUCTION_MEAN)
+REDUCED(sum, TN_REDUCTION_SUM)
+REDUCED(none, TN_REDUCTION_NONE)
+ARRAY(triplet_swap, tn_triplet_margin(P, tn_flip(P, 1), tn_flip(P, 0),
+                                      (tn_margin_opts){ .margin = 0.4, .p = 3, .swap = true }))
+ARRAY(margins_1, tn_multi_margin(SCORES, CHOSEN, (tn_margin_opts){ 0 }))
+ARRAY(focal, tn_focal(P, RIGHT, (tn_focal_opts){ 0 }))
+ARRAY(focal_1,
+      tn_focal(P, RIGHT, (tn_focal_opts){ .alpha = -1, .gamma = 1.5, .reduce = TN_REDUCTION_SUM }))
+
 static const struct {
     const char *name;
     array_call *call;
 } arrays[] = {
+    { "ranking mean", ranking_mean },
+    { "ranking sum", ranking_sum },
+    { "ranking none", ranking_none },
+    { "cosines mean", cosines_mean },
+    { "cosines sum", cosines_sum },
+    { "cosines none", cosines_none },
+    { "triplet mean", triplet_mean },
+    { "triplet sum", triplet_sum },
+    { "triplet none", triplet_none },
+    { "margins mean", margins_mean },
+    { "margins sum", margins_sum },
+    { "margins none", margins_none },
+    { "gaussian mean", gaussian_mean },
+    { "gaussian sum", gaussian_sum },
+    { "gaussian none", gaussian_none },
+    { "triplet swap", triplet_swap },
+    { "margins 1", margins_1 },
+    { "focal", focal },
+    { "focal 1.5", focal_1 },
     { "reflect", reflect },
     { "replicate", replicate },
     { "circular", circular },

@@ -167,8 +167,37 @@ CALL(fold_windows)
     return tn_fold_windows(x, 1, k->i > 1 ? k->i : tn_count(k->x), 1, 1, (tn_conv_opts){ 0 });
 }
 
+// ---- losses
+
+CALL(margin_ranking)
+{
+    return tn_margin_ranking(k->x, k->y, k->x, (tn_margin_opts){ .margin = k->d });
+}
+CALL(cosine_embedding)
+{
+    tn_tensor *target = k->i & 1 ? k->x : tn_sum(k->x, -1);
+    return tn_cosine_embedding(k->x, k->y, target, (tn_margin_opts){ .margin = k->d });
+}
+CALL(triplet_margin)
+{
+    return tn_triplet_margin(k->x, k->y, k->x, (tn_margin_opts){ .p = k->d, .swap = k->i & 1 });
+}
+CALL(multi_margin)
+{
+    return tn_multi_margin(k->x, k->y, (tn_margin_opts){ .p = (double)k->i });
+}
+CALL(gaussian_nll)
+{
+    return tn_gaussian_nll(k->x, k->y, k->x, (tn_gaussian_opts){ .eps = k->d });
+}
+CALL(focal)
+{
+    return tn_focal(k->x, k->y, (tn_focal_opts){ .gamma = k->d });
+}
+
 // clang-format off
 const call calls_of_arrays[] = {
+    T(margin_ranking), T(cosine_embedding), T(triplet_margin), T(multi_margin), T(gaussian_nll), T(focal),
     U(asin), U(acos), U(sinh), U(cosh), U(asinh), U(acosh), U(atanh), U(log10), U(erfinv), U(lgamma), U(digamma), U(signbit),
     B(atan2), B(hypot), B(logaddexp), B(copysign), B(nextafter), B(fmod), B(trunc_divide),
     T(einsum), T(tensordot), T(outer), T(cross), U(trace), T(kron), T(cosine_similarity), O(tile), O(repeat_interleave),

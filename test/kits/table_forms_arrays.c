@@ -79,8 +79,29 @@ FORM(f_fold_windows,
      tn_fold_windows(x[0], 3, 4, 2, 2,
                      (tn_conv_opts){ .padding = { 1, TN_NO_PADDING }, .stride = { 2, 1 } }))
 
+#define SIGN34 tn_where(tn_gt_s(tn_detach(x[0]), 0.3), ONE(x[0]), tn_neg(ONE(x[0])))
+#define ONE(x) tn_ones_like(tn_detach(x))
+FORM(f_ranking, tn_margin_ranking(x[0], x[1], SIGN34, (tn_margin_opts){ .margin = 0.3 }))
+FORM(f_cosines,
+     tn_cosine_embedding(x[0], x[1], tn_select(SIGN34, 1, 0), (tn_margin_opts){ .margin = 0.1 }))
+FORM(f_triplet, tn_triplet_margin(x[0], x[1], tn_flip(x[1], 0), (tn_margin_opts){ 0 }))
+FORM(f_triplet_p,
+     tn_triplet_margin(x[0], x[1], tn_flip(x[1], 0), (tn_margin_opts){ .p = 3, .swap = true }))
+FORM(f_margins, tn_multi_margin(x[0], tn_select(AT34, 1, 0), (tn_margin_opts){ .p = 2 }))
+FORM(f_gaussian, tn_gaussian_nll(x[0], x[1], x[2], (tn_gaussian_opts){ .full = true }))
+FORM(f_focal, tn_focal(x[0], x[1], (tn_focal_opts){ 0 }))
+FORM(f_focal_gamma, tn_focal(x[0], tn_sigmoid(x[1]), (tn_focal_opts){ .gamma = 1.5, .alpha = -1 }))
+
 // clang-format off
 const form forms_arrays[] = {
+    { "margin_ranking",       f_ranking,         SMOOTH, 1, 2, { IN(2, APART, 3, 4), IN(2, APART, 3, 4) } },
+    { "cosine_embedding",     f_cosines,         SMOOTH, 2, 2, { IN(2, APART, 3, 4), IN(2, APART, 3, 4) } },
+    { "triplet_margin",       f_triplet,         SMOOTH, 2, 2, { IN(2, APART, 3, 4), IN(2, APART, 3, 4) } },
+    { "triplet_margin, p",    f_triplet_p,       SMOOTH, 2, 2, { IN(2, APART, 3, 4), IN(2, APART, 3, 4) } },
+    { "multi_margin",         f_margins,         SMOOTH, 2, 1, { IN(2, APART, 3, 4) } },
+    { "gaussian_nll",         f_gaussian,        SMOOTH, 2, 3, { IN(2, APART, 3, 4), IN(2, APART, 3, 4), IN(2, POSITIVE, 3, 4) } },
+    { "focal",                f_focal,           SMOOTH, 2, 2, { IN(2, APART, 3, 4), IN(2, POSITIVE, 3, 4) } },
+    { "focal, gamma",         f_focal_gamma,     SMOOTH, 2, 2, { IN(2, APART, 3, 4), IN(2, POSITIVE, 3, 4) } },
     { "einsum",               f_einsum,          SMOOTH, 1, 2, { IN(3, APART, 2, 3, 4), IN(3, APART, 2, 4, 2) } },
     { "einsum, outer",        f_einsum_outer,    SMOOTH, 1, 2, { IN(2, APART, 3, 2), IN(1, APART, 4) } },
     { "einsum, diagonal",     f_einsum_diagonal, SMOOTH, 1, 1, { IN(3, APART, 3, 2, 3) } },

@@ -52,7 +52,8 @@ static const char *const wide[] = {
     "logsumexp_keep", "logsumexp_all", "logsumexp_axes", "cumsum", "cumprod", "softmax",
     "acos", "asin", "cosh", "erfinv", "log10", "sinh", "trace",
     "log_softmax", "layer_norm", "rms_norm", "group_norm", "cross_entropy", "nll", "mse", "l1", "huber",
-    "bce", "bce_logits", "kl", NULL
+    "bce", "bce_logits", "kl", "margin_ranking", "cosine_embedding", "triplet_margin", "multi_margin",
+    "gaussian_nll", "focal", NULL
 };
 // clang-format on
 

@@ -687,7 +687,7 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *,
                         reduction: str = "mean") -> Tensor:
     """max(0, -target * (input1 - input2) + margin)."""
-    return _reduce(_c.relu(-target * (input1 - input2) + margin), reduction)
+    return _c.margin_ranking(input1, input2, target, margin=margin, reduce=_reduction(reduction))
 
 
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, reduction: str = "mean") -> Tensor:
@@ -710,8 +710,7 @@ def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | 
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *,
                           reduction: str = "mean") -> Tensor:
     """1 - cos where target is 1, and max(0, cos - margin) where it is -1."""
-    c = cosine_similarity(input1, input2, dim=-1)
-    return _reduce(_c.where(target == 1, 1 - c, _c.relu(c - margin)), reduction)
+    return _c.cosine_embedding(input1, input2, target, margin=margin, reduce=_reduction(reduction))
 
 
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2.0,
@@ -731,7 +730,4 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, *, e
 def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor, full: bool = False, eps: float = 1e-6,
                       reduction: str = "mean") -> Tensor:
     """Negative log-likelihood of numbers, of a normal distribution with this mean and variance."""
-    v = _c.clamp(var, eps, math.inf)
-    v = v.detach() + (var - var.detach())  # the limit has no part in the gradient
-    y = 0.5 * (_c.log(v) + _c.square(input - target) / v)
-    return _reduce(y + 0.5 * math.log(2 * math.pi) if full else y, reduction)
+    return _c.gaussian_nll(input, target, var, full=full, eps=_eps(eps), reduce=_reduction(reduction))
