@@ -46,7 +46,8 @@ ATTRIBUTES = {"requires_grad"}
 
 # Names that `import tenon` does not have, because the package has the function in another form: as a method, a class, a keyword.
 # Every other function of C is tenon.NAME.
-NOT_EXPORTED = re.compile(r"""(nn|layer|optim|data|file|tokenizer|cache|ctx|profile|npy|init|device|dist)_.*
+NOT_EXPORTED = re.compile(r"""(nn|layer|optim|data|file|tokenizer|cache|ctx|profile|npy|init|device|dist|linalg)_.*
+    |cholesky|solve|solve_triangular|lstsq|inv|qr|eigh|eigvalsh|svd|svdvals|pinv|matrix_rank|vector_norm|matrix_norm|cond|.*_ex
     |.*_(s|i64|i64_|keep|all|axes|with|hw|dhw|nd|n|of)|.*_|forward.*|is_.*|sgd|adam|adamw|rmsprop|next|step|digits|idx.*|images|image_.*|cifar10|csv
     |adagrad|adadelta|nadam|lamb|lion|muon
     |text|arrays|save|load|mlp|lenet|resnet|mobilenet_v2|vit|convnext|unet|gpt2|llama|pretrained|squeeze_all|permute|name|set_name|offset|version|scalar
@@ -54,7 +55,7 @@ NOT_EXPORTED = re.compile(r"""(nn|layer|optim|data|file|tokenizer|cache|ctx|prof
 
 # Functions whose first argument is a tensor and that are no methods of it: forms of C for what is one method in Python, and what
 # the package has otherwise.
-NOT_METHODS = re.compile(r"""(.*_(s|i64|i64_|keep|all|axes|with)|init_.*|bit_.*|squeeze_all|copy_to|eval_of|op_of|npy_write|sample
+NOT_METHODS = re.compile(r"""(.*_(s|i64|i64_|keep|all|axes|with|ex|norm|triangular)|solve|lstsq|eigh|eigvalsh|svdvals|cond|linalg_check|init_.*|bit_.*|squeeze_all|copy_to|eval_of|op_of|npy_write|sample
     |offset|window|window_dilated|shl|shr)""", re.X)
 
 # Parameters that may be None: those that the headers say may be NULL.
@@ -84,7 +85,7 @@ GIVES = {"layer_child": (2, 0), "nn_seq_n": (0, None), "nn_standardize": (1, Non
 LENDS = {"layer_child": 0, "layer_find_child": 0}
 HANDLES = {"tn_layer": "LAYER", "tn_optim": "OPTIM", "tn_data": "DATA", "tn_tokenizer": "TOKENIZER",
            "tn_file": "SAVED_FILE", "tn_cache": "CACHE", "tn_dist": "DIST"}
-ENUMS = {"tn_fold", "tn_interpolation", "tn_border", "tn_reduction", "tn_rope_scaling", "tn_lr_kind", "tn_missing", "tn_reduce_op"}
+ENUMS = {"tn_fold", "tn_matrix_norm_kind", "tn_interpolation", "tn_border", "tn_reduction", "tn_rope_scaling", "tn_lr_kind", "tn_missing", "tn_reduce_op"}
 NUMBERS = {"int": "int", "int64_t": "int64", "uint64_t": "uint64", "double": "double", "float": "double", "bool": "bool",
            "tn_dtype": "dtype", "size_t": "uint64"}
 PYTHON = {"int": "int", "int64": "int", "uint64": "int", "double": "float", "bool": "bool", "dtype": "DTypeLike"}
@@ -229,6 +230,7 @@ class Arguments:
         self.names, self.types, self.required = [], [], 0
         self.declare, self.convert, self.after, self.call = [], [], [], []
         self.context = False
+        self.outputs = []  # tensors that the function writes: its result in Python
         self.options = []  # (names, types) of keyword-only arguments
         self.prefix = "options"  # of options whose name is taken: the member that is a struct of them
         none = MAY_BE_NONE.get(f.name, "").split()
@@ -249,6 +251,10 @@ class Arguments:
             elif kind in ("tn_tensor *", "const tn_tensor *"):
                 self.add(name, "TensorLike", f"tn_tensor *p_{name};", f"to_tensor(&k, %s, \"{f.name}: {name}\", "
                          f"{'true' if name in none else 'false'}, &p_{name})", "p_" + name, name in none)
+            elif kind == "tn_tensor **":
+                self.declare.append(f"tn_tensor *p_{name} = NULL;")
+                self.call.append("&p_" + name)
+                self.outputs.append("p_" + name)
             elif self.handle(kind):
                 self.add_handle(kind, name)
             elif kind in NUMBERS:
@@ -423,10 +429,27 @@ def number_test(f, a):
     return [f"fit_numbers(&k, {use}, a + {places[0]}, (tn_tensor **[]){{ &p_{first}, &p_{second} }})"]
 
 
+# A function that makes a tuple of the tensors that a call wrote.
+OUTPUTS = """static PyObject *from_outputs(Context *c, tn_status s, int n, tn_tensor **y)
+{
+    PyObject *t = s == TN_OK ? PyTuple_New(n) : context_raise(c);
+    for (int i = 0; t && i < n; i++) {
+        PyObject *v = tensor_wrap(c, y[i]);
+        if (!v || PyTuple_SetItem(t, i, v) < 0) Py_CLEAR(t);
+    }
+    return t;
+}
+
+"""
+
+
 def write_function(f, structs):
     """(text of the C function, its Python signature, its Python result)"""
     a = Arguments(f, structs)
     ctype, wrap, python = result_of(f, structs) if f.result != "void" else ("void", "", "None")
+    if a.outputs:
+        wrap = f"from_outputs(k.c, %s, {len(a.outputs)}, (tn_tensor *[]){{ {', '.join(a.outputs)} }})"
+        python = f"tuple[{', '.join('T' for _ in a.outputs)}]"
     names = a.names + [n for n, _, _ in a.options] + (["context"] if a.context else [])
     count = max(len(names), 1)
     out = [f"static PyObject *c_{f.name}(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names)", "{"]
@@ -535,7 +558,7 @@ def main(include, output):
     out.mkdir(parents=True, exist_ok=True)
     (out / "calls.c").write_text(
         "// Generated by gen.py from the public headers. Do not edit.\n#include \"core.h\"\n\n#include <stdio.h>\n\n" +
-        "\n".join(struct_result(n, structs[n]) for n in sorted(wanted)) + "\n" + "\n".join(texts) +
+        "\n".join(struct_result(n, structs[n]) for n in sorted(wanted)) + "\n" + OUTPUTS + "\n".join(texts) +
         "\nPyMethodDef generated_methods[] = {\n" + "\n".join(table) + "\n    { 0 },\n};\n" +
         "\nconst char *const exported_names[] = { " + ", ".join(f'"{n}"' for n in exported) + ", NULL };\n" +
         "\nPyMethodDef generated_tensor_methods[] = {\n" + "\n".join(methods) + "\n    { 0 },\n};\n")

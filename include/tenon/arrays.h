@@ -57,6 +57,64 @@ TN_API tn_tensor *tn_kron(tn_tensor *a, tn_tensor *b);
 // Returns the cosine of the angle between vectors along an axis; lengths below eps count as eps.
 TN_API tn_tensor *tn_cosine_similarity(tn_tensor *a, tn_tensor *b, int axis, double eps);
 
+// ---- linear algebra ----------------------------------------------------------------------------
+
+// Matrices are the last two axes of floats; the axes before them are a batch. Results have the signs and
+// orders of LAPACK's, as NumPy's and PyTorch's. A matrix that cannot be factored gives NaN, without an
+// error: that is known when the value is computed, for which nothing may wait. The forms _ex write to
+// *info, i32, one number for each matrix: 0, or the row, from 1, at which it failed. tn_linalg_check
+// reads it and reports the first such matrix as an error of the op that is named.
+TN_API tn_status tn_linalg_check(const char *op, tn_tensor *info);
+// Return l of x = l l', by the lower triangle of x; with upper u of x = u' u, by the upper one.
+TN_API tn_tensor *tn_cholesky(tn_tensor *x, bool upper);
+TN_API tn_status  tn_cholesky_ex(tn_tensor *x, bool upper, tn_tensor **l, tn_tensor **info);
+// Return x of a x = b, for b (..., n, k) or a vector (n); leading axes broadcast.
+TN_API tn_tensor *tn_solve(tn_tensor *a, tn_tensor *b);
+TN_API tn_status  tn_solve_ex(tn_tensor *a, tn_tensor *b, tn_tensor **x, tn_tensor **info);
+// By one triangle of a; unit: its diagonal counts as ones.
+TN_API tn_tensor *tn_solve_triangular(tn_tensor *a, tn_tensor *b, bool upper, bool unit);
+// The x with the smallest |a x - b| of a matrix of full rank, the shortest one if there are many. See
+// tn_pinv for matrices of less rank.
+TN_API tn_tensor *tn_lstsq(tn_tensor *a, tn_tensor *b);
+// Return the inverse.
+TN_API tn_tensor *tn_inv(tn_tensor *x);
+TN_API tn_status  tn_inv_ex(tn_tensor *x, tn_tensor **y, tn_tensor **info);
+// Returns the determinant; writes its sign and the logarithm of its absolute value.
+TN_API tn_tensor *tn_det(tn_tensor *x);
+TN_API tn_status  tn_slogdet(tn_tensor *x, tn_tensor **sign, tn_tensor **logabs);
+// Writes orthonormal columns q and an upper triangle of x = q upper; complete: q is square. q may be NULL.
+TN_API tn_status tn_qr(tn_tensor *x, bool complete, tn_tensor **q, tn_tensor **upper);
+// Writes eigenvalues, rising, and eigenvectors, as columns, of symmetric matrices, of which the lower
+// or upper triangle is read. tn_eigvalsh: the eigenvalues alone.
+TN_API tn_status  tn_eigh(tn_tensor *x, bool upper, tn_tensor **w, tn_tensor **v);
+TN_API tn_tensor *tn_eigvalsh(tn_tensor *x, bool upper);
+// Writes u, singular values s, falling, and v' of x = u s v'; full: u and v are square. tn_svdvals: s
+// alone.
+TN_API tn_status  tn_svd(tn_tensor *x, bool full, tn_tensor **u, tn_tensor **s, tn_tensor **vh);
+TN_API tn_tensor *tn_svdvals(tn_tensor *x);
+// Returns the pseudo-inverse, and the number of singular values that count, i64: those above rtol times
+// the largest; 0: as PyTorch has it.
+TN_API tn_tensor *tn_pinv(tn_tensor *x, double rtol);
+TN_API tn_tensor *tn_matrix_rank(tn_tensor *x, double rtol);
+// Returns the product of n times x; of the inverse, if n is negative.
+TN_API tn_tensor *tn_matrix_power(tn_tensor *x, int64_t n);
+// Returns (sum |x|^p)^(1/p) over n axes, n 0: all; the largest or smallest |x| for an infinite p, the
+// number of elements that are not 0 for p 0.
+TN_API tn_tensor *tn_vector_norm(tn_tensor *x, double p, int n, const int *axes, bool keep);
+typedef enum {
+    TN_NORM_FRO,  // Frobenius: the square root of the sum of squares
+    TN_NORM_NUC,  // nuclear: the sum of singular values
+    TN_NORM_1,    // the largest sum of a column, and of a row, of absolute values
+    TN_NORM_INF,
+    TN_NORM_2,  // the largest singular value
+    TN_NORM_MINUS_1,
+    TN_NORM_MINUS_INF,  // the smallest instead of the largest
+    TN_NORM_MINUS_2
+} tn_matrix_norm_kind;
+TN_API tn_tensor *tn_matrix_norm(tn_tensor *x, tn_matrix_norm_kind kind);
+// Returns the norm of x times that of its inverse; for TN_NORM_2 of any shape.
+TN_API tn_tensor *tn_cond(tn_tensor *x, tn_matrix_norm_kind kind);
+
 // ---- repetition, triangles, comparison ---------------------------------------------------------
 
 // Repeats x times[i] times along axis i. rank may exceed x's, which adds axes at the front.

@@ -1,12 +1,15 @@
 // Runs a call by what its device registered for the op.
-#include "device/device.h"
+#include "device/host_linalg.h"
 
 // An implementation for the op comes before one for its class. The result has neither run function
-// if the device does not have the op.
+// if the device does not have the op. Linear algebra, which no other ops could stand for, runs on the
+// host then.
 const tni_op_impl *tni_device_impl(const tni_device *d, int op)
 {
-    const tni_op_impl *r = &d->calls->of_op[op];
-    return r->run_nofail || r->run ? r : &d->calls->of_class[tni_op_table[op].class];
+    static const tni_op_impl on_host = { .run = tni_linalg_on_host };
+    const tni_op_impl       *r       = &d->calls->of_op[op];
+    if (r->run_nofail || r->run) return r;
+    return op == TNI_linalg ? &on_host : &d->calls->of_class[tni_op_table[op].class];
 }
 
 bool tni_device_runs(const tni_device *d, int op)

@@ -39,6 +39,7 @@ typedef struct {
 //             attention_grad: the same inputs, both outputs and the gradient of the result -> those
 //             of q, k, v and of what is read beside the scores
 //   argsort   out i64, along attr->axis.axis; more[0] the elements of in[0] in that order
+//   linalg    in[] row-major; tni_linalg_kind lists inputs and outputs
 //   custom    in[] row-major. The user's function writes every output, so those without data get
 //             scratch; their dtypes and shapes are in tni_custom_outputs
 typedef struct {

@@ -161,6 +161,32 @@ const int *tni_channels_last_order(int rank);
 // Of attr.conv.channels_last: the weights are stored so, too.
 enum { TNI_WEIGHTS_LAST = 2 };
 
+// What a row `linalg` computes, of matrices (..., m, n) with leading sizes equal. Outputs after the
+// first that a program does not ask for are not computed. A matrix that has no such factorization gives
+// NaN, and a number above 0 in `info`, i32 (...).
+//
+//   cholesky    a -> l of a = l l', info: the order of the first minor that is not positive
+//   lu          a -> l below the diagonal and u; i64 (..., n): the rows of a in the order of l u; info: the
+//               first pivot that is 0, counted from 1
+//   triangular  a, b (..., n, k) -> x of a x = b, by one triangle of a
+//   lu_solve    a, b, and lu's first two outputs -> x of a x = b; a itself is for the gradient
+//   qr          a, m >= n -> r, q
+//   eigh        a, by its lower triangle -> eigenvalues, rising; eigenvectors as columns
+//   svd         a -> singular values, falling; u; v'
+//   det, log_det, pinv  the value, which other ops computed, and what it is of: the row gives it a gradient
+typedef enum {
+    TNI_LINALG_CHOLESKY,
+    TNI_LINALG_LU,
+    TNI_LINALG_TRIANGULAR,
+    TNI_LINALG_LU_SOLVE,
+    TNI_LINALG_QR,
+    TNI_LINALG_EIGH,
+    TNI_LINALG_SVD,
+    TNI_LINALG_DET,
+    TNI_LINALG_LOG_DET,
+    TNI_LINALG_PINV
+} tni_linalg_kind;
+
 enum { TNI_MOST_OUTPUTS = 16 };  // of a user's op
 
 // How many outputs an op has.

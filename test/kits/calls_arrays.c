@@ -54,6 +54,81 @@ CALL(allclose)
     return NULL;
 }
 
+// ---- linear algebra
+
+// x as matrices: of any shape, or (1, 1).
+static tn_tensor *matrices(const call_args *k, tn_tensor *x)
+{
+    return k->j & 1 ? x : tn_reshape(tn_sum_all(x), TN_SHAPE(1, 1));
+}
+// A function that writes two tensors; k->i leaves out a place for one.
+#define WRITES(name, ...)                                               \
+    CALL(name)                                                          \
+    {                                                                   \
+        tn_tensor *y[3] = { 0 }, **z = k->i == 5 ? NULL : &y[1];        \
+        return tn_##name(__VA_ARGS__, &y[0], z) == TN_OK ? y[0] : NULL; \
+    }
+WRITES(cholesky_ex, matrices(k, k->x), k->i & 1)
+WRITES(solve_ex, matrices(k, k->x), k->y)
+WRITES(inv_ex, matrices(k, k->x))
+WRITES(slogdet, matrices(k, k->x))
+WRITES(qr, k->x, k->i & 1)
+WRITES(eigh, matrices(k, k->x), k->i & 1)
+CALL(svd)
+{
+    tn_tensor *y[3] = { 0 };
+    return tn_svd(k->x, k->i & 1, &y[0], k->i == 5 ? NULL : &y[1], &y[2]) == TN_OK ? y[0] : NULL;
+}
+CALL(linalg_check)
+{
+    tn_linalg_check("op", k->i & 1 ? k->x : tn_cast(k->x, TN_I32));
+    return NULL;
+}
+CALL(cholesky)
+{
+    return tn_cholesky(matrices(k, k->x), k->i & 1);
+}
+CALL(solve)
+{
+    return tn_solve(matrices(k, k->x), k->y);
+}
+CALL(lstsq)
+{
+    return tn_lstsq(matrices(k, k->x), k->y);
+}
+CALL(solve_triangular)
+{
+    return tn_solve_triangular(matrices(k, k->x), k->y, k->i & 1, k->i & 2);
+}
+CALL(eigvalsh)
+{
+    return tn_eigvalsh(matrices(k, k->x), k->i & 1);
+}
+CALL(pinv)
+{
+    return tn_pinv(k->x, k->d);
+}
+CALL(matrix_rank)
+{
+    return tn_matrix_rank(k->x, k->d);
+}
+CALL(matrix_power)
+{
+    return tn_matrix_power(matrices(k, k->x), k->i);
+}
+CALL(vector_norm)
+{
+    return tn_vector_norm(k->x, k->d, (int)k->i & 1, (int[]){ (int)k->j }, k->i & 2);
+}
+CALL(matrix_norm)
+{
+    return tn_matrix_norm(k->x, (tn_matrix_norm_kind)(k->i & 15));
+}
+CALL(cond)
+{
+    return tn_cond(matrices(k, k->x), (tn_matrix_norm_kind)(k->i & 15));
+}
+
 // ---- order, counts, writes
 
 #define PAIR(name)                                \
@@ -202,6 +277,8 @@ const call calls_of_arrays[] = {
     B(atan2), B(hypot), B(logaddexp), B(copysign), B(nextafter), B(fmod), B(trunc_divide),
     T(einsum), T(tensordot), T(outer), T(cross), U(trace), T(kron), T(cosine_similarity), O(tile), O(repeat_interleave),
     T(meshgrid), T(isclose), T(allclose),
+    O(cholesky), O(cholesky_ex), T(solve), T(solve_ex), T(solve_triangular), T(lstsq), U(inv), O(inv_ex), U(det), O(slogdet), O(qr),
+    O(eigh), O(eigvalsh), O(svd), U(svdvals), O(pinv), O(matrix_rank), O(matrix_power), O(vector_norm), O(matrix_norm), O(cond), O(linalg_check),
     O(max_indexed), O(min_indexed), O(cummax), O(cummin), O(median), O(mode), O(kthvalue), O(quantile), T(searchsorted),
     O(bincount), O(histogram), O(nonzero), T(masked_select), O(unique), T(scatter_reduce), T(index_add), T(index_put),
     O(pad_reflect), O(pad_replicate), O(pad_circular), O(interpolate), O(affine_grid), T(grid_sample), O(pixel_shuffle),

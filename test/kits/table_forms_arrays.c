@@ -16,6 +16,73 @@ FORM(f_trace, tn_trace(x[0]))
 FORM(f_kron, tn_kron(x[0], x[1]))
 FORM(f_cosine, tn_cosine_similarity(x[0], x[1], 1, 1e-8))
 
+// ---- linear algebra ----------------------------------------------------------------------------
+
+// A symmetric matrix whose eigenvalues are above 1, and a matrix far from singular ones.
+static tn_tensor *positive(tn_tensor *x)
+{
+    return tn_add(tn_matmul(x, tn_transpose(x, -1, -2)),
+                  tn_eye(tn_ctx_of(x), tn_dtype_of(x), tn_size(x, -2), tn_size(x, -2)));
+}
+static tn_tensor *regular(tn_tensor *x)
+{
+    return tn_add(x, tn_mul_s(tn_eye(tn_ctx_of(x), tn_dtype_of(x), tn_size(x, -1), tn_size(x, -1)),
+                              5));
+}
+// Symmetric, with eigenvalues far from each other.
+static tn_tensor *spread(tn_tensor *x)
+{
+    int64_t    n = tn_size(x, -1);
+    tn_tensor *d = tn_cast(tn_arange(tn_ctx_of(x), TN_F32, 0, (double)(6 * n), 6), tn_dtype_of(x));
+    return tn_add(tn_add(x, tn_transpose(x, -1, -2)),
+                  tn_mul(tn_eye(tn_ctx_of(x), tn_dtype_of(x), n, n), d));
+}
+FORM(f_cholesky, tn_cholesky(positive(x[0]), false))
+FORM(f_cholesky_upper, tn_cholesky(positive(x[0]), true))
+FORM(f_solve, tn_solve(regular(x[0]), x[1]))
+FORM(f_solve_triangular, tn_solve_triangular(regular(x[0]), x[1], true, false))
+FORM(f_solve_unit, tn_solve_triangular(regular(x[0]), x[1], false, true))
+FORM(f_inv, tn_inv(regular(x[0])))
+FORM(f_det, tn_mul_s(tn_det(regular(x[0])), 0.01))
+FORM(f_lstsq, tn_lstsq(x[0], x[1]))
+FORM(f_lstsq_wide, tn_lstsq(tn_transpose(x[0], 0, 1), tn_select(x[1], 0, 0)))
+FORM(f_pinv, tn_pinv(x[0], 0))
+FORM(f_matrix_power, tn_mul_s(tn_matrix_power(regular(x[0]), -3), 10))
+FORM(f_eigvalsh, tn_eigvalsh(spread(x[0]), true))
+FORM(f_nuclear, tn_matrix_norm(x[0], TN_NORM_NUC))
+FORM(f_norm_2, tn_matrix_norm(x[0], TN_NORM_2))
+FORM(f_norm_1, tn_matrix_norm(x[0], TN_NORM_1))
+FORM(f_vector_norm, tn_vector_norm(x[0], 3, 1, (int[]){ 1 }, false))
+FORM(f_cond, tn_cond(regular(x[0]), TN_NORM_FRO))
+FORM(f_matrix_rank, tn_matrix_rank(x[0], 0))
+static tn_tensor *f_slogdet(tn_tensor *const *x, void *user)
+{
+    tn_tensor *sign, *log;
+    (void)user;
+    return tn_slogdet(regular(x[0]), &sign, &log) == TN_OK ? tn_mul(sign, log) : NULL;
+}
+// Q and R have signs that LAPACK decides; vectors of others have any, so that only products of two count.
+static tn_tensor *f_qr(tn_tensor *const *x, void *user)
+{
+    tn_tensor *q, *r;
+    (void)user;
+    return tn_qr(x[0], false, &q, &r) == TN_OK ? tn_matmul(tn_mul(q, q), tn_mul(r, r)) : NULL;
+}
+static tn_tensor *f_eigh(tn_tensor *const *x, void *user)
+{
+    tn_tensor *w, *v;
+    (void)user;
+    if (tn_eigh(spread(x[0]), false, &w, &v) != TN_OK) return NULL;
+    return tn_matmul(tn_mul(v, tn_unsqueeze(tn_sin(w), -2)), tn_transpose(v, -1, -2));
+}
+static tn_tensor *f_svd(tn_tensor *const *x, void *user)
+{
+    tn_tensor *u, *s, *vh;
+    (void)user;
+    if (tn_svd(x[0], false, &u, &s, &vh) != TN_OK) return NULL;
+    return tn_matmul(tn_mul(u, tn_unsqueeze(tn_sin(s), -2)), vh);
+}
+
 // ---- repetition, comparison --------------------------------------------------------------------
 
 FORM(f_tile, tn_tile(x[0], 1, (int64_t[]){ 3 }))
@@ -113,6 +180,30 @@ const form forms_arrays[] = {
     { "trace",                f_trace,           SMOOTH, 1, 1, { IN(3, APART, 2, 3, 4) } },
     { "kron",                 f_kron,            SMOOTH, 1, 2, { IN(2, APART, 2, 3), IN(1, APART, 2) } },
     { "cosine_similarity",    f_cosine,          SMOOTH, 2, 2, { IN(2, APART, 3, 4), IN(2, APART, 3, 4) } },
+    { "cholesky",             f_cholesky,        SMOOTH, 3, 1, { IN(3, APART, 2, 3, 4) } },
+    { "cholesky, upper",      f_cholesky_upper,  SMOOTH, 3, 1, { IN(2, APART, 3, 4) } },
+    { "solve",                f_solve,           SMOOTH, 3, 2, { IN(3, APART, 2, 3, 3), IN(2, APART, 3, 2) } },
+    { "solve_triangular",     f_solve_triangular, SMOOTH, 3, 2, { IN(2, APART, 3, 3), IN(2, APART, 3, 2) } },
+    { "solve_triangular, unit", f_solve_unit,    SMOOTH, 3, 2, { IN(2, APART, 3, 3), IN(1, APART, 3) } },
+    { "inv",                  f_inv,             SMOOTH, 3, 1, { IN(3, APART, 2, 3, 3) } },
+    { "det",                  f_det,             SMOOTH, 3, 1, { IN(3, APART, 2, 3, 3) } },
+    { "slogdet",              f_slogdet,         SMOOTH, 3, 1, { IN(3, APART, 2, 3, 3) } },
+    { "lstsq",                f_lstsq,           SMOOTH, 3, 2, { IN(2, APART, 4, 2), IN(2, APART, 4, 3) } },
+    { "lstsq, wide",          f_lstsq_wide,      SMOOTH, 3, 2, { IN(2, APART, 4, 2), IN(2, APART, 3, 2) } },
+    { "pinv",                 f_pinv,            SMOOTH, 3, 1, { IN(2, APART, 4, 2) } },
+    { "matrix_power",         f_matrix_power,    SMOOTH, 3, 1, { IN(2, APART, 3, 3) } },
+    { "qr",                   f_qr,              SMOOTH, 3, 1, { IN(3, APART, 2, 4, 3) } },
+    { "qr, wide",             f_qr,              SMOOTH, 3, 1, { IN(2, APART, 2, 3) } },
+    { "eigh",                 f_eigh,            SMOOTH, 3, 1, { IN(3, APART, 2, 3, 3) } },
+    { "eigvalsh",             f_eigvalsh,        SMOOTH, 3, 1, { IN(2, APART, 3, 3) } },
+    { "svd",                  f_svd,             SMOOTH, 3, 1, { IN(2, APART, 3, 2) } },
+    { "svd, wide",            f_svd,             SMOOTH, 3, 1, { IN(3, APART, 1, 2, 3) } },
+    { "matrix_norm, nuclear", f_nuclear,         SMOOTH, 3, 1, { IN(3, APART, 2, 3, 2) } },
+    { "matrix_norm, 2",       f_norm_2,          SMOOTH, 3, 1, { IN(2, APART, 3, 2) } },
+    { "matrix_norm, 1",       f_norm_1,          SMOOTH, 2, 1, { IN(2, APART, 3, 2) } },
+    { "vector_norm",          f_vector_norm,     SMOOTH, 3, 1, { IN(2, POSITIVE, 3, 4) } },
+    { "cond",                 f_cond,            SMOOTH, 3, 1, { IN(2, APART, 3, 3) } },
+    { "matrix_rank",          f_matrix_rank,     NO_GRAD, 1, 1, { IN(2, APART, 3, 4) } },
     { "tile",                 f_tile,            SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
     { "tile, more axes",      f_tile_more,       SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
     { "repeat_interleave",    f_interleave,      SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },

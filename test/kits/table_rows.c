@@ -620,6 +620,48 @@ static tn_tensor *build_argsort(const sample *s, tn_ctx *cx, tn_tensor *const *x
     return tn_argsort(x[0], s->lay == ZERO_D ? -1 : s->variant & 1, s->variant & 2);
 }
 
+// ---- linear algebra ----------------------------------------------------------------------------
+
+// Matrices as large as one tile of a kernel, and some more; every kind whose result has one value.
+static void linalg_inputs(sample *s)
+{
+    int64_t n = s->lay == PLAIN ? 70 : 9;
+    s->depth  = (double)(n * n);  // factorizations err by n times what one sum of n does, at most
+    add_input(s, s->dt, s->lay, 3, (int64_t[]){ 3, n, n }, UNIT);
+}
+
+// x far from singular matrices: n on its diagonal. Symmetric: the lower triangle is read alone.
+static tn_tensor *build_linalg(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    if (s->lay == ZERO_D) return tn_inv(x[0]);
+    if (!tni_is_float(s->dt)) return tn_inv(x[0]);
+    // What is factored is exact: the sum is not rounded to 16 bits.
+    int64_t    n = tn_size(x[0], -1);
+    tn_tensor *b = s->dt == TN_F64 ? x[0] : tn_cast(x[0], TN_F32), *y[2];
+    tn_tensor *a = tn_add(b, tn_mul_s(tn_eye(cx, tn_dtype_of(b), n, n), (double)n));
+    switch (s->variant) {
+    case 0: a = tn_cholesky(a, false); break;
+    case 1: a = tn_inv(a); break;
+    case 2: a = tn_solve_triangular(a, b, true, false); break;
+    case 3: a = tn_qr(a, false, &y[0], &y[1]) == TN_OK ? y[1] : NULL; break;
+    default: a = tn_eigvalsh(a, false); break;
+    }
+    return tn_cast(a, s->dt);
+}
+
+// The norm of what is factored, 2 n at most, or of what solves by it, 1.
+static tn_tensor *bound_linalg(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    bool solves = s->variant == 1 || s->variant == 2;
+    return tn_full_like(build_linalg(s, cx, x), solves ? 1 : 2 * sqrt(s->depth));
+}
+
+static tn_status linalg_refuses(const sample *s)
+{
+    if (!tni_is_float(s->dt)) return TN_EDTYPE;
+    return s->lay == ZERO_D ? TN_ESHAPE : TN_OK;
+}
+
 // ---- users' ops --------------------------------------------------------------------------------
 
 static int64_t array_count(const tn_array *a)
@@ -798,6 +840,8 @@ static const row rows[TNI_OPS] = {
                           attention_refuses, .why = NULL },
     [TNI_attention_grad] = { build_attention, attention_inputs, 5, SUMS, bound_attention,
                              attention_refuses, .why = NULL },
+    [TNI_linalg]         = { build_linalg, linalg_inputs, 5, SUMS, bound_linalg, linalg_refuses,
+                             .why = NULL },
     [TNI_custom]         = { build_custom, one_input, 1, EXACT, .why = NULL },
     [TNI_output]         = { build_custom, one_input, 2, EXACT, .why = NULL },
 };

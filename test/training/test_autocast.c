@@ -58,7 +58,8 @@ static const char *const wide[] = {
 // clang-format on
 
 // Forms of several ops, each with a rule of its own.
-static const char *const several[] = { "assign", "fill_", "einsum", NULL };
+static const char *const several[] = { "assign", "fill_", "einsum", "cholesky",
+                                       "qr",     "eigh",  "svd",    NULL };
 
 static bool is_listed(const char *const *list, const char *name)
 {

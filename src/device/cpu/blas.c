@@ -32,6 +32,8 @@ enum { MOST_THREADS = 128 };  // assumed at most to be started by a library when
 // Filled in by find_blas_once, read-only from then on.
 static struct {
     tni_blas      calls;
+    tni_lapack    lapack;
+    bool          has_lapack;
     tni_blas_info info;
     char          path[1024], name[256], detail[512];
     int (*get_threads)(void);  // NULL if the library has no such setting
@@ -47,7 +49,7 @@ static struct {
     pthread_cond_t  left;
     int             users, threads, running;
     atomic_int      ready;
-    bool            full;
+    bool            full, wide;
 } calls = { .lock = PTHREAD_MUTEX_INITIALIZER, .left = PTHREAD_COND_INITIALIZER };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -151,6 +153,22 @@ static void set_library_path(const char *asked)
     snprintf(blas.path, sizeof blas.path, "%s", known ? where.dli_fname : asked);
 }
 
+// Finds the routines of a LAPACK in the library that has the BLAS: all of them or none.
+static bool find_lapack(void *lib)
+{
+    static const char *const names[] = { "potrf_", "getrf_", "trsm_", "geqrf_",
+                                         "orgqr_", "syevd_", "gesdd_" };
+    void *routine[] = { blas.lapack.potrf, blas.lapack.getrf, blas.lapack.trsm, blas.lapack.geqrf,
+                        blas.lapack.orgqr, blas.lapack.syevd, blas.lapack.gesdd };
+    char  name[16];
+    for (int i = 0; i < 14; i++) {
+        snprintf(name, sizeof name, "%c%s", "sd"[i & 1], names[i / 2]);
+        if (!find_symbol(lib, name, (char *)routine[i / 2] + (size_t)(i & 1) * sizeof(void *)))
+            return false;
+    }
+    return true;
+}
+
 // Loads a library. Returns NULL if it is now in use, else why it cannot be. The plain reference
 // BLAS has no symbol to recognize it by; it is slower than our product, so it is used only if
 // TN_BLAS names it.
@@ -170,6 +188,7 @@ static const char *try_library(const char *file, bool named)
         if (!named) return "is the reference BLAS, slower than our own product";
         set_library_name(file, NULL);
     }
+    blas.has_lapack = find_lapack(lib);
     set_library_path(file);
     return NULL;
 }
@@ -272,6 +291,22 @@ const tni_blas *tni_blas_get(int count)
     return ok ? &blas.calls : NULL;
 }
 
+const tni_lapack *tni_lapack_get(int count)
+{
+    return tni_blas_get(count) && blas.has_lapack ? &blas.lapack : NULL;
+}
+
+// If another user is there, its calls and ours share the cores already.
+void tni_blas_widen(int threads)
+{
+    pthread_mutex_lock(&calls.lock);
+    if (calls.users == 1 && blas.get_threads && threads > 1) {
+        blas.set_threads(threads);
+        calls.wide = true;
+    }
+    pthread_mutex_unlock(&calls.lock);
+}
+
 // Several contexts may call at a time: if there is no memory for the calls of all of them, one
 // waits until another leaves.
 void tni_blas_enter(int count)
@@ -291,8 +326,10 @@ void tni_blas_leave(int count)
 {
     pthread_mutex_lock(&calls.lock);
     calls.running -= count;
-    if (--calls.users == 0 && blas.get_threads && calls.threads != 1)
+    if (--calls.users == 0 && blas.get_threads && (calls.threads != 1 || calls.wide)) {
         blas.set_threads(calls.threads);
+        calls.wide = false;
+    }
     if (calls.full) pthread_cond_broadcast(&calls.left);
     pthread_mutex_unlock(&calls.lock);
 }

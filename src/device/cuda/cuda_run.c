@@ -3,6 +3,7 @@
 #include "device/cuda/cuda_attention.h"
 #include "device/cuda/cuda_conv.h"
 #include "device/cuda/gpu.h"
+#include "device/host_linalg.h"
 
 #include <stdlib.h>
 
@@ -54,6 +55,13 @@ static tn_status run_copy(const tni_call *call)
     bool            plain = is_plain_copy(call) && !c->recorder.plan;
     if (!plain) return tni_groups_copy(call);
     return call->compile_only ? TN_OK : copy_bytes(call);
+}
+
+// On the host, with copies that wait: such a run can never be a graph.
+static tn_status run_linalg(const tni_call *call)
+{
+    if (!tni_linalg_is_value(call) && !call->compile_only) tni_replay_never_graph(call->session);
+    return tni_linalg_on_host(call);
 }
 
 // ---- calls and the kernels behind them ---------------------------------------------------------
@@ -111,7 +119,7 @@ const tni_device_calls tni_cuda_calls = {
                                                 .strided = true },
                                [TNI_conv] = CONVOLUTION, [TNI_conv_dgrad] = CONVOLUTION,
                                [TNI_conv_wgrad] = CONVOLUTION, [TNI_attention] = ATTENTION,
-                               [TNI_attention_grad] = ATTENTION,
+                               [TNI_attention_grad] = ATTENTION, [TNI_linalg] = { .run = run_linalg },
                                [TNI_custom] = { .run = tni_cuda_custom, .scratch = tni_cuda_custom_scratch } },
     .groups                = &groups,
     .row_bytes             = 16,  // what cuBLASLt's fast algorithms ask of leading dimensions

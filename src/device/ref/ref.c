@@ -12,6 +12,7 @@
 //     matmul, convolution and its gradients    ref_product.c
 //     attention and its gradient    ref_attention.c
 //     argsort              ref_sort.c
+//     linear algebra       device/host_linalg.c, called by ref_linalg.c
 //     users' ops           the user's function, called by ref_custom.c
 #include "ref.h"
 
