@@ -1,6 +1,13 @@
 // Our own linear algebra: plain algorithms in double over row-major matrices, whose inner loops run along rows.
 // cholesky by dot products, lu by rows with partial pivoting, qr by Householder's reflections with
 // LAPACK's signs, eigenvalues and singular values by Jacobi's rotations.
+//
+// Everything is in double, whatever the dtype: f32 is converted when a matrix is read and rounded when its results are
+// written, so that one algorithm serves both and its errors are those of the last rounding. That also makes it
+// what other devices are compared with.
+//
+// Matrices are worked on by rows, since that is how they lie in memory. Where an algorithm is of columns (qr, the
+// rotations of an SVD), a transposed copy has them as rows.
 #include "device/host_linalg.h"
 
 #include <math.h>
@@ -98,7 +105,7 @@ void tni_linalg_order(int64_t n, const int32_t *pivot, int64_t *order)
     }
 }
 
-// ---- rows --------------------------------------------------------------------------------------
+// ---- rows: what all algorithms below are made of --------------------------------------------------------------------------------------
 
 // Four sums, so that additions do not wait for each other.
 static double dot(int64_t n, const double *x, const double *y)
@@ -159,6 +166,8 @@ static bool all_finite(int64_t n, const double *x)
 
 // The lower triangle of a becomes l, the rest zeros; returns the order of the first minor that is
 // not positive, or 0.
+// Row i of l needs the rows before it and itself up to the place: l_ij = (a_ij - l_i . l_j) / l_jj, over the first j elements.
+// A pivot that is NaN is not positive either.
 static int64_t cholesky(int64_t n, double *a)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -173,6 +182,8 @@ static int64_t cholesky(int64_t n, double *a)
 }
 
 // a becomes l and u, order the rows of a; returns the first pivot that is 0, from 1, or 0.
+// Step k puts the row with the largest element of column k in place k, and takes multiples of it from the rows below, so that
+// these have 0 there; the multiples stay in that place as l. Of a column of zeros nothing is to be taken.
 static int64_t lu(int64_t n, double *a, int64_t *order)
 {
     int64_t info = 0;
@@ -197,6 +208,8 @@ static int64_t lu(int64_t n, double *a, int64_t *order)
 }
 
 // x (n, k) becomes the solution of op(a) x = x.
+// Each row of x is found by the rows that were found before it: from the first one on for a lower triangle, from the last one on for
+// an upper one. A transposed triangle is the other one, read by columns.
 static void solve_triangle(int64_t n, int64_t k, const double *a, double *x, bool upper,
                            bool transposed, bool unit)
 {
@@ -241,6 +254,8 @@ static void reflect(int64_t m, int64_t from, double tau, const double *v, double
 
 // t has the n columns of a, each of m elements; r stays in their beginnings, and q gets `inner`
 // columns. tau: n numbers.
+// Reflection k makes column k of a zero below its place k, and v, which is normal to its mirror, takes the place of these zeros. q is
+// the product of all reflections: it is made from the last one on, so that column j is only touched by the first j of them.
 static void qr(int64_t m, int64_t n, int64_t inner, double *t, double *q, double *tau)
 {
     int64_t steps = m < n ? m : n;
@@ -275,6 +290,8 @@ enum { ROUNDS = 40 };
 
 // a, symmetric, becomes diagonal; the rows of v become eigenvectors. What is small beside the whole
 // matrix counts as 0: eigenvalues have no more digits than that.
+// A rotation of two rows, and of the same two columns, makes the element where they cross 0. It makes other elements that were 0 not so,
+// but the sum of squares beside the diagonal falls by that of the element each time.
 static void jacobi_eigen(int64_t n, double *a, double *v)
 {
     double small = 1e-17 * sqrt(dot(n * n, a, a));
@@ -296,6 +313,8 @@ static void jacobi_eigen(int64_t n, double *a, double *v)
 }
 
 // The rows of w (n, m), n <= m, become orthogonal by rotations, which v (n, n) gets as well.
+// One-sided: the eigenvalues of w w' by rotations of w alone, whose product is never formed, so that small singular values keep
+// their digits.
 static void jacobi_singular(int64_t m, int64_t n, double *w, double *v)
 {
     set_identity(n, v);

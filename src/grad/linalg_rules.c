@@ -36,6 +36,8 @@ static tn_tensor *half_lower(tn_tensor *x)
 }
 
 // x' s = x for s symmetric: l^-T x l^-1.
+// From da = dl l' + l dl': l^-1 da l^-T is s + s', where s = l^-1 dl is lower, so that dl = l (the half of it). The gradient is
+// that of a symmetric matrix: both triangles get a half.
 static void grad_cholesky(tni_grad_args *r)
 {
     struct tni_attr_linalg t = { .transposed = true };
@@ -88,6 +90,8 @@ static tn_tensor *inverse_gaps(tn_tensor *w)
 }
 
 // v (diag gw + (v' gv) / gaps) v'.
+// From dw = diag(v' da v) and dv = v ((v' da v) / gaps). Equal eigenvalues have no gradient of their vectors: gaps of 0 give
+// infinities, as in PyTorch.
 static void grad_eigh(tni_grad_args *r, tni_node **n)
 {
     tn_tensor *v = tni_linalg_output(r->cx, n, 1), *w = tni_wrap_node(r->cx, *n), *s;
@@ -138,6 +142,7 @@ static void grad_svd(tni_grad_args *r, tni_node **n)
 
 // g det a^-T. Pivots of a singular matrix that are 0 count as tiny ones, in the determinant as in the
 // inverse, so that a matrix of rank n - 1 gets its cofactors.
+// d log|det| = trace(a^-1 da), and d det is det times that.
 static void grad_det(tni_grad_args *r)
 {
     bool       log = r->n->attr.linalg.kind == TNI_LINALG_LOG_DET;

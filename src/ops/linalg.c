@@ -12,6 +12,8 @@
 #include <float.h>
 #include <string.h>
 
+// 16-bit floats are computed in f32 and rounded once, at the end. The gradients are in grad/linalg_rules.c.
+
 // ---- arguments ---------------------------------------------------------------------------------
 
 // x, floats with at least two axes, in the precision that is computed in. NULL, reported, otherwise.
@@ -40,6 +42,7 @@ static tn_array shaped(const tn_tensor *x, tn_dtype dt, int64_t a, int64_t b)
 // ---- recording ---------------------------------------------------------------------------------
 
 // Records a call over row-major sources. References keep them until the node has them.
+// The call may run much later, so that a failure of its own is no failure here.
 static bool record(const struct tni_attr_linalg *how, int nin, tn_tensor *const *x, int nout,
                    const tn_array *out, tn_tensor **y)
 {
@@ -485,6 +488,7 @@ tn_tensor *tn_svdvals(tn_tensor *x)
 // ---- by factorizations -------------------------------------------------------------------------
 
 // Of a tall matrix a = q r: r x = q' b. Of a wide one a' = q r: the shortest x is q y with r' y = b.
+// The gradient goes through q and r, which is right as long as r has an inverse.
 tn_tensor *tn_lstsq(tn_tensor *a, tn_tensor *b)
 {
     tn_tensor *x = a, *y = b, *f[2] = { NULL, NULL };
@@ -549,8 +553,8 @@ tn_tensor *tn_matrix_power(tn_tensor *x, int64_t n)
 
 // ---- norms -------------------------------------------------------------------------------------
 
-// (sum |x|^p)^(1/p). The largest element is a factor taken out, so that no power overflows, except for 1
-// and 2, which tn_norm has.
+// (sum |x|^p)^(1/p); of 2 by tn_norm, whose gradient at 0 is 0.
+// Other powers than 1 and 2 are of pow, whose gradient at 0 is that of |x|^p.
 tn_tensor *tn_vector_norm(tn_tensor *x, double p, int n, const int *axes, bool keep)
 {
     tn_ctx *cx = tni_arg1("vector_norm", x, "x");
@@ -594,6 +598,7 @@ tn_tensor *tn_matrix_norm(tn_tensor *x, tn_matrix_norm_kind kind)
 }
 
 // By singular values, or the norms of the matrix and of its inverse.
+// A singular matrix has an infinite condition by singular values, and NaN by its inverse.
 tn_tensor *tn_cond(tn_tensor *x, tn_matrix_norm_kind kind)
 {
     bool       two = kind == TN_NORM_2 || kind == TN_NORM_MINUS_2;

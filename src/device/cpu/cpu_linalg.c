@@ -66,6 +66,9 @@ static int64_t bytes_of(const job *j)
     return tni_align64(elements * j->e) + tni_align64((j->liwork + n) * 4);
 }
 
+// In the scratch of a matrix elements come first, as each function below divides them, and integers last: the n pivots at the end,
+// the library's own before them.
+//
 // Whether one matrix is large enough to be worth several threads: below, waking them takes longer.
 static bool is_wide(const tni_linalg *f, int threads)
 {
@@ -202,6 +205,7 @@ static void run_solve(const job *j, int64_t i, char *work)
 }
 
 // The reflections, columns of m elements, are in the first n of q's columns.
+// r is the upper triangle of what geqrf leaves; orgqr makes q of the rest, in the same memory.
 static void run_qr(const job *j, int64_t i, char *work)
 {
     int64_t m = j->m, n = j->n, inner = j->inner;
@@ -222,6 +226,7 @@ static void run_qr(const job *j, int64_t i, char *work)
 }
 
 // Eigenvectors by columns to the library are our rows.
+// The library may not return from a matrix with NaN, so that it is not asked.
 static void run_eigh(const job *j, int64_t i, char *work)
 {
     int64_t n = j->n, bytes = n * n * j->e;
@@ -239,6 +244,7 @@ static void run_eigh(const job *j, int64_t i, char *work)
 }
 
 // a' = v s u' to the library: its u is our v', its v' our u.
+// Vectors that nothing reads are left out if both are, else written to scratch: the library makes both or none.
 static void run_svd(const job *j, int64_t i, char *work)
 {
     int64_t m = j->m, n = j->n, most = m > n ? m : n, bytes = m * n * j->e;
