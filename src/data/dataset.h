@@ -28,7 +28,8 @@ struct tni_item_source {
     int (*get_drawn)(const tni_item_source *s, int64_t item, const tn_augment_opts *o, tni_draw *r,
                      void *const *dst);
     const char *(*why)(const tni_item_source *s,
-                       int64_t                item);               // it failed; NULL: nothing is known
+                       int64_t                item);   // it failed; NULL: nothing is known
+    void (*enter)(tni_item_source *s);  // before a batch is asked for, by the owner; NULL: nothing
     void (*free)(tni_heap *h, tni_item_source *s);  // the struct too
 };
 

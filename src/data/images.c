@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 enum { DEFAULT_SIZE = 224, NOTES = 64 };
 
@@ -37,6 +38,7 @@ typedef struct {
     int64_t         size, resize, most_pixels;
     int             channels;
 
+    pid_t           process;  // that lock and readers are of
     pthread_mutex_t lock;
     idle           *free;
     unsigned char  *bad;  // of each item: it could not be read
@@ -44,6 +46,17 @@ typedef struct {
     int64_t         noted[NOTES];  // the first of these
     char           *note[NOTES];   // "PATH: why" of each
 } folder;
+
+// The child of a fork has no loader threads, but what they held at that moment stays held there: it begins with a new
+// lock and new readers.
+static void enter(tni_item_source *s)
+{
+    folder *f = (folder *)s;
+    if (f->process == getpid()) return;
+    pthread_mutex_init(&f->lock, NULL);
+    f->free    = NULL;
+    f->process = getpid();
+}
 
 // ---- reading -----------------------------------------------------------------------------------
 
@@ -273,6 +286,7 @@ static void set_options(tn_ctx *cx, folder *f, const tn_image_opts *o)
                                         .get       = get,
                                         .get_drawn = get_drawn,
                                         .why       = why,
+                                        .enter     = enter,
                                         .free      = free_folder };
 }
 
@@ -283,8 +297,8 @@ tn_data *tn_images(tn_ctx *cx, const char *dir, tn_image_opts o)
         return NULL;
     folder *f = tni_zalloc(&cx->heap, sizeof *f);
     if (!f) return tni_fail_memory(cx, "images");
-    pthread_mutex_init(&f->lock, NULL);
     set_options(cx, f, &o);
+    enter(&f->source);
     f->dir = tni_strdup(&cx->heap, dir);
     if (f->dir ? list_files(cx, f) : tni_no_memory(cx, "images")) {
         f->source.class_names = (const char *const *)f->classes;
@@ -299,6 +313,7 @@ const char *tn_data_skipped(const tn_data *d, int64_t i)
 {
     if (!d || d->source->get != get || i < 0 || i >= NOTES) return NULL;
     folder *f = (folder *)d->source;
+    enter(d->source);
     pthread_mutex_lock(&f->lock);
     const char *text = i < f->notes ? f->note[i] : NULL;
     pthread_mutex_unlock(&f->lock);

@@ -540,6 +540,7 @@ tn_batch tn_next(tn_data *d, int64_t n)
     tni_loader *l    = &d->loader;
     tni_span    span = span_at(d, d->at, n);
     notice_fork(l);
+    if (d->source->enter) d->source->enter(d->source);
     if (l->taken == l->asked || !same_span(&l->job[l->taken % TNI_AHEAD].span, &span)) {
         tni_loader_cancel(l);
         if (!ask_batch(d, &span)) return tni_fail_memory(cx, "next"), none;

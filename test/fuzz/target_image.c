@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { W = 9, H = 7, MOST_PIXELS = 1 << 16 };
+enum { W = 40, H = 33, MOST_PIXELS = 1 << 16 };  // large enough to be decoded at an eighth
 
 static void seed_png(int colour, int bits, const unsigned char *pixels)
 {
@@ -46,7 +46,7 @@ static uint64_t run(const unsigned char *data, size_t n)
     if (t) {
         look = fuzz_join((uint64_t)tn_size(t, 0), (uint64_t)(tn_size(t, 1) > tn_size(t, 2)));
         FUZZ_CHECK(tn_item(tn_max_all(t)) < 1.001 && tn_item(tn_min_all(t)) >= 0);
-        o.size     = 4;
+        o.size     = 2;
         o.channels = 3;
         tn_image_read_with(cx, path, o);  // of a portable map an error
     }

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static tn_ctx *begin(void)
 {
@@ -268,6 +270,24 @@ static void files_that_cannot_be_read_are_skipped_and_named(void)
     finish(cx);
 }
 
+static void a_forked_child_reads_pictures(void)
+{
+    if (strstr(TN_SANITIZE, "thread")) SKIP("the sanitizer allows no threads after a fork");
+    if (!has_libpng()) SKIP("no libpng is installed");
+    tn_ctx *cx = begin();
+    make_folder(1);
+    tn_data *d = tn_images(cx, scratch_path(""), (tn_image_opts){ .size = 4, .threads = 3 });
+    for (int i = 0; i < 4; i++) {  // while its threads read
+        CHECK(tn_next(d, 3).x != NULL);
+        pid_t child = fork();
+        if (child == 0) _exit(tn_data_skipped(d, 9) || !tn_next(d, 7).x || tn_error(cx));
+        int status = 1;
+        waitpid(child, &status, 0);
+        CHECK_INT(status, 0);
+    }
+    finish(cx);
+}
+
 // What a batch has depends on the seed alone, not on the number of threads.
 static void random_parts_are_the_same_for_any_threads(void)
 {
@@ -381,6 +401,7 @@ const test_case tests_images[] = {
     TEST(a_resized_middle_is_that_of_torchvision),
     TEST(folders_of_pictures_are_datasets),
     TEST(files_that_cannot_be_read_are_skipped_and_named),
+    TEST(a_forked_child_reads_pictures),
     TEST(random_parts_are_the_same_for_any_threads),
     TEST(colours_are_changed_as_said),
     TEST(mixed_images_have_mixed_classes),
