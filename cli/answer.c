@@ -73,6 +73,7 @@ void cli_answer(const char *title, const float *pixels, const int64_t size[3], i
                     utf8 && cli_colours(stdout) };
     if (v.columns > MOST_COLUMNS) v.columns = MOST_COLUMNS;
     if (v.columns < LEAST_COLUMNS) v.columns = LEAST_COLUMNS;
+    if (v.columns > 2 * v.W) v.columns = (int)(2 * v.W);
     v.lines    = (int)((v.columns * v.H / v.W + 1) / 2);  // a character is twice as high as wide
     int height = v.lines > n ? v.lines : n, first = (height - n) / 2;
     printf("%s\n", cli_shown(title));

@@ -119,19 +119,6 @@ static bool read_values(reading *r, float *image)
     return true;
 }
 
-// Values are scaled to 0 .. 1, as tn_idx and tn_cifar10 do.
-static tn_tensor *read_image(tn_ctx *cx, const char *path, const tni_content *c)
-{
-    reading r = { .cx = cx, .path = path, .at = c->data, .end = c->data + c->bytes };
-    if (!read_header(&r) || !has_values(&r)) return NULL;
-    float *image = tni_alloc(&cx->heap, (size_t)(r.C * r.H * r.W) * sizeof *image);
-    if (!image) return tni_fail_memory(cx, "image_read");
-    tn_tensor *t = read_values(&r, image) ? tn_from(cx, TN_F32, TN_SHAPE(r.C, r.H, r.W), image)
-                                          : NULL;
-    tni_free(&cx->heap, image);
-    return t;
-}
-
 // ---- pictures ----------------------------------------------------------------------------------
 
 enum { MOST_SIZE = 1 << 14 };
@@ -149,13 +136,11 @@ bool tni_image_opts_ok(tn_ctx *cx, const char *op, const tn_image_opts *o)
     return true;
 }
 
-// Reads a picture: all of it, or the middle square that the options say.
-static tn_tensor *read_picture(tn_ctx *cx, const char *path, const tni_content *c,
-                               const tn_image_opts *o, tni_picture_reader *r)
+// The result of a picture whose header was read: all of it, or the middle square that the options say.
+static tn_tensor *cut_picture(tn_ctx *cx, const char *path, const tn_image_opts *o,
+                              tni_picture_reader *r)
 {
-    int64_t W, H, most = o->most_pixels ? o->most_pixels : TNI_MOST_PIXELS;
-    if (!tni_picture_begin(r, c->data, c->bytes, most))
-        return tni_fail(cx, TN_EFORMAT, "image_read: %s: %s", path, r->why.s);
+    int64_t W, H;
     tni_picture_size(r, &W, &H);
     int              C    = o->channels ? o->channels : r->grey ? 1 : 3;
     tni_picture_part part = o->size
@@ -173,6 +158,40 @@ static tn_tensor *read_picture(tn_ctx *cx, const char *path, const tni_content *
     return t;
 }
 
+// Hands planes of floats to the reader as bytes, as if they had been decoded.
+static bool take_planes(tni_picture_reader *r, const reading *from, const float *image)
+{
+    int64_t area = from->H * from->W;
+    r->kind      = TNI_NO_PICTURE;
+    r->width = r->shown_width = from->W;
+    r->height = r->shown_height = from->H;
+    r->turn                     = 1;
+    r->grey                     = from->C == 1;
+    if (!tni_room_for(&r->pixels, (size_t)(area * 3))) return tni_picture_no_memory(r);
+    unsigned char *to = r->pixels.data;
+    for (int64_t i = 0; i < area * 3; i++)
+        to[i] = (unsigned char)(255 * image[i % 3 % from->C * area + i / 3] + 0.5f);
+    return true;
+}
+
+// Reads a portable map. Values are scaled to 0 .. 1, as tn_idx and tn_cifar10 do.
+static tn_tensor *read_map(tn_ctx *cx, const char *path, const tni_content *c,
+                           const tn_image_opts *o, tni_picture_reader *p)
+{
+    reading r = { .cx = cx, .path = path, .at = c->data, .end = c->data + c->bytes };
+    if (!read_header(&r) || !has_values(&r)) return NULL;
+    float *image = tni_alloc(&cx->heap, (size_t)(r.C * r.H * r.W) * sizeof *image);
+    if (!image) return tni_fail_memory(cx, "image_read");
+    tn_tensor *t = NULL;
+    if (read_values(&r, image)) {
+        if (!o->size && !o->channels) t = tn_from(cx, TN_F32, TN_SHAPE(r.C, r.H, r.W), image);
+        else if (take_planes(p, &r, image)) t = cut_picture(cx, path, o, p);
+        else tni_fail_memory(cx, "image_read");
+    }
+    tni_free(&cx->heap, image);
+    return t;
+}
+
 tn_tensor *tn_image_read_with(tn_ctx *cx, const char *path, tn_image_opts o)
 {
     tni_content        c;
@@ -181,11 +200,10 @@ tn_tensor *tn_image_read_with(tn_ctx *cx, const char *path, tn_image_opts o)
     if (!tni_ctx_ok(cx, "image_read") || !tni_image_opts_ok(cx, "image_read", &o) ||
         !tni_content_open(cx, "image_read", path, NULL, &c))
         return NULL;
-    if (tni_picture_kind_of(c.data, c.bytes)) t = read_picture(cx, path, &c, &o, &r);
-    else if (o.size || o.channels)
-        tni_fail(cx, TN_EFORMAT, "image_read: %s: it is no JPEG or PNG; others are not resized",
-                 path);
-    else t = read_image(cx, path, &c);
+    int64_t most = o.most_pixels ? o.most_pixels : TNI_MOST_PIXELS;
+    if (!tni_picture_kind_of(c.data, c.bytes)) t = read_map(cx, path, &c, &o, &r);
+    else if (tni_picture_begin(&r, c.data, c.bytes, most)) t = cut_picture(cx, path, &o, &r);
+    else tni_fail(cx, TN_EFORMAT, "image_read: %s: %s", path, r.why.s);
     tni_picture_free(&r);
     tni_content_close(&cx->heap, &c);
     return t;

@@ -60,6 +60,8 @@ static void enter(tni_item_source *s)
 
 // ---- reading -----------------------------------------------------------------------------------
 
+// A reader for this thread: one that is idle, or a new one, so that there are as many as threads that read at once. They
+// keep their memory and decoder for the next picture. NULL if memory is out.
 static idle *take_reader(folder *f)
 {
     pthread_mutex_lock(&f->lock);
@@ -69,6 +71,7 @@ static idle *take_reader(folder *f)
     return r ? r : calloc(1, sizeof *r);
 }
 
+// Gives a reader back when its picture is read.
 static void return_reader(folder *f, idle *r)
 {
     pthread_mutex_lock(&f->lock);
@@ -77,7 +80,8 @@ static void return_reader(folder *f, idle *r)
     pthread_mutex_unlock(&f->lock);
 }
 
-// Notes that an item could not be read, once.
+// Notes that an item could not be read. It is counted once, however often it is tried again in later epochs; its text is
+// kept if there is room. A text that cannot be allocated is left out: the count is what matters.
 static void note_bad(folder *f, int64_t item, const char *path, const char *why)
 {
     pthread_mutex_lock(&f->lock);
@@ -116,6 +120,8 @@ static tni_picture_part random_part(int64_t W, int64_t H, double scale, int64_t 
     return p;
 }
 
+// Reads one file and writes a part of it: a random one, or the middle. The header is read first, so that a picture that is
+// too large is refused before anything is decoded.
 static bool read_item(const folder *f, tni_picture_reader *r, const char *path,
                       const tn_augment_opts *o, tni_draw *draw, float *to)
 {
@@ -130,6 +136,7 @@ static bool read_item(const folder *f, tni_picture_reader *r, const char *path,
     return tni_picture_cut(r, &p, f->channels, to);
 }
 
+// The path of an item's file; false if it is too long for the system.
 static bool path_of(const folder *f, int64_t item, char path[TNI_PATH])
 {
     return snprintf(path, TNI_PATH, "%s/%s/%s", f->dir, f->classes[f->label[item]],
@@ -150,6 +157,7 @@ static int get_drawn(const tni_item_source *s, int64_t item, const tn_augment_op
     return !ok;
 }
 
+// For a loader that draws nothing: the middle of the picture.
 static int get(const tni_item_source *s, int64_t item, void *const *dst)
 {
     tn_augment_opts none = { 0 };
@@ -192,11 +200,13 @@ static void free_folder(tni_heap *h, tni_item_source *s)
 
 // ---- listing -----------------------------------------------------------------------------------
 
+// Folders and files whose names begin with a dot are those of other programs.
 static int is_visible(const struct dirent *e)
 {
     return e->d_name[0] != '.';
 }
 
+// By the ending, since 1.3 million files of ImageNet take minutes to be opened; what a file is, is seen when it is read.
 static int is_picture(const struct dirent *e)
 {
     const char *dot = strrchr(e->d_name, '.');
@@ -216,6 +226,8 @@ static void free_entries(struct dirent **e, int n)
     free(e);
 }
 
+// Adds a file of the newest class. Names are in one block: a million of them as blocks of their own would take twice the
+// memory.
 static bool add_file(tn_ctx *cx, folder *f, const char *name)
 {
     int64_t i = f->source.count;
@@ -253,6 +265,8 @@ static bool add_class(tn_ctx *cx, folder *f, const char *name)
     return ok;
 }
 
+// Lists the folders of classes and their files. What is no folder, or has no pictures, is no class, so that a file such as
+// README.txt beside the folders does no harm.
 static bool list_files(tn_ctx *cx, folder *f)
 {
     struct dirent **e = NULL;

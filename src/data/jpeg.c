@@ -42,6 +42,7 @@ static void find_library(void)
 
 // ---- the turn that a camera noted --------------------------------------------------------------
 
+// TIFF says which order its bytes have.
 static unsigned number_at(const unsigned char *p, int bytes, bool big)
 {
     unsigned v = 0;
@@ -84,6 +85,7 @@ static int turn_of(const unsigned char *p, size_t n)
 
 // ---- decoding ----------------------------------------------------------------------------------
 
+// A decoder is opened with the reader's first JPEG, and used for all that follow.
 static bool open_decoder(tni_picture_reader *r)
 {
     pthread_once(&once, find_library);
@@ -138,13 +140,6 @@ static void mix_inks(unsigned char *p, size_t pixels)
                                                    255);
 }
 
-static void mix_grey(unsigned char *p, size_t pixels)
-{
-    for (size_t i = 0; i < pixels; i++)
-        p[i] = (unsigned char)((299 * p[3 * i] + 587 * p[3 * i + 1] + 114 * p[3 * i + 2] + 500) /
-                               1000);
-}
-
 // The library has a scale of n eighths in its inverse transform: its result has fewer pixels, and takes less time.
 bool tni_jpeg_decode(tni_picture_reader *r, int eighths)
 {
@@ -160,7 +155,7 @@ bool tni_jpeg_decode(tni_picture_reader *r, int eighths)
         !is_harmless(r))
         return tni_picture_fails(r, "%s", turbo.error_text(r->jpeg));
     if (inks) mix_inks(r->pixels.data, (size_t)(W * H));
-    if (inks && r->channels == 1) mix_grey(r->pixels.data, (size_t)(W * H));
+    if (inks && r->channels == 1) tni_mix_grey(r->pixels.data, (size_t)(W * H));
     r->shown_width  = W;
     r->shown_height = H;
     return true;

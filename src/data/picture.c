@@ -55,6 +55,7 @@ bool tni_picture_no_memory(tni_picture_reader *r)
 
 enum { MOST_FILE = 1 << 30 };  // bytes; no picture that is small enough has more
 
+// Reads a file of the size that the system says. Only plain files: a pipe may have no end, and a device may be endless.
 static bool read_all(tni_picture_reader *r, int fd)
 {
     struct stat st;
@@ -79,12 +80,14 @@ bool tni_picture_load(tni_picture_reader *r, const char *path)
     return ok;
 }
 
+// By the first bytes; names of files are not to be trusted.
 tni_picture_kind tni_picture_kind_of(const unsigned char *data, size_t bytes)
 {
     if (bytes >= 3 && !memcmp(data, "\xff\xd8\xff", 3)) return TNI_JPEG;
     return bytes >= 4 && !memcmp(data, "\x89PNG", 4) ? TNI_PNG : TNI_NO_PICTURE;
 }
 
+// Nothing is allocated by what a header says before its sizes are checked.
 bool tni_picture_begin(tni_picture_reader *r, const unsigned char *file, size_t bytes, int64_t most)
 {
     r->file   = file;
@@ -101,9 +104,21 @@ bool tni_picture_begin(tni_picture_reader *r, const unsigned char *file, size_t 
     return true;
 }
 
+// The weights of ITU-R 601, as in JPEG's own luma and in PIL.
+void tni_mix_grey(unsigned char *p, size_t pixels)
+{
+    for (size_t i = 0; i < pixels; i++)
+        p[i] = (unsigned char)((299 * p[3 * i] + 587 * p[3 * i + 1] + 114 * p[3 * i + 2] + 500) /
+                               1000);
+}
+
 bool tni_picture_decode(tni_picture_reader *r, int channels, int eighths)
 {
     r->channels = channels;
+    if (r->kind == TNI_NO_PICTURE) {
+        if (channels == 1) tni_mix_grey(r->pixels.data, (size_t)(r->width * r->height));
+        return true;
+    }
     return r->kind == TNI_JPEG ? tni_jpeg_decode(r, eighths) : tni_png_decode(r);
 }
 
@@ -114,6 +129,7 @@ typedef struct {
     bool x, y, swap;
 } turn;
 
+// A turn that is none of the eight counts as none.
 static turn turn_of(const tni_picture_reader *r)
 {
     static const turn turns[] = { { 0, 0, 0 }, { 1, 0, 0 }, { 1, 1, 0 }, { 0, 1, 0 },

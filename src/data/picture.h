@@ -52,7 +52,9 @@ bool tni_picture_load(tni_picture_reader *r, const char *path);
 // Reads the header of a file that is in memory, which stays there. A picture of more than `most` pixels is refused.
 bool tni_picture_begin(tni_picture_reader *r, const unsigned char *file, size_t bytes,
                        int64_t most);
-// Decodes its pixels. eighths: 1, 2, 4 or 8 of each 8 pixels; only JPEG has fewer than 8.
+// Makes grey of RGB, in place of its first bytes.
+void tni_mix_grey(unsigned char *p, size_t pixels);
+// Decodes its pixels, unless they are there as RGB (kind is none). eighths: 1, 2, 4 or 8 of each 8 pixels; only JPEG has fewer than 8.
 bool tni_picture_decode(tni_picture_reader *r, int channels, int eighths);
 // Its size as seen.
 void tni_picture_size(const tni_picture_reader *r, int64_t *W, int64_t *H);

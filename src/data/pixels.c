@@ -61,6 +61,7 @@ static float clamp(float v)
     return v < 0 ? 0 : v > 1 ? 1 : v;
 }
 
+// The luma of a pixel, whose channels are `area` apart.
 static float luma(const float *p, int64_t area)
 {
     return 0.299f * p[0] + 0.587f * p[area] + 0.114f * p[2 * area];
@@ -88,6 +89,7 @@ bool tni_jitters(const tn_augment_opts *o)
     return o->brightness > 0 || o->contrast > 0 || o->saturation > 0 || o->hue > 0;
 }
 
+// A factor around 1, not below 0.
 static float factor(tni_draw *r, double v)
 {
     return tni_draw_between(r, (float)(v < 1 ? 1 - v : 0), (float)(1 + v));
@@ -115,6 +117,7 @@ void tni_jitter(const tn_augment_opts *o, tni_draw r, const int64_t *size, float
 
 // ---- mixing ------------------------------------------------------------------------------------
 
+// From the last row to the first, so that a row is read before it is written; only the last is needed twice.
 void tni_mix_rows(float *rows, int64_t n, int64_t width, float own, float *scratch)
 {
     memcpy(scratch, rows + (n - 1) * width, (size_t)width * sizeof *rows);

@@ -55,6 +55,7 @@ static bool begin(tni_picture_reader *r, png_image *p)
     return true;
 }
 
+// The library keeps what it read until it is freed, but not beyond a call here: a reader that is dropped must not leak.
 bool tni_png_begin(tni_picture_reader *r)
 {
     png_image p;
@@ -64,16 +65,12 @@ bool tni_png_begin(tni_picture_reader *r)
     return true;
 }
 
-// Keeps the first `kept` of each pixel's bytes, or their luma if one is kept of colours.
+// Keeps the first `kept` of each pixel's `each` bytes.
 static void pack(unsigned char *p, size_t pixels, int each, int kept)
 {
-    for (size_t i = 0; i < pixels; i++) {
-        const unsigned char *from = p + i * (size_t)each;
-        if (kept == 1 && each >= 3)
-            p[i] = (unsigned char)((299 * from[0] + 587 * from[1] + 114 * from[2] + 500) / 1000);
-        else
-            for (int c = 0; c < kept; c++) p[i * (size_t)kept + (size_t)c] = from[c];
-    }
+    for (size_t i = 0; i < pixels; i++)
+        for (int c = 0; c < kept; c++)
+            p[i * (size_t)kept + (size_t)c] = p[i * (size_t)each + (size_t)c];
 }
 
 // Transparent pixels have the colour that is stored for them, as in PIL's conversion to RGB, so transparency is
@@ -91,7 +88,8 @@ bool tni_png_decode(tni_picture_reader *r)
     if (ok && !png.finish(&p, NULL, r->pixels.data, (int32_t)p.width * each, NULL))
         ok = tni_picture_fails(r, "%s", p.message);
     png.free(&p);
-    if (ok && each != r->channels) pack(r->pixels.data, pixels, each, r->channels);
+    if (ok && alpha) pack(r->pixels.data, pixels, each, each - 1);
+    if (ok && colour && r->channels == 1) tni_mix_grey(r->pixels.data, pixels);
     r->shown_width  = r->width;
     r->shown_height = r->height;
     return ok;

@@ -48,7 +48,8 @@ static uint64_t run(const unsigned char *data, size_t n)
         FUZZ_CHECK(tn_item(tn_max_all(t)) < 1.001 && tn_item(tn_min_all(t)) >= 0);
         o.size     = 2;
         o.channels = 3;
-        tn_image_read_with(cx, path, o);  // of a portable map an error
+        t          = tn_image_read_with(cx, path, o);
+        FUZZ_CHECK(t && tn_item(tn_max_all(t)) < 1.001 && tn_item(tn_min_all(t)) >= 0);
     }
     return fuzz_join(look, fuzz_close(cx, n));
 }

@@ -496,6 +496,14 @@ static void grey_and_colour_images_are_read(void)
     CHECK_INT(tn_size(t, 0), 3);
     CHECK_VALUES(t, .2f, .8f, .4f, 1, .6f, 0);
     CHECK_VALUES(IMAGE("P3 1 1 2 0 1 2"), 0, .5, 1);
+    IMAGE("P5 2 2 255\n\0\377\377\0");
+    t = tn_image_read_with(cx, scratch_path("i"),
+                           (tn_image_opts){ .size = 1, .resize = 1, .channels = 3 });
+    CHECK_NEAR(tn_item(tn_max_all(t)), .5, 1e-6);
+    CHECK_INT(tn_size(t, 0), 3);
+    IMAGE("P6 1 1 255\n\377\0\0");
+    CHECK_NEAR(tn_item(tn_image_read_with(cx, scratch_path("i"), (tn_image_opts){ .channels = 1 })),
+               .299, .002);
     CHECK_STATUS(tn_error(cx), TN_OK);
     finish(cx);
 }
