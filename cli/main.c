@@ -128,7 +128,7 @@ static void explain_models(void)
     const cli_model *m;
     puts("\nNAME, the network, and its defaults:");
     for (int i = 0; (m = cli_model_at(i)) != NULL; i++)
-        printf("  %-8s  %s\n            %s\n", m->name, m->what, m->defaults);
+        printf("  %-14s  %s\n                  %s\n", m->name, m->what, m->defaults);
 }
 
 static int explain(const command *c)

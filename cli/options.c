@@ -56,7 +56,7 @@ static const option options[] = {
     { "hidden", "N,N,..", "mlp: sizes of the hidden layers, or none; llama: one size",
       MODEL, BUILDS | KEPT, FORM(hidden, cli_is_hidden, CLI_HIDDEN_FORM),
       .with = "model mlp llama" },
-    { "depth", "N", "resnet: 18, 50, or for small images 20, 56",
+    { "depth", "N", "resnet: 18, 34, 50, 101, 152, or for small images 20, 56",
       MODEL, BUILDS | KEPT, WHOLE(depth, 1, 10000), .with = "model resnet" },
     { "layers", "N", "gpt2, llama: blocks",
       MODEL, BUILDS | KEPT, WHOLE(layers, 1, 10000), .with = "model gpt2 llama" },

@@ -225,7 +225,7 @@ static const cli_model models[] = {
       "epochs=3", build_lenet, NULL },
     { "resnet", "residual convolutions with batch norm, for images",
       "depth=20 epochs=10", build_resnet, NULL },
-    { "resnet18", "torchvision's, for images as ImageNet's, as are those that follow", "epochs=90",
+    { "resnet18", "torchvision's, for images as ImageNet's; so are those down to convnext_base", "epochs=90",
       build_resnet, NULL },
     { "resnet34", "34 layers", "epochs=90", build_resnet, NULL },
     { "resnet50", "50 layers", "epochs=90", build_resnet, NULL },
