@@ -37,7 +37,7 @@ static bool make_folder(void)
     ok = ok && mkdir(path, 0700) == 0;
     for (int i = 0; i < FILES && ok; i++) {
         draw(pixels, i);
-        size_t n = jpeg_write(file, ROOM, W, H, 3, pixels, 92);
+        size_t n = jpeg_write(file, ROOM, W, H, 3, pixels, 94);
         snprintf(path, sizeof path, "%s/a/%d.jpg", folder, i);
         FILE *f = n ? fopen(path, "wb") : NULL;
         ok      = f && fwrite(file, 1, n, f) == n;
