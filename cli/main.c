@@ -89,8 +89,8 @@ static const command commands[] = {
       "One line each: the name for --device, whether it is available, and the chip and libraries.\n",
       devices, 0 },
     { "doctor", "shows what Tenon found, where, and what is missing", "",
-      "Version, devices, threads, the BLAS in use, what connects ranks, and the TN_ variables that are\n"
-      "set.\n",
+      "Version, devices, threads, the BLAS in use, what decodes pictures and connects ranks, and the\n"
+      "TN_ variables that are set.\n",
       doctor, 0 },
     { "version", "prints the version", "", "The same as tenon --version.\n", version, 0 },
     { "help", "explains a command: tenon help COMMAND", "[COMMAND]",

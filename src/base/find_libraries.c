@@ -242,6 +242,12 @@ const char *tni_symbols_fill(void *lib, void *table, const tni_symbol *symbols, 
     return missing;
 }
 
+const char *const tni_turbojpeg_names[] = { "libturbojpeg.so.0", "libturbojpeg.so",
+                                            "libturbojpeg.0.dylib", NULL };
+const char *const tni_libpng_names[]    = { "libpng16.so.16", "libpng16.so", "libpng16.16.dylib",
+                                            NULL };
+
+// The library stays open.
 bool tni_library_fill(const char *const *names, void *table, const tni_symbol *symbols, int n)
 {
     for (; *names; names++) {

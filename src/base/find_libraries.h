@@ -40,6 +40,8 @@ typedef struct {
 // Fills n functions of a table from an open library. Returns the name of the first that the library does
 // not have, whose pointer is NULL then; NULL if it has all.
 const char *tni_symbols_fill(void *lib, void *table, const tni_symbol *symbols, int n);
+// Names, ended by NULL, of the libraries that decode pictures.
+extern const char *const tni_turbojpeg_names[], *const tni_libpng_names[];
 // Fills them from the first library, of several names (NULL ends them), that the loader finds and that has
 // all. Returns whether there is one.
 bool tni_library_fill(const char *const *names, void *table, const tni_symbol *symbols, int n);

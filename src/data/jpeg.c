@@ -28,16 +28,15 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void find_library(void)
 {
-    static const char *const names[]   = { "libturbojpeg.so.0", "libturbojpeg.so",
-                                           "libturbojpeg.0.dylib", NULL };
-    static const tni_symbol  symbols[] = { { 0, "tjInitDecompress" },
-                                           { 1 * sizeof(void *), "tjDestroy" },
-                                           { 2 * sizeof(void *), "tjDecompressHeader3" },
-                                           { 3 * sizeof(void *), "tjDecompress2" },
-                                           { 4 * sizeof(void *), "tjGetErrorStr2" },
-                                           { 5 * sizeof(void *), "tjGetErrorCode" } };
+    static const tni_symbol symbols[] = { { 0, "tjInitDecompress" },
+                                          { 1 * sizeof(void *), "tjDestroy" },
+                                          { 2 * sizeof(void *), "tjDecompressHeader3" },
+                                          { 3 * sizeof(void *), "tjDecompress2" },
+                                          { 4 * sizeof(void *), "tjGetErrorStr2" },
+                                          { 5 * sizeof(void *), "tjGetErrorCode" } };
 
-    found = tni_library_fill(names, &turbo, symbols, sizeof symbols / sizeof *symbols);
+    found = tni_library_fill(tni_turbojpeg_names, &turbo, symbols,
+                             sizeof symbols / sizeof *symbols);
 }
 
 // ---- the turn that a camera noted --------------------------------------------------------------

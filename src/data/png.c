@@ -28,13 +28,11 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void find_library(void)
 {
-    static const char *const names[]   = { "libpng16.so.16", "libpng16.so", "libpng16.16.dylib",
-                                           NULL };
-    static const tni_symbol  symbols[] = { { 0, "png_image_begin_read_from_memory" },
-                                           { 1 * sizeof(void *), "png_image_finish_read" },
-                                           { 2 * sizeof(void *), "png_image_free" } };
+    static const tni_symbol symbols[] = { { 0, "png_image_begin_read_from_memory" },
+                                          { 1 * sizeof(void *), "png_image_finish_read" },
+                                          { 2 * sizeof(void *), "png_image_free" } };
 
-    found = tni_library_fill(names, &png, symbols, sizeof symbols / sizeof *symbols);
+    found = tni_library_fill(tni_libpng_names, &png, symbols, sizeof symbols / sizeof *symbols);
 }
 
 // Reads the header. The image must be freed if it returns true.

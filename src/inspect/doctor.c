@@ -8,6 +8,7 @@
 //     kept in ~/.cache/tenon
 #include "engine/engine.h"
 
+#include "base/find_libraries.h"
 #include "base/pool.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/gemm.h"
@@ -96,6 +97,23 @@ static void print_cuda(FILE *f)
                    library[i].found ? library[i].version.s : "none", library[i].detail.s);
 }
 
+// Says which libraries would decode pictures, and what to install for those that are not there.
+static void print_pictures(FILE *f)
+{
+    static const tni_symbol none[1];
+
+    char table[1];
+    print_line(f, "pictures");
+    print_line(f, "  JPEG  %s",
+               tni_library_fill(tni_turbojpeg_names, table, none, 0)
+                   ? "libturbojpeg"
+                   : "none; on Debian or Ubuntu: apt install libturbojpeg0");
+    print_line(f, "  PNG   %s",
+               tni_library_fill(tni_libpng_names, table, none, 0)
+                   ? "libpng"
+                   : "none; on Debian or Ubuntu: apt install libpng16-16");
+}
+
 // Says what a launcher set, and which engines could connect several ranks.
 static void print_ranks(FILE *f)
 {
@@ -145,6 +163,7 @@ void tn_doctor(FILE *f)
     print_blas(f);
     print_compiler(f);
     print_cuda(f);
+    print_pictures(f);
     print_ranks(f);
     print_environment(f);
 }

@@ -197,8 +197,8 @@ static void the_doctor_says_what_is_there_and_what_is_not(void)
 {
     runs(TOOL "doctor", 0,
          LINES("devices\n  cpu ", "threads\n", "matrix products\n", "compiler\n",
-               "compiled kernels\n", "ranks\n  no launcher: one rank\n  mpi  ", "environment\n",
-               "  cuda     "));
+               "compiled kernels\n", "pictures\n  JPEG  ",
+               "ranks\n  no launcher: one rank\n  mpi  ", "environment\n", "  cuda     "));
     runs("TN_CC=none TN_CACHE_DIR=none " TOOL "doctor", 0,
          LINES("none, kernels are interpreted: ", "not kept: "));
     runs("TN_BLAS=none TN_NUM_THREADS=3 " TOOL "doctor", 0,
