@@ -78,7 +78,8 @@ static void turn_hue(float *p, int64_t area, float by)
     h       = 6 * (h - floorf(h));
     for (int c = 0; c < 3; c++) {
         // How far the channel is from the least: it falls and rises over the circle, a third later each.
-        float k     = fmodf((float)(5 - 2 * c) + h, 6);
+        float k = (float)(5 - 2 * c) + h;
+        if (k >= 6) k -= 6;
         float f     = fminf(k, 4 - k);
         p[c * area] = most - range * fmaxf(0, fminf(f, 1));
     }
