@@ -25,6 +25,7 @@ LEFT_OUT = {
         open open_with close ctx_leave ctx_enter ctx_take ctx_of ctx_device begin end keep want drop
         retain release""",
     "the package has a class for it": "plateau_step",
+    "its body is a function of C": "scan",
     "for programs that start ranks": "dist_launched dist_variable",
     "errors are exceptions": "error error_text error_clear error_set on_error on_warning stop_when escape status_name",
     "written by hand in core/": """
@@ -62,7 +63,7 @@ NOT_METHODS = re.compile(r"""(.*_(s|i64|i64_|keep|all|axes|with|ex|norm|triangul
 MAY_BE_NONE = {
     "linear": "b", "conv1d": "b", "conv2d": "b", "conv3d": "b", "conv_transpose1d": "b", "conv_transpose2d": "b",
     "conv_transpose3d": "b", "layer_norm": "w b", "rms_norm": "w", "group_norm": "w b",
-    "batch_norm": "w b", "bincount": "weights", "rope": "positions", "backward": "gy", "profile_write": "path",
+    "batch_norm": "w b", "bincount": "weights", "ctc_loss": "input_lengths target_lengths", "rope": "positions", "backward": "gy", "profile_write": "path",
 }
 
 # Calls that may take long: other threads of Python run meanwhile.
@@ -85,7 +86,7 @@ GIVES = {"layer_child": (2, 0), "nn_seq_n": (0, None), "nn_standardize": (1, Non
 LENDS = {"layer_child": 0, "layer_find_child": 0}
 HANDLES = {"tn_layer": "LAYER", "tn_optim": "OPTIM", "tn_data": "DATA", "tn_tokenizer": "TOKENIZER",
            "tn_file": "SAVED_FILE", "tn_cache": "CACHE", "tn_dist": "DIST"}
-ENUMS = {"tn_fold", "tn_matrix_norm_kind", "tn_interpolation", "tn_border", "tn_reduction", "tn_rope_scaling", "tn_lr_kind", "tn_missing", "tn_reduce_op"}
+ENUMS = {"tn_rnn_kind", "tn_fold", "tn_matrix_norm_kind", "tn_interpolation", "tn_border", "tn_reduction", "tn_rope_scaling", "tn_lr_kind", "tn_missing", "tn_reduce_op"}
 NUMBERS = {"int": "int", "int64_t": "int64", "uint64_t": "uint64", "double": "double", "float": "double", "bool": "bool",
            "tn_dtype": "dtype", "size_t": "uint64"}
 PYTHON = {"int": "int", "int64": "int", "uint64": "int", "double": "float", "bool": "bool", "dtype": "DTypeLike"}

@@ -283,4 +283,54 @@ TN_API tn_tensor *tn_unfold(tn_tensor *x, int64_t kh, int64_t kw, tn_conv_opts o
 TN_API tn_tensor *tn_fold_windows(tn_tensor *x, int64_t height, int64_t width, int64_t kh,
                                   int64_t kw, tn_conv_opts o);
 
+// ---- sequences ---------------------------------------------------------------------------------
+
+// Records one step of a recurrence: reads carry[i], the state, and x[i], this step's slice of each
+// sequence, writes the next states to carry[i] and results of this step to y[i]. It runs once, over
+// tensors that stand for those of every step, and may read any tensors of the program, but write or
+// keep none. What it computes from these alone, random numbers among them, is made once.
+typedef void tn_scan_body(void *user, tn_tensor **carry, tn_tensor *const *x, tn_tensor **y);
+typedef struct {
+    bool    reverse;  // from the last step to the first
+    int64_t steps;    // how many; 0: the size of x[0]'s first axis
+} tn_scan_opts;
+// Runs a recurrence over the first axis of the sequences x: carry[i] becomes the state after the last
+// step, y[i] (steps, ...) the results of all. The body is planned and compiled once, whatever the
+// number of steps; gradients of any order pass through.
+TN_API tn_status tn_scan(tn_scan_body *body, void *user, int carries, tn_tensor **carry, int xs,
+                         tn_tensor *const *x, int ys, tn_tensor **y, tn_scan_opts o);
+
+typedef enum { TN_RNN_TANH, TN_RNN_RELU, TN_LSTM, TN_GRU } tn_rnn_kind;
+typedef struct {
+    tn_rnn_kind kind;
+    int         layers;         // 0: 1
+    bool        bidirectional;  // each layer also goes from the last step to the first
+    bool        batch_first;    // x and the result are (B, T, ...)
+    bool        no_bias;        // weights have no biases
+    bool        training;       // dropout drops
+    double      dropout;        // between layers
+    tn_tensor  *h, *c;          // first states, (layers * directions, B, H); NULL: zeros
+    tn_tensor  *lengths;        // (B): steps of each sequence, i64; NULL: all have T
+} tn_rnn_opts;
+// The last layer's states of all steps, and for each layer and direction the last state. c: of an LSTM.
+typedef struct {
+    tn_tensor *x, *h, *c;
+} tn_sequence;
+// Runs recurrent layers over x (T, B, I), or (T, I) for one sequence; the result is (T, B, H), or
+// (T, B, 2 H) of two directions. weights are PyTorch's, with its order of gates: for each layer, and
+// in it for each direction, weight_ih, weight_hh, bias_ih, bias_hh. After the end of a sequence its
+// results are 0.
+TN_API tn_sequence tn_rnn(tn_tensor *x, int n, tn_tensor *const *weights, tn_rnn_opts o);
+
+typedef struct {
+    int64_t      blank;          // the class of the blank
+    bool         zero_infinity;  // impossible targets have the loss 0
+    tn_reduction reduce;         // mean: of each loss divided by its target's length
+} tn_ctc_opts;
+// Connectionist temporal classification of log-probabilities (T, N, C) and targets (N, S), classes as
+// integers; lengths (N) say how many steps and labels count, NULL: all. An impossible target, longer
+// than its steps, has an infinite loss and no gradient. F.ctc_loss of log_softmax.
+TN_API tn_tensor *tn_ctc_loss(tn_tensor *log_probs, tn_tensor *targets, tn_tensor *input_lengths,
+                              tn_tensor *target_lengths, tn_ctc_opts o);
+
 #endif

@@ -106,6 +106,9 @@ TN_OP(tn_pixel_shuffle, (tn_tensor *x, int64_t factor), (x, factor))
 TN_OP(tn_pixel_unshuffle, (tn_tensor *x, int64_t factor), (x, factor))
 TN_OP(tn_unfold, (tn_tensor *x, int64_t kh, int64_t kw, tn_conv_opts o), (x, kh, kw, o))
 TN_OP(tn_fold_windows, (tn_tensor *x, int64_t height, int64_t width, int64_t kh, int64_t kw, tn_conv_opts o), (x, height, width, kh, kw, o))
+TN_CALL(tn_status, tn_scan, (tn_scan_body *body, void *user, int carries, tn_tensor **carry, int xs, tn_tensor *const *x, int ys, tn_tensor **y, tn_scan_opts o), (body, user, carries, carry, xs, x, ys, y, o))
+TN_CALL(tn_sequence, tn_rnn, (tn_tensor *x, int n, tn_tensor *const *weights, tn_rnn_opts o), (x, n, weights, o))
+TN_OP(tn_ctc_loss, (tn_tensor *log_probs, tn_tensor *targets, tn_tensor *input_lengths, tn_tensor *target_lengths, tn_ctc_opts o), (log_probs, targets, input_lengths, target_lengths, o))
 #undef TN_OP
 #undef TN_CALL
 #undef TN_DO
@@ -202,4 +205,7 @@ TN_OP(tn_fold_windows, (tn_tensor *x, int64_t height, int64_t width, int64_t kh,
 #define tn_pixel_unshuffle(x, factor) tn_pixel_unshuffle_at(TN_HERE, x, factor)
 #define tn_unfold(...) tn_unfold_at(TN_HERE, __VA_ARGS__)
 #define tn_fold_windows(...) tn_fold_windows_at(TN_HERE, __VA_ARGS__)
+#define tn_scan(...) tn_scan_at(TN_HERE, __VA_ARGS__)
+#define tn_rnn(...) tn_rnn_at(TN_HERE, __VA_ARGS__)
+#define tn_ctc_loss(...) tn_ctc_loss_at(TN_HERE, __VA_ARGS__)
 #endif

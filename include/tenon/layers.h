@@ -133,6 +133,15 @@ TN_API tn_layer *tn_nn_group_norm_with(tn_ctx *cx, int64_t groups, int64_t chann
                                        tn_nn_norm_opts o);
 // torch.nn.Embedding: a table of `count` rows of `width` numbers, read by index.
 TN_API tn_layer *tn_nn_embedding(tn_ctx *cx, int64_t count, int64_t width);
+typedef struct {
+    tn_rnn_kind kind;
+    int         layers;                               // 0: 1
+    bool        bidirectional, batch_first, no_bias;  // as in tn_rnn_opts
+    double      dropout;                              // between layers, in training mode
+} tn_nn_rnn_opts;
+// torch.nn.RNN, LSTM and GRU: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0 and so on; x (T, B, in)
+// becomes (T, B, hidden). States are given and returned by tn_rnn with the layer's parameters.
+TN_API tn_layer *tn_nn_rnn(tn_ctx *cx, int64_t in, int64_t hidden, tn_nn_rnn_opts o);
 // torch.nn.Dropout with probability p, in training mode.
 TN_API tn_layer *tn_nn_dropout(tn_ctx *cx, double p);
 // torch.nn.MaxPool2d and AvgPool2d with a square window, or with one of height kh and width kw.

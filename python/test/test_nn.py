@@ -440,6 +440,32 @@ class BesideTorch(unittest.TestCase):
                 t.sum().backward()
                 self.close(x.grad, z.grad, text)
 
+    def test_lengths_of_sequences(self):
+        rng = np.random.default_rng(0)
+        x, ends, pack = rng.normal(size=(5, 3, 4)).astype("f4"), [5, 2, 3], torch.nn.utils.rnn
+        for text in ["LSTM(4, 3, num_layers=2, bidirectional=True)", "GRU(4, 3, bidirectional=True)", "RNN(4, 3)"]:
+            ours, theirs = self.pair(text)
+            packed = pack.pack_padded_sequence(torch.tensor(x), ends, enforce_sorted=False)
+            y, t = ours(tn.tensor(x), lengths=ends), theirs(packed)
+            for a, b in zip(flatten(y), flatten((pack.pad_packed_sequence(t[0])[0], t[1]))):
+                self.close(a, b, text)
+
+    def test_temporal_classification(self):
+        rng = np.random.default_rng(0)
+        logits, labels = rng.normal(size=(9, 3, 5)).astype("f4"), rng.integers(1, 5, (3, 4))
+        for ends, counts, how in [([9, 8, 7], [4, 0, 2], {}), ([9, 3, 5], [2, 4, 3], dict(reduction="sum", zero_infinity=True)),
+                                  ([9, 9, 9], [1, 4, 4], dict(reduction="none"))]:
+            flat = np.concatenate([row[:n] for row, n in zip(labels, counts)])
+            for target in [labels, flat]:
+                x, z = tn.tensor(logits, requires_grad=True), torch.tensor(logits, requires_grad=True)
+                y = nn.functional.ctc_loss(nn.functional.log_softmax(x, -1), tn.tensor(target), ends, counts, **how)
+                f = torch.nn.functional
+                t = f.ctc_loss(f.log_softmax(z, -1), torch.tensor(target), torch.tensor(ends), torch.tensor(counts), **how)
+                self.close(y, t, str(how))
+                y.sum().backward()
+                t.sum().backward()
+                self.close(x.grad, z.grad, str(how))
+
     def test_masks_of_attention(self):
         rng = np.random.default_rng(0)
         ours, theirs = self.pair("MultiheadAttention(8, 2, batch_first=True)")

@@ -63,9 +63,8 @@ static char *own_data(const run *r, size_t i)
            n->start * (int64_t)r->e->device->memory->element_size((tn_dtype)n->dtype);
 }
 
-// Returns the address of item i; those of the items before it are known. Where an update writes is
-// known in a run only.
-static char *find_data(const run *r, size_t i)
+// Where an update writes is known in a run only.
+char *tni_find_data(const tni_run *r, size_t i)
 {
     const tni_place *p    = &r->plan->place[i];
     const tni_node  *n    = r->g->item[i].n;
@@ -102,7 +101,7 @@ static void bind_call(const run *r, size_t i, tni_call *c, tni_arg *arg, tni_tex
     for (uint32_t s = 0; s < n->nsrc; s++) {
         arg[s].data           = source_data(r, n->src[s]);
         const tni_node *base  = tni_node_base(n->src[s], &skip);
-        bool            lasts = base->state != TNI_PENDING;
+        bool            lasts = base->state != TNI_PENDING && !r->in_loop;
         if (s < 32 && lasts) c->lasting |= (uint32_t)1 << s;
         if (s < 2) c->value[s] = lasts && base->buf && !base->buf->borrowed ? base->id : 0;
     }
@@ -171,8 +170,10 @@ static tn_status run_item(const run *r, size_t i)
     if (n->op == TNI_update) {
         s = run_update(r, i, &why);
     } else {
-        tni_call c = tni_run_call(r, i, &why);
-        s          = tni_call_run(&c);
+        tni_call c        = tni_run_call(r, i, &why);
+        bool     reported = false;
+        s = n->op == TNI_loop ? tni_run_loop(r, i, &c, &reported) : tni_call_run(&c);
+        if (reported) return s;
         if (s == TN_OK && r->e->watch & TNI_WATCH_CALLS)
             return r->e->observer->call_ran(r->cx, n, &c);
     }
@@ -350,13 +351,13 @@ static size_t step_scratch(run *r, tni_plan_step step)
         return r->e->kernels->scratch ? r->e->kernels->scratch(r->e->session, k->entry, &k->launch)
                                       : 0;
     if (tni_runs_nothing(r->g, r->plan->place, (size_t)item)) return 0;
+    if (r->g->item[item].n->op == TNI_loop) return tni_loop_scratch(r, (size_t)item);
     tni_call c = tni_run_call(r, (size_t)item, &why);
     return k ? d->calls->scratch_with_epilogue(&c, k->entry, &k->launch) : tni_call_scratch(&c);
 }
 
-// Returns the scratch of the largest step; steps run one after the other and share it. It is kept in
-// the plan if it cannot change with the addresses of a run.
-static size_t scratch_bytes(run *r)
+// Steps run one after the other and share it. It is kept in the plan if it cannot change with the addresses of a run.
+size_t tni_run_scratch(tni_run *r)
 {
     tni_plan *p = r->plan;
     if (p->scratch_known) return p->scratch;
@@ -379,7 +380,7 @@ static void compile_calls_ahead(run *r)
         tni_plan_step step = r->plan->step[t];
         int32_t       item = step < 0 ? r->plan->kernel[~step].call_item : step;
         if (item < 0 || tni_runs_nothing(r->g, r->plan->place, (size_t)item)) continue;
-        if (r->g->item[item].n->op == TNI_update) continue;
+        if (r->g->item[item].n->op == TNI_update || r->g->item[item].n->op == TNI_loop) continue;
         tni_call c     = tni_run_call(r, (size_t)item, &why);
         c.compile_only = true;
         tni_call_run(&c);
@@ -389,7 +390,7 @@ static void compile_calls_ahead(run *r)
 // Takes the scratch of the run, one block for all steps.
 static bool take_scratch(run *r)
 {
-    size_t most = scratch_bytes(r);
+    size_t most = tni_run_scratch(r);
     return !most || (r->scratch = take_run_buffer(r, (int64_t)most, NULL, "scratch")) != NULL;
 }
 
@@ -430,7 +431,7 @@ static bool take_run_memory(run *r)
     }
     int64_t arena = r->plan->arena;
     if (arena && !(r->arena = take_run_buffer(r, arena, NULL, "temporary values"))) return false;
-    for (size_t i = 0; i < r->g->count; i++) r->data[i] = find_data(r, i);
+    for (size_t i = 0; i < r->g->count; i++) r->data[i] = tni_find_data(r, i);
     return take_scratch(r);
 }
 
@@ -594,8 +595,7 @@ void tni_roll_back(tn_ctx *cx)
 
 // ---- the whole ---------------------------------------------------------------------------------
 
-// Runs one step; on failure *item is the item that failed.
-static tn_status run_unwatched(const run *r, tni_plan_step step, size_t *item)
+tn_status tni_run_plan_step(const tni_run *r, tni_plan_step step, size_t *item)
 {
     if (step < 0) return run_kernel(r, &r->plan->kernel[~step], item);
     *item = (size_t)step;
@@ -614,7 +614,7 @@ tn_status tni_run_one_step(tni_run *r, tni_plan_step step, size_t *item)
     size_t need = step_scratch(r, step);
     if (need && !(r->scratch = take_run_buffer(r, (int64_t)need, NULL, "scratch")))
         return tni_failed();
-    s = run_unwatched(r, step, item);
+    s = tni_run_plan_step(r, step, item);
     tni_buffer_unref(&r->cx->buffers, r->scratch);
     r->scratch = NULL;
     return s;
@@ -623,10 +623,10 @@ tn_status tni_run_one_step(tni_run *r, tni_plan_step step, size_t *item)
 // Runs one step, shown to the observer before and after if it watches values.
 static tn_status run_step(const run *r, tni_plan_step step, size_t *item)
 {
-    if (!(r->e->watch & TNI_WATCH_VALUES)) return run_unwatched(r, step, item);
+    if (!(r->e->watch & TNI_WATCH_VALUES)) return tni_run_plan_step(r, step, item);
     void *begun = r->e->observer->step_begins(r, step);
     if (!begun) return tni_failed();
-    tn_status s = run_unwatched(r, step, item);
+    tn_status s = tni_run_plan_step(r, step, item);
     return r->e->observer->step_ran(begun, s, item);
 }
 
@@ -683,7 +683,7 @@ int64_t tni_plan_workspace(tni_graph *g, tni_plan **p, bool kept)
     r.plan       = *p;
     if (ok && take_run_lists(&r)) {
         for (size_t i = 0; i < g->count; i++) r.data[i] = nowhere;
-        need = (int64_t)scratch_bytes(&r);
+        need = (int64_t)tni_run_scratch(&r);
     }
     release_memory(&r);
     return need;

@@ -4,6 +4,7 @@
 
 #include "base/pool.h"
 #include "dist/place.h"
+#include "ops/loop.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -373,6 +374,7 @@ void tn_close(tn_ctx *cx)
     free_retained(cx);
     for (size_t i = 0; i < cx->walked_count; i++) tni_node_unref(cx, cx->walked[i]);
     tni_free(&cx->heap, cx->walked);
+    tni_loops_close(cx);
     tni_plans_close(&cx->engine->plans, &cx->heap);
     tni_buffers_close(&cx->buffers);
     if (cx->engine->device->close) cx->engine->device->close(cx->engine->session);

@@ -193,6 +193,7 @@ static void cut_while_spilling(tni_graph *g, tni_plan **p)
     tni_self.failed = self.failed;
 }
 
+// Loops last: the plans of their bodies are prepared as this one is, by this function.
 bool tni_prepare(tni_graph *g, tni_plan **p, bool kept)
 {
     const tni_engine *e = g->cx->engine;
@@ -202,11 +203,13 @@ bool tni_prepare(tni_graph *g, tni_plan **p, bool kept)
                           "with these shapes can run: run it once before the capture");
     if (!tni_deferred_errors_register(g, *p) || !prepare_plan(g->cx, *p)) return false;
     prepare_calls(g, *p);
-    (*p)->ready = is_ready(e, *p);
+    bool ready = true;
+    if (!tni_prepare_loops(g, *p, &ready)) return false;
+    (*p)->ready = is_ready(e, *p) && ready;
     if ((*p)->spills_checked || !(*p)->prepared || !(*p)->ready || !kept || tni_is_captured(e))
         return true;
     if (e->kernels->registers) cut_while_spilling(g, p);
     prepare_calls(g, *p);
-    (*p)->ready = is_ready(e, *p);
+    (*p)->ready = is_ready(e, *p) && ready;
     return true;
 }

@@ -13,11 +13,12 @@ typedef struct {
     tni_graph   *g;
     tni_plan    *plan;
     tni_buffer  *arena, *scratch;
-    tni_buffer **own;    // by item: the buffer of a root that is TNI_OWN; else NULL
-    char       **data;   // by item: the address of its value; NULL if it is not in memory
-    char       **input;  // by input: its address; NULL: every input is in its own buffer
-    tni_arg     *in;     // room for arguments of calls that are no steps of the plan, or NULL
-    bool         bound;  // kernels have the addresses and numbers of this run
+    tni_buffer **own;      // by item: the buffer of a root that is TNI_OWN; else NULL
+    char       **data;     // by item: the address of its value; NULL if it is not in memory
+    char       **input;    // by input: its address; NULL: every input is in its own buffer
+    tni_arg     *in;       // room for arguments of calls that are no steps of the plan, or NULL
+    bool         bound;    // kernels have the addresses and numbers of this run
+    bool         in_loop;  // of a body, for one of many steps: inputs were made by the step before
 } tni_run;
 
 // Describes item i as a call of r's device with the addresses of this run: the plan's call, or, if r->in is set,
@@ -42,6 +43,19 @@ void tni_repeat_note(tni_repeat *t, const tni_run *r, bool kept);
 // Runs one step of r's plan by itself, with kernels compiled and scratch taken for it alone. On failure, which is
 // reported, *item is the item that failed.
 tn_status tni_run_one_step(tni_run *r, tni_plan_step step, size_t *item);
+// Runs one step; on failure, which is reported, *item is the item that failed.
+tn_status tni_run_plan_step(const tni_run *r, tni_plan_step step, size_t *item);
+// Returns the address of item i; those of the items before it are known.
+char *tni_find_data(const tni_run *r, size_t i);
+// Returns the scratch of the largest step.
+size_t tni_run_scratch(tni_run *r);
+
+// Loops (run_loop.c): makes the bodies of a plan's loops ready to run, and clears *ready if one is still compiled;
+// the scratch of the loop of an item; its run, by the call that describes it. *reported: an error was.
+bool      tni_prepare_loops(const tni_graph *g, tni_plan *p, bool *ready);
+size_t    tni_loop_scratch(const tni_run *outer, size_t item);
+tn_status tni_run_loop(const tni_run *outer, size_t item, const tni_call *c, bool *reported);
+
 // Returns room for the arguments of any call of the graph; NULL when memory is out. The caller frees it.
 tni_arg *tni_run_inputs(const tni_run *r);
 

@@ -53,31 +53,13 @@ static tni_node *source_of_copy(tn_ctx *cx, const char *op, tni_node *src)
                     tni_shape_text(gone->rank, gone->size).s);
 }
 
-// Records n again, over the sources given. NULL, reported, when memory is out.
-static tni_node *record_copy(tn_ctx *cx, const tni_node *n, tni_node *const *src)
-{
-    tni_attr attr = n->attr;
-    if (n->op == TNI_OUTPUT_OP)
-        return tni_node_output(cx, src[0], attr.output.index, (tn_dtype)n->dtype, n->rank, n->size);
-    if (n->owns_bytes && !tni_custom_copy(cx, &attr)) return NULL;
-    tni_node *copy = tni_node_new(cx, n->op, (tn_dtype)n->dtype, n->rank, n->size, (int)n->nsrc,
-                                  src);
-    if (copy) {
-        copy->attr       = attr;
-        copy->owns_bytes = n->owns_bytes;
-        copy->weak       = n->weak;
-        copy->below      = n->below;
-    } else if (n->owns_bytes) tni_free(&cx->heap, attr.custom.bytes);
-    return copy;
-}
-
 // Makes the copy of a node whose sources have theirs. It belongs to the layer of the node, for
 // profiles and messages.
 static bool copy_node(tn_ctx *cx, const char *op, tni_node *n, tni_node **src)
 {
     for (uint32_t s = 0; s < n->nsrc; s++)
         if (!(src[s] = source_of_copy(cx, op, n->src[s]))) return false;
-    tni_node *copy = record_copy(cx, n, src);
+    tni_node *copy = tni_record_copy(cx, n, src);
     if (!copy) return false;
     copy->again  = true;
     copy->region = cx->regions;

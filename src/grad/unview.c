@@ -349,8 +349,9 @@ typedef struct {
 } piece;
 
 // Whether x is the whole result of a library call, which may write it anywhere, or a concat of such. What
-// a kernel computes is better added where it is read.
-static bool is_result(const tni_node *x)
+// a kernel computes is better added where it is read, except in the body of a loop, whose kernels store their results
+// side by side (plan/decide.c: fill_concats).
+static bool is_result(const tn_ctx *cx, const tni_node *x)
 {
     tni_view v     = tni_node_layout(x);
     int64_t  count = tni_node_count(x);
@@ -358,7 +359,7 @@ static bool is_result(const tni_node *x)
         if (x->nsrc != 1) return false;
     return x->op == TNI_concat ||
            (tni_view_contiguous(&v) && tni_node_count(x) == count &&
-            (x->op == TNI_output || tni_op_table[x->op].class == TNI_LIBRARY));
+            (x->op == TNI_output || tni_op_table[x->op].class == TNI_LIBRARY || cx->joins));
 }
 
 // Whether g is such a gradient, reshaped or not: what comes back from a slice.
@@ -377,7 +378,7 @@ static bool piece_of(tn_tensor *g, tni_node **pad, piece *p)
         p->axis = i;
         axes++;
     }
-    if (axes != 1 || !is_result(p->x)) return false;
+    if (axes != 1 || !is_result(g->cx, p->x)) return false;
     p->start = n->attr.pad.before[p->axis];
     p->count = p->x->size[p->axis];
     return true;

@@ -14,6 +14,7 @@
 #include "base/integers.h"
 #include "inspect/inspect.h"
 #include "inspect/step_facts.h"
+#include "ops/loop.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -157,25 +158,54 @@ static void print_method(const account *a, tni_plan_step step)
     if (why) fprintf(a->f, "         not deterministic: %s\n", why);
 }
 
+static void print_steps(const account *a, const char *within);
+
+// Prints the body of a loop, whose steps run once for each step of the loop: "3.1", "3.2".
+static void print_body(const account *a, const char *number, const tni_node *n)
+{
+    tni_node  *root[TNI_LOOP_OUTPUTS];
+    tni_graph  g;
+    account    b      = *a;
+    tni_limits limits = tni_limits_of(a->e);
+    bool       busy   = a->g->cx->busy;
+    int64_t    built  = a->g->cx->stats.plans;
+    tni_plan  *p      = NULL;
+    if (tni_graph_open_body(&g, a->g->cx, tni_loop_roots(n, root), root))
+        p = tni_plan_build(&g, &limits);
+    b.g        = &g;
+    b.p        = p;
+    b.o.stored = false;
+    fprintf(a->f, "         %lld times:\n", (long long)n->attr.loop.steps);
+    if (p) print_steps(&b, number);
+    tni_plan_free(&a->g->cx->heap, p);
+    tni_graph_close(&g);
+    a->g->cx->busy        = busy;
+    a->g->cx->stats.plans = built;
+}
+
 // Prints a step and the calls that it comes from.
-static void print_step(const account *a, size_t number, tni_plan_step step)
+static void print_step(const account *a, const char *number, tni_plan_step step)
 {
     const tni_node *n;
     int             at = 0;
-    fprintf(a->f, "  %4zu  %-10s %s  %lld bytes\n", number, tni_step_name(a->g, a->p, step).s,
+    fprintf(a->f, "  %4s  %-10s %s  %lld bytes\n", number, tni_step_name(a->g, a->p, step).s,
             tni_step_sizes(a->g, a->p, step).s, (long long)tni_step_bytes(a->g, a->p, step));
     while ((n = tni_step_origin(a->g, a->p, step, &at)) != NULL) print_site(a->f, n);
     if (step < 0 && a->p->kernel[~step].is_prologue) fprintf(a->f, "         by the next step\n");
     print_method(a, step);
     if (a->o.stored) print_all_stored(a, step);
     if (step < 0 && a->o.source) print_source(a, &a->p->kernel[~step]);
+    if (step >= 0 && a->g->item[step].n->op == TNI_loop) print_body(a, number, a->g->item[step].n);
 }
 
-static void print_steps(const account *a)
+// Prints the steps by numbers; within: that of the loop whose body they are, or "".
+static void print_steps(const account *a, const char *within)
 {
     size_t number = 0;
     for (size_t t = 0; t < a->p->steps; t++)
-        if (tni_step_runs(a->g, a->p, a->p->step[t])) print_step(a, ++number, a->p->step[t]);
+        if (tni_step_runs(a->g, a->p, a->p->step[t]))
+            print_step(a, tni_text_of("%s%s%zu", within, *within ? "." : "", ++number).s,
+                       a->p->step[t]);
 }
 
 // Returns "512 B" or "1.2 MiB".
@@ -201,7 +231,7 @@ bool tni_explain(tni_graph *g, const tni_plan *p, FILE *f, tn_explain_opts o)
             a.launches == 1 ? "" : "s", (long long)a.moved, (long long)a.least);
     if (p->unfused) fprintf(f, "  not fused: no order of kernels was found\n");
     if (g->cx->declined.s[0]) fprintf(f, "  recorded as other ops: %s\n", g->cx->declined.s);
-    print_steps(&a);
+    print_steps(&a, "");
     fprintf(f, "  memory: %s planned, %s lower bound\n", size_text(p->arena).s, size_text(bound).s);
     tni_free(&g->cx->heap, a.listed);
     return true;

@@ -68,3 +68,21 @@ tn_tensor *tni_output(tn_ctx *cx, tni_node **primary, int64_t index, const tn_ar
     }
     return tni_wrap(cx, tni_node_output(cx, n, index, out->dtype, out->rank, out->size));
 }
+
+tni_node *tni_record_copy(tn_ctx *cx, const tni_node *n, tni_node *const *src)
+{
+    tni_attr attr = n->attr;
+    if (n->op == TNI_OUTPUT_OP)
+        return tni_node_output(cx, src[0], attr.output.index, (tn_dtype)n->dtype, n->rank, n->size);
+    if (n->owns_bytes && !tni_custom_copy(cx, &attr)) return NULL;
+    tni_node *copy = tni_node_new(cx, n->op, (tn_dtype)n->dtype, n->rank, n->size, (int)n->nsrc,
+                                  src);
+    if (copy) {
+        copy->attr       = attr;
+        copy->owns_bytes = n->owns_bytes;
+        copy->weak       = n->weak;
+        copy->below      = n->below;
+        copy->constant   = n->constant;
+    } else if (n->owns_bytes) tni_free(&cx->heap, attr.custom.bytes);
+    return copy;
+}

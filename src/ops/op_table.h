@@ -189,11 +189,14 @@ typedef enum {
 
 enum { TNI_MOST_OUTPUTS = 16 };  // of a user's op
 
+// How many outputs the body of a loop has.
+int tni_loop_outputs(const struct tni_attr_loop *a);
+
 // How many outputs an op has.
 static inline int tni_outputs_of(int op, const tni_attr *attr)
 {
     int n = tni_op_table[op].outputs;
-    if (!n) n = attr->custom.def->nout;
+    if (!n) n = op == TNI_loop ? tni_loop_outputs(&attr->loop) : attr->custom.def->nout;
     return n > 0 ? n : 1;
 }
 

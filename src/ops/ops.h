@@ -128,6 +128,9 @@ bool tni_record_outputs(tn_ctx *cx, int op, int nout, const tn_array *out, int n
 tn_tensor *tni_output(tn_ctx *cx, tni_node **primary, int64_t index, const tn_array *out);
 // Gives attr bytes of its own, equal to those that it has. False, reported, when memory is out.
 bool tni_custom_copy(tn_ctx *cx, tni_attr *attr);
+// Records a node of n's op, shape and attributes over other sources, which for an output are its new primary. The
+// caller has one reference. NULL, reported, when memory is out.
+tni_node *tni_record_copy(tn_ctx *cx, const tni_node *n, tni_node *const *src);
 
 // ---- fallbacks of LIBRARY ops, out of other rows -----------------------------------------------
 

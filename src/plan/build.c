@@ -31,12 +31,27 @@ static void free_steps(tni_heap *h, tni_plan *p)
     p->kernels = p->steps = 0;
 }
 
+// Notes which values kernels store into the rows of a concat, for memory.c.
+static void note_filled(const tni_fusion *f, tni_plan *p)
+{
+    for (size_t i = 0; i < f->g->count; i++) {
+        uint32_t fills = f->decision[i].fills;
+        if (!fills) continue;
+        const tni_node *concat = f->g->item[fills - 1].n;
+        if (tni_concat_is_flat(concat)) continue;
+        p->place[i].pitch = tni_concat_row(concat, concat);
+        p->place[i].row   = tni_node_count(f->g->item[i].n) /
+                          (tni_node_count(concat) / p->place[i].pitch);
+    }
+}
+
 // Finds the steps of a plan under some limits. False if memory is out (*failed is set), or if the
 // units cannot be ordered or written as kernels.
 static bool step_by_unit(tni_graph *g, tni_plan *p, const tni_limits *limits, bool *failed)
 {
     tni_fusion f  = { .g = g, .limits = limits };
     bool       ok = tni_fuse(&f) && tni_order_units(&f, p) && tni_offer_epilogues(&f, p);
+    if (ok) note_filled(&f, p);
     tni_fusion_close(&f);
     *failed = f.failed;
     return ok;

@@ -508,6 +508,41 @@ static tni_item_kind kind_of(const tni_fusion *f, const tni_item *it)
     return kind == TNI_AS_INLINED && !fuses && !tni_is_number(it->n->op) ? TNI_AS_SEED : kind;
 }
 
+// Returns the map that a kernel can store right into the rows of a concat, where source s is all of it, nothing else reads
+// it, and rows are whole axes of it; -1: there is none.
+static int32_t filling_map(const tni_fusion *f, const tni_node *concat, const tni_node *src)
+{
+    tni_view v   = tni_node_layout(src);
+    int64_t  row = tni_concat_row(concat, src), inner = 1, count = tni_node_count(src);
+    for (; src->op == TNI_view; src = src->src[0])
+        if (src->state != TNI_PENDING || f->g->item[src->mark - 1].edges != 1) return -1;
+    if (src->state != TNI_PENDING || !tni_is_map(src->op) || !tni_view_contiguous(&v)) return -1;
+    const tni_item *it = &f->g->item[src->mark - 1];
+    for (int i = src->rank; i > 0 && inner < row;) inner *= src->size[--i];
+    bool fits = inner == row && tni_node_count(src) == count && src->dtype == concat->dtype;
+    bool free = it->edges == 1 && !it->why && f->decision[src->mark - 1].kind == TNI_AS_INLINED;
+    return fits && free ? (int32_t)src->mark - 1 : -1;
+}
+
+// In the body of a loop a concat that is in memory, the gradient of a step's gates, is stored by the kernel that
+// computes its parts: one pass over them, and no branches by the column. Elsewhere parts are computed where the concat
+// is read, which saves a launch where they are cheap.
+static void fill_concats(tni_fusion *f)
+{
+    tni_graph *g = f->g;
+    for (size_t i = 0; g->body && f->limits->fuses && i < g->count; i++) {
+        const tni_node *n   = g->item[i].n;
+        bool            all = n->op == TNI_concat && f->decision[i].kind == TNI_AS_INLINED &&
+                   f->decision[i].never_inline;
+        for (uint32_t s = 0; all && s < n->nsrc; s++) all = filling_map(f, n, n->src[s]) >= 0;
+        for (uint32_t s = 0; all && s < n->nsrc; s++) {
+            tni_decision *x = &f->decision[tni_base_of(g, n->src[s])];
+            x->never_inline = x->in_memory = true;
+            x->fills                       = (uint32_t)i + 1;
+        }
+    }
+}
+
 // Makes the passes of the top. Level: an item that runs alone is one level above its sources, since a
 // call ends what can be one kernel.
 void tni_decide_items(tni_fusion *f)
@@ -546,6 +581,7 @@ void tni_decide_items(tni_fusion *f)
         x->closed_form = 1 + tni_closed_form_sum(f, (int32_t)i);
         if (x->closed_form && !x->never_inline) x->kind = TNI_AS_INLINED;
     }
+    fill_concats(f);
     // An item that is not inlined is part of one kernel, and in memory if another unit reads it.
     for (size_t i = 0; i < g->count; i++) {
         tni_decision *x = &f->decision[i];

@@ -96,6 +96,7 @@ typedef struct {
     uint32_t uses;         // readers, looked at through views
     uint32_t levels;  // levels of these: what is read at one of them may be computed once for all
     int64_t  bytes, read_bytes;
+    uint32_t fills;  // 1 + the concat into whose rows its kernel stores it; 0: none
 } tni_decision;
 
 // The state of fusion while a plan is built.

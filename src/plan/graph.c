@@ -371,6 +371,18 @@ bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root)
     return ok;
 }
 
+// Nothing but the roots is stored, whoever holds the other nodes.
+bool tni_graph_open_body(tni_graph *g, tn_ctx *cx, int n, tni_node *const *root)
+{
+    *g         = (tni_graph){ .cx = cx, .mode = TNI_READ, .body = true };
+    cx->busy   = true;
+    frontier f = { 0 };
+    for (int i = 0; i < n; i++) find_node(&f, root[i]);
+    bool ok = gather_nodes(g, &f) && find_bases(g);
+    for (int i = 0; ok && i < n; i++) g->item[root[i]->mark - 1].why = TNI_BY_READ;
+    return ok;
+}
+
 void tni_graph_unmark(tni_graph *g)
 {
     for (size_t i = 0; i < g->inputs; i++) g->input[i].n->mark = 0;

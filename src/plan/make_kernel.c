@@ -146,6 +146,17 @@ static bool is_stored_value(const kernel_builder *m, const tni_lowered *x)
     return x->seed && m->f->decision[x->item].in_memory;
 }
 
+// The stride of a value that is stored into the rows of a concat: whole rows are those of the concat apart.
+static int64_t row_stride(const tni_fusion *f, uint32_t fills, const tni_node *n, int64_t stride)
+{
+    const tni_node *concat = f->g->item[fills - 1].n;
+    int64_t         whole = tni_concat_row(concat, concat), axis = concat->attr.axis.axis;
+    int64_t         outer = 1, row;
+    for (int i = 0; i < axis; i++) outer *= concat->size[i];
+    row = tni_node_count(n) / outer;
+    return stride % row == 0 ? stride / row * whole : stride;
+}
+
 // Copies the accesses of loads and PLACEs, and adds one store for each seed in memory.
 static void gather_sources(kernel_builder *m)
 {
@@ -155,10 +166,12 @@ static void gather_sources(kernel_builder *m)
     for (size_t i = 0; i < u->values; i++) {
         const tni_lowered *x = &u->value[i];
         if (!is_stored_value(m, x)) continue;
-        const tni_node    *n = m->f->g->item[x->item].n;
+        const tni_node    *n     = m->f->g->item[x->item].n;
+        uint32_t           fills = m->f->decision[x->item].fills;
         int64_t            row[TN_MAX_RANK];
         tni_access_binding s = { .place = x->item, .reader = x->item, .edge = -1 };
         tni_shape_strides(n->rank, n->size, row);
+        for (int j = 0; fills && j < n->rank; j++) row[j] = row_stride(m->f, fills, n, row[j]);
         for (int j = 0; j < n->rank; j++)
             for (int k = 0; k < u->naxes; k++) s.stride[k] += row[j] * x->coords.step[j][k];
         m->source[m->sources++] = s;

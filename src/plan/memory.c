@@ -263,6 +263,16 @@ static int64_t source_item(const placer *b, const tni_node *src)
     return moves || p->root != (uint32_t)it->base ? -1 : it->base;
 }
 
+// Whether kernels store the sources of a concat with its strides (decide.c: fill_concats).
+static bool stored_in_rows(const placer *b, const tni_node *concat)
+{
+    for (uint32_t s = 0; s < concat->nsrc; s++) {
+        int32_t base = tni_base_of(b->g, concat->src[s]);
+        if (base < 0 || !b->plan->place[base].pitch) return false;
+    }
+    return true;
+}
+
 // Lets the producers of a concat write straight into its slices. If all sources do, the concat itself
 // runs nothing. Optimizers join all gradients of a block like this, at no cost.
 static void fill_concat(placer *b, size_t i)
@@ -270,7 +280,7 @@ static void fill_concat(placer *b, size_t i)
     const tni_node *n     = b->g->item[i].n;
     int64_t         start = 0;
     bool            all = true, flat = tni_concat_is_flat(n);
-    if (!flat && !tni_concat_is_strided(b->g, b->limits, n)) return;
+    if (!flat && !stored_in_rows(b, n) && !tni_concat_is_strided(b->g, b->limits, n)) return;
     for (uint32_t s = 0; s < n->nsrc; s++) {
         int64_t k = source_item(b, n->src[s]), row = tni_concat_row(n, n->src[s]);
         if (k >= 0) {

@@ -99,6 +99,7 @@ typedef struct {
     tni_item  *item;
     tni_input *input;
     bool       unmarked;
+    bool       body;  // of a loop
 } tni_graph;
 
 // Whether an update may write into the buffer of an input: it dies, and no other node is in its buffer.
@@ -109,6 +110,8 @@ tni_text tni_why_text(unsigned why);
 // Gathers the pending nodes that root needs (root NULL: that all pending stores need) and decides which of
 // their values are stored. False, reported, when memory is out; tni_graph_close is due in any case.
 bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root);
+// Gathers what the outputs of a loop's body are made of; they are stored. As tni_graph_open otherwise.
+bool tni_graph_open_body(tni_graph *g, tn_ctx *cx, int n, tni_node *const *root);
 // Removes the marks, so that nodes may be freed before the graph is closed. An item whose node was freed has n
 // NULL from then on.
 void tni_graph_unmark(tni_graph *g);

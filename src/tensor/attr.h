@@ -9,6 +9,7 @@
 
 typedef struct tni_expr_op tni_expr_op;  // src/ops/
 typedef struct tni_score   tni_score;
+typedef struct tni_loop    tni_loop;
 
 #define KIND(kind)                      struct tni_attr_##kind {
 #define FIELD(whose, type, name, array) type name array;

@@ -270,6 +270,39 @@ CALL(focal)
     return tn_focal(k->x, k->y, (tn_focal_opts){ .gamma = k->d });
 }
 
+// ---- sequences
+
+// A sum of what it has read, and one of a third tensor; every fourth leaves its result out.
+static void add_up(void *user, tn_tensor **carry, tn_tensor *const *x, tn_tensor **y)
+{
+    const call_args *k = user;
+    carry[0]           = tn_add(carry[0], tn_mul(x[0], k->y));
+    if (k->i % 4 != 3) y[0] = k->i % 4 == 2 ? x[0] : carry[0];
+}
+CALL(scan)
+{
+    tn_tensor   *y = NULL, *carry = k->j & 1 ? k->x : tn_select(k->x, 0, 0);
+    tn_scan_opts o = { .reverse = k->i & 1, .steps = k->j & 2 ? k->i : 0 };
+    return tn_scan(k->j & 4 ? NULL : add_up, (void *)k, 1, &carry, 1, &k->x, 1, &y, o) == TN_OK
+               ? y
+               : NULL;
+}
+CALL(rnn)
+{
+    tn_tensor *w[] = { k->y, k->j & 1 ? k->y : tn_reshape(k->y, TN_SHAPE(-1, 1)), k->x, k->x };
+    return tn_rnn(k->x, (int)k->i % 5, w,
+                  (tn_rnn_opts){
+                      .kind = (tn_rnn_kind)k->i, .no_bias = k->j & 1, .h = k->j & 2 ? k->x : NULL })
+        .x;
+}
+CALL(ctc_loss)
+{
+    tn_tensor *lengths = k->j & 1 ? k->y : NULL;
+    return tn_ctc_loss(k->j & 2 ? k->x : tn_reshape(k->x, TN_SHAPE(-1, 1, 2)),
+                       tn_reshape(k->y, TN_SHAPE(1, -1)), lengths, lengths,
+                       (tn_ctc_opts){ .blank = k->i, .reduce = (tn_reduction)(k->j % 4) });
+}
+
 // clang-format off
 const call calls_of_arrays[] = {
     T(margin_ranking), T(cosine_embedding), T(triplet_margin), T(multi_margin), T(gaussian_nll), T(focal),
@@ -282,7 +315,7 @@ const call calls_of_arrays[] = {
     O(max_indexed), O(min_indexed), O(cummax), O(cummin), O(median), O(mode), O(kthvalue), O(quantile), T(searchsorted),
     O(bincount), O(histogram), O(nonzero), T(masked_select), O(unique), T(scatter_reduce), T(index_add), T(index_put),
     O(pad_reflect), O(pad_replicate), O(pad_circular), O(interpolate), O(affine_grid), T(grid_sample), O(pixel_shuffle),
-    O(pixel_unshuffle), O(unfold), O(fold_windows),
+    O(pixel_unshuffle), O(unfold), O(fold_windows), T(scan), T(rnn), T(ctc_loss),
     { 0 },
 };
 // clang-format on

@@ -353,6 +353,12 @@ CALL(nn_embedding)
 {
     return run(tn_nn_embedding(k->cx, k->i, k->j), k);
 }
+CALL(nn_rnn)
+{
+    return run(tn_nn_rnn(k->cx, 2, k->i,
+                         (tn_nn_rnn_opts){ .kind = (tn_rnn_kind)k->j, .layers = (int)k->j }),
+               k);
+}
 CALL(nn_dropout)
 {
     return run(tn_nn_dropout(k->cx, k->d), k);
@@ -557,7 +563,7 @@ const call calls_of_layers[] = {
     O(nn_conv_transpose3d), O(nn_conv_transpose3d_dhw), O(nn_max_pool3d), O(nn_max_pool3d_dhw),
     O(nn_avg_pool3d), O(nn_avg_pool3d_dhw), O(nn_batch_norm), O(nn_batch_norm_with), O(nn_layer_norm),
     O(nn_layer_norm_nd), O(nn_rms_norm), O(nn_rms_norm_nd), O(nn_group_norm),
-    O(nn_group_norm_with), O(nn_embedding), O(nn_dropout), O(nn_max_pool2d), O(nn_max_pool2d_hw),
+    O(nn_group_norm_with), O(nn_embedding), O(nn_rnn), O(nn_dropout), O(nn_max_pool2d), O(nn_max_pool2d_hw),
     O(nn_avg_pool2d), O(nn_avg_pool2d_hw), O(nn_adaptive_avg_pool2d), O(nn_act), O(nn_flatten),
     O(nn_seq_n), O(nn_residual), O(nn_residual_with), O(nn_standardize),
     O(nn_standardize_nd), O(nn_attention), O(nn_attention_with), O(nn_transformer_block), O(nn_transformer_block_with),

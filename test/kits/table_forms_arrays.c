@@ -159,6 +159,56 @@ FORM(f_gaussian, tn_gaussian_nll(x[0], x[1], x[2], (tn_gaussian_opts){ .full = t
 FORM(f_focal, tn_focal(x[0], x[1], (tn_focal_opts){ 0 }))
 FORM(f_focal_gamma, tn_focal(x[0], tn_sigmoid(x[1]), (tn_focal_opts){ .gamma = 1.5, .alpha = -1 }))
 
+// ---- sequences ---------------------------------------------------------------------------------
+
+// h' = tanh(x + h w) c', c' = c + sum of x: of the constant w the gradient is a product behind the loop, of b it is added
+// up in it, as its square is not linear; the results are a carry, a map of it and the slice as it is.
+static void cell(void *user, tn_tensor **carry, tn_tensor *const *x, tn_tensor **y)
+{
+    tn_tensor *const *k = user;
+    carry[1]            = tn_add(carry[1], tn_mul_s(tn_sum_keep(x[0], 1), 0.25));
+    carry[0]            = tn_mul(tn_tanh(tn_add(x[0], tn_matmul(carry[0], k[2]))), carry[1]);
+    y[0]                = carry[0];
+    y[1]                = tn_add(tn_square(carry[0]), tn_square(k[3]));
+    y[2]                = x[0];
+}
+static tn_tensor *scanned(tn_tensor *const *x, bool reverse)
+{
+    tn_tensor *carry[] = { x[1], tn_select(x[1], 1, 0), NULL }, *y[3] = { 0 };
+    carry[1] = tn_unsqueeze(carry[1], 1);
+    tn_scan(cell, (void *)x, 2, carry, 1, x, 3, y, (tn_scan_opts){ .reverse = reverse });
+    tn_tensor *last = tn_add(tn_mul(carry[0], carry[1]), tn_select(tn_mul(y[0], y[2]), 0, 1));
+    return tn_concat(2, (tn_tensor *const[]){ tn_sum(tn_add(y[0], y[1]), 0), last }, 0);
+}
+FORM(f_scan, scanned(x, false))
+FORM(f_scan_reverse, scanned(x, true))
+
+// All kinds with weights that are parts of x[1] (2 G, 3), x[2] (2 G): two layers, or two directions.
+static tn_tensor *recurrent(tn_tensor *const *x, tn_rnn_opts o)
+{
+    tn_tensor *w[8];
+    int64_t    G = tn_size(x[1], 0) / 2;
+    for (int i = 0; i < 8; i++) {
+        tn_tensor *part = tn_slice(i % 4 < 2 ? x[1] : x[2], 0, i % 2 * G, (i % 2 + 1) * G, 1);
+        w[i]            = tn_mul_s(part, i < 4 ? 1 : 0.5);
+    }
+    tn_sequence y = tn_rnn(x[0], 8, w, o);
+    return tn_concat(2,
+                     (tn_tensor *const[]){ tn_reshape(y.x, TN_SHAPE(-1)),
+                                           tn_reshape(y.c ? y.c : y.h, TN_SHAPE(-1)) },
+                     0);
+}
+FORM(f_lstm, recurrent(x, (tn_rnn_opts){ .kind = TN_LSTM, .layers = 2 }))
+FORM(f_gru, recurrent(x, (tn_rnn_opts){ .kind = TN_GRU, .layers = 2, .batch_first = true }))
+FORM(f_gru_lengths,
+     recurrent(x, (tn_rnn_opts){ .kind = TN_GRU, .bidirectional = true, .lengths = INDEX(3, 1) }))
+FORM(f_rnn, recurrent(x, (tn_rnn_opts){ .bidirectional = true }))
+FORM(f_ctc, tn_ctc_loss(tn_log_softmax(x[0], 2), INDEX2(2, 2, 1, 1, 2, 0), INDEX(4, 3), INDEX(2, 1),
+                        (tn_ctc_opts){ 0 }))
+FORM(f_ctc_each,
+     tn_ctc_loss(tn_log_softmax(x[0], 2), INDEX2(2, 3, 0, 1, 0, 1, 1, 1), NULL, NULL,
+                 (tn_ctc_opts){ .blank = 2, .reduce = TN_REDUCTION_NONE, .zero_infinity = true }))
+
 // clang-format off
 const form forms_arrays[] = {
     { "margin_ranking",       f_ranking,         SMOOTH, 1, 2, { IN(2, APART, 3, 4), IN(2, APART, 3, 4) } },
@@ -245,6 +295,14 @@ const form forms_arrays[] = {
     { "pixel_unshuffle",      f_pixel_unshuffle, SMOOTH, 1, 1, { IN(3, APART, 2, 4, 2) } },
     { "unfold",               f_unfold,          SMOOTH, 1, 1, { IN(4, APART, 1, 2, 3, 4) } },
     { "fold_windows",         f_fold_windows,    SMOOTH, 1, 1, { IN(3, APART, 1, 8, 6) } },
+    { "scan",                 f_scan,            SMOOTH, 4, 4, { IN(3, UNIT, 3, 2, 3), IN(2, UNIT, 2, 3), IN(2, UNIT, 3, 3), IN(1, UNIT, 3) } },
+    { "scan, reverse",        f_scan_reverse,    SMOOTH, 4, 4, { IN(3, UNIT, 3, 2, 3), IN(2, UNIT, 2, 3), IN(2, UNIT, 3, 3), IN(1, UNIT, 3) } },
+    { "rnn, lstm",            f_lstm,            SMOOTH, 4, 3, { IN(3, UNIT, 3, 2, 3), IN(2, UNIT, 24, 3), IN(1, UNIT, 24) } },
+    { "rnn, gru",             f_gru,             SMOOTH, 4, 3, { IN(3, UNIT, 2, 3, 3), IN(2, UNIT, 18, 3), IN(1, UNIT, 18) } },
+    { "rnn, gru by lengths",  f_gru_lengths,     SMOOTH, 4, 3, { IN(3, UNIT, 3, 2, 3), IN(2, UNIT, 18, 3), IN(1, UNIT, 18) } },
+    { "rnn, both ways",       f_rnn,             SMOOTH, 4, 3, { IN(3, UNIT, 3, 2, 3), IN(2, UNIT, 6, 3), IN(1, UNIT, 6) } },
+    { "ctc_loss",             f_ctc,             SMOOTH, 4, 1, { IN(3, APART, 4, 2, 3) } },
+    { "ctc_loss, impossible", f_ctc_each,        SMOOTH, 4, 1, { IN(3, APART, 4, 2, 3) } },
     { .name = NULL },
 };
 // clang-format on

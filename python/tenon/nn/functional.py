@@ -629,6 +629,29 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, *, ign
     return _classes(_c.nll_with, input, target, ignore_index, dict(weight=weight, reduce=_reduction(reduction)))
 
 
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
+             reduction: str = "mean", zero_infinity: bool = False) -> Tensor:
+    """Connectionist temporal classification of log-probabilities (T, N, C), or (T, C), and targets (N, S), or (S); or all
+    targets one after the other, of which the lengths are then read."""
+    single, lengths = log_probs.ndim == 2, [input_lengths, target_lengths]
+    for i, n in enumerate(lengths):
+        if not isinstance(n, Tensor):
+            lengths[i] = list(n) if hasattr(n, "__len__") else [int(n)]
+        elif n.ndim == 0:
+            lengths[i] = _c.reshape(n, (1,))
+    if single:
+        log_probs = _c.unsqueeze(log_probs, 1)
+    if targets.ndim == 1:
+        each, rows, at = lengths[1].tolist() if isinstance(lengths[1], Tensor) else lengths[1], [], 0
+        for n in each:
+            rows.append(_c.pad(_c.slice(targets, 0, at, at + n, 1), (0,), (_max(each) - n,), 0))
+            at += n
+        targets = _c.stack(rows, 0)
+    y = _c.ctc_loss(log_probs, targets, lengths[0], lengths[1], blank=blank, zero_infinity=zero_infinity,
+                    reduce=_reduction(reduction))
+    return _c.squeeze(y, 0) if single and reduction == "none" else y
+
+
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
     """Squared error."""
     return _c.mse_with(input, target, weight=weight, reduce=_reduction(reduction))

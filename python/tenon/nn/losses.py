@@ -7,7 +7,7 @@ from .._tensor import Tensor
 from . import functional as F
 from .module import Module
 
-__all__ = ["BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "GaussianNLLLoss",
+__all__ = ["BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CTCLoss", "CrossEntropyLoss", "GaussianNLLLoss",
            "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MarginRankingLoss", "MSELoss",
            "MultiLabelSoftMarginLoss", "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss", "SoftMarginLoss",
            "TripletMarginLoss"]
@@ -49,6 +49,7 @@ def _loss(name: str, function: Callable[..., Tensor], **arguments: Any) -> type[
 
 
 CrossEntropyLoss = _loss("CrossEntropyLoss", F.cross_entropy, weight=None, ignore_index=-100, label_smoothing=0.0)
+CTCLoss = _loss("CTCLoss", F.ctc_loss, blank=0, zero_infinity=False)
 NLLLoss = _loss("NLLLoss", F.nll_loss, weight=None, ignore_index=-100)
 MSELoss = _loss("MSELoss", F.mse_loss)
 L1Loss = _loss("L1Loss", F.l1_loss)

@@ -1,4 +1,4 @@
-"""Recurrent layers, with the names and arguments of torch.nn. Steps are recorded one after the other."""
+"""Recurrent layers, with the names and arguments of torch.nn. A layer is one loop of a plan, whatever the number of steps."""
 from __future__ import annotations
 
 import math
@@ -48,8 +48,7 @@ def _gru_step(gates: Tensor, state: State, w: Tensor, b: Any) -> State:
 
 
 class _Recurrent(Module):
-    gates, states = 1, 1
-    step: Step = staticmethod(_tanh_step)  # type: ignore[assignment]
+    gates, states, kind = 1, 1, 0  # kind: tn_rnn_kind of C
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
                  batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, proj_size: int = 0,
@@ -76,48 +75,21 @@ class _Recurrent(Module):
         for p in self.parameters():
             init.uniform_(p, -bound, bound)
 
-    def _step(self) -> Step:
-        return type(self).step
-
-    def _run(self, x: Tensor, state: State, name: str, backwards: bool) -> tuple[Tensor, State]:
-        """One layer in one direction over x (T, B, width)."""
-        own = self.__dict__
-        gates = _c.linear(x, own["weight_ih" + name], own.get("bias_ih" + name))
-        w, b, step, out = own["weight_hh" + name], own.get("bias_hh" + name), self._step(), []
-        times = range(x.shape[0])
-        for t in reversed(times) if backwards else times:
-            state = step(_c.select(gates, 0, t), state, w, b)
-            out.append(state[0])
-        return _c.stack(out[::-1] if backwards else out, 0), state
-
-    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
-        """The outputs of all steps, and the last state: h, or (h, c) of an LSTM."""
-        single = input.ndim == 2
-        x = _c.unsqueeze(input, 1) if single else _c.transpose(input, 0, 1) if self.batch_first else input
-        ways = 2 if self.bidirectional else 1
-        if hx is None:
-            zeros = _c.zeros(x.dtype, (self.num_layers * ways, x.shape[1], self.hidden_size), context=x.context)
-            given: State = (zeros,) * self.states
-        else:
-            given = hx if self.states > 1 else (hx,)
-            given = tuple(_c.unsqueeze(h, 1) for h in given) if single else given
-        last = []
+    def forward(self, input: Tensor, hx: Any = None, lengths: Any = None) -> tuple[Tensor, Any]:
+        """The outputs of all steps, and the last state: h, or (h, c) of an LSTM. lengths, one for each sequence, is what
+        a packed sequence says in PyTorch: outputs behind the end are 0, and the state is that at the end."""
+        own, weights = self.__dict__, []
         for layer in range(self.num_layers):
-            outs = []
-            for way in range(ways):
-                first = tuple(_c.select(h, 0, layer * ways + way) for h in given)
-                y, state = self._run(x, first, f"_l{layer}" + ("_reverse" if way else ""), way == 1)
-                outs.append(y)
-                last.append(state)
-            x = outs[0] if ways == 1 else _c.concat(outs, -1)
-            if self.dropout and layer < self.num_layers - 1:
-                x = _c.dropout(x, self.dropout, self.training)
-        states = tuple(_c.stack([s[k] for s in last], 0) for k in range(self.states))
-        if single:
-            x, states = _c.squeeze(x, 1), tuple(_c.squeeze(s, 1) for s in states)
-        elif self.batch_first:
-            x = _c.transpose(x, 0, 1)
-        return x, states if self.states > 1 else states[0]
+            for way in ["", "_reverse"] if self.bidirectional else [""]:
+                for part in ["weight_ih", "weight_hh"] + (["bias_ih", "bias_hh"] if self.bias else []):
+                    weights.append(own[f"{part}_l{layer}{way}"])
+        given = {} if hx is None else dict(zip("hc", hx if self.states > 1 else (hx,)))
+        if lengths is not None:
+            given["lengths"] = lengths
+        y = _c.rnn(input, weights, kind=self.kind, layers=self.num_layers, bidirectional=self.bidirectional,
+                   batch_first=self.batch_first, no_bias=not self.bias, training=self.training,
+                   dropout=float(self.dropout), **given)
+        return y["x"], (y["h"], y["c"]) if self.states > 1 else y["h"]
 
     def extra_repr(self) -> str:
         s = f"{self.input_size}, {self.hidden_size}"
@@ -136,26 +108,21 @@ class RNN(_Recurrent):
                  device: Any = None, dtype: Any = None) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"RNN: nonlinearity must be tanh or relu, not {nonlinearity!r}")
-        self.nonlinearity = nonlinearity
+        self.nonlinearity, self.kind = nonlinearity, 1 if nonlinearity == "relu" else 0
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device,
                          dtype)
-
-    def _step(self) -> Step:
-        return _relu_step if self.nonlinearity == "relu" else _tanh_step
 
 
 class LSTM(_Recurrent):
     """Long short-term memory: four gates, and a state of h and c."""
 
-    gates, states = 4, 2
-    step: Step = staticmethod(_lstm_step)  # type: ignore[assignment]
+    gates, states, kind = 4, 2, 2
 
 
 class GRU(_Recurrent):
     """Gated recurrent units: three gates."""
 
-    gates = 3
-    step: Step = staticmethod(_gru_step)  # type: ignore[assignment]
+    gates, kind = 3, 3
 
 
 class _Cell(Module):
