@@ -28,7 +28,11 @@ def lenet():
         nn.Flatten(), nn.Linear(1600, 128), nn.ReLU(), nn.Linear(128, 10))
 
 
-TRAINING = {"mlp_64": (mlp, 64), "mlp_128": (mlp, 128), "mlp_3_64": (mlp_3, 64),
+def lstm():
+    return nn.LSTM(512, 512, 2)
+
+
+TRAINING = {"mlp_64": (mlp, 64), "mlp_128": (mlp, 128), "mlp_3_64": (mlp_3, 64), "lstm_64": (lstm, 64),
             "lenet_64": (lenet, 64)}
 
 
@@ -199,10 +203,13 @@ def measure_training(make, batch, **settings):
     net = make()
     opt = torch.optim.Adam(net.parameters(), lr=1e-3, **settings)
     x, y = torch.rand(batch, 1, 28, 28), torch.randint(0, 10, (batch,))
+    if make is lstm:
+        x = torch.randn(128, batch, 512)
 
     def step():
         opt.zero_grad()
-        F.cross_entropy(net(x), y).backward()
+        loss = net(x)[0].square().mean() if make is lstm else F.cross_entropy(net(x), y)
+        loss.backward()
         opt.step()
 
     return median(step)

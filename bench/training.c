@@ -27,6 +27,11 @@ static tn_layer *mlp_3(tn_ctx *cx)
     return tn_mlp(cx, TN_SHAPE(784, 256, 128, 10));
 }
 
+static tn_layer *lstm(tn_ctx *cx)
+{
+    return tn_nn_rnn(cx, 512, 512, (tn_nn_rnn_opts){ .kind = TN_LSTM, .layers = 2 });
+}
+
 // threads: 0 for all.
 static training open_training(network *make, int64_t B, int threads)
 {
@@ -47,6 +52,25 @@ static void step(void *arg)
     tn_end(s);
 }
 
+// 128 steps of B sequences, each of 512 numbers.
+static training open_sequences(int64_t B, int threads)
+{
+    training t = { .cx = bench_open((tn_open_opts){ .seed = 1, .threads = threads }) };
+    t.net      = lstm(t.cx);
+    t.opt      = tn_adam(t.net, (tn_adam_opts){ .lr = 1e-3f });
+    t.x        = tn_want(tn_randn(t.cx, TN_F32, TN_SHAPE(128, B, 512)));
+    tn_eval(t.cx);
+    return t;
+}
+
+static void sequence_step(void *arg)
+{
+    training *t = arg;
+    tn_scope *s = tn_begin(t->cx);
+    tn_step(t->opt, tn_mean_all(tn_square(tn_forward(t->net, t->x))));
+    tn_end(s);
+}
+
 // A network to train, and what is wanted of its step. name: the peer's.
 typedef struct {
     const char  *name, *what;
@@ -58,8 +82,9 @@ typedef struct {
 static void measure(const training_case *c, int threads)
 {
     char     of[96], text[80];
-    training t    = open_training(c->make, c->B, threads);
-    double   ours = bench_median(step, &t);
+    bool     sequences = c->make == lstm;
+    training t = sequences ? open_sequences(c->B, threads) : open_training(c->make, c->B, threads);
+    double   ours = bench_median(sequences ? sequence_step : step, &t);
     bench_profile(t.cx, c->name, threads, step, &t);
     bench_check(t.cx);
     tn_close(t.cx);
@@ -111,10 +136,12 @@ void bench_training(void)
         { "mlp_128", "mlp step, batch 128", mlp, 128, { .value = 0 } },
         { "mlp_3_64", "mlp of 3 layers, batch 64", mlp_3, 64, { .value = 0.7, .ratio = 1 } },
         { "lenet_64", "lenet step, batch 64", tn_lenet, 64, { .value = 14, .ratio = 1 } },
+        { "lstm_64", "lstm of 2 layers, 128 steps, batch 64", lstm, 64, { .ratio = 0.83 } },
     };
     int threads[BENCH_THREAD_COUNTS], n = bench_thread_counts(threads, false);
     for (int k = 0; k < n; k++)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-            if (bench_chosen(cases[i].name)) measure(&cases[i], threads[k]);
+            if (bench_chosen(cases[i].name) && !(bench_quick() && cases[i].make == lstm))
+                measure(&cases[i], threads[k]);
     if (!bench_quick() && bench_chosen("mlp_epoch")) measure_epoch();
 }
