@@ -120,6 +120,10 @@ size_t             tni_groups_scatter_scratch(const tni_call *c);
 tn_status          tni_groups_scatter(const tni_call *c);
 // By a function on the host; it waits.
 tn_status tni_groups_custom(const tni_call *c);
+// Linear algebra: whether small matrices are run by kernels; by them; by them or on the host, which waits.
+bool      tni_groups_takes_linalg(const tni_call *c);
+tn_status tni_groups_linalg_small(const tni_call *c);
+tn_status tni_groups_linalg(const tni_call *c);
 
 // scatter_add of whole rows: whether a call is that, its scratch, and adding the rows to the result.
 // lines: all axes but the indexed one, argument 1 the values and 2 the result.
