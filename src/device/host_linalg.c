@@ -10,6 +10,8 @@
 // rotations of an SVD), a transposed copy has them as rows.
 #include "device/host_linalg.h"
 
+#include "base/pool.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -492,47 +494,74 @@ void tni_linalg_run(const tni_linalg *f, int64_t i, double *work)
 
 // ---- on the host, for any device ---------------------------------------------------------------
 
-// Operands of a call in host memory.
+// A call of another device as one of the cpu device, with operands in host memory: at most four inputs and three outputs.
 enum { OPERANDS = 7 };
+typedef struct {
+    tni_call call;
+    tni_arg  arg[OPERANDS];
+} host_call;
 
-// Brings the inputs, runs every matrix, takes the outputs back. Outputs that nothing reads have no data.
-static tn_status run_copies(const tni_call *c, tni_linalg *f, char *const *host, double *work)
+static int64_t arg_count(const tni_arg *x)
+{
+    return tni_shape_count(x->rank, x->size);
+}
+
+// Operand i of a call: its inputs, then its outputs.
+static const tni_arg *operand(const tni_call *c, int i)
+{
+    return i < c->nin ? &c->in[i] : tni_call_output(c, i - c->nin);
+}
+
+// Memory for every operand that is there, and for what the cpu device wants beside them. False if memory is out.
+static bool open_host_call(host_call *h, const tni_call *c, tni_heap *heap)
+{
+    int n   = c->nin + 1 + c->nmore;
+    h->call = tni_call_within(c, TNI_linalg);
+    bool ok = true;
+    for (int i = 0; i < n; i++) {
+        h->arg[i] = *operand(c, i);
+        if (!h->arg[i].data) continue;
+        size_t bytes   = (size_t)arg_count(&h->arg[i]) * tni_dtype_size(h->arg[i].dtype);
+        h->arg[i].data = ok ? tni_alloc64(heap, bytes + 1) : NULL;
+        ok             = h->arg[i].data != NULL;
+    }
+    h->call.device  = &tni_device_cpu;
+    h->call.session = heap;
+    h->call.in      = h->arg;
+    h->call.out     = h->arg[c->nin];
+    h->call.more    = h->arg + c->nin + 1;
+    h->call.threads = tni_threads_default();
+    h->call.scratch = ok ? tni_alloc64(heap, tni_call_scratch(&h->call) + 1) : NULL;
+    return ok && h->call.scratch;
+}
+
+// Brings the inputs, runs the call, takes the outputs back.
+static tn_status run_host_call(const host_call *h, const tni_call *c)
 {
     const tni_device_memory *m = c->device->memory;
     tn_status                s = TN_OK;
-    for (int i = 0; i < c->nin && s == TN_OK; i++) {
-        s             = m->download(c->session, host[i], f->in[i].dtype, f->in[i].data,
-                                    f->in[i].count * f->batch, c->why);
-        f->in[i].data = host[i];
-    }
-    for (int i = 0; i < 3; i++)
-        if (f->out[i].data) f->out[i].data = host[4 + i];
-    for (int64_t i = 0; i < f->batch && s == TN_OK; i++) tni_linalg_run(f, i, work);
-    for (int i = 0; i <= c->nmore && s == TN_OK; i++)
-        if (f->out[i].data)
-            s = m->upload(c->session, tni_call_output(c, i)->data, f->out[i].dtype, host[4 + i],
-                          f->out[i].count * f->batch, c->why);
+    for (int i = 0; i < c->nin && s == TN_OK; i++)
+        s = m->download(c->session, h->arg[i].data, h->arg[i].dtype, c->in[i].data,
+                        arg_count(&h->arg[i]), c->why);
+    if (s == TN_OK) s = tni_call_run(&h->call);
+    for (int i = c->nin; i <= c->nin + c->nmore && s == TN_OK; i++)
+        if (h->arg[i].data)
+            s = m->upload(c->session, operand(c, i)->data, h->arg[i].dtype, h->arg[i].data,
+                          arg_count(&h->arg[i]), c->why);
     return s;
 }
 
-// Memory for every operand and for the work, then the copies; all of it is freed again.
+// By the cpu device, with its LAPACK and threads.
 tn_status tni_linalg_on_host(const tni_call *c)
 {
     if (tni_linalg_is_value(c)) return tni_linalg_copy_value(c);
     if (c->compile_only) return TN_OK;
-    tni_linalg f              = tni_linalg_of(c);
-    tni_heap   heap           = tni_heap_default();
-    double    *work           = tni_alloc64(&heap, (size_t)tni_linalg_work(&f) * sizeof *work + 64);
-    char      *host[OPERANDS] = { 0 };
-    bool       ok             = work != NULL;
-    for (int i = 0; i < OPERANDS && ok; i++) {
-        const tni_linalg_array *x = i < 4 ? &f.in[i] : &f.out[i - 4];
-        if (x->data)
-            ok = (host[i] = tni_alloc64(&heap, (size_t)(x->count * f.batch) * 8 + 64)) != NULL;
-    }
-    tn_status s = ok ? run_copies(c, &f, host, work) : TN_EMEM;
+    host_call h    = { 0 };
+    tni_heap  heap = tni_heap_default();
+    bool      ok   = open_host_call(&h, c, &heap);
+    tn_status s    = ok ? run_host_call(&h, c) : TN_EMEM;
     if (!ok) tni_text_add(c->why, "linalg: out of memory on the host");
-    for (int i = 0; i < OPERANDS; i++) tni_free64(&heap, host[i]);
-    tni_free64(&heap, work);
+    for (int i = 0; i < OPERANDS; i++) tni_free64(&heap, h.arg[i].data);
+    tni_free64(&heap, h.call.scratch);
     return s;
 }
