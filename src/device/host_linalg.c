@@ -227,6 +227,7 @@ static void solve_triangle(int64_t n, int64_t k, const double *a, double *x, boo
 }
 
 // op(a) x = b by a = p' l u; to is where x goes, in matrix memory of its own.
+// For the transposed equations the order of rows comes last, and is undone.
 static void solve_lu(const tni_linalg *f, const double *a, const int64_t *order, double *b,
                      double *to)
 {
@@ -281,6 +282,7 @@ static void qr(int64_t m, int64_t n, int64_t inner, double *t, double *q, double
 // ---- eigenvalues and singular values -----------------------------------------------------------
 
 // The rotation that makes the product of two directions 0: p, q on the diagonal and r beside it.
+// Of the two angles it is the smaller one, whose tangent has no cancellation.
 static void rotation(double p, double q, double r, double *c, double *s)
 {
     double z = (q - p) / (2 * r), t = copysign(1, z) / (fabs(z) + hypot(1, z));
@@ -336,6 +338,7 @@ static void jacobi_singular(int64_t m, int64_t n, double *w, double *v)
 }
 
 // Sorts rows of x and y by a number each, rising or falling: n are few, and exchanges of rows cheap.
+// The vectors move with their numbers; y may be missing.
 static void sort_rows(int64_t n, double *by, bool falling, int64_t nx, double *x, int64_t ny,
                       double *y)
 {
@@ -370,6 +373,7 @@ static void run_eigh(const tni_linalg *f, int64_t i, double *a, double *v)
 
 // Orthonormal rows from `have` to `want` of x (want, m), by a QR of those that there are. t: m m, q: m
 // want, tau: m numbers.
+// The rows that there are stay: those of q may differ from them in sign.
 static void complete_rows(int64_t m, int64_t have, int64_t want, double *x, double *t, double *q,
                           double *tau)
 {
@@ -381,6 +385,7 @@ static void complete_rows(int64_t m, int64_t have, int64_t want, double *x, doub
 
 // Of the matrix or its transpose, whichever has the longer rows: w = s u' for a' = u s v'. Directions
 // of singular values that are 0, and those that a square factor has more, are any orthonormal ones.
+// Everything that is asked for is made here, also if only the singular values are read.
 static void run_svd(const tni_linalg *f, int64_t i, double *a, double *work)
 {
     bool    tall = f->m >= f->n;
@@ -501,6 +506,7 @@ typedef struct {
     tni_arg  arg[OPERANDS];
 } host_call;
 
+// The elements of an operand, of all matrices.
 static int64_t arg_count(const tni_arg *x)
 {
     return tni_shape_count(x->rank, x->size);
@@ -513,6 +519,7 @@ static const tni_arg *operand(const tni_call *c, int i)
 }
 
 // Memory for every operand that is there, and for what the cpu device wants beside them. False if memory is out.
+// Operands are dense, so that the host's copies have the same strides. What nothing reads has no memory, and is not computed there either.
 static bool open_host_call(host_call *h, const tni_call *c, tni_heap *heap)
 {
     int n   = c->nin + 1 + c->nmore;
@@ -536,6 +543,7 @@ static bool open_host_call(host_call *h, const tni_call *c, tni_heap *heap)
 }
 
 // Brings the inputs, runs the call, takes the outputs back.
+// A failure of a copy is the device's; the call itself cannot fail.
 static tn_status run_host_call(const host_call *h, const tni_call *c)
 {
     const tni_device_memory *m = c->device->memory;

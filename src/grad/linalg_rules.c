@@ -49,6 +49,8 @@ static void grad_cholesky(tni_grad_args *r)
 }
 
 // op(a) x = b: gb = op(a)^-T g, and -gb x' for op(a), of which only a triangle may count.
+// The factors of a are used again, so that the gradient costs no second factorization; the right sides get their gradient in any case,
+// since a's is made of it.
 static void grad_solve(tni_grad_args *r)
 {
     struct tni_attr_linalg how = r->n->attr.linalg;
@@ -65,6 +67,7 @@ static void grad_solve(tni_grad_args *r)
 }
 
 // (gq + q (s + s' - diag s)) r^-T, with s the upper triangle of gr r' - q' gq, for q with as many columns as r.
+// The rows of a complete q beyond those of r are not determined by the matrix, and have no gradient.
 static void grad_qr(tni_grad_args *r, tni_node **n)
 {
     tn_tensor *gr = r->out_g[0], *gq = r->out_g[1], *R = tni_wrap_node(r->cx, *n);
@@ -83,6 +86,7 @@ static void grad_qr(tni_grad_args *r, tni_node **n)
 }
 
 // 1 / (w_j - w_i) off the diagonal, 0 on it.
+// The diagonal of the gaps is 0, and gets a 1 before it is divided by, so that no infinity has to be taken out afterwards.
 static tn_tensor *inverse_gaps(tn_tensor *w)
 {
     tn_tensor *gap = tn_sub(tn_unsqueeze(w, -2), tn_unsqueeze(w, -1)), *eye = tni_eye_like(w);
@@ -109,6 +113,7 @@ static tn_tensor *skew(tn_tensor *x)
 
 // u ((skew(u' gu) / gaps) s + s (skew(v' gv) / gaps) + diag gs) v', and what gu and gv have outside of the
 // spaces of u and v. Gaps are those of the squares.
+// Vectors of square factors beyond the singular values are not determined either.
 static void grad_svd(tni_grad_args *r, tni_node **n)
 {
     tn_tensor *s = tni_wrap_node(r->cx, *n), *u = tni_linalg_output(r->cx, n, 1);
@@ -163,6 +168,7 @@ static void grad_det(tni_grad_args *r)
 }
 
 // With p of a: -p' g p' + (I - a p) g' p p' + p' p g' (I - p a). Golub and Pereyra.
+// The rank is taken to stay what it is: where it changes, the pseudo-inverse jumps.
 static void grad_pinv(tni_grad_args *r)
 {
     tn_tensor *p = tni_wrap_node(r->cx, r->n), *a = source(r, 1), *t = tni_mT(r->g);

@@ -39,7 +39,7 @@ static tn_array shaped(const tn_tensor *x, tn_dtype dt, int64_t a, int64_t b)
     return y;
 }
 
-// ---- recording ---------------------------------------------------------------------------------
+// ---- recording: nodes of the row, whose sources and outputs tni_linalg_kind lists ---------------------------------------------------------------------------------
 
 // Records a call over row-major sources. References keep them until the node has them.
 // The call may run much later, so that a failure of its own is no failure here.
@@ -172,6 +172,7 @@ static tn_tensor *product(tn_tensor *a, tn_tensor *b)
 }
 
 // a and b with one batch, which both broadcast to; a's matrices are square. False, reported, otherwise.
+// Views of both do it: what is repeated is copied when the call is recorded, since a call's inputs are row-major.
 static bool same_batch(const char *op, tn_tensor **a, tn_tensor **b)
 {
     tn_tensor *x[2] = { *a, *b };
@@ -196,6 +197,7 @@ static bool same_batch(const char *op, tn_tensor **a, tn_tensor **b)
 
 // The arguments of an equation a x = b: checked, of one dtype and one batch. *vector: b is one vector,
 // and became a matrix of one column.
+// f32 and f64 together are computed in f64, as in every other op. A vector b is one for all matrices of a.
 static bool equation(const char *op, tn_tensor **a, tn_tensor **b, bool square, bool *vector)
 {
     static const char *const names[] = { "a", "b" };
@@ -226,6 +228,7 @@ static tn_tensor *answer(tn_tensor *x, bool vector, tn_tensor *a, tn_tensor *b)
 // ---- cholesky ----------------------------------------------------------------------------------
 
 // Narrows the results that are floats; y[i] is NULL after a failure.
+// Integers, which orders of rows and infos are, stay as they are.
 static bool narrowed(tn_tensor *x, int n, tn_tensor **y)
 {
     for (int i = 0; i < n; i++)
@@ -319,6 +322,7 @@ static bool solve(const char *op, tn_tensor *a, tn_tensor *b, int n, tn_tensor *
     return y[0] != NULL;
 }
 
+// A singular matrix gives NaN; tn_solve_ex says which it was.
 tn_tensor *tn_solve(tn_tensor *a, tn_tensor *b)
 {
     tn_tensor *y = NULL;
@@ -348,6 +352,7 @@ static bool inverse(const char *op, tn_tensor *x, int n, tn_tensor **y)
     return y[0] != NULL;
 }
 
+// Nothing asks for info here.
 tn_tensor *tn_inv(tn_tensor *x)
 {
     tn_tensor *y = NULL;
@@ -376,6 +381,7 @@ tn_tensor *tni_sign_of_order(tn_tensor *order, tn_dtype dt)
 }
 
 // The parts of a determinant, detached: the diagonal of u, the sign of the rows' order.
+// One factorization serves the value and its gradient.
 static bool det_parts(const char *op, tn_tensor *x, tn_tensor **a, tn_tensor *lu[3],
                       tn_tensor **diagonal, tn_tensor **sign)
 {
@@ -415,6 +421,7 @@ tn_status tn_slogdet(tn_tensor *x, tn_tensor **sign, tn_tensor **logabs)
 // ---- qr, eigenvalues, singular values ----------------------------------------------------------
 
 // Of a wide matrix (X, Y): q r1 = X, and r = (r1, q' Y).
+// So that one rule, for matrices with at least as many rows as columns, is the gradient of all.
 static bool wide_qr(tn_tensor *a, tn_tensor *y[2])
 {
     int64_t    m = tn_size(a, -2), n = tn_size(a, -1);
@@ -503,6 +510,7 @@ tn_tensor *tn_lstsq(tn_tensor *a, tn_tensor *b)
 }
 
 // The largest size times the distance of 1 from the next number, as PyTorch and NumPy have it.
+// A tolerance of the caller's is taken as it is.
 static double tolerance(tn_tensor *a, double rtol)
 {
     int64_t m = tn_size(a, -2), n = tn_size(a, -1);
@@ -511,6 +519,7 @@ static double tolerance(tn_tensor *a, double rtol)
 }
 
 // Singular values above a part of the largest one, as a bool; none of an empty matrix.
+// NaN is above nothing.
 static tn_tensor *above(tn_tensor *s, double rtol)
 {
     if (s && !tn_size(s, -1)) return tn_gt(s, s);
@@ -572,6 +581,7 @@ tn_tensor *tn_vector_norm(tn_tensor *x, double p, int n, const int *axes, bool k
 }
 
 // The extreme of sums of columns or rows.
+// Of columns for the norm 1, of rows for the infinite one.
 static tn_tensor *sums_norm(tn_tensor *a, bool columns, bool smallest)
 {
     tn_tensor *s = tn_sum(tn_abs(a), columns ? -2 : -1);

@@ -108,6 +108,7 @@ static void transposed(const job *j, int64_t m, int64_t n, const char *x, char *
     tni_copy_arg(1, &from, &to);
 }
 
+// Whether none of the elements is infinite or NaN.
 static bool is_finite(const job *j, const char *x, int64_t count)
 {
     double s = 0;  // NaN if any element is infinite or NaN
@@ -291,6 +292,7 @@ static int workers_of(const tni_linalg *f, int threads)
     return is_wide(f, threads) || f->batch < 1 ? 1 : f->batch < threads ? (int)f->batch : threads;
 }
 
+// As many matrices' scratch as there are workers.
 size_t tni_cpu_linalg_scratch(const tni_call *call)
 {
     if (tni_linalg_is_value(call)) return 0;
@@ -298,6 +300,7 @@ size_t tni_cpu_linalg_scratch(const tni_call *call)
     return (size_t)(workers_of(&j.f, call->threads) * j.bytes);
 }
 
+// Work is cut by matrices alone, so that the number of threads changes no bit, except where a large matrix has the library's threads.
 tn_status tni_cpu_linalg(const tni_call *call)
 {
     if (tni_linalg_is_value(call)) return tni_linalg_copy_value(call);

@@ -1,5 +1,8 @@
 // Linear algebra of small matrices by the kernels of group_text_linalg.c: cholesky, lu and what is solved by them. Larger ones, and other
 // factorizations, run on the host.
+//
+// A factorization in global memory would read and write the matrix once a column; in local memory that is once in all. For the batches of
+// small matrices that programs have, one group each also fills a GPU, without a library's launches for each step.
 #include "device/host_linalg.h"
 #include "device/simt/groups.h"
 
@@ -29,6 +32,11 @@ static int64_t add_array(tni_kernel_args *h, const tni_linalg_array *x,
     return tni_kernel_args_add_buffer(h, at->data) / (int64_t)tni_dtype_size(at->dtype);
 }
 
+// Puts the arguments together in the order of the kernel's parameters: a factorization has the matrix, its results and info, a solution the
+// matrix or its factors, the right sides, the order of rows and the result. Outputs that nothing reads are marked as missing.
+//
+// A factorization has 128 items for each matrix, eight rows of sixteen: with 64 x 64 elements and fewer in each step, more would wait at
+// barriers. A solution has a warp for each 32 right sides, which need no barrier.
 tn_status tni_groups_linalg_small(const tni_call *c)
 {
     tni_linalg f     = tni_linalg_of(c);
@@ -63,6 +71,7 @@ tn_status tni_groups_linalg_small(const tni_call *c)
     return tni_kernel_args_launch(&h, f.batch * tni_ceil_div(f.k, 32), 32, c->why);
 }
 
+// What does not fit into local memory goes to the host.
 tn_status tni_groups_linalg(const tni_call *c)
 {
     return tni_groups_takes_linalg(c) ? tni_groups_linalg_small(c) : tni_linalg_on_host(c);

@@ -1,5 +1,12 @@
 // Linear algebra of small matrices, as text: one group for each matrix, which is in local memory. Rows there are one element longer
 // than n, so that a column is not all in one bank.
+//
+//   cholesky_small   l of each matrix, and info
+//   lu_small         l and u, the order of the rows, and info
+//   solve_small      solutions by one triangle of a matrix, or by l and u
+//
+// A group's items decide alike whether a matrix failed, since they read the same element of local memory, so that all of them meet at
+// every barrier. NaN is made of a 0 that the compiler does not know.
 #include "device/simt/group_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"
@@ -12,6 +19,8 @@ const char *const tni_text_linalg[] = {
     T(typedef struct { m_long at_a; m_long at_b; m_long at_lu; m_long at_order; m_long at_y; m_long at_info; int n; int k;
                        int upper; int unit; int transposed; int by_lu; int has_y; int has_order; int has_info; int zero;
       } linalg_params;),
+    // Step k finds column k of l and takes its products from what is to the right of it.
+    //
     // l, column after column: item (row, column) of the trailing triangle takes the product of what was found. A matrix that is not
     // positive becomes NaN.
     T(KERNEL(128) cholesky_small(GLOBAL const x_kept *a, GLOBAL x_kept *y, GLOBAL int *info, GIVEN linalg_params s) {
