@@ -26,8 +26,8 @@ typedef struct {
     int64_t     ldc;
 } tni_gemm;
 
-// Returns the bytes of scratch that tni_gemm_run needs on that many threads. It allocates nothing
-// itself.
+// Returns the bytes of scratch that tni_gemm_run needs on that many threads or fewer. It allocates
+// nothing itself.
 size_t tni_gemm_scratch(const tni_gemm *g, int threads);
 
 // Computes the product. scratch: that many bytes, aligned to 64.

@@ -402,19 +402,25 @@ static bool is_empty_product(const tni_gemm_batch *g)
     return g->batch <= 0 || g->one.m <= 0 || g->one.n <= 0;
 }
 
+// Enough for any number of threads up to that one: fewer have larger panels.
 size_t tni_gemm_own_scratch(const tni_gemm_batch *g, int threads)
 {
+    size_t most = 0;
     if (is_empty_product(g) || g->one.k <= 0) return 0;
-    product_plan p     = plan_of(g, threads);
-    int64_t      items = tni_ceil_div(p.units, p.per_item);
-    return (size_t)tni_min_i64(threads < 1 ? 1 : threads, tni_min_i64(items, TNI_MAX_THREADS)) *
-           worker_scratch(&p);
+    for (int n = 1; n == 1 || n <= tni_min_i64(threads, TNI_MAX_THREADS); n++) {
+        product_plan p     = plan_of(g, n);
+        size_t       bytes = (size_t)tni_min_i64(n, tni_ceil_div(p.units, p.per_item)) *
+                       worker_scratch(&p);
+        if (bytes > most) most = bytes;
+    }
+    return most;
 }
 
 void tni_gemm_own_run(const tni_gemm_batch *g, int threads, void *scratch)
 {
     if (is_empty_product(g)) return;
-    own_job j = { .p = plan_of(g, threads), .scratch = scratch };
+    own_job j = { .p       = plan_of(g, threads < TNI_MAX_THREADS ? threads : TNI_MAX_THREADS),
+                  .scratch = scratch };
     if (g->one.k <= 0) {
         if (!g->one.accumulate) clear_result(g, j.p.bytes);
         return;
