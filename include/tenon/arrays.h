@@ -333,4 +333,23 @@ typedef struct {
 TN_API tn_tensor *tn_ctc_loss(tn_tensor *log_probs, tn_tensor *targets, tn_tensor *input_lengths,
                               tn_tensor *target_lengths, tn_ctc_opts o);
 
+// ---- derivatives of functions ------------------------------------------------------------------
+
+// A function of n tensors, up to 16, as tn_gradcheck takes. These call f once, at values that stand for x, and can be
+// differentiated again if an x has a history. J is the matrix of the derivatives of y = f(x) by x.
+typedef tn_tensor *tn_function(tn_tensor *const *x, void *user);
+// Gives y, and gy times J: the gradient of sum(y * gy) by each x. gy may be NULL if y has one element.
+TN_API tn_status tn_vjp(tn_function *f, int n, tn_tensor *const *x, void *user, tn_tensor *gy,
+                        tn_tensor **y, tn_tensor **gx);
+// Gives y, and J times v: how y changes as each x moves in the direction of its v.
+TN_API tn_status tn_jvp(tn_function *f, int n, tn_tensor *const *x, void *user, tn_tensor *const *v,
+                        tn_tensor **y, tn_tensor **dy);
+// Fills j with J, for each x: of y's shape, then that of x[i]. Takes one backward pass for each element of y.
+TN_API tn_status tn_jacobian(tn_function *f, int n, tn_tensor *const *x, void *user, tn_tensor **j);
+// Of a function of one element: its matrix of second derivatives times v; and all of it, h[i * n + j] for x[i] and x[j],
+// of their shapes, which takes one backward pass for each element of x.
+TN_API tn_status tn_hvp(tn_function *f, int n, tn_tensor *const *x, void *user, tn_tensor *const *v,
+                        tn_tensor **hv);
+TN_API tn_status tn_hessian(tn_function *f, int n, tn_tensor *const *x, void *user, tn_tensor **h);
+
 #endif

@@ -109,6 +109,11 @@ TN_OP(tn_fold_windows, (tn_tensor *x, int64_t height, int64_t width, int64_t kh,
 TN_CALL(tn_status, tn_scan, (tn_scan_body *body, void *user, int carries, tn_tensor **carry, int xs, tn_tensor *const *x, int ys, tn_tensor **y, tn_scan_opts o), (body, user, carries, carry, xs, x, ys, y, o))
 TN_CALL(tn_sequence, tn_rnn, (tn_tensor *x, int n, tn_tensor *const *weights, tn_rnn_opts o), (x, n, weights, o))
 TN_OP(tn_ctc_loss, (tn_tensor *log_probs, tn_tensor *targets, tn_tensor *input_lengths, tn_tensor *target_lengths, tn_ctc_opts o), (log_probs, targets, input_lengths, target_lengths, o))
+TN_CALL(tn_status, tn_vjp, (tn_function *f, int n, tn_tensor *const *x, void *user, tn_tensor *gy, tn_tensor **y, tn_tensor **gx), (f, n, x, user, gy, y, gx))
+TN_CALL(tn_status, tn_jvp, (tn_function *f, int n, tn_tensor *const *x, void *user, tn_tensor *const *v, tn_tensor **y, tn_tensor **dy), (f, n, x, user, v, y, dy))
+TN_CALL(tn_status, tn_jacobian, (tn_function *f, int n, tn_tensor *const *x, void *user, tn_tensor **j), (f, n, x, user, j))
+TN_CALL(tn_status, tn_hvp, (tn_function *f, int n, tn_tensor *const *x, void *user, tn_tensor *const *v, tn_tensor **hv), (f, n, x, user, v, hv))
+TN_CALL(tn_status, tn_hessian, (tn_function *f, int n, tn_tensor *const *x, void *user, tn_tensor **h), (f, n, x, user, h))
 #undef TN_OP
 #undef TN_CALL
 #undef TN_DO
@@ -208,4 +213,9 @@ TN_OP(tn_ctc_loss, (tn_tensor *log_probs, tn_tensor *targets, tn_tensor *input_l
 #define tn_scan(...) tn_scan_at(TN_HERE, __VA_ARGS__)
 #define tn_rnn(...) tn_rnn_at(TN_HERE, __VA_ARGS__)
 #define tn_ctc_loss(...) tn_ctc_loss_at(TN_HERE, __VA_ARGS__)
+#define tn_vjp(...) tn_vjp_at(TN_HERE, __VA_ARGS__)
+#define tn_jvp(...) tn_jvp_at(TN_HERE, __VA_ARGS__)
+#define tn_jacobian(...) tn_jacobian_at(TN_HERE, __VA_ARGS__)
+#define tn_hvp(...) tn_hvp_at(TN_HERE, __VA_ARGS__)
+#define tn_hessian(...) tn_hessian_at(TN_HERE, __VA_ARGS__)
 #endif

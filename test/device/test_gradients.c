@@ -439,6 +439,89 @@ static void gradients_of_two_devices_agree(void)
     gradients_on("cpu", 0, 1);
 }
 
+// ---- derivatives of functions
+
+// A nonlinear function of two tensors: (2, 3) and (3) give (2).
+static tn_tensor *bent(tn_tensor *const *x, void *user)
+{
+    (*(int *)user)++;
+    return tn_sum(tn_mul(tn_tanh(tn_mul(x[0], x[1])), tn_exp(x[1])), 1);
+}
+
+static tn_tensor *bent_sum(tn_tensor *const *x, void *user)
+{
+    return tn_sum_all(tn_square(bent(x, user)));
+}
+
+static tn_tensor *no_result(tn_tensor *const *x, void *user)
+{
+    (void)x, (void)user;
+    return NULL;
+}
+
+// The sum of the products of rows of j, of y's shape and then x's, with v.
+static tn_tensor *times(tn_tensor *j, tn_tensor *v, int64_t rows)
+{
+    return tn_matmul(tn_reshape(j, TN_SHAPE(rows, -1)), tn_reshape(v, TN_SHAPE(-1, 1)));
+}
+
+static bool close_to(tn_tensor *a, tn_tensor *b)
+{
+    return tn_allclose(tn_reshape(a, TN_SHAPE(-1)), tn_reshape(b, TN_SHAPE(-1)), 1e-9, 1e-9, false);
+}
+
+static void derivatives_of_functions_agree_with_each_other(void)
+{
+    open_cx("cpu");
+    int        calls = 0;
+    tn_tensor *x[]   = { tn_randn(cx, TN_F64, TN_SHAPE(2, 3)), tn_randn(cx, TN_F64, TN_SHAPE(3)) };
+    tn_tensor *v[]   = { tn_randn(cx, TN_F64, TN_SHAPE(2, 3)), tn_randn(cx, TN_F64, TN_SHAPE(3)) };
+    tn_tensor *u     = tn_randn(cx, TN_F64, TN_SHAPE(2)), *gx[2], *dy, *j[2], *h[4], *hv[2], *y;
+
+    // The directional derivative by differences, the matrix by rows, and the two products with it.
+    CHECK(tn_jacobian(bent, 2, x, &calls, j) == TN_OK && calls == 1);
+    CHECK(tn_rank(j[0]) == 3 && tn_size(j[0], 0) == 2 && tn_size(j[0], 2) == 3 &&
+          tn_rank(j[1]) == 2);
+    CHECK(tn_jvp(bent, 2, x, &calls, v, &y, &dy) == TN_OK && close_to(y, bent(x, &calls)));
+    CHECK(close_to(dy, tn_add(times(j[0], v[0], 2), times(j[1], v[1], 2))));
+    tn_tensor *to[]   = { tn_add(x[0], tn_mul_s(v[0], 1e-6)), tn_add(x[1], tn_mul_s(v[1], 1e-6)) };
+    tn_tensor *from[] = { tn_sub(x[0], tn_mul_s(v[0], 1e-6)), tn_sub(x[1], tn_mul_s(v[1], 1e-6)) };
+    tn_tensor *slope  = tn_mul_s(tn_sub(bent(to, &calls), bent(from, &calls)), 5e5);
+    CHECK(tn_allclose(dy, slope, 1e-5, 1e-6, false));
+    CHECK(tn_vjp(bent, 2, x, &calls, u, &y, gx) == TN_OK && !tn_needs_grad(gx[0]) &&
+          !tn_needs_grad(x[0]));
+    for (int i = 0; i < 2; i++)
+        CHECK(close_to(gx[i], tn_matmul(tn_reshape(u, TN_SHAPE(1, 2)),
+                                        tn_reshape(j[i], TN_SHAPE(2, -1)))));
+
+    // Second derivatives: rows of the matrix, its symmetry, and its product with v.
+    CHECK(tn_hessian(bent_sum, 2, x, &calls, h) == TN_OK &&
+          tn_hvp(bent_sum, 2, x, &calls, v, hv) == TN_OK);
+    CHECK(close_to(tn_reshape(h[1], TN_SHAPE(6, 3)),
+                   tn_transpose(tn_reshape(h[2], TN_SHAPE(3, 6)), 0, 1)));
+    CHECK(close_to(hv[0], tn_add(times(h[0], v[0], 6), times(h[1], v[1], 6))));
+    CHECK(close_to(hv[1], tn_add(times(h[2], v[0], 3), times(h[3], v[1], 3))));
+
+    // Of arguments with a history the results have one, in which the matrix's own derivative is found.
+    tn_requires_grad(x[1], true);
+    CHECK(tn_vjp(bent_sum, 2, x, &calls, NULL, &y, gx) == TN_OK && tn_needs_grad(gx[0]));
+    tn_tensor *again;
+    CHECK(tn_grad(1, &gx[1], 1, &x[1], &v[1], &again) == TN_OK &&
+          close_to(again, times(h[3], v[1], 3)));
+    // An expanded argument, and mistakes.
+    tn_tensor *wide = tn_expand(tn_detach(x[1]), TN_SHAPE(2, 3));
+    CHECK(tn_vjp(bent_sum, 2, (tn_tensor *[]){ wide, v[1] }, &calls, NULL, &y, gx) == TN_OK);
+    CHECK(tn_jvp(bent, 2, x, &calls, (tn_tensor *[]){ v[1], v[1] }, &y, &dy) == TN_ESHAPE && !dy);
+    CHECK(strstr(tn_error_text(cx), "x[0] f64 (2, 3) and v[0] f64 (3,) differ") != NULL);
+    tn_error_clear(cx);
+    CHECK(tn_hvp(bent, 2, x, &calls, v, hv) == TN_ESHAPE && !hv[0]);
+    tn_error_clear(cx);
+    CHECK(tn_jacobian(no_result, 2, x, NULL, j) != TN_OK &&
+          strstr(tn_error_text(cx), "f returned no result"));
+    tn_error_clear(cx);
+    tn_close(cx);
+}
+
 // Leaves of different dtypes in one expression.
 static void mixed_leaves_keep_their_dtypes(void)
 {
@@ -603,6 +686,7 @@ const test_case tests_gradients[] = {
     TEST(a_users_op_without_a_gradient_says_so),
     TEST(gradients_have_the_dtype_of_their_leaf),
     TEST(gradients_of_two_devices_agree),
+    TEST(derivatives_of_functions_agree_with_each_other),
     TEST(mixed_leaves_keep_their_dtypes),
     TEST(gradients_at_kinks_are_those_of_pytorch),
     TEST(detached_and_no_grad_values_pass_nothing),

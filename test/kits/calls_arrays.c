@@ -303,8 +303,57 @@ CALL(ctc_loss)
                        (tn_ctc_opts){ .blank = k->i, .reduce = (tn_reduction)(k->j % 4) });
 }
 
+// ---- derivatives of functions
+
+static tn_tensor *product_of(tn_tensor *const *x, void *user)
+{
+    (void)user;
+    return tn_mul(x[0], x[1]);
+}
+static tn_tensor *sum_of(tn_tensor *const *x, void *user)
+{
+    return tn_sum_all(product_of(x, user));
+}
+// Few elements: a matrix takes a backward pass for each.
+static void few(const call_args *k, tn_tensor **x)
+{
+    x[0] = tn_count(k->x) > 8 ? tn_sum_all(k->x) : k->x;
+    x[1] = tn_count(k->y) > 8 ? tn_sum_all(k->y) : k->y;
+}
+CALL(vjp)
+{
+    tn_tensor *y = NULL, *gx[3] = { 0 };
+    tn_vjp(k->i & 1 ? product_of : sum_of, (int)k->j & 3, (tn_tensor *const[]){ k->x, k->y, k->x },
+           NULL, k->i & 2 ? k->x : NULL, &y, gx);
+    return y;
+}
+CALL(jvp)
+{
+    tn_tensor *y = NULL, *dy = NULL, *v[] = { k->y, k->x };
+    tn_jvp(product_of, 2, (tn_tensor *const[]){ k->x, k->y }, NULL, v, &y, &dy);
+    return dy;
+}
+CALL(jacobian)
+{
+    tn_tensor *x[2], *j[2] = { 0 };
+    few(k, x);
+    return tn_jacobian(product_of, 2, x, NULL, j) == TN_OK ? j[0] : NULL;
+}
+CALL(hvp)
+{
+    tn_tensor *hv[2] = { 0 }, *x[] = { k->x, k->y };
+    return tn_hvp(k->i & 1 ? product_of : sum_of, 2, x, NULL, x, hv) == TN_OK ? hv[0] : NULL;
+}
+CALL(hessian)
+{
+    tn_tensor *x[2], *h[4] = { 0 };
+    few(k, x);
+    return tn_hessian(sum_of, 2, x, NULL, h) == TN_OK ? h[1] : NULL;
+}
+
 // clang-format off
 const call calls_of_arrays[] = {
+    T(vjp), T(jvp), T(jacobian), T(hvp), T(hessian),
     T(margin_ranking), T(cosine_embedding), T(triplet_margin), T(multi_margin), T(gaussian_nll), T(focal),
     U(asin), U(acos), U(sinh), U(cosh), U(asinh), U(acosh), U(atanh), U(log10), U(erfinv), U(lgamma), U(digamma), U(signbit),
     B(atan2), B(hypot), B(logaddexp), B(copysign), B(nextafter), B(fmod), B(trunc_divide),
