@@ -165,13 +165,15 @@ def measure(args):
                 rows[name, threads, ranks] = middle(ours[name]), middle(theirs[name])
                 print(f"{name} {threads} threads {ranks} ranks: {ms(rows[name, threads, ranks][0])} "
                       f"{ms(rows[name, threads, ranks][1])} ms", file=sys.stderr, flush=True)
+            keep(args, rows, over, version)
     for name in names if args.overhead else []:
         pairs = [tenon(args.build, name, 1, args.threads[0], "mpi") for _ in range(args.overhead)]
         over[name] = middle([a for a, _ in pairs]), middle([b for _, b in pairs])
-    return dict(sorted(rows.items(), key=lambda r: (list(CASES).index(r[0][0]), *r[0][1:]))), over, version
+    return keep(args, rows, over, version)
 
 
-def table(args, rows, over, version):
+def table(rows, over, version):
+    rows = dict(sorted(rows.items(), key=lambda r: (list(CASES).index(r[0][0]), *r[0][1:])))
     peer = f"PyTorch {version}, DDP with Gloo" if version else "PyTorch"
     out = ["| case | threads a rank | ranks | Tenon, ms a step | efficiency | " + peer + ", ms | efficiency | ratio |",
            "| --- | --- | --- | --- | --- | --- | --- | --- |"]
@@ -188,6 +190,15 @@ def table(args, rows, over, version):
     return "\n".join(out) + "\n"
 
 
+def keep(args, rows, over, version):
+    """Writes the table of what has been measured so far, so that a time limit leaves it."""
+    text = table(rows, over, version)
+    if args.markdown:
+        with open(args.markdown, "w") as f:
+            f.write("# Scaling on one machine\n\n" + f"`bench/scaling.py`, {os.cpu_count()} cores{args.about}.\n\n" + text)
+    return text
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     numbers = lambda text: [int(v) for v in text.split(",")]  # noqa: E731
@@ -199,15 +210,12 @@ def main():
     p.add_argument("--only", default="")
     p.add_argument("--no-peers", action="store_true")
     p.add_argument("--markdown", help="a file for the table")
+    p.add_argument("--about", default="", help="more about the run, for the head of that file")
     p.add_argument("--rank", help=argparse.SUPPRESS)
     args = p.parse_args()
     if args.rank:
         return run_rank(args.rank)
-    text = table(args, *measure(args))
-    print(text)
-    if args.markdown:
-        with open(args.markdown, "w") as f:
-            f.write("# Scaling on one machine\n\n" + f"`bench/scaling.py`, {os.cpu_count()} cores.\n\n" + text)
+    print(measure(args))
 
 
 if __name__ == "__main__":
