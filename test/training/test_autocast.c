@@ -44,7 +44,7 @@ static void the_mode_is_scoped_like_that_of_gradients(void)
 // clang-format off
 static const char *const low[]  = {
     "matmul", "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
-    "conv_transpose3d", "attention", "tensordot", NULL };
+    "conv_transpose3d", "attention", "tensordot", "rnn", NULL };
 static const char *const wide[] = {
     "rsqrt", "reciprocal", "exp", "square", "expm1", "log", "log2", "log1p", "tan", "pow",
     "pow_s", "rdiv_s", "softplus", "sum", "sum_keep", "sum_all", "sum_axes", "prod", "prod_keep",
@@ -53,13 +53,13 @@ static const char *const wide[] = {
     "acos", "asin", "cosh", "erfinv", "log10", "sinh", "trace",
     "log_softmax", "layer_norm", "rms_norm", "group_norm", "cross_entropy", "nll", "mse", "l1", "huber",
     "bce", "bce_logits", "kl", "margin_ranking", "cosine_embedding", "triplet_margin", "multi_margin",
-    "gaussian_nll", "focal", NULL
+    "gaussian_nll", "focal", "ctc_loss", NULL
 };
 // clang-format on
 
 // Forms of several ops, each with a rule of its own.
-static const char *const several[] = { "assign", "fill_", "einsum", "cholesky",
-                                       "qr",     "eigh",  "svd",    NULL };
+static const char *const several[] = { "assign", "fill_", "einsum", "cholesky", "qr",
+                                       "eigh",   "svd",   "scan",   NULL };
 
 static bool is_listed(const char *const *list, const char *name)
 {

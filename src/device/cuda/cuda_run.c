@@ -57,9 +57,10 @@ static tn_status run_copy(const tni_call *call)
     return call->compile_only ? TN_OK : copy_bytes(call);
 }
 
-// On the host, with copies that wait: such a run can never be a graph.
+// On the host, with copies that wait, if no kernel takes it: such a run can never be a graph.
 static tn_status run_linalg(const tni_call *call)
 {
+    if (tni_groups_takes_linalg(call)) return tni_groups_linalg_small(call);
     if (!tni_linalg_is_value(call) && !call->compile_only) tni_replay_never_graph(call->session);
     return tni_linalg_on_host(call);
 }
