@@ -525,12 +525,30 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
     """The windows of (N, C, H, W) as columns: (N, C KH KW, windows)."""
-    kernel, dilation, (ph, pw), stride = (places(v, 2) for v in (kernel_size, dilation, padding, stride))
-    x = pad(input, (pw, pw, ph, ph)) if ph or pw else input
-    for i in range(2):
-        x = _c.window_dilated(x, 2 + i, kernel[i], stride[i], dilation[i])
-    n, c, h, w = x.shape[:4]
-    return _c.reshape(_c.permute(x, (0, 1, 4, 5, 2, 3)), (n, c * kernel[0] * kernel[1], h * w))
+    kernel, dilation, padding, stride = (places(v, 2) for v in (kernel_size, dilation, padding, stride))
+    return _c.unfold(input, *kernel, stride=stride, padding=padding, dilation=dilation)
+
+
+def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+    """Adds columns (N, C KH KW, windows) up at the places of their windows: (N, C, H, W)."""
+    size, kernel, dilation, padding, stride = (places(v, 2) for v in (output_size, kernel_size, dilation, padding, stride))
+    return _c.fold_windows(input, *size, *kernel, stride=stride, padding=padding, dilation=dilation)
+
+
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
+    """The coordinates that affine maps (N, 2, 3) give for the places of images of this size, (N, C, H, W)."""
+    if len(size) != 4:
+        raise NotImplementedError(f"affine_grid: of images (N, C, H, W), not of {tuple(size)}")
+    return _c.affine_grid(theta, size[2], size[3], bool(align_corners))
+
+
+def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
+                align_corners: bool | None = None) -> Tensor:
+    """Images (N, C, H, W) at coordinates (N, P, Q, 2) in -1 .. 1: (N, C, P, Q)."""
+    borders = ("zeros", "border", "reflection")
+    if mode not in ("bilinear", "nearest") or padding_mode not in borders:
+        raise NotImplementedError(f"grid_sample: mode {mode!r}, padding_mode {padding_mode!r}")
+    return _c.grid_sample(input, grid, nearest=mode == "nearest", align_corners=bool(align_corners), border=borders.index(padding_mode))
 
 
 def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
