@@ -25,7 +25,7 @@ LEFT_OUT = {
         open open_with close ctx_leave ctx_enter ctx_take ctx_of ctx_device begin end keep want drop
         retain release""",
     "the package has a class for it": "plateau_step",
-    "its body is a function of C": "scan",
+    "its function is one of C": "scan vjp jvp jacobian hvp hessian",
     "for programs that start ranks": "dist_launched dist_variable",
     "errors are exceptions": "error error_text error_clear error_set on_error on_warning stop_when escape status_name",
     "written by hand in core/": """
