@@ -371,8 +371,6 @@ void cli_signals_end(void);
 // From now on, a signal that ends the process (SIGINT, SIGTERM, SIGHUP) first removes this incomplete file.
 // The path must stay valid. NULL ends this.
 void cli_signals_remove(const char *path);
-// Holds these signals back until it is called with false.
-void cli_signals_hold(bool held);
 
 // A training run. Datasets, network and optimizer belong to the context, settings to the caller, everything
 // else to the run. Only `memory` outlives the process, in the checkpoint.

@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,12 +51,13 @@ bool cli_same_file(const char *a, const char *b)
 static bool can_be_made(const char *option, const char *path)
 {
     char real[PATH_MAX], temp[PATH_MAX + 64];
-    snprintf(temp, sizeof temp, "%s.tenon-tmp-XXXXXX", realpath(path, real) ? real : path);
-    cli_signals_hold(true);  // one between the two calls would leave the file
-    int fd    = mkstemp(temp);
+    snprintf(temp, sizeof temp, "%s.tenon-tmp-%ld", realpath(path, real) ? real : path,
+             (long)getpid());
+    cli_signals_remove(temp);  // whichever thread a signal finds
+    int fd    = open(temp, O_WRONLY | O_CREAT | O_EXCL, 0600);
     int error = errno;
     if (fd >= 0) close(fd), unlink(temp);
-    cli_signals_hold(false);
+    cli_signals_remove(NULL);
     return fd >= 0 || (cli_fail("%s %s: %s", option, path, strerror(error)), false);
 }
 

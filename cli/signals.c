@@ -103,16 +103,3 @@ void cli_signals_remove(const char *path)
         if (now.sa_handler != SIG_IGN) sigaction(ending[i], &action, NULL);
     }
 }
-
-void cli_signals_hold(bool held)
-{
-    static sigset_t before;
-    sigset_t        set;
-    if (!held) {
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        return;
-    }
-    sigemptyset(&set);
-    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++) sigaddset(&set, ending[i]);
-    pthread_sigmask(SIG_BLOCK, &set, &before);
-}

@@ -846,8 +846,9 @@ static const row rows[TNI_OPS] = {
                              attention_refuses, .why = NULL },
     [TNI_linalg]         = { build_linalg, linalg_inputs, 5, SUMS, bound_linalg, linalg_refuses,
                              .why = NULL },
-    [TNI_custom]         = { build_custom, one_input, 1, EXACT, .why = NULL },
-    [TNI_output]         = { build_custom, one_input, 2, EXACT, .why = NULL },
+    [TNI_loop]   = { .why = "its body is a plan of its own: the forms of scan and rnn run it" },
+    [TNI_custom] = { build_custom, one_input, 1, EXACT, .why = NULL },
+    [TNI_output] = { build_custom, one_input, 2, EXACT, .why = NULL },
 };
 
 // Maps by expression are tested alike.
