@@ -245,8 +245,7 @@ static int64_t best_chunks(const tiling *t, int64_t depth, double bytes, double 
     enum { FILLS = 8, LEAST = 32 };
     int64_t best = 0, most = depth / LEAST;
     for (int64_t m = 0; m <= FILLS; m++) {
-        int64_t n = m && t->tiles > 0 ? MULTIPROCESSORS * m / t->tiles
-                                      : 1;  // none: an empty result
+        int64_t n = m ? MULTIPROCESSORS * m / t->tiles : 1;
         if (n > most) n = most;
         if (n < 1) n = 1;
         if (n > 1 && bytes * (double)n > MOST_SCRATCH) break;
@@ -399,12 +398,18 @@ static int64_t sum_bytes(const tni_call *c)
     return c->out.dtype == TN_F64 ? 8 : 4;
 }
 
+// An empty result has no tiles, by whose number plans divide.
+static bool is_empty(const tni_call *c)
+{
+    return tni_shape_count(c->out.rank, c->out.size) == 0;
+}
+
 // Partial sums of all chunks, if there are several.
 size_t tni_groups_conv_scratch(const tni_call *c)
 {
     tni_call m;
     tni_arg  in[2];
-    if (tni_conv_product(c, in, &m)) return 0;
+    if (is_empty(c) || tni_conv_product(c, in, &m)) return 0;
     conv_launch j = plan_conv(c);
     return j.o.chunks > 1 ? (size_t)(j.o.chunks * j.o.count * sum_bytes(c)) : 0;
 }
@@ -460,6 +465,7 @@ tn_status tni_groups_conv(const tni_call *c)
 {
     tni_call m;
     tni_arg  in[2];
+    if (is_empty(c)) return TN_OK;
     if (tni_conv_product(c, in, &m)) return tni_call_run(&m);
     if (tni_groups_takes_depthwise(c) && is_aligned(c))
         return tni_groups_depthwise(c, tni_groups_depthwise_text(c), c->out.data, NULL);
