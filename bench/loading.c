@@ -11,7 +11,7 @@
 
 enum { W = 500, H = 375, FILES = 64, BATCH = 64, ROOM = 1 << 20, ROUNDS = 3 };
 
-static char folder[64];
+static char folder[256];
 
 // Smooth shapes with some noise, which make a file of about 110 KB, as ImageNet's are on average.
 static void draw(unsigned char *p, int n)
@@ -29,9 +29,10 @@ static void draw(unsigned char *p, int n)
 static bool make_folder(void)
 {
     unsigned char *pixels = malloc(W * H * 3), *file = malloc(ROOM);
-    char           path[128];
-    bool           ok = pixels && file;
-    snprintf(folder, sizeof folder, "/tmp/tenon-pictures-XXXXXX");
+    char           path[320];
+    bool           ok   = pixels && file;
+    const char    *temp = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/tenon-pictures-XXXXXX", temp && *temp ? temp : "/tmp");
     ok = ok && mkdtemp(folder);
     snprintf(path, sizeof path, "%s/a", folder);
     ok = ok && mkdir(path, 0700) == 0;
@@ -50,7 +51,7 @@ static bool make_folder(void)
 
 static void remove_folder(void)
 {
-    char path[128];
+    char path[320];
     for (int i = 0; i < FILES; i++) {
         snprintf(path, sizeof path, "%s/a/%d.jpg", folder, i);
         unlink(path);

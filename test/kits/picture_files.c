@@ -28,7 +28,7 @@ static void put_u32(unsigned char *to, uint32_t v)
     for (int i = 0; i < 4; i++) to[i] = (unsigned char)(v >> 8 * (3 - i));
 }
 
-static uint32_t crc(const unsigned char *p, size_t n)
+uint32_t crc_of(const unsigned char *p, size_t n)
 {
     uint32_t c = ~0u;
     for (size_t i = 0; i < n; i++) {
@@ -54,7 +54,7 @@ static size_t chunk(unsigned char *to, const char *name, const void *data, size_
     put_u32(to, (uint32_t)n);
     memmove(to + 8, data, n);
     memcpy(to + 4, name, 4);
-    put_u32(to + 8 + n, crc(to + 4, n + 4));
+    put_u32(to + 8 + n, crc_of(to + 4, n + 4));
     return n + 12;
 }
 

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 // A PNG file to write: rows of (width * samples * bits + 7) / 8 bytes each, and for colour 3 a palette of RGB.
 typedef struct {
@@ -24,6 +25,9 @@ size_t jpeg_write(unsigned char *to, size_t room, int width, int height, int cha
                   const unsigned char *pixels, int quality);
 // Adds EXIF with a turn, 1 .. 8, to a JPEG of n bytes, 64 bytes at most; returns its new length.
 size_t jpeg_turn(unsigned char *file, size_t n, int turn);
+
+// The CRC-32 of PNG and gzip.
+uint32_t crc_of(const unsigned char *p, size_t n);
 
 // Whether the libraries that read them are installed.
 bool has_libpng(void);

@@ -2,6 +2,8 @@
 #include "skeleton.h"
 #include "rules_kit.h"
 
+#include "scratch.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +16,18 @@ tn_ctx *rules_open(const char *device)
     test_that(cx != NULL, "no context: %s", tn_error_text(NULL));
     if (cx) tn_on_error(cx, NULL, NULL);
     return cx;
+}
+
+tn_ctx *rules_open_scratch(void)
+{
+    CHECK(scratch_open());
+    return rules_open("cpu");
+}
+
+void rules_close_scratch(tn_ctx *cx)
+{
+    tn_close(cx);
+    scratch_close();
 }
 
 tn_ctx *rules_next(tn_ctx *cx)

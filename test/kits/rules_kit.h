@@ -12,6 +12,9 @@
 tn_ctx *rules_next(tn_ctx *cx);
 // A silent context on one device.
 tn_ctx *rules_open(const char *device);
+// One on the cpu, in a scratch folder that goes with it.
+tn_ctx *rules_open_scratch(void);
+void    rules_close_scratch(tn_ctx *cx);
 
 // 1, 2, ... n as f32, computed.
 tn_tensor *rules_ramp(tn_ctx *cx, int64_t n);

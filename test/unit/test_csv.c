@@ -7,18 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static tn_ctx *begin(void)
-{
-    CHECK(scratch_open());
-    return rules_open("cpu");
-}
-
-static void finish(tn_ctx *cx)
-{
-    tn_close(cx);
-    scratch_close();
-}
-
 static tn_data *read_text(tn_ctx *cx, const char *text, tn_csv_opts o)
 {
     CHECK(scratch_write(scratch_path("t.csv"), text, strlen(text)));
@@ -86,14 +74,14 @@ static bool same(const odd *c, tn_batch b)
 
 static void good_files_are_read(void)
 {
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         tn_data *d = read_text(cx, good[i].text, good[i].o);
         test_case_result(d && same(&good[i], tn_next(d, 2)), "%s: %s", good[i].what,
                          tn_error_text(cx));
         tn_error_clear(cx);
     }
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // ---- errors
@@ -142,7 +130,7 @@ static const wrong bad[] = {
 
 static void errors_name_line_and_column(void)
 {
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char text[600];
         snprintf(text, sizeof text, "csv: %s%s", scratch_path("t.csv"), bad[i].error);
@@ -162,14 +150,14 @@ static void errors_name_line_and_column(void)
                         10));
     CHECK(tn_csv(cx, scratch_path("t.csv"), plain) == NULL);
     CHECK_FAILED(cx, TN_EFORMAT, "bytes of value 0 are in it, which no text in UTF-8 has");
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // ---- limits
 
 static void too_much_of_something_is_an_error(void)
 {
-    tn_ctx *cx   = begin();
+    tn_ctx *cx   = rules_open_scratch();
     char   *text = malloc(1 << 20), *at = text;
     at += sprintf(at, "id,y\n");
     for (int i = 0; i < 1001; i++) at += sprintf(at, "name%d,1\n", i);
@@ -186,14 +174,14 @@ static void too_much_of_something_is_an_error(void)
     CHECK(read_text(cx, text, plain) == NULL);
     CHECK_FAILED2(cx, TN_EFORMAT, "xxx...\"", "is longer than 1024 bytes");
     free(text);
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // ---- targets
 
 static void a_target_of_texts_is_classes(void)
 {
-    tn_ctx  *cx = begin();
+    tn_ctx  *cx = rules_open_scratch();
     tn_data *d  = read_text(cx, "a,y\n1,no\n2,yes\n3,no\n", plain);
     CHECK_INT(tn_data_info(d).classes, 2);
     CHECK_STR(tn_data_class_name(d, 0), "no");
@@ -202,12 +190,12 @@ static void a_target_of_texts_is_classes(void)
     CHECK_INT(tn_dtype_of(b.y), TN_I64);
     CHECK_INT(tn_rank(b.y), 1);
     CHECK_VALUES(b.y, 0, 1, 0);
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static void few_whole_numbers_are_classes_in_ascending_order(void)
 {
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     char    text[400];
     strcpy(text, "a,y\n");
     for (int i = 0; i < 5; i++) strcat(text, "1,3\n2,-1\n1,10.0\n");
@@ -221,12 +209,12 @@ static void few_whole_numbers_are_classes_in_ascending_order(void)
     d = read_text(cx, "a,y\n1,3\n2,1\n1,10\n", plain);
     CHECK_INT(tn_data_info(d).classes, 0);
     CHECK_VALUES(tn_next(d, 3).y, 3, 1, 10);
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static void a_fraction_or_many_values_make_a_regression(void)
 {
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     char    text[4000], row[32];
     for (int many = 0; many < 2; many++) {
         strcpy(text, "a,y\n");
@@ -240,7 +228,7 @@ static void a_fraction_or_many_values_make_a_regression(void)
         CHECK_INT(tn_rank(b.y), 2);
         CHECK_INT(tn_size(b.y, 1), 1);
     }
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // ---- schemas
@@ -249,7 +237,7 @@ static const char table[] = "age,\"to\"\"wn\",y\n1,Bern,b\n2,\"U\\l\nm\",a\n3,,b
 
 static void a_schema_reads_another_file_in_the_same_way(void)
 {
-    tn_ctx  *cx = begin();
+    tn_ctx  *cx = rules_open_scratch();
     tn_data *d  = read_text(cx, table, plain);
     char     schema[500];
     CHECK_STR(
@@ -269,12 +257,12 @@ static void a_schema_reads_another_file_in_the_same_way(void)
     tn_csv_opts o = { .schema = schema, .no_header = true, .target = "y" };
     CHECK_VALUES(tn_next(read_text(cx, "7,Bern,a\n", o), 1).x, 7, 1, 0, 0);
     CHECK_STATUS(tn_error(cx), TN_OK);
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static void a_schema_keeps_whole_numbers_as_classes(void)
 {
-    tn_ctx  *cx = begin();
+    tn_ctx  *cx = rules_open_scratch();
     char     schema[300];
     tn_data *d = read_text(cx, "a,y\n1,4\n1,2\n1,2\n1,2\n1,2\n1,2\n1,4\n1,4\n1,4\n1,4\n", plain);
     snprintf(schema, sizeof schema, "%s", tn_data_schema(d));
@@ -286,7 +274,7 @@ static void a_schema_keeps_whole_numbers_as_classes(void)
                  ":2: column 2 (\"y\"): \"3\" is a category that the schema does not have");
     CHECK(read_text(cx, "a,y\n1,2.25\n", (tn_csv_opts){ .schema = schema }) == NULL);
     CHECK_FAILED(cx, TN_EFORMAT, "\"2.25\" is a category that the schema does not have");
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static void a_file_must_fit_its_schema(void)
@@ -305,7 +293,7 @@ static void a_file_must_fit_its_schema(void)
           ": \"age\" is not the target of the schema",
           { .target = "age" } },
     };
-    tn_ctx  *cx = begin();
+    tn_ctx  *cx = rules_open_scratch();
     tn_data *d  = read_text(cx, table, plain);
     for (size_t i = 0; i < sizeof misfits / sizeof *misfits; i++) {
         char text[600];
@@ -316,14 +304,14 @@ static void a_file_must_fit_its_schema(void)
         test_case_result(ok, "\"%s\", not \"%s\"", tn_error_text(cx), text);
         tn_error_clear(cx);
     }
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // ---- rows to predict
 
 static void rows_to_predict_need_no_target(void)
 {
-    tn_ctx  *cx = begin();
+    tn_ctx  *cx = rules_open_scratch();
     tn_data *d  = read_text(cx, table, plain);
     char     schema[500];
     snprintf(schema, sizeof schema, "%s", tn_data_schema(d));
@@ -350,12 +338,12 @@ static void rows_to_predict_need_no_target(void)
     CHECK_FAILED(cx, TN_EFORMAT, "it has no column \"to\"wn\", and the schema has");
     CHECK(read_text(cx, "age\n5\n", o) == NULL);
     CHECK_FAILED(cx, TN_EFORMAT, "it has 1 columns, and the schema 3");
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static void a_table_may_be_all_inputs(void)
 {
-    tn_ctx  *cx = begin();
+    tn_ctx  *cx = rules_open_scratch();
     tn_data *d  = read_text(cx, "a,b\n1,u\n2,v\n", (tn_csv_opts){ .no_target = true });
     CHECK_VALUES(tn_next(d, 2).x, 1, 1, 0, 2, 0, 1);
     char schema[300];
@@ -365,7 +353,7 @@ static void a_table_may_be_all_inputs(void)
     CHECK(read_text(cx, "b,a\nv,7\n", (tn_csv_opts){ .schema = schema }) == NULL);
     CHECK_FAILED(cx, TN_EFORMAT, "it has no column to predict");
     CHECK_VALUES(tn_next(read_text(cx, "a\n3\n", (tn_csv_opts){ .no_target = true }), 1).x, 3);
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // ---- missing cells
@@ -375,7 +363,7 @@ static const char holes[] = "n,w,y\n1,u,1.5\n ? ,u,2\n6,NA,3\n5,u,null\n2,v,4\n"
 
 static void missing_numbers_get_the_mean_of_their_column(void)
 {
-    tn_ctx  *cx = begin();
+    tn_ctx  *cx = rules_open_scratch();
     tn_data *d  = read_text(cx, holes, (tn_csv_opts){ .missing = TN_MISSING_MEAN });
     CHECK_INT(tn_data_count(d), 4);
     CHECK_INT(tn_data_info(d).skipped, 1);
@@ -389,13 +377,13 @@ static void missing_numbers_get_the_mean_of_their_column(void)
     CHECK(strstr(schema, "{\"name\":\"n\",\"kind\":\"number\",\"mean\":3}") != NULL);
     tn_csv_opts o = { .schema = schema, .missing = TN_MISSING_MEAN, .no_target = true };
     CHECK_VALUES(tn_next(read_text(cx, "n,w\nnull,?\n", o), 1).x, 3, 0, 1, 0);
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // Rows 1 .. 40 with the square of their number; every fourth misses it.
 static void rows_held_out_count_to_no_mean(void)
 {
-    tn_ctx     *cx         = begin();
+    tn_ctx     *cx         = rules_open_scratch();
     tn_csv_opts o          = { .missing = TN_MISSING_MEAN, .held_out = 0.25, .split_seed = 7 };
     char        text[2000] = "n,y\n";
     for (int i = 1; i <= 40; i++) {
@@ -428,12 +416,12 @@ static void rows_held_out_count_to_no_mean(void)
     o.held_out = 1;
     CHECK(read_text(cx, text, o) == NULL);
     CHECK_FAILED(cx, TN_EARG, "csv: held_out 1 is not from 0 to 1, without 1");
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static void missing_cells_can_be_an_input_of_their_own(void)
 {
-    tn_ctx  *cx = begin();
+    tn_ctx  *cx = rules_open_scratch();
     tn_data *d  = read_text(cx, "m,n,y\n1,2,7\n1,,8\n",
                             (tn_csv_opts){ .missing = TN_MISSING_CATEGORY });
     CHECK_VALUES(tn_next(d, 2).x, 1, 2, 0, 1, 2, 1);
@@ -441,12 +429,12 @@ static void missing_cells_can_be_an_input_of_their_own(void)
     snprintf(schema, sizeof schema, "%s", tn_data_schema(d));
     tn_csv_opts o = { .schema = schema, .missing = TN_MISSING_CATEGORY };
     CHECK_VALUES(tn_next(read_text(cx, "m,n,y\n,,7\n", o), 1).x, 1, 2, 1);
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static void rows_with_missing_cells_can_be_left_out(void)
 {
-    tn_ctx  *cx = begin();
+    tn_ctx  *cx = rules_open_scratch();
     tn_data *d  = read_text(cx, holes, (tn_csv_opts){ .missing = TN_MISSING_SKIP });
     CHECK_INT(tn_data_count(d), 2);
     CHECK_INT(tn_data_info(d).skipped, 3);
@@ -458,12 +446,12 @@ static void rows_with_missing_cells_can_be_left_out(void)
     CHECK_VALUES(b.y, 1.5, 4);
     CHECK(read_text(cx, "a,y\n,1\nNA,2\n", (tn_csv_opts){ .missing = TN_MISSING_SKIP }) == NULL);
     CHECK_FAILED(cx, TN_EFORMAT, "no row is left: cells of all 2 are missing");
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static void missing_cells_do_not_make_a_column_of_words(void)
 {
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     CHECK(read_text(cx, "a,y\n?,1\n2,2\n?,3\n", plain) == NULL);
     CHECK_FAILED2(cx, TN_EFORMAT, ":2: column 1 (\"a\"): \"?\" is no number but a missing one",
                   "set .missing");
@@ -480,7 +468,7 @@ static void missing_cells_do_not_make_a_column_of_words(void)
     o = (tn_csv_opts){ .missing = TN_MISSING_MEAN, .schema = schema };
     CHECK(read_text(cx, "a,y\n,2\n", o) == NULL);
     CHECK_FAILED(cx, TN_EFORMAT, "the cell is empty, and the schema has no mean for it");
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // The text "a,y\n1,7\n3,8\n", as gzip stores it.
@@ -491,12 +479,12 @@ static const unsigned char packed[] = { 0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00
 
 static void a_file_may_be_gzip(void)
 {
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     CHECK(scratch_write(scratch_path("t.csv.gz"), packed, sizeof packed));
     tn_data *d = tn_csv(cx, scratch_path("t.csv.gz"), plain);
     if (d) tn_data_shuffle(d, false, 0);
     CHECK_VALUES(tn_next(d, 2).x, 1, 3);
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 #define COLUMNS(text) "{\"target\":1,\"columns\":[{\"name\":\"a\"}," text "]}"
@@ -527,12 +515,12 @@ static void a_wrong_schema_is_an_error(void)
           "only the target can be of the kind integer" },
         { COLUMNS("{\"name\":\"b\",\"x\":[1,{}}"), "a comma or a closing bracket is expected" },
     };
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
         CHECK(read_text(cx, "a,b\n1,2\n", (tn_csv_opts){ .schema = schemas[i][0] }) == NULL);
         CHECK_FAILED2(cx, TN_EFORMAT, "csv: the schema: byte ", schemas[i][1]);
     }
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // ---- the rest
@@ -543,12 +531,12 @@ static void the_locale_does_not_matter(void)
     const char              *set      = NULL;
     for (size_t i = 0; i < 3 && !set; i++) set = setlocale(LC_NUMERIC, commas[i]);
     if (!set) SKIP("no locale with a decimal comma is installed");
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     CHECK_VALUES(tn_next(read_text(cx, "a,y\n1.5,0.12345678901234567890\n", plain), 1).x, 1.5);
     tn_data *d = read_text(cx, "a,y\n1.5,2\n", (tn_csv_opts){ .missing = TN_MISSING_MEAN });
     CHECK(strstr(tn_data_schema(d), "\"mean\":1.5}") != NULL);
     setlocale(LC_NUMERIC, "C");
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static void every_allocation_may_fail(void)

@@ -10,18 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static tn_ctx *begin(void)
-{
-    CHECK(scratch_open());
-    return rules_open("cpu");
-}
-
-static void finish(tn_ctx *cx)
-{
-    tn_close(cx);
-    scratch_close();
-}
-
 static unsigned char file[PICTURE_ROOM];
 
 static const char *save(const char *name, size_t n)
@@ -44,9 +32,9 @@ static tn_tensor *read_png(tn_ctx *cx, const png_file *p)
 
 static void every_kind_of_png_is_read(void)
 {
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     if (!has_libpng()) {
-        finish(cx);
+        rules_close_scratch(cx);
         SKIP("no libpng is installed");
     }
     tn_tensor *t = read_png(cx, &PNG(3, 2, 0, 8, ROWS(0, 51, 255, 102, 153, 204)));
@@ -64,7 +52,7 @@ static void every_kind_of_png_is_read(void)
     CHECK_VALUES(read_png(cx, &PNG(1, 1, 6, 8, ROWS(0, 51, 102, 9))), 0, .2f, .4f);
     CHECK_VALUES(read_png(cx, &PNG(2, 1, 4, 8, ROWS(51, 0, 102, 255))), .2f, .4f);
     CHECK_STATUS(tn_error(cx), TN_OK);
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // Colours that JPEG keeps nearly: a ramp to the right, one down, and a constant.
@@ -116,10 +104,10 @@ static void check_turn(tn_ctx *cx, int turn)
 
 static void jpegs_are_read_and_turned(void)
 {
-    tn_ctx       *cx = begin();
+    tn_ctx       *cx = rules_open_scratch();
     unsigned char pixels[W * H * 4];
     if (!has_libturbojpeg()) {
-        finish(cx);
+        rules_close_scratch(cx);
         SKIP("no libturbojpeg is installed");
     }
     for (int turn = 1; turn <= 8; turn++) check_turn(cx, turn);
@@ -138,12 +126,12 @@ static void jpegs_are_read_and_turned(void)
     t = tn_image_read_with(cx, scratch_path("k.jpg"), (tn_image_opts){ .channels = 1 });
     CHECK_INT(tn_size(t, 0), 1);
     CHECK_STATUS(tn_error(cx), TN_OK);
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static void pictures_that_are_damaged_are_refused(void)
 {
-    tn_ctx       *cx = begin();
+    tn_ctx       *cx = rules_open_scratch();
     unsigned char pixels[W * H * 3];
     ramps(pixels, W, H, 3);
     size_t n = png_write(file, &PNG(W, H, 2, 8, pixels));
@@ -165,7 +153,7 @@ static void pictures_that_are_damaged_are_refused(void)
     CHECK_FAILED(cx, TN_EARG, "2 channels are neither 1 nor 3");
     CHECK(tn_image_read_with(cx, "x", (tn_image_opts){ .size = -1 }) == NULL);
     CHECK_FAILED(cx, TN_EARG, "size -1 and resize 0 are not in 1 ..");
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // The picture of tools/record.py, as torchvision resizes it and takes its middle.
@@ -173,10 +161,10 @@ static void a_resized_middle_is_that_of_torchvision(void)
 {
     static const int64_t sizes[][2] = { { 14, 16 }, { 24, 24 }, { 40, 48 } };
 
-    tn_ctx       *cx = begin();
+    tn_ctx       *cx = rules_open_scratch();
     unsigned char rows[40 * 30 * 3];
     if (!has_libpng()) {
-        finish(cx);
+        rules_close_scratch(cx);
         SKIP("no libpng is installed");
     }
     for (int i = 0; i < 40 * 30 * 3; i++) {
@@ -195,7 +183,7 @@ static void a_resized_middle_is_that_of_torchvision(void)
         CHECK_NEAR(tn_item(tn_max_all(tn_abs(tn_sub(tn_cast(have, TN_F64), want)))), 0, 1e-6);
     }
     CHECK_STATUS(tn_error(cx), TN_OK);
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // ---- folders
@@ -218,7 +206,7 @@ static void make_folder(int bad)
 
 static void folders_of_pictures_are_datasets(void)
 {
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     make_folder(0);
     tn_data *d = tn_images(cx, scratch_path(""), (tn_image_opts){ .size = 4, .threads = 3 });
     CHECK_INT(tn_data_count(d), 7);
@@ -239,14 +227,14 @@ static void folders_of_pictures_are_datasets(void)
     CHECK_FAILED(cx, TN_EIO, "none");
     CHECK(tn_images(cx, scratch_path(""), (tn_image_opts){ .threads = -1 }) == NULL);
     CHECK_FAILED(cx, TN_EARG, "a negative number of threads");
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static void files_that_cannot_be_read_are_skipped_and_named(void)
 {
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     if (!has_libpng()) {
-        finish(cx);
+        rules_close_scratch(cx);
         SKIP("no libpng is installed");
     }
     make_folder(3);
@@ -267,14 +255,14 @@ static void files_that_cannot_be_read_are_skipped_and_named(void)
     d = tn_images(cx, scratch_path(""), (tn_image_opts){ .size = 4 });
     CHECK(tn_next(d, 2).x == NULL);
     CHECK_FAILED(cx, TN_EFORMAT, "nor can any other item be read");
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static void a_forked_child_reads_pictures(void)
 {
     if (strstr(TN_SANITIZE, "thread")) SKIP("the sanitizer allows no threads after a fork");
     if (!has_libpng()) SKIP("no libpng is installed");
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     make_folder(1);
     tn_data *d = tn_images(cx, scratch_path(""), (tn_image_opts){ .size = 4, .threads = 3 });
     for (int i = 0; i < 4; i++) {  // while its threads read
@@ -285,15 +273,15 @@ static void a_forked_child_reads_pictures(void)
         waitpid(child, &status, 0);
         CHECK_INT(status, 0);
     }
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // What a batch has depends on the seed alone, not on the number of threads.
 static void random_parts_are_the_same_for_any_threads(void)
 {
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     if (!has_libpng()) {
-        finish(cx);
+        rules_close_scratch(cx);
         SKIP("no libpng is installed");
     }
     unsigned char rows[40 * 30 * 3];
@@ -321,7 +309,7 @@ static void random_parts_are_the_same_for_any_threads(void)
     tn_data *d = tn_digits(cx, (tn_digits_opts){ .count = 9 });
     CHECK_STATUS(tn_data_augment(d, (tn_augment_opts){ .resized_crop = true }), TN_EARG);
     CHECK_FAILED(cx, TN_EARG, "only pictures of tn_images have a resized crop");
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // ---- colours and mixtures

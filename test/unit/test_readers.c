@@ -1,6 +1,7 @@
 // test_readers.c: the readers of images (IDX, plain and gzip, CIFAR-10) and of plain text.
 #include "data/content.h"
 #include "faulty.h"
+#include "picture_files.h"
 #include "rules_kit.h"
 #include "scratch.h"
 
@@ -50,16 +51,6 @@ static bytes *idx(uint32_t magic, int rank, const int64_t *size, int first)
 
 enum { IMAGES = 0x803, LABELS = 0x801 };
 
-static uint32_t crc(const unsigned char *p, size_t n)
-{
-    uint32_t c = ~0u;
-    for (size_t i = 0; i < n; i++) {
-        c ^= p[i];
-        for (int k = 0; k < 8; k++) c = c >> 1 ^ (0xedb88320u & (0u - (c & 1)));
-    }
-    return ~c;
-}
-
 // Gzip without compression: one stored block.
 static bytes *gzip(const bytes *from)
 {
@@ -69,7 +60,7 @@ static bytes *gzip(const bytes *from)
     put(&b, "\x1f\x8b\x08\0\0\0\0\0\0\x03", 10);
     put(&b, (unsigned char[]){ 1, n & 255, n >> 8, ~n & 255, (~n >> 8) & 255 }, 5);
     put(&b, from->data, from->n);
-    put_u32(&b, crc(from->data, from->n), false);
+    put_u32(&b, crc_of(from->data, from->n), false);
     put_u32(&b, n, false);
     return &b;
 }
@@ -86,18 +77,6 @@ static void save_six(const char *images, const char *labels)
 {
     save(images, idx(IMAGES, TN_SHAPE(6, 2, 3), 0));
     save(labels, idx(LABELS, TN_SHAPE(6), 0));
-}
-
-static tn_ctx *begin(void)
-{
-    CHECK(scratch_open());
-    return rules_open("cpu");
-}
-
-static void finish(tn_ctx *cx)
-{
-    tn_close(cx);
-    scratch_close();
 }
 
 // Whether d is the six images, its first batch of two is (2, 1, 2, 3) and right.
@@ -123,18 +102,18 @@ static void check_six(tn_data *d)
 
 static void idx_reads_a_folder_in_both_spellings(void)
 {
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     save_six("train-images-idx3-ubyte", "train-labels-idx1-ubyte");
     save_six("t10k-images.idx3-ubyte", "t10k-labels.idx1-ubyte");
     check_six(tn_idx(cx, scratch_path(""), TN_TRAIN));
     check_six(tn_idx(cx, scratch_path("."), TN_TEST));
     CHECK_STATUS(tn_error(cx), TN_OK);
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static void idx_takes_images_with_channels_and_many_labels(void)
 {
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     save("x", idx(0x804, TN_SHAPE(2, 3, 2, 2), 0));
     save("y", idx(LABELS, TN_SHAPE(2), 254));
     tn_data *d = tn_idx_files(cx, scratch_path("x"), scratch_path("y"));
@@ -142,13 +121,13 @@ static void idx_takes_images_with_channels_and_many_labels(void)
     CHECK_INT(tn_data_info(d).field[0].size[0], 3);
     tn_data_shuffle(d, false, 0);
     CHECK_VALUES(tn_next(d, 2).y, 254, 255);
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static void idx_reads_gzip_and_prefers_the_plain_file(void)
 {
     if (no_zlib()) SKIP("zlib is not installed");
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     save("train-images-idx3-ubyte.gz", gzip(idx(IMAGES, TN_SHAPE(6, 2, 3), 0)));
     save("train-labels-idx1-ubyte.gz", gzip(idx(LABELS, TN_SHAPE(6), 0)));
     check_six(tn_idx(cx, scratch_path(""), false));
@@ -157,14 +136,14 @@ static void idx_reads_gzip_and_prefers_the_plain_file(void)
     save("train-labels-idx1-ubyte.gz", idx(LABELS, TN_SHAPE(1), 0));
     save_six("train-images-idx3-ubyte", "train-labels-idx1-ubyte");
     check_six(tn_idx(cx, scratch_path(""), false));
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static void gzip_of_several_members_is_one_file(void)
 {
     if (no_zlib()) SKIP("zlib is not installed");
     static bytes two, half;
-    tn_ctx      *cx = begin();
+    tn_ctx      *cx = rules_open_scratch();
     bytes       *x  = idx(IMAGES, TN_SHAPE(6, 2, 3), 0);
     two.n = half.n = 0;
     put(&half, x->data, 20);
@@ -175,7 +154,7 @@ static void gzip_of_several_members_is_one_file(void)
     save("x.gz", &two);
     save("y", idx(LABELS, TN_SHAPE(6), 0));
     check_six(tn_idx_files(cx, scratch_path("x.gz"), scratch_path("y")));
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // Writes images and labels and expects this error.
@@ -190,7 +169,7 @@ static void expect(tn_ctx *cx, const bytes *images, const bytes *labels, tn_stat
 
 static void idx_says_what_is_wrong(void)
 {
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     bytes  *b;
     CHECK(tn_idx(cx, scratch_path("nowhere"), false) == NULL);
     CHECK_FAILED2(cx, TN_EIO, "idx: ", "nowhere: there is no such folder");
@@ -227,13 +206,13 @@ static void idx_says_what_is_wrong(void)
     expect(cx, NULL, idx(LABELS, TN_SHAPE(5), 0), TN_EFORMAT, "5 labels, but there are 6 images");
     expect(cx, NULL, idx(IMAGES, TN_SHAPE(1, 1, 1), 0), TN_EFORMAT,
            "its rank is 3, not 1 as that of labels");
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static void damaged_gzip_is_an_error(void)
 {
     if (no_zlib()) SKIP("zlib is not installed");
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     bytes  *b  = gzip(idx(IMAGES, TN_SHAPE(6, 2, 3), 0));
     b->n--;
     expect(cx, b, NULL, TN_EFORMAT, "x: its gzip data is cut short");
@@ -247,7 +226,7 @@ static void damaged_gzip_is_an_error(void)
     expect(cx, b, NULL, TN_EFORMAT, "incorrect data check");
     b->data[3] = 0xff;
     expect(cx, b, NULL, TN_EFORMAT, "x: ");
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // ---- gzip that expands to very much
@@ -329,7 +308,7 @@ static void gzip_is_expanded_as_far_as_its_header_declares(void)
     save("x", gzip_bomb(&head, 1 << 20));
     CHECK(peak_of_idx(cx, &d) < 1 << 20);
     CHECK_FAILED(cx, TN_EFORMAT, "bytes of gzip can hold");
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static void what_gzip_expands_to_counts_to_the_memory_limit(void)
@@ -349,7 +328,7 @@ static void what_gzip_expands_to_counts_to_the_memory_limit(void)
     CHECK_FAILED(cx, TN_EMEM, "no 32.0 KiB besides the 58.6 KiB in use, of a limit of 64.0 KiB");
     tn_data_free(d);
     CHECK_STATUS(tn_eval_of(tn_full(cx, TN_F32, TN_SHAPE(4096), 1)), TN_OK);
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // What has no header, a table or a text: expanded to its end, or to the limit.
@@ -375,19 +354,19 @@ static void gzip_without_a_declared_size_is_expanded_to_the_limit(void)
     CHECK_FAILED(cx, TN_EMEM,
                  "x: it expands to more than 4.0 MiB, and the memory limit of 4.0 MiB");
     CHECK_INT(cx->buffers.host_bytes, 0);
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static void gzip_without_zlib_says_what_to_do(void)
 {
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     save("x.gz", gzip(idx(IMAGES, TN_SHAPE(6, 2, 3), 0)));
     tni_mapping *m = tni_mapping_open(cx, "idx", scratch_path("x.gz"));
     if (CHECK(m != NULL)) CHECK(tni_gunzip_open(cx, "idx", "x.gz", "libno_z.so", m) == NULL);
     CHECK_FAILED(cx, TN_EIO,
                  "idx: x.gz: it is gzip, and no zlib was found to expand it: gunzip it");
     tni_mapping_unref(m);
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // ---- CIFAR-10
@@ -414,7 +393,7 @@ static void save_batches(const char *folder)
 
 static void cifar10_reads_its_batches(void)
 {
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     CHECK_INT(mkdir(scratch_path("cifar-10-batches-bin"), 0777), 0);
     for (int inside = 0; inside < 2; inside++) {
         save_batches(inside ? "" : "cifar-10-batches-bin/");
@@ -431,12 +410,12 @@ static void cifar10_reads_its_batches(void)
     }
     save("test_batch.bin", records(2, 0));
     CHECK_INT(tn_data_count(tn_cifar10(cx, scratch_path(""), true)), 2);
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static void cifar10_says_what_is_wrong(void)
 {
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     bytes  *b  = records(2, 9);
     CHECK(tn_cifar10(cx, scratch_path(""), true) == NULL);
     CHECK_FAILED(cx, TN_EIO, "there is no test_batch.bin in it, nor in cifar-10-batches-bin");
@@ -460,20 +439,20 @@ static void cifar10_says_what_is_wrong(void)
     save("data_batch_1.bin", records(1, 1));
     CHECK(tn_cifar10(cx, scratch_path(""), false) == NULL);
     CHECK_FAILED(cx, TN_EIO, "there is no data_batch_2.bin");
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // ---- single files
 
 static void an_idx_file_is_a_tensor_of_bytes(void)
 {
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     save("x.gz", gzip(idx(IMAGES, TN_SHAPE(1, 2, 3), 0)));
     tn_tensor *t = tn_idx_read(cx, scratch_path("x.gz"));
     CHECK(tn_dtype_of(t) == TN_U8 && tn_rank(t) == 3 && tn_size(t, 1) == 2 && tn_size(t, 2) == 3);
     CHECK(tn_idx_read(cx, scratch_path("none")) == NULL);
     CHECK_FAILED(cx, TN_EIO, "No such file");
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static tn_tensor *read_image(tn_ctx *cx, const char *text, size_t n)
@@ -486,7 +465,7 @@ static tn_tensor *read_image(tn_ctx *cx, const char *text, size_t n)
 
 static void grey_and_colour_images_are_read(void)
 {
-    tn_ctx    *cx = begin();
+    tn_ctx    *cx = rules_open_scratch();
     tn_tensor *t  = IMAGE("P5 3 2\n255\n\0\377\063\0\0\377");
     CHECK(tn_dtype_of(t) == TN_F32 && tn_rank(t) == 3 && tn_size(t, 1) == 2 && tn_size(t, 2) == 3);
     CHECK_VALUES(t, 0, 1, .2f, 0, 0, 1);
@@ -505,7 +484,7 @@ static void grey_and_colour_images_are_read(void)
     CHECK_NEAR(tn_item(tn_image_read_with(cx, scratch_path("i"), (tn_image_opts){ .channels = 1 })),
                .299, .002);
     CHECK_STATUS(tn_error(cx), TN_OK);
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 static void other_images_are_refused_by_their_name(void)
@@ -529,21 +508,21 @@ static void other_images_are_refused_by_their_name(void)
         { "P2 2 1 7\n3 8", 12, "a value is above the most that its header says" },
         { "P2 2 1 7\n333 ", 13, "a value is above the most" },
     };
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         CHECK(read_image(cx, wrong[i].bytes, wrong[i].n) == NULL);
         CHECK_FAILED(cx, TN_EFORMAT, wrong[i].says);
     }
     CHECK(tn_image_read(cx, NULL) == NULL);
     CHECK_FAILED(cx, TN_EARG, "the path is NULL");
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // ---- text
 
 static void text_gives_windows_of_bytes(void)
 {
-    tn_ctx *cx = begin();
+    tn_ctx *cx = rules_open_scratch();
     CHECK(scratch_write(scratch_path("t"), "abcdefgh\xff", 9));
     tn_data *d = tn_text(cx, scratch_path("t"), (tn_text_opts){ .length = 4 });
     CHECK_INT(tn_data_count(d), 2);
@@ -565,7 +544,7 @@ static void text_gives_windows_of_bytes(void)
     CHECK(scratch_write(scratch_path("t"), "", 0));
     CHECK(tn_text(cx, scratch_path("t"), (tn_text_opts){ .length = 1 }) == NULL);
     CHECK_FAILED(cx, TN_EFORMAT, "t: it is empty");
-    finish(cx);
+    rules_close_scratch(cx);
 }
 
 // ---- memory
