@@ -64,14 +64,14 @@ static bool prepare_plan_kernels(tn_ctx *cx, tni_plan *p, bool wait)
     return p->prepared;
 }
 
-// Lets the device prepare an entry for each call, by its shapes, once per plan.
+// Lets the device prepare an entry for each call that will run, by its shapes, once per plan.
 static void prepare_calls(const tni_graph *g, tni_plan *p)
 {
     const tni_engine *e = g->cx->engine;
     for (size_t i = 0; i < p->calls && !p->calls_prepared; i++) {
         tni_planned_call  *c    = &p->call[i];
         const tni_op_impl *impl = tni_device_impl(e->device, c->call.op);
-        if (!impl->prepare) continue;
+        if (!impl->prepare || tni_runs_nothing(g, p->place, c->item)) continue;
         c->call.device  = e->device;
         c->call.session = e->session;
         c->call.threads = e->threads;

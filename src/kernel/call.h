@@ -17,7 +17,7 @@ typedef struct {
 } tni_arg;
 
 // One op to run. out is row-major and overlaps no input, except that `copy` takes any strides that
-// do not overlap themselves. Empty results are not run. An op with several outputs writes the first
+// do not overlap themselves. Empty results are neither prepared nor run. An op with several outputs writes the first
 // to out and the others, which are row-major too, to more[]. An output that is not needed has no
 // data, and the device does not compute it. The call is run if any output has an element.
 //

@@ -398,18 +398,12 @@ static int64_t sum_bytes(const tni_call *c)
     return c->out.dtype == TN_F64 ? 8 : 4;
 }
 
-// An empty result has no tiles, by whose number plans divide.
-static bool is_empty(const tni_call *c)
-{
-    return tni_shape_count(c->out.rank, c->out.size) == 0;
-}
-
 // Partial sums of all chunks, if there are several.
 size_t tni_groups_conv_scratch(const tni_call *c)
 {
     tni_call m;
     tni_arg  in[2];
-    if (is_empty(c) || tni_conv_product(c, in, &m)) return 0;
+    if (tni_conv_product(c, in, &m)) return 0;
     conv_launch j = plan_conv(c);
     return j.o.chunks > 1 ? (size_t)(j.o.chunks * j.o.count * sum_bytes(c)) : 0;
 }
@@ -465,7 +459,6 @@ tn_status tni_groups_conv(const tni_call *c)
 {
     tni_call m;
     tni_arg  in[2];
-    if (is_empty(c)) return TN_OK;
     if (tni_conv_product(c, in, &m)) return tni_call_run(&m);
     if (tni_groups_takes_depthwise(c) && is_aligned(c))
         return tni_groups_depthwise(c, tni_groups_depthwise_text(c), c->out.data, NULL);
