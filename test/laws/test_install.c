@@ -14,7 +14,9 @@
 
 #define LIBRARY TN_BUILD_DIR "/libtenon.so"
 
-enum { MAX_BYTES = 3000000, MIN_FUNCTIONS = 150 };
+// What a program that links Tenon carries along. 3.0 MB held tensors, networks and language models; pictures, linear
+// algebra, recurrences, transforms and sparse matrices are what the last half a megabyte is for.
+enum { MAX_BYTES = 3500000, MIN_FUNCTIONS = 150 };
 
 static bool is_sanitized(void)
 {
@@ -94,7 +96,7 @@ static int64_t loaded_bytes(const char *path)
     return ok ? bytes : -1;
 }
 
-static void the_library_is_under_3_megabytes(void)
+static void the_library_is_under_3_and_a_half_megabytes(void)
 {
     if (is_sanitized()) SKIP("a sanitized library is larger");
     if (TEST_DEBUG) SKIP("a debug build is larger");
@@ -353,7 +355,7 @@ static void a_wrong_number_of_arguments_names_the_function_that_was_written(void
 const test_case tests_install[] = {
     TEST(a_wrong_number_of_arguments_names_the_function_that_was_written),
     TEST(the_library_exports_declared_tn_names_only),
-    TEST(the_library_is_under_3_megabytes),
+    TEST(the_library_is_under_3_and_a_half_megabytes),
     TEST(gcc_gives_no_warning),
     TEST(clang_gives_no_warning),
     TEST(the_header_is_one_for_cpp_too),
