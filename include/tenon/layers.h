@@ -41,11 +41,26 @@ TN_API tn_layer *tn_layer_of(tn_ctx *cx, int n, tn_tensor *const *params);
 // Runs the layer on x.
 TN_API tn_tensor *tn_forward(tn_layer *l, tn_tensor *x);
 // Runs the layer on nx inputs and fills y with its ny outputs. On failure all of them are NULL. x
-// and y may overlap. A layer of one input and one output can be run by either function.
+// and y may overlap. An input that may be left out may also be NULL. A layer of one input and one output can be run by either function.
 TN_API tn_status tn_forward_n(tn_layer *l, int nx, tn_tensor *const *x, int ny, tn_tensor **y);
 // Return the user's struct of a layer, and its context.
 TN_API_PLAIN void   *tn_layer_self(const tn_layer *l);
 TN_API_PLAIN tn_ctx *tn_layer_ctx(const tn_layer *l);
+// Normalizes a parameter, by name or path: it leaves the list of parameters, and tn_forward of its layer computes it
+// each time. Call them before making an optimizer, and before loading a file that has these names.
+//
+// torch.nn.utils.weight_norm: NAME is NAME_g * NAME_v / |NAME_v|, with a length for each place of the axis.
+TN_API tn_status tn_layer_weight_norm(tn_layer *l, const char *name, int axis);
+typedef struct {
+    int    axis;        // the rows of the matrix that NAME is seen as
+    int    iterations;  // of the power method in each forward pass in training mode; 0: 1
+    double eps;         // the least length that is divided by; 0: 1e-12
+} tn_spectral_norm_opts;
+// torch.nn.utils.spectral_norm: NAME is NAME_orig divided by its largest singular value, as the vectors NAME_u and NAME_v
+// tell it, which are buffers.
+TN_API tn_status tn_layer_spectral_norm(tn_layer *l, const char *name, tn_spectral_norm_opts o);
+// Ends either of them: NAME is a parameter again, with the value that it has now.
+TN_API tn_status tn_layer_remove_norm(tn_layer *l, const char *name);
 // Switches the layer and all layers below it to training mode (the default) or evaluation mode,
 // which changes dropout and batch norm.
 TN_API void tn_layer_train(tn_layer *l, bool on);
@@ -121,6 +136,14 @@ typedef struct {
 // torch.nn.BatchNorm1d, 2d and 3d, over (N, C, ...), with running statistics.
 TN_API tn_layer *tn_nn_batch_norm(tn_ctx *cx, int64_t channels);
 TN_API tn_layer *tn_nn_batch_norm_with(tn_ctx *cx, int64_t channels, tn_nn_norm_opts o);
+typedef struct {
+    double eps, momentum;  // 0: the default of the op
+    bool   affine;         // a weight and a bias for each channel
+    bool   running;        // running statistics, which evaluation mode normalizes by
+} tn_nn_instance_norm_opts;
+// torch.nn.InstanceNorm1d, 2d and 3d: each channel of each item of (N, C, ...) by itself. As PyTorch's, it has
+// neither weight and bias nor running statistics unless they are asked for.
+TN_API tn_layer *tn_nn_instance_norm(tn_ctx *cx, int64_t channels, tn_nn_instance_norm_opts o);
 // torch.nn.LayerNorm over the last axis, or over the last axes, of that size.
 TN_API tn_layer *tn_nn_layer_norm(tn_ctx *cx, int64_t size);
 TN_API tn_layer *tn_nn_layer_norm_nd(tn_ctx *cx, int rank, const int64_t *size, tn_nn_norm_opts o);
@@ -131,6 +154,12 @@ TN_API tn_layer *tn_nn_rms_norm_nd(tn_ctx *cx, int rank, const int64_t *size, tn
 TN_API tn_layer *tn_nn_group_norm(tn_ctx *cx, int64_t groups, int64_t channels);
 TN_API tn_layer *tn_nn_group_norm_with(tn_ctx *cx, int64_t groups, int64_t channels,
                                        tn_nn_norm_opts o);
+// torch.nn.Bilinear: weight (out, in1, in2), bias (out). Takes two inputs, (..., in1) and (..., in2), by tn_forward_n.
+TN_API tn_layer *tn_nn_bilinear(tn_ctx *cx, int64_t in1, int64_t in2, int64_t out,
+                                tn_nn_linear_opts o);
+// The gated feed-forward part of Llama, down_proj(silu(gate_proj(x)) * up_proj(x)), from width through hidden to
+// width, with Hugging Face's names.
+TN_API tn_layer *tn_nn_swiglu(tn_ctx *cx, int64_t width, int64_t hidden, tn_nn_linear_opts o);
 // torch.nn.Embedding: a table of `count` rows of `width` numbers, read by index.
 TN_API tn_layer *tn_nn_embedding(tn_ctx *cx, int64_t count, int64_t width);
 typedef struct {
@@ -161,6 +190,11 @@ TN_API tn_layer *tn_nn_adaptive_avg_pool2d(tn_ctx *cx, int64_t h, int64_t w);
 // A layer that applies a function of one tensor: tn_nn_act(cx, tn_relu). Tensors that f makes,
 // except its result, are freed when it returns.
 TN_API tn_layer *tn_nn_act(tn_ctx *cx, tn_tensor *(*f)(tn_tensor *x));
+// torch.nn.PReLU: tn_prelu with one slope, or one for each of `count` channels (axis 1), that is trained and starts at
+// 0.25.
+TN_API tn_layer *tn_nn_prelu(tn_ctx *cx, int64_t count);
+// torch.nn.GLU along an axis.
+TN_API tn_layer *tn_nn_glu(tn_ctx *cx, int axis);
 // torch.nn.Flatten: joins all axes but the first.
 TN_API tn_layer *tn_nn_flatten(tn_ctx *cx);
 // torch.nn.Sequential: runs layers one after the other. They become children named "0", "1", ...
@@ -194,10 +228,24 @@ TN_API tn_layer *tn_nn_standardize(tn_ctx *cx, int64_t columns, tn_layer *body);
 TN_API tn_layer *tn_nn_standardize_nd(tn_ctx *cx, int rank, const int64_t *size, tn_layer *body,
                                       tn_nn_standardize_opts o);
 typedef struct {
-    bool   causal, no_bias;
-    double dropout;
+    int64_t
+        length;   // learned, for that many positions: weight (length, width); 0: sines and cosines
+    double base;  // of the wave lengths of sines and cosines; 0: 10000
+    double dropout;  // of the sum, in training mode
+} tn_nn_positional_opts;
+// Adds to each token of x (..., T, width) a vector for its position: sines and cosines in turn, as in "Attention Is
+// All You Need", or a learned one. In a cached pass positions go on after the tokens in the cache. Rotary
+// ones are tn_rope's.
+TN_API tn_layer *tn_nn_positional(tn_ctx *cx, int64_t width, tn_nn_positional_opts o);
+typedef struct {
+    bool    causal, no_bias;
+    double  dropout;
+    int64_t key_width, value_width;  // of keys and values (PyTorch's kdim, vdim); 0: width
 } tn_nn_attention_opts;
-// Multi-head self-attention over (B, T, width), with the names of torch.nn.MultiheadAttention.
+// Multi-head attention over (B, T, width), with the names of torch.nn.MultiheadAttention. tn_forward attends to x itself.
+// tn_forward_n takes up to five inputs: queries (B, T, width), keys (B, S, key_width) or NULL: the queries, values (B, S,
+// value_width) or NULL: the keys, then a mask of keys (B, S) and a mask that broadcasts to (B, heads, T, S), or NULL.
+// Masks are those of tn_attention: bool, where true is visible (PyTorch's hide what is true), or float, added to scores.
 TN_API tn_layer *tn_nn_attention(tn_ctx *cx, int64_t width, int64_t heads);
 TN_API tn_layer *tn_nn_attention_with(tn_ctx *cx, int64_t width, int64_t heads,
                                       tn_nn_attention_opts o);

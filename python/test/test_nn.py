@@ -241,6 +241,32 @@ class Modules(unittest.TestCase):
         nn.utils.clip_grad_value_([p], 1)
         self.assertEqual(p.grad.tolist(), [1, 1])
 
+    def test_positions_and_gates(self):
+        layer = nn.PositionalEncoding(4)
+        y = layer(tn.zeros(2, 3, 4))
+        for row in y.tolist():
+            for t, values in enumerate(row):
+                for have, want in zip(values, [math.sin(t), math.cos(t), math.sin(t / 100), math.cos(t / 100)]):
+                    self.assertAlmostEqual(have, want, places=5)
+        learned = nn.PositionalEncoding(4, length=3)
+        self.assertEqual(learned(tn.zeros(2, 4)).tolist(), learned.weight[:2].tolist())
+        with self.assertRaisesRegex(ValueError, "4 tokens, but there are 3 positions"):
+            learned(tn.zeros(4, 4))
+        mlp = nn.SwiGLU(4, 8)
+        self.assertEqual(list(mlp.state_dict()), ["gate_proj.weight", "up_proj.weight", "down_proj.weight"])
+        x = tn.ones(2, 4)
+        want = mlp.down_proj(nn.functional.silu(mlp.gate_proj(x)) * mlp.up_proj(x))
+        self.assertTrue(tn.allclose(mlp(x), want))
+        with self.assertRaisesRegex(RuntimeError, "'weight' is normalized already"):
+            nn.utils.weight_norm(nn.utils.weight_norm(nn.Linear(4, 3)))
+        with self.assertRaisesRegex(ValueError, "is not normalized"):
+            nn.utils.remove_weight_norm(nn.Linear(4, 3))
+        one = nn.utils.spectral_norm(nn.Linear(4, 3), n_power_iterations=50)
+        one(x)
+        nn.utils.remove_spectral_norm(one)
+        self.assertEqual(sorted(one.state_dict()), ["bias", "weight"])
+        self.assertAlmostEqual(tn.linalg.svdvals(one.weight.detach()).max().item(), 1, places=3)
+
 
 # ---- beside PyTorch: a layer's constructor, the shapes of its inputs, and options: ints (inputs are integers below
 # it).
@@ -319,6 +345,13 @@ LAYERS = [
     ("TransformerDecoderLayer(8, 2, 16, dropout=0.0)", [(5, 2, 8), (3, 2, 8)]),
     ("TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), 2, nn.LayerNorm(8))",
      [(2, 5, 8)]),
+    ("InstanceNorm1d(3, track_running_stats=True)", [(2, 3, 4)]),
+    ("InstanceNorm3d(3, track_running_stats=True).eval()", [(2, 3, 4, 1, 2)]),
+    ("utils.weight_norm(nn.Linear(4, 3))", [(2, 4)]),
+    ("utils.weight_norm(nn.Conv1d(4, 3, 2), dim=2)", [(2, 4, 5)]),
+    ("utils.spectral_norm(nn.Linear(4, 3), n_power_iterations=2)", [(2, 4)]),
+    ("utils.spectral_norm(nn.ConvTranspose2d(4, 3, 2)).eval()", [(2, 4, 5, 2)]),
+    ("utils.remove_weight_norm(nn.utils.weight_norm(nn.Linear(4, 3), dim=1))", [(2, 4)]),
 ]
 
 # A loss's constructor, how its two or three tensors are made, from a generator of NumPy.

@@ -81,3 +81,10 @@ tn_tensor *tni_new_buffer(tn_layer *l, const char *name, tn_dtype dt, double v, 
     tni_scope_close(s);
     return t;
 }
+
+// So that a constructor can make and add a child in one expression, whatever of the two fails.
+tn_layer *tni_add_child(tn_layer *l, const char *name, tn_layer *child)
+{
+    if (!child || tn_layer_child(l, name, child)) return child;
+    return tni_layer_give_up(child);
+}

@@ -29,4 +29,8 @@ tn_tensor *tni_new_param(tn_layer *l, const char *name, tni_start *start, double
 tn_tensor *tni_new_buffer(tn_layer *l, const char *name, tn_dtype dt, double v, int rank,
                           const int64_t *size);
 
+// Adds a child to l and returns it. child is NULL if making it failed, which was reported then; it is freed if
+// adding fails.
+tn_layer *tni_add_child(tn_layer *l, const char *name, tn_layer *child);
+
 #endif

@@ -23,9 +23,12 @@ static tni_text input_name(const pass *p, int i)
     return p->nx == 1 ? tni_text_of("x") : tni_text_of("x[%d]", i);
 }
 
-// Returns whether input i is a live tensor of the layer's context.
+// Returns whether input i is a live tensor of the layer's context, or NULL where it may be left out. A NULL after an error
+// is not meant to be left out.
 static bool input_ok(tn_ctx *cx, const pass *p, int i)
 {
+    const tn_layer *l = p->l;
+    if (!p->x[i] && !cx->fault.code && i >= l->in - l->optional && i < l->in) return true;
     if (!p->x[i]) {
         if (!cx->fault.code) tni_fail(cx, TN_EARG, "%s: %s is NULL", p->op, input_name(p, i).s);
         // A NULL that follows an error returns that error's status.
@@ -86,6 +89,7 @@ static bool can_run(tn_ctx *cx, const pass *p)
 static void run_function(pass *p)
 {
     tn_layer *l = p->l;
+    if (l->derived && !tni_derive_weights(l)) return;
     if (l->forward) p->y[0] = l->forward(l, p->x[0]);
     else l->forward_n(l, p->nx, p->x, p->ny, p->y);
 }

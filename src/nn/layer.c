@@ -48,6 +48,12 @@ static void free_layer(tn_layer *l)
     tni_heap *h = &l->owned.cx->heap;
     free_names(h, l->param, l->params);
     free_names(h, l->buffer, l->buffers);
+    for (tni_derived *d; (d = l->derived);) {
+        l->derived = d->next;
+        tni_tensor_disown(d->w);
+        tni_free(h, d->name);
+        tni_free(h, d);
+    }
     tni_free(h, l->child);
     if (l->builtin) tni_free(h, l->self);
     else if (l->free_self) free_user_self(l);
@@ -164,6 +170,19 @@ tn_layer *tni_layer_make(tn_ctx *cx, const char *op, const char *type, tn_forwar
     return tni_layer_give_up(l);
 }
 
+// As tni_layer_make, but the function takes and fills arrays.
+tn_layer *tni_layer_make_n(tn_ctx *cx, const char *op, const char *type, tn_forward_n_fn *f,
+                           tn_layer_counts n, size_t self_bytes)
+{
+    tn_layer *l = tni_layer_make(cx, op, type, NULL, self_bytes);
+    if (!l) return NULL;
+    l->forward_n = f;
+    l->in        = n.in;
+    l->out       = n.out;
+    l->optional  = n.optional;
+    return l;
+}
+
 // Returns NULL, so that constructors can return its result.
 void *tni_layer_give_up(tn_layer *l)
 {
@@ -182,6 +201,8 @@ static bool name_taken(const tn_layer *l, const char *name)
         if (!strcmp(l->param[i].name, name)) return true;
     for (size_t i = 0; i < l->buffers; i++)
         if (!strcmp(l->buffer[i].name, name)) return true;
+    for (const tni_derived *d = l->derived; d; d = d->next)
+        if (!strcmp(d->name, name)) return true;
     for (size_t i = 0; i < l->children; i++)
         if (!strcmp(l->child[i].name, name)) return true;
     return false;

@@ -18,6 +18,20 @@ typedef struct {
     tn_layer *l;
 } tni_child;
 
+// A weight that is computed from parameters and buffers of its layer before each forward pass. w is the handle that the
+// layer's function reads: its store is bound to the value of this pass, with its history.
+typedef struct tni_derived {
+    struct tni_derived *next;
+    char               *name;  // of w, which stands in no list of the layer
+    tn_tensor          *w;
+    bool                spectral;
+    tn_tensor          *source;  // NAME_v, or NAME_orig: a parameter
+    tn_tensor          *g;       // weight norm: the lengths, a parameter
+    tn_tensor          *u, *v;   // spectral norm: buffers
+    int                 axis, iterations;
+    double              eps;
+} tni_derived;
+
 // Parameters and buffers are owned (tni_tensor_own); a child belongs to its parent. A layer without
 // a parent stands in the context's list of owned objects. Invariant: every parameter is a leaf unless it is
 // frozen; names in one layer are unique.
@@ -42,14 +56,20 @@ struct tn_layer {
     size_t     params, buffers, children, param_cap, buffer_cap, child_cap;
     // While a summary runs: called at the end of every forward call. Set in the tree's root.
     void (*watch)(tn_layer *l, int ny, tn_tensor *const *y, void *user);
-    void     *watch_user;
-    tn_cache *cache;  // of the tn_forward_cached in progress; set in the tree's root
+    void        *watch_user;
+    tni_derived *derived;  // weights that are computed in each pass
+    tn_cache    *cache;    // of the tn_forward_cached in progress; set in the tree's root
 };
 
 // Makes a built-in layer with a zeroed struct of self_bytes bytes, tn_layer_self of it; 0: none. The caller
 // has checked cx. NULL, reported by the op's name, on failure.
 tn_layer *tni_layer_make(tn_ctx *cx, const char *op, const char *type, tn_forward_fn *f,
                          size_t self_bytes);
+// The same for a function of several inputs and outputs.
+tn_layer *tni_layer_make_n(tn_ctx *cx, const char *op, const char *type, tn_forward_n_fn *f,
+                           tn_layer_counts n, size_t self_bytes);
+// Computes the weights of l that are derived from others; false, reported, on failure.
+bool tni_derive_weights(tn_layer *l);
 // Frees a layer that could not be finished; returns NULL.
 void *tni_layer_give_up(tn_layer *l);
 

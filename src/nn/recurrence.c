@@ -4,33 +4,34 @@
 
 #include <math.h>
 
-// The weights are all parameters of the layer, in the order that tn_rnn has them in.
+// The weights, in the order that tn_rnn has them in: four for each of up to 16 layers and directions.
 typedef struct {
     tn_rnn_opts o;
+    int         n;
+    tn_tensor  *w[64];
 } recurrence;
 
 static tn_tensor *recurrence_forward(tn_layer *l, tn_tensor *x)
 {
-    const recurrence *s = l->self;
-    tn_rnn_opts       o = s->o;
-    tn_tensor        *w[64];
-    int               n = 0;
-    for (size_t i = 0; i < l->params && n < 64; i++) w[n++] = l->param[i].t;
-    o.training = l->training;
-    return tn_rnn(x, n, w, o).x;
+    recurrence *s = l->self;
+    tn_rnn_opts o = s->o;
+    o.training    = l->training;
+    return tn_rnn(x, s->n, s->w, o).x;
 }
 
 // The weights of one layer in one direction.
 static bool make_weights(tn_layer *l, int64_t in, int64_t hidden, int layer, bool reverse)
 {
     static const char *const part[] = { "weight_ih", "weight_hh", "bias_ih", "bias_hh" };
-    const recurrence        *s      = l->self;
+    recurrence              *s      = l->self;
     int64_t rows  = hidden * (s->o.kind == TN_LSTM ? 4 : s->o.kind == TN_GRU ? 3 : 1);
     double  bound = 1 / sqrt((double)hidden);
     for (int i = 0; i < (s->o.no_bias ? 2 : 4); i++) {
-        tni_text name   = tni_text_of("%s_l%d%s", part[i], layer, reverse ? "_reverse" : "");
-        int64_t  size[] = { rows, i ? hidden : in };
-        if (!tni_new_param(l, name.s, tni_start_within, bound, i < 2 ? 2 : 1, size)) return false;
+        tni_text   name   = tni_text_of("%s_l%d%s", part[i], layer, reverse ? "_reverse" : "");
+        int64_t    size[] = { rows, i ? hidden : in };
+        tn_tensor *w      = tni_new_param(l, name.s, tni_start_within, bound, i < 2 ? 2 : 1, size);
+        if (!w) return false;
+        s->w[s->n++] = w;
     }
     return true;
 }

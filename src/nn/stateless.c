@@ -1,4 +1,4 @@
-// Layers without parameters: activations, flatten, dropout, pooling. Each only keeps the options of the op
+// Layers without parameters, but for PReLU's slopes: activations, flatten, dropout, pooling. Each only keeps the options of the op
 // that its forward function calls; layers of this kind exist so that they can stand in tn_nn_seq.
 #include "nn/builtin.h"
 
@@ -25,6 +25,49 @@ tn_layer *tn_nn_act(tn_ctx *cx, tn_tensor *(*f)(tn_tensor *x))
     tn_layer *l = tni_layer_make(cx, op, tni_activation_name(f), act_forward, sizeof(act));
     if (l) *(act *)l->self = (act){ f };
     return l;
+}
+
+typedef struct {
+    int axis;
+} glu;
+
+static tn_tensor *glu_forward(tn_layer *l, tn_tensor *x)
+{
+    glu *s = l->self;
+    return tn_glu(x, s->axis);
+}
+
+// Whether x has the axis is known, and reported, when the layer runs.
+tn_layer *tn_nn_glu(tn_ctx *cx, int axis)
+{
+    const char *op = "nn_glu";
+    tn_layer   *l  = tni_ctx_ok(cx, op) ? tni_layer_make(cx, op, "GLU", glu_forward, sizeof(glu))
+                                        : NULL;
+    if (l) *(glu *)l->self = (glu){ axis };
+    return l;
+}
+
+// The slopes: one, or one for each channel. The only weight in this file, for the sake of its kin.
+typedef struct {
+    tn_tensor *w;
+} prelu;
+
+static tn_tensor *prelu_forward(tn_layer *l, tn_tensor *x)
+{
+    prelu *s = l->self;
+    return tn_prelu(x, s->w);
+}
+
+// Slopes start at 0.25, as PyTorch's.
+tn_layer *tn_nn_prelu(tn_ctx *cx, int64_t count)
+{
+    const char *op = "nn_prelu";
+    if (!tni_ctx_ok(cx, op) || !tni_size_arg(cx, op, "count", count)) return NULL;
+    tn_layer *l = tni_layer_make(cx, op, "PReLU", prelu_forward, sizeof(prelu));
+    if (!l) return NULL;
+    prelu *s = l->self;
+    s->w     = tni_new_param(l, "weight", tn_init_constant, 0.25, 1, &count);
+    return s->w ? l : tni_layer_give_up(l);
 }
 
 // Keeps the batch axis and joins all others.

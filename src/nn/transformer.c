@@ -1,57 +1,137 @@
-// Multi-head self-attention, and the transformer block around it. Names of parameters and initial values are
+// Multi-head attention with masks, to itself or to another sequence, and the transformer block around it. Names of parameters and initial values are
 // those of PyTorch's MultiheadAttention and TransformerEncoderLayer, so that weights load under their names.
 //
-// B batch, T time, E width, H heads, D = E / H
+// B batch, T time, S time of keys, E width, K and V width of keys and values, H heads, D = E / H
 #include "nn/builtin.h"
+
+#include <math.h>
 
 // ---- attention ---------------------------------------------------------------------------------
 
-// The tensors and the layer are children of the attention; b is NULL where there is no bias. w
-// (3E, E) makes queries, keys and values at once.
+// The tensors and the layer are children of the attention; b (3E) is NULL where there is no bias. w (3E, E) makes
+// queries, keys and values at once; it is NULL where widths differ, and part[] has a weight for each of them.
 typedef struct {
-    tn_tensor *w, *b;
+    tn_tensor *w, *part[3], *b;
     tn_layer  *out;
-    int64_t    heads;
+    int64_t    width, heads;
     bool       causal;
     double     dropout;
 } attention;
 
-// One product makes queries, keys and values; heads are moved before time, attention runs for each of
-// them, and the heads are joined again for the output projection.
-static tn_tensor *attention_forward(tn_layer *l, tn_tensor *x)
+// Queries, keys and values, in this order everywhere.
+static const char *const part_name[] = { "x", "keys", "values" };
+
+// Projects x by the parts first .. last of the weights, in one product, and splits it into heads: (B, H, T, D) each.
+static bool project(const attention *s, tn_tensor *x, int first, int last, tn_tensor **y)
 {
-    attention *s = l->self;
-    int64_t    E = tn_size(s->w, 1), H = s->heads, D = E / H;
-    if (tn_rank(x) != 3 || tn_size(x, 2) != E)
-        return tni_fail(l->owned.cx, TN_ESHAPE, "nn_attention: x %s is not (B, T, %lld)",
-                        tni_shape_of(x).s, (long long)E);
+    int64_t    E = s->width, n = last - first + 1, H = s->heads;
     int64_t    B = tn_size(x, 0), T = tn_size(x, 1);
-    tn_tensor *parts = tn_reshape(tn_linear(x, s->w, s->b), TN_SHAPE(B, T, 3, H, D)), *qkv[3];
-    if (!parts) return NULL;
-    for (int i = 0; i < 3; i++) qkv[i] = tn_transpose(tn_select(parts, 2, i), 1, 2);
-    if (!qkv[0] || !qkv[1] || !qkv[2]) return NULL;
-    tn_attention_opts o = { .causal = s->causal, .dropout = l->training ? s->dropout : 0 };
-    tn_tensor        *y = tn_attention(qkv[0], qkv[1], qkv[2], o);  // (B, H, T, D)
-    if (y) y = tn_reshape(tn_transpose(y, 1, 2), TN_SHAPE(B, T, E));
-    return y ? tn_forward(s->out, y) : NULL;
+    bool       all = n == 3;
+    tn_tensor *w = s->w, *b = s->b;
+    if (!w) w = s->part[first];
+    else if (!all) w = tn_slice(w, 0, first * E, (last + 1) * E, 1);
+    if (b && !all) b = tn_slice(b, 0, first * E, (last + 1) * E, 1);
+    if (!w || (s->b && !b)) return false;
+    tn_tensor *both = tn_reshape(tn_linear(x, w, b), TN_SHAPE(B, T, n, H, E / H));
+    if (!both) return false;
+    for (int i = first; i <= last; i++)
+        if (!(y[i] = tn_transpose(tn_select(both, 2, i - first), 1, 2))) return false;
+    return true;
 }
 
-// Adds a child layer to l. child is NULL if making it failed, which was reported then.
-static tn_layer *add_child(tn_layer *l, const char *name, tn_layer *child)
+// Whether input i is (B, T, its width), and agrees with those before it.
+static bool sequence_ok(tn_ctx *cx, const attention *s, int i, tn_tensor *const *x)
 {
-    if (!child || tn_layer_child(l, name, child)) return child;
-    return tni_layer_give_up(child);
+    int64_t width = s->part[i] ? tn_size(s->part[i], 1) : s->width;
+    if (tn_rank(x[i]) != 3 || tn_size(x[i], 2) != width)
+        return tni_refuse(cx, TN_ESHAPE, "nn_attention: %s %s is not (B, %c, %lld)", part_name[i],
+                          tni_shape_of(x[i]).s, i ? 'S' : 'T', (long long)width);
+    if (!i || (tn_size(x[i], 0) == tn_size(x[i - 1], 0) &&
+               (i == 1 || tn_size(x[2], 1) == tn_size(x[1], 1))))
+        return true;
+    return tni_refuse(cx, TN_ESHAPE, "nn_attention: %s %s and %s %s: their sizes differ",
+                      part_name[i - 1], tni_shape_of(x[i - 1]).s, part_name[i],
+                      tni_shape_of(x[i]).s);
 }
 
-// Initializes the weights as PyTorch does, with the fans of the three stacked projections, and biases with zero.
-static bool fill_attention(tn_layer *l, int64_t E, bool bias)
+// A bool mask as numbers to add: 0 where it is true.
+static tn_tensor *as_scores(tn_tensor *m, tn_dtype dt)
 {
-    attention        *s = l->self;
-    tn_nn_linear_opts o = { .no_bias = !bias };
-    s->w = tni_new_param(l, "in_proj_weight", tn_init_xavier_uniform, 1, TN_SHAPE(3 * E, E));
-    if (s->w && bias) s->b = tni_new_param(l, "in_proj_bias", tn_init_constant, 0, TN_SHAPE(3 * E));
-    if (!s->w || (bias && !s->b)) return false;
-    s->out = add_child(l, "out_proj", tn_nn_linear_with(l->owned.cx, E, E, o));
+    if (tn_dtype_of(m) != TN_BOOL) return m;
+    tn_tensor *zero = tn_full(m->cx, dt, TN_0D, 0), *hidden = tn_full(m->cx, dt, TN_0D, -INFINITY);
+    return zero && hidden ? tn_where(m, zero, hidden) : NULL;
+}
+
+// One mask for the mask of keys (B, S) and the other one, either of which may be missing. Sets *ok.
+static tn_tensor *join_masks(tn_ctx *cx, tn_tensor *const *x, tn_tensor *keys, tn_tensor *mask,
+                             bool *ok)
+{
+    *ok = true;
+    if (!keys) return mask;
+    *ok = false;
+    if (tn_rank(keys) != 2 || tn_size(keys, 0) != tn_size(x[1], 0) ||
+        tn_size(keys, 1) != tn_size(x[1], 1))
+        return tni_fail(cx, TN_ESHAPE, "nn_attention: the mask of keys %s is not (%lld, %lld)",
+                        tni_shape_of(keys).s, (long long)tn_size(x[1], 0),
+                        (long long)tn_size(x[1], 1));
+    keys        = tn_reshape(keys, TN_SHAPE(tn_size(keys, 0), 1, 1, tn_size(keys, 1)));
+    tn_dtype dt = tn_dtype_of(x[0]);
+    if (!mask || !keys) mask = keys;
+    else if (tn_dtype_of(mask) == TN_BOOL && tn_dtype_of(keys) == TN_BOOL)
+        mask = tn_logical_and(mask, keys);
+    else mask = tn_add(as_scores(mask, dt), as_scores(keys, dt));
+    *ok = mask != NULL;
+    return mask;
+}
+
+// Heads are moved before time, attention runs for each of them, and the heads are joined again for the output
+// projection. Sequences that are the same tensor share a product.
+static void attention_forward(tn_layer *l, int nx, tn_tensor *const *in, int ny, tn_tensor **y)
+{
+    attention *s    = l->self;
+    tn_tensor *x[5] = { 0 }, *p[3];
+    (void)ny;
+    for (int i = 0; i < nx; i++) x[i] = in[i];
+    if (!x[1]) x[1] = x[0];
+    if (!x[2]) x[2] = x[1];
+    for (int i = 0; i < 3; i++)
+        if (!sequence_ok(l->owned.cx, s, i, x)) return;
+    bool       ok;
+    tn_tensor *mask = join_masks(l->owned.cx, x, x[3], x[4], &ok);
+    for (int i = 0, last; i < 3 && ok; i = last + 1) {
+        for (last = i; s->w && last < 2 && x[last + 1] == x[i];) last++;
+        ok = project(s, x[i], i, last, p);
+    }
+    if (!ok) return;
+    tn_attention_opts o = { .causal  = s->causal,
+                            .mask    = mask,
+                            .dropout = l->training ? s->dropout : 0 };
+    tn_tensor        *a = tn_attention(p[0], p[1], p[2], o);  // (B, H, T, D)
+    if (a)
+        a = tn_reshape(tn_transpose(a, 1, 2),
+                       TN_SHAPE(tn_size(x[0], 0), tn_size(x[0], 1), s->width));
+    y[0] = a ? tn_forward(s->out, a) : NULL;
+}
+
+// Initializes the weights as PyTorch does, with the fans of the three stacked projections if their widths agree, and biases
+// with zero.
+static bool fill_attention(tn_layer *l, int64_t K, int64_t V, bool bias)
+{
+    static const char *const name[] = { "q_proj_weight", "k_proj_weight", "v_proj_weight" };
+    attention               *s      = l->self;
+    tn_nn_linear_opts        o      = { .no_bias = !bias };
+    int64_t                  E = s->width, width[] = { E, K, V };
+    if (K == E && V == E) {
+        s->w = tni_new_param(l, "in_proj_weight", tn_init_xavier_uniform, 1, TN_SHAPE(3 * E, E));
+        if (!s->w) return false;
+    }
+    for (int i = 0; i < 3 && !s->w; i++) {
+        s->part[i] = tni_new_param(l, name[i], tn_init_xavier_uniform, 1, TN_SHAPE(E, width[i]));
+        if (!s->part[i]) return false;
+    }
+    if (bias) s->b = tni_new_param(l, "in_proj_bias", tn_init_constant, 0, TN_SHAPE(3 * E));
+    if (bias && !s->b) return false;
+    s->out = tni_add_child(l, "out_proj", tn_nn_linear_with(l->owned.cx, E, E, o));
     return s->out && (!bias || tn_init_constant(s->out->param[1].t, 0));
 }
 
@@ -71,12 +151,18 @@ tn_layer *tn_nn_attention_with(tn_ctx *cx, int64_t width, int64_t heads, tn_nn_a
 {
     const char *op = "nn_attention";
     if (!heads_ok(cx, op, width, heads, o.dropout)) return NULL;
-    tn_layer *l = tni_layer_make(cx, op, "MultiheadAttention", attention_forward,
-                                 sizeof(attention));
+    int64_t K = o.key_width ? o.key_width : width, V = o.value_width ? o.value_width : width;
+    if (!tni_size_arg(cx, op, "key_width", K) || !tni_size_arg(cx, op, "value_width", V))
+        return NULL;
+    tn_layer_counts n = { .in = 5, .out = 1, .optional = 4 };
+    tn_layer       *l = tni_layer_make_n(cx, op, "MultiheadAttention", attention_forward, n,
+                                         sizeof(attention));
     if (!l) return NULL;
-    *(attention *)l->self = (attention){ .heads = heads, .causal = o.causal, .dropout = o.dropout };
-    tn_scope *scope       = tn_begin(cx);
-    bool      ok          = scope && fill_attention(l, width, !o.no_bias);
+    *(attention *)l->self = (attention){
+        .width = width, .heads = heads, .causal = o.causal, .dropout = o.dropout
+    };
+    tn_scope *scope = tn_begin(cx);
+    bool      ok    = scope && fill_attention(l, K, V, !o.no_bias);
     if (scope) tni_scope_close(scope);
     return ok ? l : tni_layer_give_up(l);
 }
@@ -135,11 +221,11 @@ static bool fill_block(tn_layer *l, int64_t width, int64_t heads, int64_t hidden
 {
     tn_ctx *cx = l->owned.cx;
     block  *s  = l->self;
-    s->attn    = add_child(l, "self_attn", tn_nn_attention_with(cx, width, heads, o));
-    if (s->attn) s->linear1 = add_child(l, "linear1", tn_nn_linear(cx, width, hidden));
-    if (s->linear1) s->linear2 = add_child(l, "linear2", tn_nn_linear(cx, hidden, width));
-    if (s->linear2) s->norm1 = add_child(l, "norm1", tn_nn_layer_norm(cx, width));
-    if (s->norm1) s->norm2 = add_child(l, "norm2", tn_nn_layer_norm(cx, width));
+    s->attn    = tni_add_child(l, "self_attn", tn_nn_attention_with(cx, width, heads, o));
+    if (s->attn) s->linear1 = tni_add_child(l, "linear1", tn_nn_linear(cx, width, hidden));
+    if (s->linear1) s->linear2 = tni_add_child(l, "linear2", tn_nn_linear(cx, hidden, width));
+    if (s->linear2) s->norm1 = tni_add_child(l, "norm1", tn_nn_layer_norm(cx, width));
+    if (s->norm1) s->norm2 = tni_add_child(l, "norm2", tn_nn_layer_norm(cx, width));
     return s->norm2 != NULL;
 }
 

@@ -349,6 +349,56 @@ CALL(nn_group_norm_with)
 {
     return run(tn_nn_group_norm_with(k->cx, k->j, k->i, norm_of(k)), k);
 }
+CALL(nn_instance_norm)
+{
+    tn_nn_instance_norm_opts o = { k->d, k->d, k->j & 1, k->j & 2 };
+    return run(tn_nn_instance_norm(k->cx, k->i, o), k);
+}
+CALL(nn_bilinear)
+{
+    return run(tn_nn_bilinear(k->cx, k->i, k->j, 2, (tn_nn_linear_opts){ k->i & 1 }), k);
+}
+CALL(nn_swiglu)
+{
+    return run(tn_nn_swiglu(k->cx, k->i, k->j, (tn_nn_linear_opts){ k->i & 1 }), k);
+}
+CALL(nn_prelu)
+{
+    return run(tn_nn_prelu(k->cx, k->i), k);
+}
+CALL(nn_glu)
+{
+    return run(tn_nn_glu(k->cx, (int)k->i), k);
+}
+CALL(nn_positional)
+{
+    tn_nn_positional_opts o = { .length = k->j, .base = k->d };
+    return run(tn_nn_positional(k->cx, k->i, o), k);
+}
+// A linear layer that fits x, as often as not with a weight of that name.
+static tn_layer *to_normalize(const call_args *k)
+{
+    return k->cx ? tn_nn_linear(k->cx, k->i, 2) : NULL;
+}
+CALL(layer_weight_norm)
+{
+    tn_layer *l = to_normalize(k);
+    tn_layer_weight_norm(l, name_of(k), (int)k->i - 1);
+    return run(l, k);
+}
+CALL(layer_spectral_norm)
+{
+    tn_layer *l = to_normalize(k);
+    tn_layer_spectral_norm(l, name_of(k), (tn_spectral_norm_opts){ 0, (int)k->j, k->d });
+    return run(l, k);
+}
+CALL(layer_remove_norm)
+{
+    tn_layer *l = to_normalize(k);
+    tn_layer_weight_norm(l, "weight", 0);
+    tn_layer_remove_norm(l, name_of(k));
+    return run(l, k);
+}
 CALL(nn_embedding)
 {
     return run(tn_nn_embedding(k->cx, k->i, k->j), k);
@@ -563,7 +613,8 @@ const call calls_of_layers[] = {
     O(nn_conv_transpose3d), O(nn_conv_transpose3d_dhw), O(nn_max_pool3d), O(nn_max_pool3d_dhw),
     O(nn_avg_pool3d), O(nn_avg_pool3d_dhw), O(nn_batch_norm), O(nn_batch_norm_with), O(nn_layer_norm),
     O(nn_layer_norm_nd), O(nn_rms_norm), O(nn_rms_norm_nd), O(nn_group_norm),
-    O(nn_group_norm_with), O(nn_embedding), O(nn_rnn), O(nn_dropout), O(nn_max_pool2d), O(nn_max_pool2d_hw),
+    O(nn_group_norm_with), O(nn_embedding), O(nn_instance_norm), O(nn_bilinear), O(nn_swiglu), O(nn_prelu), O(nn_glu),
+    O(nn_positional), O(layer_weight_norm), O(layer_spectral_norm), O(layer_remove_norm), O(nn_rnn), O(nn_dropout), O(nn_max_pool2d), O(nn_max_pool2d_hw),
     O(nn_avg_pool2d), O(nn_avg_pool2d_hw), O(nn_adaptive_avg_pool2d), O(nn_act), O(nn_flatten),
     O(nn_seq_n), O(nn_residual), O(nn_residual_with), O(nn_standardize),
     O(nn_standardize_nd), O(nn_attention), O(nn_attention_with), O(nn_transformer_block), O(nn_transformer_block_with),

@@ -469,6 +469,10 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var
     """Normalizes each channel of each item of (N, C, ...)."""
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    rows = _c.reshape(input.detach(), input.shape[:2] + (-1,)) if input.size else None
+    for running, now in ((running_mean, _c.mean), (running_var, _c.var)):
+        if running is not None and rows is not None:
+            _c.assign(running, running * (1 - momentum) + _c.mean(now(rows, 2), 0) * momentum)
     return _c.group_norm(input, input.shape[1], weight, bias, _eps(eps))
 
 

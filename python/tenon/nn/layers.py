@@ -18,9 +18,9 @@ __all__ = ["AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveMaxPool1d", "Adapt
            "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "CosineSimilarity",
            "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "Embedding", "Flatten", "GroupNorm", "Identity",
            "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LayerNorm", "Linear", "LocalResponseNorm",
-           "MaxPool1d", "MaxPool2d", "MaxPool3d", "PairwiseDistance", "PixelShuffle", "PixelUnshuffle", "RMSNorm",
-           "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d",
-           "ReplicationPad3d", "Unflatten", "Unfold", "Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d",
+           "MaxPool1d", "MaxPool2d", "MaxPool3d", "PairwiseDistance", "PixelShuffle", "PixelUnshuffle",
+           "PositionalEncoding", "RMSNorm", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d",
+           "ReplicationPad2d", "ReplicationPad3d", "SwiGLU", "Unflatten", "Unfold", "Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d",
            "ZeroPad1d", "ZeroPad2d", "ZeroPad3d"]
 
 
@@ -86,6 +86,53 @@ class Bilinear(Module):
     def extra_repr(self) -> str:
         return (f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
                 f"out_features={self.out_features}, bias={self.bias is not None}")
+
+
+class SwiGLU(Module):
+    """The gated feed-forward part of Llama: down_proj(silu(gate_proj(x)) * up_proj(x))."""
+
+    def __init__(self, width: int, hidden: int, bias: bool = False, device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        self.gate_proj = Linear(width, hidden, bias, device, dtype)
+        self.up_proj = Linear(width, hidden, bias, device, dtype)
+        self.down_proj = Linear(hidden, width, bias, device, dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self.down_proj(_c.swiglu(self.gate_proj(input), self.up_proj(input)))
+
+
+class PositionalEncoding(Module):
+    """Adds sines and cosines of its position to each token of (..., T, width), or, with length, a learned vector."""
+
+    def __init__(self, width: int, length: int | None = None, dropout: float = 0.0, base: float = 10000.0,
+                 device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        self.width, self.length, self.dropout, self.base = width, length, dropout, base
+        self.weight = None if length is None else _empty((length, width), device, dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        if self.weight is not None:
+            init.normal_(self.weight, 0.0, 0.02)
+
+    def _waves(self, x: Tensor) -> Tensor:
+        kind = x.dtype if x.dtype.name == "float64" else "float32"
+        at = {"context": x.context}
+        place = _c.arange_i64("int64", 0, self.width, 1, **at)
+        odd = place % 2
+        angle = _c.unsqueeze(_c.arange(kind, 0, x.shape[-2], 1, **at), -1) * _c.exp(
+            _c.cast(place - odd, kind) * (-math.log(self.base) / self.width))
+        return _c.cast(_c.where(odd == 1, _c.cos(angle), _c.sin(angle)), x.dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        t = input.shape[-2]
+        if self.length is not None and t > self.length:
+            raise ValueError(f"PositionalEncoding: {t} tokens, but there are {self.length} positions")
+        y = input + (self._waves(input) if self.weight is None else _c.slice(self.weight, 0, 0, t, 1))
+        return _c.dropout(y, self.dropout, self.training)
+
+    def extra_repr(self) -> str:
+        return f"{self.width}" + ("" if self.length is None else f", length={self.length}")
 
 
 # ---- convolutions
@@ -288,33 +335,19 @@ class BatchNorm3d(_BatchNorm):
     ranks = (5,)
 
 
-class _InstanceNorm(Module):
+class _InstanceNorm(_BatchNorm):
     rank = 0
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = False,
                  track_running_stats: bool = False, device: Any = None, dtype: Any = None, *,
                  bias: bool = True) -> None:
-        super().__init__()
-        if track_running_stats:
-            raise NotImplementedError(f"{type(self).__name__}: track_running_stats")
-        self.num_features, self.eps, self.momentum, self.affine = num_features, eps, momentum, affine
-        self.weight = _empty((num_features,), device, dtype) if affine else None
-        self.bias = _empty((num_features,), device, dtype) if affine and bias else None
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def forward(self, input: Tensor) -> Tensor:
+        use_input = self.training or not self.track_running_stats
         return F._batched(input, self.rank,
-                          lambda v: F.instance_norm(v, weight=self.weight, bias=self.bias, eps=self.eps))
-
-    def extra_repr(self) -> str:
-        return (f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-                f"bias={self.bias is not None}, track_running_stats=False")
+                          lambda v: F.instance_norm(v, self.running_mean, self.running_var, self.weight, self.bias,
+                                                    use_input, self.momentum, self.eps))
 
 
 class InstanceNorm1d(_InstanceNorm):

@@ -7,7 +7,7 @@ from typing import Any, Iterable
 from .. import _c
 from .._tensor import Tensor
 from ..autograd import no_grad
-from .module import Module
+from .module import Module, Parameter
 
 
 def _gradients(parameters: Any) -> list[Tensor]:
@@ -62,3 +62,131 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     for p in parameters:
         _c.assign(p.detach(), _c.reshape(_c.slice(vec.detach(), 0, at, at + p.size, 1), p.shape))
         at += p.size
+
+
+# ---- normalized weights
+
+class _Normalized:
+    """A forward pre-hook that computes a weight from others."""
+
+    def __init__(self, name: str, dim: int | None) -> None:
+        self.name, self.dim = name, dim
+
+    def apply(self, module: Module) -> None:
+        if any(isinstance(h, _Normalized) and h.name == self.name for h in
+               (module._forward_pre_hooks or {}).values()):
+            raise RuntimeError(f"{type(module).__name__}: {self.name!r} is normalized already")
+        weight = getattr(module, self.name)
+        delattr(module, self.name)
+        self.split(module, weight.detach())
+        module.__dict__[self.name] = weight.detach()
+        self.handle = module.register_forward_pre_hook(self)
+
+    def remove(self, module: Module) -> None:
+        with no_grad():
+            weight = Parameter(self.compute(module, False).clone())
+        module.__dict__.pop(self.name, None)
+        self.handle.remove()
+        for part in self.PARTS:
+            delattr(module, self.name + part)
+        module.register_parameter(self.name, weight)
+
+    def __call__(self, module: Module, args: Any) -> None:
+        module.__dict__[self.name] = self.compute(module)
+
+    PARTS: tuple[str, ...] = ()
+
+    def split(self, module: Module, weight: Tensor) -> None:
+        raise NotImplementedError
+
+    def compute(self, module: Module, training: bool = True) -> Tensor:
+        raise NotImplementedError
+
+
+class _WeightNorm(_Normalized):
+    PARTS = ("_g", "_v")
+
+    def lengths(self, v: Tensor) -> Tensor:
+        if self.dim is None or self.dim == -1:  # both mean one length, as in PyTorch
+            return _c.norm_all(v)
+        others = [i for i in range(v.ndim) if i != self.dim]
+        return _c.norm_axes(v, others, True) if others else _c.abs(v)
+
+    def split(self, module: Module, weight: Tensor) -> None:
+        module.register_parameter(self.name + "_g", Parameter(self.lengths(weight)))
+        module.register_parameter(self.name + "_v", Parameter(weight.clone()))
+
+    def compute(self, module: Module, training: bool = True) -> Tensor:
+        v = getattr(module, self.name + "_v")
+        return v * (getattr(module, self.name + "_g") / self.lengths(v))
+
+
+class _SpectralNorm(_Normalized):
+    PARTS = ("_orig", "_u", "_v")
+
+    def __init__(self, name: str, dim: int, iterations: int, eps: float) -> None:
+        super().__init__(name, dim)
+        self.iterations, self.eps = iterations, eps
+
+    def unit(self, x: Tensor) -> Tensor:
+        n = _c.norm_all(x)
+        return x / _c.maximum(n, _c.full_like(n, self.eps))
+
+    def matrix(self, w: Tensor) -> Tensor:
+        dim = (self.dim or 0) % w.ndim
+        if dim:
+            w = _c.permute(w, [dim] + [i for i in range(w.ndim) if i != dim])
+        return _c.reshape(w, (w.shape[0], -1))
+
+    def split(self, module: Module, weight: Tensor) -> None:
+        h, n = self.matrix(weight).shape
+        module.register_parameter(self.name + "_orig", Parameter(weight.clone()))
+        for part, size in (("_u", h), ("_v", n)):
+            start = self.unit(_c.randn("float32", (size,), context=weight.context))
+            module.register_buffer(self.name + part, _c.cast(start, weight.dtype))
+
+    def compute(self, module: Module, training: bool = True) -> Tensor:
+        w = getattr(module, self.name + "_orig")
+        m, u, v = self.matrix(w), getattr(module, self.name + "_u").clone(), getattr(module, self.name + "_v").clone()
+        if module.training and training:
+            with no_grad():
+                fixed = m.detach()
+                for _ in range(self.iterations):
+                    v = self.unit(_c.matmul(_c.transpose(fixed, 0, 1), u))
+                    u = self.unit(_c.matmul(fixed, v))
+                _c.assign(getattr(module, self.name + "_u"), u)
+                _c.assign(getattr(module, self.name + "_v"), v)
+        return w / _c.sum_all(u * _c.matmul(m, v))
+
+
+def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
+    """From now on the weight is weight_g * weight_v / |weight_v|; returns the module."""
+    _WeightNorm(name, dim).apply(module)
+    return module
+
+
+def spectral_norm(module: Any, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12,
+                  dim: int | None = None) -> Any:
+    """From now on the weight is weight_orig divided by its largest singular value; returns the module."""
+    if dim is None:
+        dim = 1 if type(module).__name__.startswith("ConvTranspose") else 0
+    _SpectralNorm(name, dim, n_power_iterations, eps).apply(module)
+    return module
+
+
+def _remove(kind: type[_Normalized], module: Any, name: str) -> Any:
+    for hook in list((module._forward_pre_hooks or {}).values()):
+        if isinstance(hook, kind) and hook.name == name:
+            hook.remove(module)
+            return module
+    raise ValueError(f"{name!r} of {type(module).__name__} is not normalized")
+
+
+def remove_weight_norm(module: Any, name: str = "weight") -> Any:
+    """The weight is a parameter again, with the value that it has now."""
+    return _remove(_WeightNorm, module, name)
+
+
+def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
+    """The weight is a parameter again, with the value that it has now."""
+    return _remove(_SpectralNorm, module, name)
