@@ -465,9 +465,9 @@ typedef struct {
     double      chance;
 } cli_guess;
 
-// Prints a picture of size (C, H, W), planes in [0, 1], on stdout, and beside it n guesses, the most likely first.
-void cli_answer(const char *title, const float *pixels, const int64_t size[3], int n,
-                const cli_guess *guess);
+// Prints a picture (C, H, W) in [0, 1] on stdout, and beside it n guesses, the most likely first. False, with the error
+// in the context, on failure.
+bool cli_answer(const char *title, tn_tensor *x, int n, const cli_guess *guess);
 // The first n items of a dataset of grey images (B, 1, H, W), drawn on stdout with what the network
 // takes them for.
 tn_status cli_pictures(tn_layer *net, tn_data *data, int n);

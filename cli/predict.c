@@ -257,13 +257,9 @@ static bool draw_item(const prediction *p, tn_tensor *x, int64_t i, int64_t at)
 {
     enum { MOST = 5, ROOM = 256 };
 
-    cli_guess      guess[MOST];
-    char           names[MOST][ROOM];
-    const int64_t *size   = p->f->facts.size;
-    int64_t        count  = size[0] * size[1] * size[2];
-    float         *pixels = cli_alloc(p->cx, count, sizeof *pixels);
-    int            n      = p->top < MOST ? (int)p->top : MOST;
-    bool ok = pixels && tn_read(tn_slice(x, 0, i, i + 1, 1), TN_F32, pixels, count) == TN_OK;
+    cli_guess guess[MOST];
+    char      names[MOST][ROOM];
+    int       n = p->top < MOST ? (int)p->top : MOST;
     for (int k = 0; k < n; k++) {
         int64_t     id = p->index[at * p->top + k];
         size_t      length;
@@ -274,9 +270,7 @@ static bool draw_item(const prediction *p, tn_tensor *x, int64_t i, int64_t at)
         if (guess[k].name != names[k]) snprintf(names[k], ROOM, "%s", guess[k].name);
         guess[k].name = names[k];
     }
-    if (ok) cli_answer(p->file, pixels, size, n, guess);
-    free(pixels);
-    return ok;
+    return cli_answer(p->file, tn_select(x, 0, i), n, guess);
 }
 
 static int predict_images(prediction *p)

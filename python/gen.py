@@ -36,7 +36,7 @@ LEFT_OUT = {
         nn_transformer_block nn_transformer_block_with forward_n dataset next tokenizer_encode
         tokenizer_encode_with tokenizer_decode tokenizer_stream tokenizer_token generate file_info
         file_meta_key file_write checkpoint_save checkpoint_load explain explain_with doctor device_info
-        data_info cache_new""",
+        data_info cache_new image_print image_print_with""",
     "a name of the dtype object": "dtype_name",
     "an attribute of the tensor": """
         dtype_of rank size stride count item item_i64 needs_grad is_leaf has_grad grad_of""",
@@ -56,7 +56,7 @@ NOT_EXPORTED = re.compile(r"""(nn|layer|optim|data|file|tokenizer|cache|ctx|prof
 
 # Functions whose first argument is a tensor and that are no methods of it: forms of C for what is one method in Python, and what
 # the package has otherwise.
-NOT_METHODS = re.compile(r"""(.*_(s|i64|i64_|keep|all|axes|with|ex|norm|triangular)|solve|lstsq|eigh|eigvalsh|svdvals|cond|linalg_check|init_.*|bit_.*|squeeze_all|copy_to|eval_of|op_of|npy_write|sample
+NOT_METHODS = re.compile(r"""(.*_(s|i64|i64_|keep|all|axes|with|ex|norm|triangular)|solve|lstsq|eigh|eigvalsh|svdvals|cond|linalg_check|init_.*|image_.*|bit_.*|squeeze_all|copy_to|eval_of|op_of|npy_write|sample
     |offset|window|window_dilated|shl|shr)""", re.X)
 
 # Parameters that may be None: those that the headers say may be NULL.
@@ -70,7 +70,7 @@ MAY_BE_NONE = {
 WAITS = set("""
     item_late eval eval_of sync step next save save_with load load_with file_open file_tensor npy_read npy_write
     profile_write ctx_peak optim_skipped pretrained pretrained_with tokenizer_open tokenizer_gpt2 csv text idx
-    idx_files idx_read image_read image_read_with images cifar10 arrays data_shuffle data_drop_last data_split data_augment data_seek
+    idx_files idx_read image_read image_read_with image_write image_write_with images cifar10 arrays data_shuffle data_drop_last data_split data_augment data_seek
     data_rewind data_shard dist_open dist_close dist_barrier optim_distribute""".split())
 
 # What a function does with two operands of which one may be a number of Python: number_use in core.h. COMPUTES if it is in none.

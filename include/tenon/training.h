@@ -233,6 +233,29 @@ typedef struct {
 // 1) and PPM (C is 3) may be .gz.
 TN_API tn_tensor *tn_image_read(tn_ctx *cx, const char *path);
 TN_API tn_tensor *tn_image_read_with(tn_ctx *cx, const char *path, tn_image_opts o);
+typedef enum {
+    TN_IMAGE_AUTO,     // colours in a terminal that has them, otherwise dots, otherwise shades
+    TN_IMAGE_COLOURS,  // a character is 1 x 2 pixels, in 24-bit colours, in UTF-8
+    TN_IMAGE_DOTS,  // 2 x 4 pixels: braille, a dot for a bright one, in UTF-8; in other locales shades
+    TN_IMAGE_SHADES  // 1 x 2 pixels, in ASCII
+} tn_image_style;
+typedef struct {
+    int64_t columns;  // images in a row; 0: 8, of tn_image_print as many as fit
+    int64_t padding;  // black pixels around each of several images; 0: 2, TN_NO_PADDING: none
+    double  lo,
+        hi;  // what is black and what is white, if they differ; else 0 and 1, of u8 0 and 255
+    tn_image_style style;  // of tn_image_print
+    int            width;  // of tn_image_print: characters in a line; 0: of the terminal, or 80
+} tn_image_show_opts;
+// Joins images (N, C, H, W) to one, (C, rows, columns), row by row; a single one, (C, H, W) or (H, W),
+// stays as it is. f32, 0 is black and 1 is white. torchvision's make_grid.
+TN_API tn_tensor *tn_image_grid(tn_tensor *x, tn_image_show_opts o);
+// Write images, grey or RGB, joined in the same way, as a PNG file with 8 bits for each channel.
+TN_API tn_status tn_image_write(tn_tensor *x, const char *path);
+TN_API tn_status tn_image_write_with(tn_tensor *x, const char *path, tn_image_show_opts o);
+// Print them with characters, smaller if a line has less room than they are wide.
+TN_API tn_status tn_image_print(tn_tensor *x, FILE *f);
+TN_API tn_status tn_image_print_with(tn_tensor *x, FILE *f, tn_image_show_opts o);
 // Opens a folder that has a folder of JPEG and PNG files for each class: x (B, C, size, size), y (B).
 // Classes are in the order of their names. Files are read when they are needed, by several threads.
 // One that cannot be read is skipped: the next item comes in its place, tn_data_info(d).skipped counts

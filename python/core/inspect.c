@@ -56,6 +56,34 @@ static PyObject *explain(PyObject *self, PyObject *args, PyObject *kw)
     return r;
 }
 
+// image_print(x, columns, padding, lo, hi, style, width): a str
+static PyObject *image_print(PyObject *self, PyObject *args)
+{
+    long long          columns, padding;
+    PyObject          *x, *r = NULL;
+    int                style;
+    call               k;
+    printed            p;
+    tn_tensor         *t;
+    tn_image_show_opts o = { 0 };
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OLLddii", &x, &columns, &padding, &o.lo, &o.hi, &style, &o.width))
+        return NULL;
+    o.columns = columns;
+    o.padding = padding;
+    o.style   = (tn_image_style)style;
+    if (!call_begin(&k, "image_print", &x, 1, NULL)) return NULL;
+    if (to_tensor(&k, x, "image_print: x", false, &t) && print_begin(&p)) {
+        PyThreadState *state = context_let_go(k.c);
+        tn_status      s     = tn_image_print_with_at(k.at.file, k.at.line, t, p.f, o);
+        context_take_back(k.c, state);
+        r = print_end(&p, s != TN_OK);
+        if (s) context_raise(k.c);
+    }
+    call_end(&k);
+    return r;
+}
+
 static PyObject *doctor(PyObject *self, PyObject *unused)
 {
     printed p;
@@ -120,6 +148,7 @@ static PyObject *tool(PyObject *self, PyObject *words)
 int inspect_ready(PyObject *module)
 {
     static PyMethodDef methods[] = {
+        { "image_print", image_print, METH_VARARGS, NULL },
         { "explain", (PyCFunction)(void (*)(void))explain, METH_VARARGS | METH_KEYWORDS, NULL },
         { "doctor", doctor, METH_NOARGS, NULL },
         { "device_info", device_info, METH_O, NULL },

@@ -9,7 +9,9 @@ resumed at a saved position sees the same batches.
 """
 from __future__ import annotations
 
+import os
 import random
+import shutil
 import sys
 import time
 from typing import Any, Callable, Generic, Iterable, Iterator, Sequence, Sized, TypeVar
@@ -22,7 +24,7 @@ from ._tensor import Tensor
 __all__ = ["Batch", "Data", "Dataset", "TensorDataset", "Subset", "ConcatDataset", "IterableDataset", "DataLoader",
            "Sampler", "SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler",
            "BatchSampler", "random_split", "default_collate", "digits", "mnist", "idx_files", "cifar10", "images", "csv", "text",
-           "arrays", "progress", "read_image", "read_idx"]
+           "arrays", "progress", "read_image", "write_image", "show_image", "image_grid", "read_idx"]
 
 T = TypeVar("T")
 
@@ -245,6 +247,31 @@ def read_image(path: str, size: int = 0, *, resize: int = 0, channels: int = 0, 
                context: _c.Context | None = None) -> Tensor:
     """An image, JPEG, PNG, PGM or PPM: (C, H, W) in [0, 1]. With a size, the middle of a JPEG or PNG after it was resized."""
     return _c.image_read_with(path, size=size, resize=resize, channels=channels, most_pixels=most_pixels, context=context)
+
+
+def image_grid(x: Tensor, columns: int = 8, *, padding: int = 2, lo: float = 0, hi: float = 0) -> Tensor:
+    """Images (N, C, H, W) joined to one, (C, rows, columns), as torchvision's make_grid. lo is black and hi is white."""
+    return _c.image_grid(x, columns=columns, padding=padding or -1, lo=lo, hi=hi)
+
+
+def write_image(x: Tensor, path: str, columns: int = 8, *, padding: int = 2, lo: float = 0, hi: float = 0) -> None:
+    """Writes an image (H, W) or (C, H, W), or several (N, C, H, W) as a grid, as a PNG file."""
+    _c.image_write_with(x, path, columns=columns, padding=padding or -1, lo=lo, hi=hi)
+
+
+_STYLES = ("auto", "colours", "dots", "shades")
+
+
+def show_image(x: Tensor, columns: int = 0, *, padding: int = 2, lo: float = 0, hi: float = 0, style: str = "auto",
+               width: int = 0) -> None:
+    """Prints images with characters: in colours (two pixels in one), as dots (eight) or shades (two)."""
+    if style not in _STYLES:
+        raise ValueError(f"style is one of {', '.join(_STYLES)}, not {style!r}")
+    if not width:
+        width = shutil.get_terminal_size().columns
+    if style == "auto" and sys.stdout.isatty() and (sys.stdout.encoding or "").lower() == "utf-8" and not os.environ.get("NO_COLOR"):
+        style = "colours"
+    sys.stdout.write(_c.image_print(x, columns, padding or -1, lo, hi, _STYLES.index(style), width))
 
 
 def read_idx(path: str, *, context: _c.Context | None = None) -> Tensor:

@@ -107,6 +107,8 @@ class OfC(unittest.TestCase):
             except tn.Error as e:
                 self.skipTest(str(e))
             self.assertEqual(image.shape, (1, 5, 6))
+            tn.data.write_image(tn.stack([image, image]), f"{folder}/two.png", padding=0)
+            self.assertTrue(tn.allclose(tn.data.read_image(f"{folder}/two.png"), tn.concat([image, image], -1)))
             x, y = data.next(2)
             self.assertEqual((x.shape, y.tolist()), ((2, 3, 4, 4), [0, 1]))
             self.assertAlmostEqual(x[1].max().item(), 0.2, places=5)

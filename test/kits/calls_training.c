@@ -245,6 +245,38 @@ CALL(image_read_with)
     return tn_image_read_with(
         k->cx, path_of(k), (tn_image_opts){ .size = k->i, .resize = k->j, .channels = (int)k->j });
 }
+static tn_image_show_opts show_opts(const call_args *k)
+{
+    return (tn_image_show_opts){ .columns = k->j & 7,
+                                 .padding = k->i,
+                                 .hi      = k->d,
+                                 .style   = (tn_image_style)(k->j & 7),
+                                 .width   = (int)k->j };
+}
+CALL(image_grid)
+{
+    return tn_image_grid(k->x, show_opts(k));
+}
+CALL(image_write)
+{
+    tn_image_write(k->x, path_of(k));
+    return NULL;
+}
+CALL(image_write_with)
+{
+    tn_image_write_with(k->x, path_of(k), show_opts(k));
+    return NULL;
+}
+CALL(image_print)
+{
+    tn_image_print(k->x, k->i ? calls_nowhere() : NULL);
+    return NULL;
+}
+CALL(image_print_with)
+{
+    tn_image_print_with(k->x, k->i ? calls_nowhere() : NULL, show_opts(k));
+    return NULL;
+}
 CALL(images)
 {
     return first(
@@ -655,7 +687,8 @@ const call calls_of_training[] = {
     O(optim_average_to), O(plateau_step), O(optim_add_group), O(step), O(optim_step),
     O(optim_zero_grad), O(optim_clip_norm), O(optim_clip_value), Q(optim_lr), O(optim_set_lr), O(optim_set),
     O(optim_set_schedule), Q(optim_updates), O(optim_loss_scale), O(optim_skipped), Q(optim_free),
-    O(next), O(digits), O(idx), O(idx_files), O(idx_read), O(image_read), O(image_read_with), O(images), O(cifar10), O(csv),
+    O(next), O(digits), O(idx), O(idx_files), O(idx_read), O(image_read), O(image_read_with), O(images),
+    O(image_grid), O(image_write), O(image_write_with), O(image_print), O(image_print_with), O(cifar10), O(csv),
     O(text), O(arrays), O(dataset), Q(data_info), Q(data_count), Q(data_batches), Q(data_schema), Q(data_class_name), Q(data_row), Q(data_skipped),
     O(data_shuffle), O(data_drop_last), O(data_shard), O(data_split), O(data_augment), Q(data_cursor), O(data_seek), O(data_rewind),
     Q(data_free),

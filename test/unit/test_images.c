@@ -5,6 +5,7 @@
 #include "scratch.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -52,6 +53,95 @@ static void every_kind_of_png_is_read(void)
     CHECK_VALUES(read_png(cx, &PNG(1, 1, 6, 8, ROWS(0, 51, 102, 9))), 0, .2f, .4f);
     CHECK_VALUES(read_png(cx, &PNG(2, 1, 4, 8, ROWS(51, 0, 102, 255))), .2f, .4f);
     CHECK_STATUS(tn_error(cx), TN_OK);
+    rules_close_scratch(cx);
+}
+
+// ---- written and printed
+
+// Runs of one value, and noise, which no repetition shortens; both wider than the window of deflate.
+static void png_files_come_back_as_they_were(void)
+{
+    tn_ctx *cx = rules_open_scratch();
+    if (!has_libpng()) {
+        rules_close_scratch(cx);
+        SKIP("no libpng is installed");
+    }
+    static const int64_t sizes[][3] = { { 1, 1, 1 }, { 1, 9, 300 }, { 3, 5, 7 }, { 3, 120, 257 } };
+    for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
+        const int64_t *n = sizes[i / 2];
+        tn_tensor     *x = tn_randint(cx, TN_U8, 0, i & 1 ? 256 : 2, 3, n);
+        if (!(i & 1)) x = tn_mul_i64(tn_expand(tn_slice(x, 2, 0, 1, 1), 3, n), 255);
+        CHECK_STATUS(tn_image_write(x, scratch_path("w.png")), TN_OK);
+        tn_tensor *back = tn_image_read(cx, scratch_path("w.png"));
+        test_that(tn_allclose(tn_mul_s(back, 255), tn_cast(x, TN_F32), 0, 1e-4, false),
+                  "case %zu differs", i);
+    }
+    // What is outside of black and white, and what is no number.
+    tn_tensor *x = tn_from(cx, TN_F32, TN_SHAPE(1, 4), (float[]){ -1, 2, NAN, 0.2f });
+    CHECK_STATUS(tn_image_write(x, scratch_path("w.png")), TN_OK);
+    CHECK_VALUES(tn_image_read(cx, scratch_path("w.png")), 0, 1, 0, .2f);
+    CHECK_STATUS(tn_image_write_with(x, scratch_path("w.png"),
+                                     (tn_image_show_opts){ .lo = -1, .hi = 2 }),
+                 TN_OK);
+    CHECK_VALUES(tn_image_read(cx, scratch_path("w.png")), 0, 1, 0, .4f);
+    rules_close_scratch(cx);
+}
+
+// Of make_grid: rows of images, padding around each, black where one is missing.
+static void images_are_joined_as_by_torchvision(void)
+{
+    tn_ctx    *cx = rules_open_scratch();
+    tn_tensor *x  = tn_reshape(tn_arange(cx, TN_F32, 1, 7, 1), TN_SHAPE(3, 1, 1, 2));
+    tn_tensor *y  = tn_image_grid(x, (tn_image_show_opts){ .columns = 2, .padding = 1 });
+    CHECK_INT(tn_size(y, 1), 5);
+    CHECK_VALUES(y, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 6, 0, 0, 0,
+                 0, 0, 0, 0, 0, 0, 0, 0);
+    y = tn_image_grid(x, (tn_image_show_opts){ .padding = TN_NO_PADDING, .lo = 2, .hi = 4 });
+    CHECK_VALUES(y, 0, 0, .5f, 1, 1, 1);
+    CHECK_INT(tn_rank(tn_image_grid(tn_select(x, 0, 0), (tn_image_show_opts){ 0 })), 3);
+    CHECK(tn_image_grid(tn_select(tn_select(x, 0, 0), 0, 0), (tn_image_show_opts){ 0 }) != NULL);
+    CHECK_STATUS(tn_error(cx), TN_OK);
+    CHECK(tn_image_grid(tn_zeros(cx, TN_F32, TN_SHAPE(4)), (tn_image_show_opts){ 0 }) == NULL);
+    CHECK_STR(tn_error_text(cx),
+              "image_grid: (4,) is no image (H, W) or (C, H, W), nor several (N, C, H, W)");
+    tn_error_clear(cx);
+    CHECK(tn_image_grid(x, (tn_image_show_opts){ .columns = -1 }) == NULL);
+    CHECK_STR(tn_error_text(cx),
+              "image_grid: columns -1 and padding 0: a number of images and of pixels");
+    tn_error_clear(cx);
+    tn_tensor *two = tn_zeros(cx, TN_F32, TN_SHAPE(2, 4, 4));
+    CHECK(tn_image_write(two, scratch_path("w.png")) != TN_OK);
+    CHECK_STR(tn_error_text(cx), "image_write: 2 channels are neither 1 (grey) nor 3 (RGB)");
+    rules_close_scratch(cx);
+}
+
+static void prints(tn_tensor *x, tn_image_style style, int width, const char *expected)
+{
+    char  *text = NULL;
+    size_t bytes;
+    FILE  *f = open_memstream(&text, &bytes);
+    CHECK_STATUS(tn_image_print_with(x, f, (tn_image_show_opts){ .style = style, .width = width }),
+                 TN_OK);
+    fclose(f);
+    CHECK_STR(text, expected);
+    free(text);
+}
+
+static void images_are_printed_with_characters(void)
+{
+    tn_ctx *cx = rules_open_scratch();
+    setenv("LC_ALL", "C.UTF-8", 1);
+    tn_tensor *x = tn_eye(cx, TN_F32, 4, 4);
+    prints(x, TN_IMAGE_SHADES, 0, "++  \n  ++\n");
+    prints(x, TN_IMAGE_DOTS, 0, "\xe2\xa0\x91\xe2\xa2\x84\n");
+    prints(x, TN_IMAGE_AUTO, 0, "\xe2\xa0\x91\xe2\xa2\x84\n");  // no terminal: no colours
+    prints(x, TN_IMAGE_SHADES, 2, "::\n");                      // half as large
+    prints(tn_expand(tn_unsqueeze(tn_slice(x, 0, 0, 2, 1), 0), TN_SHAPE(3, 2, 4)), TN_IMAGE_COLOURS,
+           1, "\033[38;2;64;64;64m\033[48;2;64;64;64m\xe2\x96\x80\033[0m\n");
+    setenv("LC_ALL", "C", 1);
+    prints(x, TN_IMAGE_DOTS, 0, "++  \n  ++\n");
+    CHECK(tn_image_print(x, NULL) != TN_OK);
+    CHECK_STR(tn_error_text(cx), "image_print: f is NULL");
     rules_close_scratch(cx);
 }
 
@@ -384,6 +474,9 @@ static void mixed_images_have_mixed_classes(void)
 
 const test_case tests_images[] = {
     TEST(every_kind_of_png_is_read),
+    TEST(png_files_come_back_as_they_were),
+    TEST(images_are_joined_as_by_torchvision),
+    TEST(images_are_printed_with_characters),
     TEST(jpegs_are_read_and_turned),
     TEST(pictures_that_are_damaged_are_refused),
     TEST(a_resized_middle_is_that_of_torchvision),
