@@ -47,7 +47,7 @@ ATTRIBUTES = {"requires_grad"}
 
 # Names that `import tenon` does not have, because the package has the function in another form: as a method, a class, a keyword.
 # Every other function of C is tenon.NAME.
-NOT_EXPORTED = re.compile(r"""(nn|layer|optim|data|file|tokenizer|cache|ctx|profile|npy|init|device|dist|linalg)_.*
+NOT_EXPORTED = re.compile(r"""(nn|layer|optim|data|file|tokenizer|cache|ctx|profile|npy|init|device|dist|linalg|sparse)_.*
     |cholesky|solve|solve_triangular|lstsq|inv|qr|eigh|eigvalsh|svd|svdvals|pinv|matrix_rank|vector_norm|matrix_norm|cond|.*_ex
     |.*_(s|i64|i64_|keep|all|axes|with|hw|dhw|nd|n|of)|.*_|forward.*|is_.*|sgd|adam|adamw|rmsprop|next|step|digits|idx.*|images|image_.*|cifar10|csv
     |adagrad|adadelta|nadam|lamb|lion|muon
@@ -56,7 +56,7 @@ NOT_EXPORTED = re.compile(r"""(nn|layer|optim|data|file|tokenizer|cache|ctx|prof
 
 # Functions whose first argument is a tensor and that are no methods of it: forms of C for what is one method in Python, and what
 # the package has otherwise.
-NOT_METHODS = re.compile(r"""(.*_(s|i64|i64_|keep|all|axes|with|ex|norm|triangular)|solve|lstsq|eigh|eigvalsh|svdvals|cond|linalg_check|init_.*|image_.*|bit_.*|squeeze_all|copy_to|eval_of|op_of|npy_write|sample
+NOT_METHODS = re.compile(r"""(sparse_.*|.*_(s|i64|i64_|keep|all|axes|with|ex|norm|triangular)|solve|lstsq|eigh|eigvalsh|svdvals|cond|linalg_check|init_.*|image_.*|bit_.*|squeeze_all|copy_to|eval_of|op_of|npy_write|sample
     |offset|window|window_dilated|shl|shr)""", re.X)
 
 # Parameters that may be None: those that the headers say may be NULL.
@@ -256,6 +256,10 @@ class Arguments:
                 self.declare.append(f"tn_tensor *p_{name} = NULL;")
                 self.call.append("&p_" + name)
                 self.outputs.append("p_" + name)
+            elif kind == "tn_sparse *":
+                self.declare.append(f"tn_sparse p_{name} = {{ 0 }};")
+                self.call.append("&p_" + name)
+                self.outputs += [f"p_{name}.values", f"p_{name}.pattern"]
             elif self.handle(kind):
                 self.add_handle(kind, name)
             elif kind in NUMBERS:

@@ -115,6 +115,35 @@ TN_API tn_tensor *tn_matrix_norm(tn_tensor *x, tn_matrix_norm_kind kind);
 // Returns the norm of x times that of its inverse; for TN_NORM_2 of any shape.
 TN_API tn_tensor *tn_cond(tn_tensor *x, tn_matrix_norm_kind kind);
 
+// ---- sparse matrices ---------------------------------------------------------------------------
+
+// A matrix of which most elements are 0: the others, and where they are. Its tensors are ordinary ones,
+// with the life of any other. values may be a parameter, and has a gradient at its own places alone;
+// another vector in its place gives a matrix with the same places. pattern, i32, is what the functions
+// below make. Elements are kept by rows, and by columns in each.
+typedef struct {
+    tn_tensor *values;   // (count)
+    tn_tensor *pattern;  // where they are, in the matrix and in its transpose
+    int64_t    rows, cols;
+    bool       transposed;  // what it stands for is the transpose of all that
+} tn_sparse;
+// Write a matrix of the elements at indices (2, count): their rows, then their columns; or at columns
+// (count), of which row r has those from offsets[r] to offsets[r + 1] - 1. Indices are read on the host,
+// which waits for them: they may have any order, and values at the same place are added up.
+TN_API tn_status tn_sparse_coo(tn_tensor *indices, tn_tensor *values, int64_t rows, int64_t cols,
+                               tn_sparse *a);
+TN_API tn_status tn_sparse_csr(tn_tensor *offsets, tn_tensor *columns, tn_tensor *values,
+                               int64_t cols, tn_sparse *a);
+// Writes the elements of a matrix x that are not 0, whose number is read on the host.
+TN_API tn_status tn_sparse_from_dense(tn_tensor *x, tn_sparse *a);
+// Return all elements of a, (rows, cols); the places of its values, i64 (2, count).
+TN_API tn_tensor *tn_sparse_to_dense(tn_sparse a);
+TN_API tn_tensor *tn_sparse_indices(tn_sparse a);
+// Returns the product with a dense matrix (cols, n) or vector (cols), added up in f32 or wider.
+TN_API tn_tensor *tn_sparse_matmul(tn_sparse a, tn_tensor *x);
+// Returns the elements of the product of x (rows, k) and y (k, cols) at the places of a: (count).
+TN_API tn_tensor *tn_sparse_sampled(tn_sparse a, tn_tensor *x, tn_tensor *y);
+
 // ---- repetition, triangles, comparison ---------------------------------------------------------
 
 // Repeats x times[i] times along axis i. rank may exceed x's, which adds axes at the front.

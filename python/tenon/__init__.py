@@ -36,10 +36,11 @@ from .autograd import (autocast as autocast, enable_grad as enable_grad, grad as
 if _CHECKING:
     from ._custom import Op as Op, op as op
     from . import (checkpoint as checkpoint, cuda as cuda, data as data, distributed as distributed, files as files, linalg as linalg, models as models,
-                   nn as nn, optim as optim)
+                   nn as nn, optim as optim, sparse as sparse)
     from .files import load as load, save as save
     from .inspect import (devices as devices, doctor as doctor, explain as explain, plan_memory as plan_memory,
                           profile as profile, stats as stats)
+    from .sparse import sparse_coo_tensor as sparse_coo_tensor, sparse_csr_tensor as sparse_csr_tensor
     from .tokenizers import Tokenizer as Tokenizer
     from ._c import *  # type: ignore[assignment,no-redef]  # noqa: F403
 else:
@@ -48,11 +49,12 @@ else:
     del _name
 
 # Modules that are imported when they are first asked for, and what is taken out of them: `import tenon` is quick.
-_MODULES = {"cuda", "linalg", "nn", "optim", "models", "data", "distributed", "files", "checkpoint", "inspect", "tokenizers", "torch"}
+_MODULES = {"cuda", "linalg", "sparse", "nn", "optim", "models", "data", "distributed", "files", "checkpoint", "inspect", "tokenizers", "torch"}
 _NAMES = {
     "_custom": ["Op", "op"],
     "files": ["load", "save"],
     "inspect": ["devices", "doctor", "explain", "plan_memory", "profile", "stats"],
+    "sparse": ["sparse_coo_tensor", "sparse_csr_tensor"],
     "tokenizers": ["Tokenizer"],
 }
 # Dtypes by names of PyTorch that Python has for its own types: not taken by `from tenon import *`.

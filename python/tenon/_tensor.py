@@ -8,6 +8,9 @@ from . import _c, _composed as G, _functions as F, _hooks
 from ._dtypes import DType, DTypeLike, as_dtype, float16, bfloat16, float32, float64, int32, int64, bool_
 from ._exchange import Exchange
 
+if TYPE_CHECKING:
+    from .sparse import SparseTensor
+
 
 class GradFn:
     """The op that a tensor with a gradient is the result of."""
@@ -101,6 +104,15 @@ class Tensor(Exchange, _c.Tensor):
 
     def is_floating_point(self) -> _bool:
         return self.dtype.kind == "f"
+
+    # ---- sparse
+
+    def to_sparse(self) -> SparseTensor:
+        """The elements of a matrix that are not 0; their number is read, which waits."""
+        from .sparse import from_dense
+        return from_dense(self)
+
+    to_sparse_coo = to_sparse_csr = to_sparse
 
     # ---- shape
 

@@ -195,6 +195,7 @@ static double length(const tni_call *c)
         if (c->op == TNI_conv_wgrad) return in / (double)c->in[0].size[1];
         return (double)tni_shape_count(c->in[1].rank, c->in[1].size) /
                (double)c->in[1].size[c->op != TNI_conv];
+    case TNI_FLOPS_SPARSE: return (double)(c->op == TNI_spmm ? c->in[1].size[0] : c->in[1].size[1]);
     case TNI_FLOPS_EACH: return (double)c->in[0].size[c->attr->axis.axis];  // scans
     case TNI_FLOPS_FOLD: return in / (double)tni_shape_count(c->out.rank, c->out.size);
     default: return in;
@@ -214,6 +215,7 @@ static double loss(const tni_call *c)
 // Returns whether input k is a value, not an index.
 static bool is_value(int op, int k)
 {
+    if (tni_op_table[op].attr == TNI_ATTR_sparse) return k < 2;
     return k != 1 || tni_op_table[op].fails != TNI_FAILS_INDEX;
 }
 

@@ -40,6 +40,8 @@ typedef struct {
 //             of q, k, v and of what is read beside the scores
 //   argsort   out i64, along attr->axis.axis; more[0] the elements of in[0] in that order
 //   linalg    in[] row-major; tni_linalg_kind lists inputs and outputs
+//   spmm      values (count), x (k, n) and the pattern (tni_pattern), row-major -> (rows, n); sddmm: x (rows, k),
+//             y (cols, k) and the pattern -> (count)
 //   custom    in[] row-major. The user's function writes every output, so those without data get
 //             scratch; their dtypes and shapes are in tni_custom_outputs
 typedef struct {

@@ -29,6 +29,13 @@ static double attention_flops(const tni_node *n)
     return (double)(q[0] * q[1] * q[2]) * seen * width * 2;
 }
 
+// A multiplication and an addition for each element of the sparse matrix and each column.
+static double sparse_flops(const tni_node *n)
+{
+    const tni_node *values = n->op == TNI_spmm ? n->src[0] : n;
+    return 2 * (double)tni_node_count(values) * (double)n->src[1]->size[1];
+}
+
 // Which way to count is in the op's row.
 double tni_node_flops(const tni_node *n)
 {
@@ -38,6 +45,7 @@ double tni_node_flops(const tni_node *n)
     case TNI_FLOPS_MATMUL: return matmul_flops(n);
     case TNI_FLOPS_CONV: return conv_flops(n);
     case TNI_FLOPS_ATTENTION: return attention_flops(n);
+    case TNI_FLOPS_SPARSE: return sparse_flops(n);
     case TNI_FLOPS_NONE: break;
     }
     return 0;

@@ -41,26 +41,10 @@ static tn_array shaped(const tn_tensor *x, tn_dtype dt, int64_t a, int64_t b)
 
 // ---- recording: nodes of the row, whose sources and outputs tni_linalg_kind lists ---------------------------------------------------------------------------------
 
-// Records a call over row-major sources. References keep them until the node has them.
-// The call may run much later, so that a failure of its own is no failure here.
 static bool record(const struct tni_attr_linalg *how, int nin, tn_tensor *const *x, int nout,
                    const tn_array *out, tn_tensor **y)
 {
-    tni_node *src[4];
-    tni_attr  attr = { .linalg = *how };
-    int       held = 0;
-    bool      ok   = true;
-    tn_ctx   *cx   = x[0] ? x[0]->cx : NULL;
-    for (int i = 0; i < nout; i++) y[i] = NULL;
-    for (; ok && held < nin; held += ok) {
-        tn_tensor *c = x[held] ? tn_contiguous(x[held]) : NULL;
-        tni_node  *n = c ? tni_resolve(c, "linalg") : NULL;
-        if ((ok = n != NULL)) src[held] = tni_node_ref(n);
-        if (c) tni_tensor_free(c);
-    }
-    ok = ok && tni_record_outputs(cx, TNI_linalg, nout, out, nin, src, &attr, y);
-    while (held > 0) tni_node_unref(cx, src[--held]);
-    return ok;
+    return tni_record_packed(TNI_linalg, &(tni_attr){ .linalg = *how }, nin, x, nout, out, y);
 }
 
 // The shapes of all outputs of a kind, for matrices x.

@@ -34,6 +34,27 @@ bool tni_record_outputs(tn_ctx *cx, int op, int nout, const tn_array *out, int n
     return tni_fallback(cx, op, nout, out, nsrc, src, attr, y);
 }
 
+// References keep the row-major copies until the node has them. The call may run much later, so that a failure of its own
+// is no failure here.
+bool tni_record_packed(int op, const tni_attr *attr, int nin, tn_tensor *const *x, int nout,
+                       const tn_array *out, tn_tensor **y)
+{
+    tni_node *src[4];
+    int       held = 0;
+    bool      ok   = true;
+    tn_ctx   *cx   = x[0] ? x[0]->cx : NULL;
+    for (int i = 0; i < nout; i++) y[i] = NULL;
+    for (; ok && held < nin; held += ok) {
+        tn_tensor *c = x[held] ? tn_contiguous(x[held]) : NULL;
+        tni_node  *n = c ? tni_resolve(c, tni_op_table[op].name) : NULL;
+        if ((ok = n != NULL)) src[held] = tni_node_ref(n);
+        if (c) tni_tensor_free(c);
+    }
+    ok = ok && tni_record_outputs(cx, op, nout, out, nin, src, attr, y);
+    while (held > 0) tni_node_unref(cx, src[--held]);
+    return ok;
+}
+
 // Records a primary that was computed already once more, over the same sources: an output that was
 // not asked for then is needed now (the log-sums of attention, for its gradient). NULL, reported,
 // when memory is out.

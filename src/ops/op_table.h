@@ -102,7 +102,8 @@ typedef enum {
     TNI_FLOPS_FOLD,  // one for each element of the source
     TNI_FLOPS_MATMUL,
     TNI_FLOPS_CONV,
-    TNI_FLOPS_ATTENTION
+    TNI_FLOPS_ATTENTION,
+    TNI_FLOPS_SPARSE
 } tni_flops;
 
 // The precision that autocast computes an op in (ops/autocast.c), after PyTorch's lists.
@@ -186,6 +187,33 @@ typedef enum {
     TNI_LINALG_LOG_DET,
     TNI_LINALG_PINV
 } tni_linalg_kind;
+
+// Where the elements of a sparse matrix (rows, cols) are: one vector of i32, the last source of spmm and sddmm. The
+// elements are kept by rows, with rising columns in each; no two have one place. The vector has, each part from a
+// multiple of four on so that it can be loaded in fours,
+//
+//   offsets     rows + 1   row r has the elements offsets[r] .. offsets[r + 1] - 1
+//   columns     count      the column of each element
+//   rows        count      the row of each element
+//   t_offsets   cols + 1   the same for the transposed matrix, whose elements are in another order:
+//   t_columns   count      the row of each element, by columns
+//   order       count      which element it is
+//
+// and `length` numbers in all. With the transposed part a product with the transposed matrix, as in the gradient, also adds
+// up each row of its result by itself, in a fixed order.
+typedef struct {
+    int64_t offsets, columns, rows, t_offsets, t_columns, order, length;
+} tni_pattern;
+
+static inline tni_pattern tni_pattern_of(int64_t rows, int64_t cols, int64_t count)
+{
+    int64_t     n = (count + 3) / 4 * 4, r = (rows + 4) / 4 * 4, c = (cols + 4) / 4 * 4;
+    tni_pattern p = { .columns = r, .rows = r + n, .t_offsets = r + 2 * n };
+    p.t_columns   = p.t_offsets + c;
+    p.order       = p.t_columns + n;
+    p.length      = p.order + n;
+    return p;
+}
 
 enum { TNI_MOST_OUTPUTS = 16 };  // of a user's op
 

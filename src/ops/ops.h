@@ -122,6 +122,9 @@ tn_tensor *tni_autocast_arg(tn_tensor *x, tni_autocast how);
 // value. False, reported, on failure; the handles made by then are in y.
 bool tni_record_outputs(tn_ctx *cx, int op, int nout, const tn_array *out, int nsrc,
                         tni_node *const *src, const tni_attr *attr, tn_tensor **y);
+// The same over handles, whose elements the device gets row-major; NULL among them: false.
+bool tni_record_packed(int op, const tni_attr *attr, int nin, tn_tensor *const *x, int nout,
+                       const tn_array *out, tn_tensor **y);
 // Output index (from 1) of a primary, for the rule of its gradient. If the primary was computed
 // without that output, it is recorded once more: *primary, a reference of the caller's, is then the
 // new one.

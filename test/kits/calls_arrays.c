@@ -84,6 +84,59 @@ CALL(linalg_check)
     tn_linalg_check("op", k->i & 1 ? k->x : tn_cast(k->x, TN_I32));
     return NULL;
 }
+// A matrix of x's elements on a diagonal, or with sizes that may not fit.
+static tn_sparse sparse_of(const call_args *k)
+{
+    tn_sparse  a = { 0 };
+    tn_tensor *v = tn_reshape(k->x, TN_SHAPE(-1));
+    int64_t    n = v ? tn_size(v, 0) : 0;
+    if (v && n <= 64) {
+        tn_tensor *at = tn_arange(k->cx, TN_I64, 0, (double)n, 1);
+        tn_sparse_coo(tn_stack(2, (tn_tensor *const[]){ at, at }, 0), v, n, k->j & 1 ? k->i : n,
+                      &a);
+    }
+    a.transposed = k->i & 1;
+    return a;
+}
+CALL(sparse_coo)
+{
+    return sparse_of(k).values;
+}
+CALL(sparse_csr)
+{
+    tn_sparse a;
+    return tn_sparse_csr(tn_cast(k->x, TN_I64), k->i & 1 ? k->x : tn_cast(k->x, TN_I64), k->y, k->j,
+                         k->i == 5 ? NULL : &a) == TN_OK
+               ? a.values
+               : NULL;
+}
+CALL(sparse_from_dense)
+{
+    tn_sparse a;
+    return tn_sparse_from_dense(k->x, &a) == TN_OK ? a.values : NULL;
+}
+CALL(sparse_to_dense)
+{
+    return tn_sparse_to_dense(k->i & 4 ? (tn_sparse){ k->x, k->x, k->i, k->j, false }
+                                       : sparse_of(k));
+}
+CALL(sparse_indices)
+{
+    return tn_sparse_indices(k->i & 4 ? (tn_sparse){ k->x, k->x, k->i, k->j, false }
+                                      : sparse_of(k));
+}
+CALL(sparse_matmul)
+{
+    return tn_sparse_matmul(sparse_of(k), k->y);
+}
+// Of y, or of columns that fit.
+CALL(sparse_sampled)
+{
+    tn_sparse a = sparse_of(k);
+    if (k->j & 1 || !a.values) return tn_sparse_sampled(a, k->y, k->y);
+    tn_tensor *v = tn_cast(tn_unsqueeze(tn_reshape(k->x, TN_SHAPE(-1)), 1), TN_F32);
+    return tn_sparse_sampled(a, v, tn_transpose(v, 0, 1));
+}
 CALL(cholesky)
 {
     return tn_cholesky(matrices(k, k->x), k->i & 1);
@@ -361,6 +414,7 @@ const call calls_of_arrays[] = {
     T(meshgrid), T(isclose), T(allclose),
     O(cholesky), O(cholesky_ex), T(solve), T(solve_ex), T(solve_triangular), T(lstsq), U(inv), O(inv_ex), U(det), O(slogdet), O(qr),
     O(eigh), O(eigvalsh), O(svd), U(svdvals), O(pinv), O(matrix_rank), O(matrix_power), O(vector_norm), O(matrix_norm), O(cond), O(linalg_check),
+    O(sparse_coo), T(sparse_csr), O(sparse_from_dense), O(sparse_to_dense), O(sparse_indices), T(sparse_matmul), T(sparse_sampled),
     O(max_indexed), O(min_indexed), O(cummax), O(cummin), O(median), O(mode), O(kthvalue), O(quantile), T(searchsorted),
     O(bincount), O(histogram), O(nonzero), T(masked_select), O(unique), T(scatter_reduce), T(index_add), T(index_put),
     O(pad_reflect), O(pad_replicate), O(pad_circular), O(interpolate), O(affine_grid), T(grid_sample), O(pixel_shuffle),

@@ -37,6 +37,30 @@ static tn_tensor *spread(tn_tensor *x)
     return tn_add(tn_add(x, tn_transpose(x, -1, -2)),
                   tn_mul(tn_eye(tn_ctx_of(x), tn_dtype_of(x), n, n), d));
 }
+// A matrix (3, 4) with the first four values of x[0], in no order, and two of them at one place.
+static tn_sparse sparse_of(tn_tensor *v)
+{
+    tn_sparse a;
+    tn_status s = tn_sparse_coo(tn_from(tn_ctx_of(v), TN_I64, TN_SHAPE(2, 5),
+                                        (int64_t[]){ 2, 0, 0, 2, 0, 1, 3, 0, 1, 2 }),
+                                v, 3, 4, &a);
+    return s == TN_OK ? a : (tn_sparse){ 0 };
+}
+static tn_sparse turned(tn_sparse a)
+{
+    a.transposed = true;
+    return a;
+}
+static tn_tensor *f_sparse_from_dense(tn_tensor *const *x, void *user)
+{
+    tn_sparse a;
+    (void)user;
+    return tn_sparse_from_dense(x[0], &a) == TN_OK ? tn_sparse_matmul(a, x[1]) : NULL;
+}
+FORM(f_sparse_matmul, tn_sparse_matmul(sparse_of(x[0]), x[1]))
+FORM(f_sparse_turned, tn_sparse_matmul(turned(sparse_of(x[0])), x[1]))
+FORM(f_sparse_dense, tn_sparse_to_dense(sparse_of(x[0])))
+FORM(f_sparse_sampled, tn_sparse_sampled(sparse_of(x[0]), x[1], x[2]))
 FORM(f_cholesky, tn_cholesky(positive(x[0]), false))
 FORM(f_cholesky_upper, tn_cholesky(positive(x[0]), true))
 FORM(f_solve, tn_solve(regular(x[0]), x[1]))
@@ -254,6 +278,12 @@ const form forms_arrays[] = {
     { "vector_norm",          f_vector_norm,     SMOOTH, 3, 1, { IN(2, POSITIVE, 3, 4) } },
     { "cond",                 f_cond,            SMOOTH, 3, 1, { IN(2, APART, 3, 3) } },
     { "matrix_rank",          f_matrix_rank,     NO_GRAD, 1, 1, { IN(2, APART, 3, 4) } },
+    { "sparse_matmul",        f_sparse_matmul,   SMOOTH, 2, 2, { IN(1, APART, 5), IN(2, APART, 4, 3) } },
+    { "sparse_matmul, vector", f_sparse_matmul,  SMOOTH, 2, 2, { IN(1, APART, 5), IN(1, APART, 4) } },
+    { "sparse_matmul, turned", f_sparse_turned,  SMOOTH, 2, 2, { IN(1, APART, 5), IN(2, APART, 3, 2) } },
+    { "sparse_from_dense",    f_sparse_from_dense, SMOOTH, 2, 2, { IN(2, APART, 3, 4), IN(2, APART, 4, 2) } },
+    { "sparse_to_dense",      f_sparse_dense,    SMOOTH, 2, 1, { IN(1, APART, 5) } },
+    { "sparse_sampled",       f_sparse_sampled,  SMOOTH, 2, 3, { IN(1, APART, 5), IN(2, APART, 3, 2), IN(2, APART, 2, 4) } },
     { "tile",                 f_tile,            SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
     { "tile, more axes",      f_tile_more,       SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
     { "repeat_interleave",    f_interleave,      SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },

@@ -666,6 +666,60 @@ static tn_status linalg_refuses(const sample *s)
     return s->lay == ZERO_D ? TN_ESHAPE : TN_OK;
 }
 
+// ---- sparse matrices ---------------------------------------------------------------------------
+
+// Values and a dense matrix of a width by variant: whole strips of a kernel and some columns more, few columns, one; or two dense
+// matrices.
+static void sparse_inputs(sample *s)
+{
+    static const int64_t widths[] = { 150, 150, 5, 1, 24, 64 };
+    int64_t              n        = widths[s->variant];
+    if (s->op == TNI_spmm) add_input(s, s->dt, s->lay, 1, (int64_t[]){ 400 }, TAME);
+    else add_input(s, s->dt, s->lay, 2, (int64_t[]){ 23, n }, TAME);
+    add_input(s, s->dt, s->lay, 2, (int64_t[]){ 41, n }, TAME);
+    s->depth = s->op == TNI_spmm ? 41 : (double)n;
+}
+
+// A matrix with values at places that are in no order, of which some come twice and some rows have none.
+static tn_sparse sparse_of(tn_ctx *cx, tn_tensor *values, int64_t rows, int64_t cols)
+{
+    int64_t   at[2 * 400], n = tn_size(values, 0);
+    tn_sparse a = { 0 };
+    for (int64_t i = 0; i < n && rows && cols; i++) {
+        int64_t place = i * 7919 % (rows * cols - rows * cols / 5);
+        at[i] = place / cols, at[n + i] = place % cols;
+    }
+    if (!rows || !cols) n = 0, values = tn_slice(values, 0, 0, 0, 1);
+    tn_sparse_coo(tn_from(cx, TN_I64, TN_SHAPE(2, n), at), values, rows, cols, &a);
+    return a;
+}
+
+static tn_tensor *build_sparse(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    bool turned = s->variant & 1;
+    if (s->lay == ZERO_D) return tn_sparse_matmul((tn_sparse){ x[0], x[0], 1, 1, false }, x[1]);
+    if (s->op == TNI_spmm) {
+        tn_sparse a  = sparse_of(cx, x[0], turned ? tn_size(x[1], 0) : 29,
+                                turned ? 29 : tn_size(x[1], 0));
+        a.transposed = turned;
+        return a.values ? tn_sparse_matmul(a, x[1]) : NULL;
+    }
+    tn_tensor *one = tn_ones(cx, tn_dtype_of(x[0]), TN_SHAPE(s->lay == EMPTY ? 0 : 400));
+    tn_sparse  a   = sparse_of(cx, one, tn_size(x[0], 0), tn_size(x[1], 0));
+    a.transposed   = turned;
+    if (!a.values) return NULL;
+    return turned ? tn_sparse_sampled(a, x[1], tn_transpose(x[0], 0, 1))
+                  : tn_sparse_sampled(a, x[0], tn_transpose(x[1], 0, 1));
+}
+
+// Values that come twice are rounded when they are added up: what is added may be off by half a unit.
+static tn_tensor *bound_sparse(const sample *s, tn_ctx *cx, tn_tensor *const *x)
+{
+    double half = s->op != TNI_spmm ? 0 : s->dt == TN_F16 ? 0x1p-11 : s->dt == TN_BF16 ? 0x1p-8 : 0;
+    return tn_mul_s(build_sparse(s, cx, (tn_tensor *const[]){ size_of(x[0]), size_of(x[1]) }),
+                    1 + half / (1e-6 * sqrt(s->depth)));
+}
+
 // ---- users' ops --------------------------------------------------------------------------------
 
 static int64_t array_count(const tn_array *a)
@@ -845,6 +899,10 @@ static const row rows[TNI_OPS] = {
     [TNI_attention_grad] = { build_attention, attention_inputs, 5, SUMS, bound_attention,
                              attention_refuses, .why = NULL },
     [TNI_linalg]         = { build_linalg, linalg_inputs, 5, SUMS, bound_linalg, linalg_refuses,
+                             .why = NULL },
+    [TNI_spmm]           = { build_sparse, sparse_inputs, 6, SUMS, bound_sparse, linalg_refuses,
+                             .why = NULL },
+    [TNI_sddmm]          = { build_sparse, sparse_inputs, 6, SUMS, bound_sparse, linalg_refuses,
                              .why = NULL },
     [TNI_loop]   = { .why = "its body is a plan of its own: the forms of scan and rnn run it" },
     [TNI_custom] = { build_custom, one_input, 1, EXACT, .why = NULL },

@@ -69,6 +69,22 @@ typedef struct {
 
 enum { TNI_DEPTHWISE_TAPS = 25 };  // of a window, at most
 
+// A sparse matrix by rows (tni_pattern) times x (k, n), into y; order: where an element's value is, NULL: in its own place.
+typedef struct {
+    const int32_t *offsets, *columns, *order;
+    const void    *values, *x;
+    void          *y;
+    int64_t        n;
+} tni_sparse_rows;
+
+// Element i of `to` = the product of row rows[i] of x and row columns[i] of y, each of k elements.
+typedef struct {
+    const int32_t *rows, *columns;
+    const void    *x, *y;
+    void          *to;
+    int64_t        k;
+} tni_sparse_dots;
+
 // The kernels of one instruction set.
 typedef struct {
     tni_gemm_kernel f32, f64, u32, u64;
@@ -77,6 +93,9 @@ typedef struct {
     // y[i] = the sum over t of w[t] * x[at[t] + i], i below n; x is read up to the next multiple of a vector.
     void (*depthwise)(int taps, const float *x, const int64_t *at, const float *w, float *y,
                       int64_t n);
+    // Rows, or elements, first .. last-1; of f32 and of f64.
+    void (*sparse_rows[2])(const tni_sparse_rows *s, int64_t first, int64_t last);
+    void (*sparse_dots[2])(const tni_sparse_dots *s, int64_t first, int64_t last);
 } tni_gemm_isa;
 
 extern const tni_gemm_isa tni_gemm_isa_base;

@@ -13,6 +13,7 @@
 //     attention and its gradient    ref_attention.c
 //     argsort              ref_sort.c
 //     linear algebra       device/host_linalg.c, called by ref_linalg.c
+//     products with sparse matrices    ref_sparse.c
 //     users' ops           the user's function, called by ref_custom.c
 #include "ref.h"
 

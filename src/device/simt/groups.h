@@ -125,6 +125,10 @@ bool      tni_groups_takes_linalg(const tni_call *c);
 tn_status tni_groups_linalg_small(const tni_call *c);
 tn_status tni_groups_linalg(const tni_call *c);
 
+// Products with sparse matrices.
+tn_status tni_groups_spmm(const tni_call *c);
+tn_status tni_groups_sddmm(const tni_call *c);
+
 // scatter_add of whole rows: whether a call is that, its scratch, and adding the rows to the result.
 // lines: all axes but the indexed one, argument 1 the values and 2 the result.
 bool      tni_segments_can(const tni_call *c);
@@ -147,7 +151,9 @@ tn_status tni_groups_concat(const tni_call *c);
     [TNI_scatter]     = { .run = tni_groups_scatter, .scratch = tni_groups_scatter_scratch }, \
     [TNI_scatter_add] = { .run = tni_groups_scatter, .scratch = tni_groups_scatter_scratch }, \
     [TNI_fold]        = { .run = tni_groups_fold },                    \
-    [TNI_argsort]     = { .run = tni_groups_argsort, .scratch = tni_groups_argsort_scratch }
+    [TNI_argsort]     = { .run = tni_groups_argsort, .scratch = tni_groups_argsort_scratch }, \
+    [TNI_spmm]        = { .run = tni_groups_spmm },                    \
+    [TNI_sddmm]       = { .run = tni_groups_sddmm }
 
 // Convolutions, for a device that has nothing better.
 #define TNI_GROUPS_CONVS                                               \
