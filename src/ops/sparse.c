@@ -138,6 +138,8 @@ static void sort_by(const elements *e, int axis, const int64_t *from, int64_t *t
     }
 }
 
+// The order of elements: by rows, and in a row by columns.
+//
 // -1, 0 or 1: how element i lies to element j by rows.
 static int compare_places(const elements *e, int64_t i, int64_t j)
 {
@@ -189,6 +191,9 @@ static tn_tensor *in_order(elements *e, tn_tensor *values)
     return y;
 }
 
+// Both directions are made here at once: the transposed part costs the host one more pass over the elements, and a gradient then finds
+// it on the device. Sorting by columns is stable, so that the rows of each column rise, too.
+//
 // The vector of a pattern, of elements in order.
 static tn_tensor *pattern_of(const elements *e)
 {
@@ -220,6 +225,8 @@ static tn_tensor *pattern_of(const elements *e)
 
 // ---- matrices ----------------------------------------------------------------------------------
 
+// Indices have 32 bits on devices, which halves what a product reads of them: sizes and counts beyond are refused.
+//
 // Checks values and sizes for a matrix of `count` elements.
 static bool check_values(const elements *e, tn_tensor *values)
 {
@@ -252,6 +259,7 @@ static bool clear(tn_ctx *cx, const char *op, tn_sparse *a)
     return cx && (a || tni_refuse(cx, TN_EARG, "%s: a is NULL", op));
 }
 
+// Whether x can be indices; else it is reported by its name.
 static bool want_integers(tn_tensor *x, const char *op, const char *name)
 {
     if (tni_is_int(tn_dtype_of(x))) return true;
@@ -322,6 +330,8 @@ tn_status tn_sparse_csr(tn_tensor *offsets, tn_tensor *columns, tn_tensor *value
     return tni_failed();
 }
 
+// NaN is not 0, so that it is kept; zeros of both signs are left out.
+//
 // The values are elements of x, so that their gradient goes to x.
 tn_status tn_sparse_from_dense(tn_tensor *x, tn_sparse *a)
 {
@@ -338,6 +348,9 @@ tn_status tn_sparse_from_dense(tn_tensor *x, tn_sparse *a)
     return values ? tn_sparse_coo(at, values, tn_size(x, 0), tn_size(x, 1), a) : tni_failed();
 }
 
+// What a program put into the struct is checked by dtypes, sizes and the length of the pattern. Its numbers are not read again: a
+// pattern that no function of this file made is the program's own risk, as an address is.
+//
 // Checks a matrix that is an argument, with n dense ones. NULL, reported, if it is none.
 static tn_ctx *sparse_args(const char *op, const tn_sparse *a, int n, tn_tensor *x, tn_tensor *y)
 {
@@ -381,6 +394,8 @@ tn_tensor *tn_sparse_indices(tn_sparse a)
                    TN_I64);
 }
 
+// As in every op of two operands: f32 beside f64 becomes f64, 16 bits beside f32 become f32.
+//
 // Values and dense operands in the dtype of both.
 static bool one_dtype(int n, tn_tensor **x)
 {

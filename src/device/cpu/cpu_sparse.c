@@ -47,7 +47,8 @@ static tni_arg converted(const tni_arg *x, char **scratch)
     return y;
 }
 
-// Sets up a job; converts the operands.
+// Sets up a job; converts the operands. There are up to eight tasks for each thread, so that one that gets fewer cycles than the
+// others does not hold them up.
 static sparse_job begin_job(const tni_call *c)
 {
     const struct tni_attr_sparse *a       = &c->attr->sparse;
@@ -69,6 +70,7 @@ static sparse_job begin_job(const tni_call *c)
     return j;
 }
 
+// Runs the tasks, and rounds a result of 16 bits. A job of one task runs in the calling thread.
 static tn_status run_job(sparse_job *j, void (*run)(void *, int64_t, int))
 {
     int threads = j->tasks < j->call->threads ? (int)j->tasks : j->call->threads;
@@ -93,6 +95,7 @@ static int64_t first_row(const sparse_job *j, int64_t i)
     return from;
 }
 
+// A thread's rows lie one after the other, and so does what it writes: threads share no line of the cache but at the ends.
 static void rows_task(void *arg, int64_t i, int worker)
 {
     const sparse_job *j = arg;

@@ -3,7 +3,7 @@
 //
 //   spmm           32 items for each row and 128 columns: an item has four columns, 32 apart
 //   spmm_narrow    up to 16 columns: 32 items for each row, as many for a column as there are elements read together
-//   sddmm          16 items for each element of the result
+//   sddmm          4 or 16 items for each element of the result
 //
 // A group has 128 items. Elements are read four at a time, so that their rows of x are on the way together.
 #include "device/simt/group_text.h"
@@ -19,6 +19,9 @@ const char *const tni_text_sparse[] = {
       M_FN x_sum value_at(GLOBAL const x_kept *v, GLOBAL const int *p, const sparse_params *s, m_long i) {
           return (x_sum)x_get(v[s->values + (s->order < 0 ? i : (m_long)p[s->order + i])]);
       }),
+    // A group's number is, from the fastest axis: tile of 128 columns, four rows. Neighbouring items read neighbouring columns of
+    // one row of x, and all of a warp the same value and index. The last tile may lack some of an item's four columns: `many`
+    // are there.
     T(KERNEL(128) spmm(GLOBAL const x_kept *v, GLOBAL const x_kept *x, GLOBAL const int *p, GLOBAL x_kept *y,
                        GIVEN sparse_params s) {
           int tiles = (s.n + 127) / 128;
@@ -50,6 +53,9 @@ const char *const tni_text_sparse[] = {
           for (int k = 0; k < 4; k++)
               if (k < many) y[s.y + row * s.n + c + k * 32] = x_put(sum[k]);
       }),
+    // With few columns the items of a warp would have nothing to do: here they read several elements at once, and the sums of
+    // one column meet in local memory, halved again and again, always in the same order.
+    //
     // lanes: items beside each other that have different columns, a power of two; the others of a row have different elements.
     T(KERNEL(128) spmm_narrow(GLOBAL const x_kept *v, GLOBAL const x_kept *x, GLOBAL const int *p, GLOBAL x_kept *y,
                               GIVEN sparse_params s) {
@@ -75,16 +81,16 @@ const char *const tni_text_sparse[] = {
     T(KERNEL(128) sddmm(GLOBAL const x_kept *v, GLOBAL const x_kept *x, GLOBAL const int *p, GLOBAL x_kept *y,
                         GIVEN sparse_params s) {
           LOCAL x_sum part[128];
-          int item = LOCAL_ID % 16;
-          m_long i = (m_long)GROUP_ID * 8 + LOCAL_ID / 16;
+          int item = LOCAL_ID % s.lanes;
+          m_long i = (m_long)GROUP_ID * (128 / s.lanes) + LOCAL_ID / s.lanes;
           x_sum sum = 0;
           if (i < s.lines) {
               GLOBAL const x_kept *a = v + s.values + (m_long)p[s.order + i] * s.n;
               GLOBAL const x_kept *b = x + s.x + (m_long)p[s.columns + i] * s.n;
-              for (int k = item; k < s.n; k += 16) sum = x_fma((x_sum)x_get(a[k]), (x_sum)x_get(b[k]), sum);
+              for (int k = item; k < s.n; k += s.lanes) sum = x_fma((x_sum)x_get(a[k]), (x_sum)x_get(b[k]), sum);
           }
           part[LOCAL_ID] = sum;
-          for (int gap = 8; gap > 0; gap /= 2) {
+          for (int gap = s.lanes / 2; gap > 0; gap /= 2) {
               BARRIER();
               if (item < gap) part[LOCAL_ID] += part[LOCAL_ID + gap];
           }
