@@ -116,7 +116,9 @@ typedef enum {
     TN_U32,
     TN_U64,
     TN_F8_E4M3,  // 8-bit floats, PyTorch's float8_e4m3fn and float8_e5m2: they can be cast, moved,
-    TN_F8_E5M2   // saved and printed, but ops do not compute with them
+    TN_F8_E5M2,  // saved and printed, but ops do not compute with them
+    TN_C64,  // complex numbers, pairs of f32 and of f64: tenon/arrays.h says which ops take them
+    TN_C128
 } tn_dtype;
 
 enum { TN_MAX_RANK = 8 };  // axes of a tensor, at most

@@ -56,7 +56,7 @@ NOT_EXPORTED = re.compile(r"""(nn|layer|optim|data|file|tokenizer|cache|ctx|prof
 
 # Functions whose first argument is a tensor and that are no methods of it: forms of C for what is one method in Python, and what
 # the package has otherwise.
-NOT_METHODS = re.compile(r"""(sparse_.*|.*_(s|i64|i64_|keep|all|axes|with|ex|norm|triangular)|solve|lstsq|eigh|eigvalsh|svdvals|cond|linalg_check|init_.*|image_.*|bit_.*|squeeze_all|copy_to|eval_of|op_of|npy_write|sample
+NOT_METHODS = re.compile(r"""(sparse_.*|.*_(s|i64|i64_|keep|all|axes|with|ex|norm|triangular)|solve|lstsq|eigh|eigvalsh|svdvals|cond|real|imag|linalg_check|init_.*|image_.*|bit_.*|squeeze_all|copy_to|eval_of|op_of|npy_write|sample
     |offset|window|window_dilated|shl|shr)""", re.X)
 
 # Parameters that may be None: those that the headers say may be NULL.

@@ -31,10 +31,9 @@ BACKWARD = "grad"  # where the names that end in _backward go
 # Why a name is not there.
 REASONS = {
     "_adaptive_avg_pool3d": "adaptive pooling has one and two axes", "_embedding_bag": "an embedding and a mean do it",
-    "_fft_c2r": "there are no complex numbers", "_fft_r2c": "there are no complex numbers",
+    "_fft_c2r": "there is no fft yet", "_fft_r2c": "there is no fft yet",
     "as_strided": "views come from slices, transposes and reshapes; strides are not the program's", "resize_": "a tensor keeps its shape",
     "sym_storage_offset": "where a value is in memory is the plan's affair",
-    "conj": "there are no complex numbers", "imag": "there are no complex numbers", "real": "there are no complex numbers",
     "linalg.eig": "eigenvalues of matrices that are not symmetric are complex", "linalg.eigvals": "as eig",
 }
 

@@ -531,7 +531,27 @@ def arrays():
     out["focal"] = (ce * wrong ** 2 * (0.25 * right + 0.75 * (1 - right))).mean()
     out["focal 1.5"] = (ce * wrong ** 1.5).sum()
     out["folded"] = F.fold(numbers((1, 12, 6)), (5, 4), (2, 3), dilation=(2, 1), padding=(0, 1), stride=(1, 2))
+    out |= complexes()
     return {name: v.double().flatten() for name, v in out.items()}
+
+
+def complexes():
+    """Complex numbers as pairs: functions of numbers(), and NumPy's arithmetic where parts are 0, infinite or NaN."""
+    import numpy as np
+
+    ends = [0.0, -2.5, 3e200, math.inf, math.nan]
+    grid = np.array([complex(a, b) for a in ends for b in ends])
+    a, b = grid[:, None], grid[None, :]
+    z = torch.view_as_complex(numbers((2, 3, 4)).reshape(4, 3, 2))
+    w = torch.view_as_complex(numbers((2, 4, 3)).reshape(3, 4, 2).flip(2).contiguous())
+    product = np.empty((len(grid), len(grid)), complex)  # by parts, since some processors round a * b - c * d once
+    product.real, product.imag = a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real
+    out = {"grid": grid, "mul": product, "div": a / b}
+    pairs = {f"complex {k}": torch.view_as_real(torch.from_numpy(np.ascontiguousarray(v).astype(np.complex128))) for k, v in out.items()}
+    out = {name: getattr(torch, name)(z) for name in "exp log sqrt sin cos sinh cosh tanh reciprocal".split()}
+    out |= {"matmul": z @ w, "pow": z ** z.conj(), "pow 1.5": z ** 1.5, "quotient": z / w.T, "mean": z.mean(0), "sum": z.sum()}
+    pairs |= {f"complex {name}": torch.view_as_real(v) for name, v in out.items()}
+    return pairs | {"complex abs": torch.from_numpy(np.abs(grid)), "complex angle": z.angle(), "complex equal": (z == z.flip(0)).double()}
 
 
 def write(file, tensors):

@@ -35,6 +35,27 @@ TN_API tn_tensor *tn_nextafter(tn_tensor *a, tn_tensor *b);
 TN_API tn_tensor *tn_fmod(tn_tensor *a, tn_tensor *b);
 TN_API tn_tensor *tn_trunc_divide(tn_tensor *a, tn_tensor *b);
 
+// ---- complex numbers ---------------------------------------------------------------------------
+
+// Of c64 and c128, elements are pairs of f32 and f64, real part first. They are made by tn_from, tn_zeros, tn_ones,
+// tn_full and the functions below; views, concat, stack, roll, index_select, where, writes, sum, mean, matmul and
+// gradients take them, and of the maps neg, add, sub, mul, div, pow, square, reciprocal, exp, log, sqrt, sin, cos, sinh,
+// cosh, tanh, eq, ne, isnan, isinf, isfinite and abs, which is real. Other ops refuse them. Beside a real tensor the
+// result is complex. The gradient of a real loss is dL/dre + i dL/dim, as in PyTorch; that of abs and angle at 0 is 0.
+//
+// Make re + i im, and abs (cos(angle) + i sin(angle)), of floats that broadcast; 16-bit ones become f32.
+TN_API tn_tensor *tn_complex(tn_tensor *re, tn_tensor *im);
+TN_API tn_tensor *tn_polar(tn_tensor *abs, tn_tensor *angle);
+// Return the parts of x, as views. tn_real of a real x is a view of it.
+TN_API tn_tensor *tn_real(tn_tensor *x);
+TN_API tn_tensor *tn_imag(tn_tensor *x);
+TN_API tn_tensor *tn_conj(tn_tensor *x);   // re - i im; a real x as it is
+TN_API tn_tensor *tn_angle(tn_tensor *x);  // in [-pi, pi]; of a real x 0 or pi
+// Return a complex x as real numbers with a last axis of 2, and such real numbers, f32 or f64, as complex ones: views,
+// the second a copy where the strides are not those of pairs.
+TN_API tn_tensor *tn_view_as_real(tn_tensor *x);
+TN_API tn_tensor *tn_view_as_complex(tn_tensor *x);
+
 // ---- products ----------------------------------------------------------------------------------
 
 // Returns sums of products by labels of axes, as torch.einsum of n tensors: "bij,bjk->bik". Labels

@@ -149,7 +149,7 @@ bool to_tensor(call *k, PyObject *o, const char *what, bool may_be_none, tn_tens
 bool is_float_dtype(tn_dtype dt)
 {
     return dt == TN_F16 || dt == TN_BF16 || dt == TN_F32 || dt == TN_F64 || dt == TN_F8_E4M3 ||
-           dt == TN_F8_E5M2;
+           dt == TN_F8_E5M2 || dt == TN_C64 || dt == TN_C128;
 }
 
 // The least and the largest number of an integer dtype, as doubles: 2^63 and 2^64 stand for one less.

@@ -10,6 +10,8 @@ bool dtype_of_format(const char *f, Py_ssize_t bytes, tn_dtype *dt)
 {
     if (!f) f = "B";
     if (*f == '@' || *f == '=' || (*f == '<' && bytes > 1)) f++;
+    if (*f == 'Z' && (f[1] == 'f' || f[1] == 'd') && !f[2])
+        return *dt = f[1] == 'f' ? TN_C64 : TN_C128, true;
     if (!*f || f[1]) return false;
     static const struct {
         char     format;
@@ -223,6 +225,10 @@ static PyObject *from_number(Context *c, PyObject *o)
         if (!to_int64(o, "a number", &v)) return NULL;
         return tensor_wrap(c, tn_scalar_i64_at(at.file, at.line, c->cx, v));
     }
+    if (PyComplex_Check(o)) {
+        double z[2] = { PyComplex_RealAsDouble(o), PyComplex_ImagAsDouble(o) };
+        return tensor_wrap(c, tn_from_at(at.file, at.line, c->cx, TN_C128, 0, NULL, z));
+    }
     double d;
     return to_double(o, "a number", &d) ? tensor_wrap(c, tn_scalar_at(at.file, at.line, c->cx, d))
                                         : NULL;
@@ -231,7 +237,7 @@ static PyObject *from_number(Context *c, PyObject *o)
 PyObject *tensor_from_object(Context *c, PyObject *o)
 {
     if (!context_claim(c)) return NULL;
-    if (PyFloat_Check(o) || PyLong_Check(o)) return from_number(c, o);
+    if (PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o)) return from_number(c, o);
     if (is_list(o)) return from_list(c, o);
     if (PyObject_CheckBuffer(o)) return from_buffer(c, o);
     PyObject *array = PyObject_HasAttrString(o, "__array__")
@@ -378,7 +384,8 @@ int element_bytes(tn_dtype dt)
     static const int bytes[] = {
         [TN_BOOL] = 1, [TN_U8] = 1,   [TN_I8] = 1,  [TN_I32] = 4,     [TN_I64] = 8,
         [TN_F16] = 2,  [TN_BF16] = 2, [TN_F32] = 4, [TN_F64] = 8,     [TN_I16] = 2,
-        [TN_U16] = 2,  [TN_U32] = 4,  [TN_U64] = 8, [TN_F8_E4M3] = 1, [TN_F8_E5M2] = 1
+        [TN_U16] = 2,  [TN_U32] = 4,  [TN_U64] = 8, [TN_F8_E4M3] = 1, [TN_F8_E5M2] = 1,
+        [TN_C64] = 8,  [TN_C128] = 16
     };
     return bytes[dt];
 }
@@ -487,9 +494,9 @@ static bool is_row_major(const loan *l)
 static const char *format_of(tn_dtype dt)
 {
     static const char *const format[] = {
-        [TN_BOOL] = "?", [TN_U8] = "B",  [TN_I8] = "b",      [TN_I16] = "h", [TN_U16] = "H",
-        [TN_I32] = "i",  [TN_U32] = "I", [TN_I64] = "l",     [TN_U64] = "L", [TN_F16] = "e",
-        [TN_F32] = "f",  [TN_F64] = "d", [TN_F8_E5M2] = NULL
+        [TN_BOOL] = "?", [TN_U8] = "B",  [TN_I8] = "b",       [TN_I16] = "h",  [TN_U16] = "H",
+        [TN_I32] = "i",  [TN_U32] = "I", [TN_I64] = "l",      [TN_U64] = "L",  [TN_F16] = "e",
+        [TN_F32] = "f",  [TN_F64] = "d", [TN_F8_E5M2] = NULL, [TN_C64] = "Zf", [TN_C128] = "Zd"
     };
     return format[dt];
 }

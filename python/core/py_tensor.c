@@ -89,8 +89,8 @@ static bool is_number(PyObject *o)
 // Whether an operator takes o: a number, or an array of another library.
 static bool is_operand(PyObject *o)
 {
-    return tensor_check(o) || is_number(o) || PyIndex_Check(o) || PyObject_CheckBuffer(o) ||
-           PyObject_HasAttrString(o, "__dlpack__");
+    return tensor_check(o) || is_number(o) || PyComplex_Check(o) || PyIndex_Check(o) ||
+           PyObject_CheckBuffer(o) || PyObject_HasAttrString(o, "__dlpack__");
 }
 
 static tn_tensor *with_number(call *k, const operation *op, tn_tensor *x, PyObject *number,
@@ -313,11 +313,15 @@ static PyObject *read_one(PyObject *self)
     bool           whole = !is_float_dtype(dt);
     double         d     = 0;
     int64_t        i     = 0;
+    double         z[2]  = { 0, 0 };
+    bool           pair  = dt == TN_C64 || dt == TN_C128;
     PyThreadState *s     = context_let_go(k.c);
-    if (whole) i = tn_item_i64_at(k.at.file, k.at.line, o->t);
+    if (pair) tn_read_at(k.at.file, k.at.line, o->t, TN_C128, z, 1);
+    else if (whole) i = tn_item_i64_at(k.at.file, k.at.line, o->t);
     else d = tn_item_at(k.at.file, k.at.line, o->t);
     context_take_back(k.c, s);
     if (k.c->failed.code) r = context_raise(k.c);
+    else if (pair) r = PyComplex_FromDoubles(z[0], z[1]);
     else if (dt == TN_BOOL) r = PyBool_FromLong(i != 0);
     else if (dt == TN_U64) r = PyLong_FromUnsignedLongLong((uint64_t)i);
     else r = whole ? PyLong_FromLongLong(i) : PyFloat_FromDouble(d);

@@ -16,6 +16,10 @@ class DType:
     def is_floating_point(self) -> bool:
         return self.kind == "f"
 
+    @property
+    def is_complex(self) -> bool:
+        return self.kind == "c"
+
     def __repr__(self) -> str:
         return f"tenon.{self.name}"
 
@@ -39,22 +43,25 @@ DTYPES = [DType(i, *row) for i, row in enumerate([
     ("bool", "bool", 1, "b"), ("uint8", "u8", 1, "u"), ("int8", "i8", 1, "i"), ("int32", "i32", 4, "i"),
     ("int64", "i64", 8, "i"), ("float16", "f16", 2, "f"), ("bfloat16", "bf16", 2, "f"), ("float32", "f32", 4, "f"),
     ("float64", "f64", 8, "f"), ("int16", "i16", 2, "i"), ("uint16", "u16", 2, "u"), ("uint32", "u32", 4, "u"),
-    ("uint64", "u64", 8, "u"), ("float8_e4m3fn", "f8_e4m3", 1, "f"), ("float8_e5m2", "f8_e5m2", 1, "f")])]
+    ("uint64", "u64", 8, "u"), ("float8_e4m3fn", "f8_e4m3", 1, "f"), ("float8_e5m2", "f8_e5m2", 1, "f"),
+    ("complex64", "c64", 8, "c"), ("complex128", "c128", 16, "c")])]
 
 (bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64, int16, uint16, uint32, uint64, float8_e4m3fn,
- float8_e5m2) = DTYPES
+ float8_e5m2, complex64, complex128) = DTYPES
 
 __all__ = ["DType", "DTypeLike"] + [d.name for d in DTYPES if d.name != "bool"] + ["bool_"]
 
 # The letters of the struct module; bfloat16 and the floats of 8 bits have none.
 FORMATS = {"bool": "?", "uint8": "B", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
-           "int64": "q", "uint64": "Q", "float16": "e", "float32": "f", "float64": "d"}
+           "int64": "q", "uint64": "Q", "float16": "e", "float32": "f", "float64": "d",
+           "complex64": "Zf", "complex128": "Zd"}
 
 DTypeLike = Union[DType, str, type, Any]
 
 _by_name = {name: d for d in DTYPES for name in (d.name, d.short)}
-_by_name |= {"half": float16, "float": float32, "double": float64, "int": int64, "long": int64, "bool_": bool_}
-_by_type = {bool: bool_, int: int64, float: float32}
+_by_name |= {"half": float16, "float": float32, "double": float64, "int": int64, "long": int64, "bool_": bool_,
+             "cfloat": complex64, "cdouble": complex128}
+_by_type = {bool: bool_, int: int64, float: float32, complex: complex64}
 
 
 def as_dtype(x: DTypeLike) -> DType:

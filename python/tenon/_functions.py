@@ -787,8 +787,15 @@ def cross(a: Any, b: Any, dim: int = -1) -> Tensor:
 # ---- reading
 
 
+def _pairs(values: Any, depth: int) -> Any:
+    """Nested lists of real and imaginary parts as lists of complex numbers."""
+    return [_pairs(v, depth - 1) for v in values] if depth else complex(*values)
+
+
 def tolist(x: Any) -> Any:
     """The elements as nested lists, or as one number."""
+    if x.dtype.is_complex:
+        return _pairs(tolist(_c.view_as_real(x)), x.ndim)
     format = FORMATS.get(x.dtype.name, "e")
     if format == "e":  # memoryview has no halves
         x = rounded_float32(x)

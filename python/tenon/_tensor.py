@@ -80,6 +80,19 @@ class Tensor(Exchange, _c.Tensor):
         return self.context.device
 
     @property
+    def real(self) -> Tensor:
+        """The real part, a view."""
+        return _c.real(self)
+
+    @property
+    def imag(self) -> Tensor:
+        """The imaginary part of a complex tensor, a view."""
+        return _c.imag(self)
+
+    def is_complex(self) -> _bool:
+        return self.dtype.is_complex
+
+    @property
     def itemsize(self) -> _int:
         return self.dtype.itemsize
 
@@ -518,7 +531,7 @@ class Tensor(Exchange, _c.Tensor):
         return _bool((self == value).any())
 
     def __complex__(self) -> complex:
-        raise TypeError("tensors have no complex numbers")
+        return complex(self.item())
 
     def __repr__(self) -> str:
         try:

@@ -24,7 +24,7 @@ class Files(unittest.TestCase):
 
     def test_tensors_of_every_dtype_come_back(self):
         path = self.folder / "a.safetensors"
-        tensors = {d.name: tn.arange(6).reshape(2, 3).astype(d) for d in tn._dtypes.DTYPES if d.name != "bool"}
+        tensors = {d.name: tn.arange(6).reshape(2, 3).astype(d) for d in tn._dtypes.DTYPES if d.name not in ("bool", "complex128")}
         tensors["mask"] = tn.tensor([True, False])
         tn.files.save_file(tensors, path, {"made": "by hand", "ünï": "code"})
         file = tn.files.safe_open(path)

@@ -161,8 +161,10 @@ class Values(unittest.TestCase):
         self.assertEqual(f"{tn.tensor(1.23456):.2f}", "1.23")
         with self.assertRaisesRegex(ValueError, "ambiguous"):
             bool(tn.ones(2))
-        with self.assertRaises(TypeError):
-            complex(tn.ones(1))
+        z = tn.complex(tn.tensor([3.0]), tn.tensor([-4.0]))
+        self.assertEqual((complex(z), z.item(), z.tolist(), z.dtype), (3 - 4j, 3 - 4j, [3 - 4j], tn.complex64))
+        self.assertEqual((abs(z).item(), z.real.item(), z.imag.item(), (z * 1j).tolist(), (2.0 * z + 1).tolist()),
+                         (5, 3, -4, [4 + 3j], [7 - 8j]))
 
     def test_lists_of_all_kinds(self):
         self.assertEqual(tn.tensor([[True, False]]).dtype, tn.bool_)
@@ -183,7 +185,7 @@ class Values(unittest.TestCase):
         self.assertIs(tn.dtype(int), tn.int64)
         self.assertEqual(tn.tensor([1.7, -1.7]).to(tn.int32).tolist(), [1, -1])
         with self.assertRaises(TypeError):
-            tn.zeros(2, dtype="complex64")
+            tn.zeros(2, dtype="complex32")
 
     def test_printing(self):
         x = tn.tensor([[1.0, 2.5], [3, 4]])

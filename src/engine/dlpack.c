@@ -5,6 +5,7 @@
 // thread; it only puts the export on a list, from which the owner thread takes it (tni_exports_reclaim).
 //
 // Borrowing is tn_borrow. Memory with strides is borrowed as the span that it lies in, of which the result is a view.
+#include "ops/complex.h"
 #include "engine/observer.h"
 
 #include <stdatomic.h>
@@ -35,6 +36,7 @@ static const tn_dl_dtype dl_dtype[] = {
     [TN_BF16] = { BFLOAT, 16, 1 }, [TN_F32] = { FLOAT, 32, 1 },     [TN_F64] = { FLOAT, 64, 1 },
     [TN_I16] = { INT, 16, 1 },     [TN_U16] = { UINT, 16, 1 },      [TN_U32] = { UINT, 32, 1 },
     [TN_U64] = { UINT, 64, 1 },    [TN_F8_E4M3] = { E4M3FN, 8, 1 }, [TN_F8_E5M2] = { E5M2, 8, 1 },
+    [TN_C64] = { COMPLEX, 64, 1 }, [TN_C128] = { COMPLEX, 128, 1 },
 };
 enum { DTYPES = sizeof dl_dtype / sizeof *dl_dtype };
 
@@ -172,7 +174,7 @@ static bool fill_export(tn_ctx *cx, tni_export *l, tni_node *n, tn_dlpack_opts o
 // Evaluates t and makes the structs of both versions, of which the consumer gets one.
 static tni_export *export_value(tn_tensor *t, tn_dlpack_opts o)
 {
-    tn_ctx *cx = tni_arg1("to_dlpack", t, "t");
+    tn_ctx *cx = tni_arg1_any("to_dlpack", t, "t");
     if (!cx) return NULL;
     tni_exports_reclaim(cx);
     tni_node   *n = tni_value(t, "to_dlpack");
@@ -182,6 +184,11 @@ static tni_export *export_value(tn_tensor *t, tn_dlpack_opts o)
     if (!fill_export(cx, l, n, o, &l->managed.tensor)) {
         free_export(cx, l);
         return NULL;
+    }
+    if (t->complex) {  // a pair is one element
+        l->managed.tensor.dtype = dl_dtype[tn_dtype_of(t)];
+        l->managed.tensor.ndim--;
+        for (int i = 0; i < l->managed.tensor.ndim; i++) l->strides[i] /= 2;
     }
     l->managed.major       = TN_DL_MAJOR;
     l->managed.minor       = TN_DL_MINOR;
@@ -328,14 +335,30 @@ static tn_tensor *borrow_span(tn_ctx *cx, tn_dtype dt, tni_view *v, char *data, 
     return t;
 }
 
-// Makes the tensor of d. release(_, user) is called once, when its memory is no longer used or on failure.
-static tn_tensor *borrow(tn_ctx *cx, const tn_dl_tensor *d, release_fn *release, void *user)
+// The layout of complex elements as pairs of their parts. False, reported, if that is an axis too many.
+static bool as_pairs(tn_ctx *cx, tni_view *v, tn_dtype *dt)
+{
+    if (!tni_is_complex(*dt)) return true;
+    if (v->rank == TN_MAX_RANK)
+        return tni_refuse(cx, TN_ESHAPE, "from_dlpack: a tensor of %s has at most %d axes",
+                          tn_dtype_name(*dt), TN_MAX_RANK - 1);
+    for (int i = 0; i < v->rank; i++) v->stride[i] *= 2;
+    v->size[v->rank]     = 2;
+    v->stride[v->rank++] = 1;
+    *dt                  = tni_part_dtype(*dt);
+    return true;
+}
+
+// Makes the tensor of d, of complex elements as pairs. release(_, user) is called once, when its memory is no longer
+// used or on failure.
+static tn_tensor *borrow_parts(tn_ctx *cx, const tn_dl_tensor *d, release_fn *release, void *user)
 {
     tn_dtype dt;
     tni_view v;
     bool     here = false;
     char    *data = d->data ? (char *)d->data + d->byte_offset : NULL;
-    bool ok = device_ok(cx, d->device) && find_dtype(cx, d->dtype, &dt) && read_layout(cx, d, &v);
+    bool ok = device_ok(cx, d->device) && find_dtype(cx, d->dtype, &dt) && read_layout(cx, d, &v) &&
+              as_pairs(cx, &v, &dt);
     int64_t count = ok ? tni_shape_count(v.rank, v.size) : 0;
     if (ok && count && !data) ok = tni_refuse(cx, TN_EARG, "from_dlpack: the data is missing");
     bool on_host = d->device.type == TN_DL_CPU || d->device.type == TN_DL_CUDA_HOST;
@@ -349,6 +372,13 @@ static tn_tensor *borrow(tn_ctx *cx, const tn_dl_tensor *d, release_fn *release,
     if (ok) t = count ? copy_packed(cx, dt, &v, data) : tn_zeros(cx, dt, v.rank, v.size);
     release_now(cx, release, user);
     return t;
+}
+
+static tn_tensor *borrow(tn_ctx *cx, const tn_dl_tensor *d, release_fn *release, void *user)
+{
+    bool       complex = d->dtype.code == COMPLEX;  // d may be gone afterwards
+    tn_tensor *t       = borrow_parts(cx, d, release, user);
+    return complex ? tni_as_complex(t) : t;
 }
 
 tn_tensor *tn_from_dlpack(tn_ctx *cx, tn_dl_managed *m)

@@ -3,6 +3,7 @@
 // Apart from tn_sync, reading is what waits for the device: tn_read, tn_item and tn_ptr evaluate the
 // value, copy it, and check for errors that the device reports late.
 #include "engine/observer.h"
+#include "ops/complex.h"
 
 #include <math.h>
 #include <string.h>
@@ -54,8 +55,23 @@ static tn_tensor *copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, con
     return make_leaf(cx, dt, rank, size, b);
 }
 
+// Puts the axis of the pairs behind a shape, and returns the rank with it; false, reported, if the shape is wrong.
+// Complex elements are then read as those of their parts.
+static int pair_shape(tn_ctx *cx, const char *op, int rank, const int64_t *size, int64_t *pairs)
+{
+    if (!tni_ctx_ok(cx, op) || !tni_rank_ok_of(cx, op, true, rank, size)) return -1;
+    if (rank) memcpy(pairs, size, (size_t)rank * sizeof *size);
+    pairs[rank] = 2;
+    return rank + 1;
+}
+
 tn_tensor *tn_from(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, const void *data)
 {
+    if (tni_is_complex(dt)) {
+        int64_t pairs[TN_MAX_RANK];
+        int     r = pair_shape(cx, "from", rank, size, pairs);
+        return r < 0 ? NULL : tni_as_complex(tn_from(cx, tni_part_dtype(dt), r, pairs, data));
+    }
     if (!can_copy_in(cx, "from", dt, rank, size, data)) return NULL;
     return copy_in(cx, "from", dt, rank, size, data, NULL);
 }
@@ -89,9 +105,13 @@ bool tni_can_borrow(tn_ctx *cx, const char *op, tn_dtype dt, int64_t count, cons
 tn_tensor *tn_borrow(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size, void *data,
                      void (*release)(void *data, void *user), void *user)
 {
+    int64_t pairs[TN_MAX_RANK];
+    int     r = tni_is_complex(dt) ? pair_shape(cx, "borrow", rank, size, pairs) : 0;
+    if (r > 0)
+        return tni_as_complex(tn_borrow(cx, tni_part_dtype(dt), r, pairs, data, release, user));
     tn_tensor  *t  = NULL;
     tni_buffer *b  = NULL;
-    bool        ok = can_copy_in(cx, "borrow", dt, rank, size, data);
+    bool        ok = !r && can_copy_in(cx, "borrow", dt, rank, size, data);
     if (ok) {
         bool here;
         if (!tni_can_borrow(cx, "borrow", dt, tni_shape_count(rank, size), data, &here)) {
@@ -189,9 +209,13 @@ tn_status tni_value_read(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, v
 // The count is checked before anything is evaluated, so that a wrong call costs and changes nothing.
 tn_status tn_read(tn_tensor *t, tn_dtype dt, void *dst, int64_t count)
 {
-    tn_ctx *cx = tni_arg1("read", t, "t");
+    tn_ctx *cx = tni_arg1_any("read", t, "t");
     if (!cx) return tni_failed();
-    if (!tni_dtype_ok(dt))
+    if ((t->complex || tni_is_complex(dt)) && count == tn_count(t)) {
+        if (t->complex != tni_is_complex(dt) && !(t = tn_cast(t, dt))) return tni_failed();
+        return tn_read(tni_pairs(t), tni_part_dtype(dt), dst, 2 * count);
+    }
+    if (!tni_dtype_ok(dt) && !tni_is_complex(dt))
         return tni_fail_status(cx, TN_EDTYPE, "read: %d is not a dtype", (int)dt);
     if (count != tn_count(t) || (count && !dst))
         return tni_fail_status(cx, TN_EARG,
@@ -233,7 +257,7 @@ int64_t tn_item_i64(tn_tensor *t)
 // all work that writes it is done.
 const void *tn_ptr(tn_tensor *t)
 {
-    tn_ctx *cx = tni_arg1("ptr", t, "t");
+    tn_ctx *cx = tni_arg1_any("ptr", t, "t");
     if (!cx) return NULL;
     const tni_device *d = cx->engine->device;
     if (!d->memory->host && !cx->engine->borrowed->owns)
@@ -335,10 +359,10 @@ tn_status tn_eval_into(int n, tn_tensor *const *t, void *const *data,
                        void (*release)(void *data, void *user), void *user)
 {
     destination d  = { n, t, data, release, user, NULL, NULL, 0 };
-    tn_ctx     *cx = n > 0 && t ? tni_arg1("eval_into", t[0], "t[0]") : NULL;
+    tn_ctx     *cx = n > 0 && t ? tni_arg1_any("eval_into", t[0], "t[0]") : NULL;
     tn_status   s  = cx || n == 0 ? TN_OK : tni_failed();
     for (int i = 0; i < n && s == TN_OK; i++)
-        if (tni_arg1("eval_into", t[i], "t") != cx || !data || (!data[i] && tn_count(t[i])))
+        if (tni_arg1_any("eval_into", t[i], "t") != cx || !data || (!data[i] && tn_count(t[i])))
             s = tni_fail_status(cx, TN_EARG, "eval_into: t[%d] or data[%d] is missing", i, i);
     if (s == TN_OK && n) {
         d.into = tni_alloc(&cx->heap, (size_t)n * sizeof *d.into);
@@ -360,7 +384,7 @@ tn_status tn_eval_into(int n, tn_tensor *const *t, void *const *data,
 
 tn_status tn_eval_of(tn_tensor *t)
 {
-    tn_ctx *cx = tni_arg1("eval_of", t, "t");
+    tn_ctx *cx = tni_arg1_any("eval_of", t, "t");
     if (!cx) return tni_failed();
     return tni_value(t, "eval_of") ? TN_OK : tni_failed();
 }
@@ -368,8 +392,9 @@ tn_status tn_eval_of(tn_tensor *t)
 // Copies by way of host memory: contexts may be on different devices.
 tn_tensor *tn_copy_to(tn_ctx *cx, tn_tensor *t)
 {
-    tn_ctx *from = tni_arg1("copy_to", t, "t");
+    tn_ctx *from = tni_arg1_any("copy_to", t, "t");
     if (!from || !tni_ctx_ok(cx, "copy_to")) return NULL;
+    if (t->complex) return tni_as_complex(tn_copy_to(cx, tni_pairs(t)));
     tni_view v     = tni_layout(t);
     tn_dtype dt    = tn_dtype_of(t);
     size_t   bytes = (size_t)tn_count(t) * tni_dtype_size(dt);

@@ -1,6 +1,7 @@
 // The public interface of autograd: gradient mode, leaves, gradients of leaves, tn_backward and
 // tn_grad. The walk itself is walk.c.
 #include "grad/grad.h"
+#include "ops/complex.h"
 
 #include <string.h>
 
@@ -57,13 +58,13 @@ static tn_tensor *stop_being_leaf(tn_tensor *t)
 // be written to them.
 tn_tensor *tn_requires_grad(tn_tensor *t, bool on)
 {
-    tn_ctx *cx = tni_arg1("requires_grad", t, "t");
+    tn_ctx *cx = tni_arg1_any("requires_grad", t, "t");
     if (!cx) return NULL;
     if (!on) return stop_being_leaf(t);
-    if (!tni_want_math_dtype(cx, "requires_grad", tn_dtype_of(t))) return NULL;
-    if (!tni_is_float(tn_dtype_of(t)))
+    if (!tni_want_math_dtype(cx, "requires_grad", tni_dtype(t))) return NULL;
+    if (!tni_is_float(tni_dtype(t)))
         return tni_fail(cx, TN_EDTYPE, "requires_grad: t is %s, not a float type",
-                        tn_dtype_name(tn_dtype_of(t)));
+                        tn_dtype_name(tni_dtype(t)));
     if (tn_needs_grad(t)) return t;
     if (t->view && !tni_view_injective(t->view))
         return tni_fail(cx, TN_EARG, "requires_grad: t %s is an expanded or overlapping view",
@@ -85,7 +86,7 @@ tn_tensor *tn_requires_grad(tn_tensor *t, bool on)
 // Made on demand and owned by the leaf. Zeros until something is deposited.
 tn_tensor *tn_grad_of(tn_tensor *x)
 {
-    tn_ctx *cx = tni_arg1("grad_of", x, "x");
+    tn_ctx *cx = tni_arg1_any("grad_of", x, "x");
     if (!cx) return NULL;
     if (!tni_is_leaf(x))
         return tni_fail(
@@ -128,7 +129,7 @@ static tni_node *zeros_of(tn_ctx *cx, tn_tensor *x)
 // had a gradient needs none.
 void tn_zero_grad(tn_tensor *x)
 {
-    tn_ctx *cx = tni_arg1("zero_grad", x, "x");
+    tn_ctx *cx = tni_arg1_any("zero_grad", x, "x");
     if (!cx) return;
     if (!tni_is_leaf(x)) {
         tni_fail(cx, TN_EGRAD, "zero_grad: x %s is not a leaf that requires grad",
@@ -153,22 +154,61 @@ void tn_zero_grad(tn_tensor *x)
 
 // ---- walks -------------------------------------------------------------------------------------
 
+// The walk sees pairs of real numbers: while it runs, complex tensors are shown as such. Which of n are complex, as
+// bits; and those of the bits, shown one way or the other.
+static uint64_t complex_among(int n, tn_tensor *const *x)
+{
+    uint64_t marks = 0;
+    for (int i = 0; x && i < n && i < 64; i++) marks |= (uint64_t)(x[i] && x[i]->complex) << i;
+    return marks;
+}
+
+static void show_complex(tn_tensor *const *x, uint64_t marks, bool complex)
+{
+    for (int i = 0; marks >> i && i < 64; i++)
+        if (marks >> i & 1) x[i]->complex = complex;
+}
+
+// Whether outputs y and their gradients gy are both complex or both real; a complex y needs a gy, since the direction of
+// the change of a complex number is not given by 1.
+static bool complex_match(tn_ctx *cx, const char *op, int n, tn_tensor *const *y,
+                          tn_tensor *const *gy)
+{
+    for (int i = 0; i < n; i++) {
+        tn_tensor *g = gy ? gy[i] : NULL;
+        if (y[i]->complex && !g)
+            return tni_refuse(cx, TN_EARG, "%s: y %s is %s, so gy is needed", op,
+                              tni_shape_of(y[i]).s, tn_dtype_name(tn_dtype_of(y[i])));
+        if (g && g->complex != y[i]->complex)
+            return tni_refuse(cx, TN_EDTYPE, "%s: y is %s and gy is %s", op,
+                              tn_dtype_name(tn_dtype_of(y[i])), tn_dtype_name(tn_dtype_of(g)));
+        if (i >= 64 && y[i]->complex)
+            return tni_refuse(cx, TN_EARG, "%s: y[%d] is %s; of outputs after the 64th none may be",
+                              op, i, tn_dtype_name(tn_dtype_of(y[i])));
+    }
+    return true;
+}
+
 // Runs in a scope of its own with gradient mode off: what the walk makes dies with the scope, and
 // gradients live on in their leaves.
 tn_status tn_backward(tn_tensor *y, tn_tensor *gy)
 {
     static const char *const names[] = { "y", "gy" };
-    tn_ctx *cx = tni_args("backward", gy ? 2 : 1, (tn_tensor *const[]){ y, gy }, names);
-    if (!cx) return tni_failed();
+    tn_ctx *cx = tni_args_any("backward", gy ? 2 : 1, (tn_tensor *const[]){ y, gy }, names);
+    if (!cx || !complex_match(cx, "backward", 1, &y, &gy)) return tni_failed();
     if (!tn_needs_grad(y))
         return tni_fail_status(cx, TN_EGRAD, "backward: y %s depends on no leaf that requires grad",
                                tni_shape_of(y).s);
     // What the walk makes dies with this scope; gradients live on in the leaves.
     tn_scope *s = tn_begin(cx);
     if (!s) return TN_EMEM;
-    cx->grad_mode        = false;
-    tni_walk_args w      = { .op = "backward", .ny = 1, .y = &y, .gy = gy ? &gy : NULL };
-    tn_status     status = tni_grad_walk(cx, &w, true);
+    cx->grad_mode           = false;
+    tni_walk_args    w      = { .op = "backward", .ny = 1, .y = &y, .gy = gy ? &gy : NULL };
+    tn_tensor *const both[] = { y, gy };
+    uint64_t         marks  = complex_among(2, both);
+    show_complex(both, marks, false);
+    tn_status status = tni_grad_walk(cx, &w, true);
+    show_complex(both, marks, true);
     tni_scope_close(s);
     return status;
 }
@@ -184,21 +224,30 @@ tn_status tn_grad(int ny, tn_tensor *const *y, int nx, tn_tensor *const *x, tn_t
     }
     static const char *const yx[] = { "y", "x" }, *const yg[] = { "y", "gy" };
     for (int i = 0; i < nx; i++) gx[i] = NULL;
-    tn_ctx *cx = tni_args("grad", ny, y, NULL);
+    tn_ctx *cx = tni_args_any("grad", ny, y, NULL);
     if (!cx) return tni_failed();
     for (int i = 0; i < nx; i++)
-        if (!tni_args("grad", 2, (tn_tensor *const[]){ y[0], x[i] }, yx)) return tni_failed();
+        if (!tni_args_any("grad", 2, (tn_tensor *const[]){ y[0], x[i] }, yx)) return tni_failed();
     for (int i = 0; gy && i < ny; i++)
-        if (gy[i] && !tni_args("grad", 2, (tn_tensor *const[]){ y[i], gy[i] }, yg))
+        if (gy[i] && !tni_args_any("grad", 2, (tn_tensor *const[]){ y[i], gy[i] }, yg))
             return tni_failed();
     for (int i = 0; i < nx; i++)
-        if (!tni_is_float(tn_dtype_of(x[i])))
+        if (!tni_is_float(tni_dtype(x[i])) || (i >= 64 && x[i]->complex))
             return tni_fail_status(cx, TN_EDTYPE, "grad: x[%d] is %s, not a float type", i,
                                    tn_dtype_name(tn_dtype_of(x[i])));
+    if (!complex_match(cx, "grad", ny, y, gy)) return tni_failed();
     tn_scope *s = tn_begin(cx);
     if (!s) return TN_EMEM;
-    tni_walk_args w      = { .op = "grad", .ny = ny, .y = y, .gy = gy, .nx = nx, .x = x, .gx = gx };
-    tn_status     status = tni_grad_walk(cx, &w, false);
+    tni_walk_args w  = { .op = "grad", .ny = ny, .y = y, .gy = gy, .nx = nx, .x = x, .gx = gx };
+    uint64_t      my = complex_among(ny, y), mx = complex_among(nx, x), mg = complex_among(ny, gy);
+    show_complex(y, my, false);
+    show_complex(x, mx, false);
+    show_complex(gy, mg, false);
+    tn_status status = tni_grad_walk(cx, &w, false);
+    if (status == TN_OK) show_complex(gx, mx, true);
+    show_complex(x, mx, true);
+    show_complex(y, my, true);
+    show_complex(gy, mg, true);
     for (int i = 0; i < nx && status == TN_OK; i++) {
         tni_scope_remove(gx[i]);
         tni_scope_add(s->outer, gx[i]);

@@ -11,6 +11,7 @@
 // Everything is recorded as ordinary ops, so the backward pass is planned and fused with the
 // forward pass, and with gradient mode on it can be differentiated again.
 #include "grad/grad.h"
+#include "ops/complex.h"
 
 // The nodes that a gradient can reach, oldest first, and beside each its gradient so far (NULL:
 // none arrived). Invariant: during the walk, a listed node's mark is its index plus one, and every
@@ -221,7 +222,7 @@ static bool is_row_major(const tni_node *n)
 // dtype of its own.
 static bool deposit_gradient(walk *k, tni_leaf *l, tn_tensor *g)
 {
-    tn_tensor *w = l->handle, *grad = tn_grad_of(w);
+    tn_tensor *w = l->handle, *grad = tni_pairs(tn_grad_of(w));
     if (g && grad && tn_dtype_of(g) != tni_dtype(grad)) g = tn_cast(g, tni_dtype(grad));
     if (g && w->view) {
         g = tn_contiguous(g);

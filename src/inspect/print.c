@@ -38,9 +38,9 @@ static double rounded(tn_dtype dt, double v)
 #define DTYPE(id, name, class, held, in, host, kernel, stem, ...) \
     case TN_##id: return AS_##held(host, stem);
 #include "tensor/dtype.def"
+    default: return v;
         // clang-format on
     }
-    return v;
 }
 
 // Returns v to n digits, correctly rounded.
@@ -101,6 +101,7 @@ static decimal shortest(tn_dtype dt, double v)
 typedef struct {
     tn_dtype dtype;
     bool     exponent, single;  // single: the one number of a 0-d tensor
+    bool     plus;              // of imaginary parts: a sign is always written
     int      left, right, exp_digits, whole;
 } form;
 
@@ -115,7 +116,7 @@ static decimal shown_digits(const form *f, double v)
 // Returns the width before the point, with the sign.
 static int left_of(const form *f, const decimal *d)
 {
-    return d->negative + (f->exponent || d->exp < 0 ? 1 : d->exp + 1);
+    return (d->negative || f->plus) + (f->exponent || d->exp < 0 ? 1 : d->exp + 1);
 }
 
 // Returns the number of digits behind the point.
@@ -154,14 +155,14 @@ static bool wants_exponent(tn_dtype dt, int64_t n, const double *x)
 }
 
 // Finds the widths that let all numbers line up at the point. nan and inf share the column.
-static form float_form(tn_dtype dt, int64_t n, const double *x)
+static form float_form(tn_dtype dt, int64_t n, const double *x, bool plus)
 {
-    form f         = { .dtype = dt, .exponent = wants_exponent(dt, n, x) };
+    form f         = { .dtype = dt, .exponent = wants_exponent(dt, n, x), .plus = plus };
     bool minus_inf = false, odd = false;
     for (int64_t i = 0; i < n; i++) {
         if (!isfinite(x[i])) {
             odd = true;
-            minus_inf |= x[i] < 0;
+            minus_inf |= x[i] < 0 || plus;
             continue;
         }
         decimal d    = shown_digits(&f, x[i]);
@@ -204,13 +205,19 @@ static void put_digits(word *w, const decimal *d, int from, int to)
     for (int i = from; i < to; i++) put_chars(w, 1, i >= 0 && i < d->count ? d->digit[i] : '0');
 }
 
+// The blanks before a number, and its sign.
+static void put_sign(word *w, const form *f, const decimal *d)
+{
+    put_chars(w, f->left - left_of(f, d), ' ');
+    put_chars(w, d->negative || f->plus, d->negative ? '-' : '+');
+}
+
 // Writes a number without exponent, padded on both sides so that points line up.
 static word plain_word(const form *f, const decimal *d)
 {
     word w     = { .n = 0 };
     int  right = right_of(f, d);
-    put_chars(&w, f->left - left_of(f, d), ' ');
-    put_chars(&w, d->negative, '-');
+    put_sign(&w, f, d);
     if (d->exp < 0) put_chars(&w, 1, '0');
     put_digits(&w, d, 0, d->exp + 1);
     put_chars(&w, 1, '.');
@@ -227,8 +234,7 @@ static word exponent_word(const form *f, double v)
     decimal  short_form = shown_digits(f, v), long_form = digits_of(v, f->right + 1);
     decimal *d = short_form.count > f->right ? &short_form : &long_form;
     word     w = { .n = 0 };
-    put_chars(&w, f->left - left_of(f, d), ' ');
-    put_chars(&w, d->negative, '-');
+    put_sign(&w, f, d);
     put_digits(&w, d, 0, 1);
     put_chars(&w, !f->single || f->right > 0, '.');
     put_digits(&w, d, 1, 1 + f->right);
@@ -245,8 +251,8 @@ static word float_word(const form *f, double v)
         return plain_word(f, &d);
     }
     word        w    = { .n = 0 };
-    const char *name = isnan(v) ? "nan" : v < 0 ? "-inf" : "inf";
-    w.n              = snprintf(w.s, WORD, "%*s", f->whole, name);
+    const char *name = isnan(v) ? "+nan" : v < 0 ? "-inf" : "+inf";
+    w.n              = snprintf(w.s, WORD, "%*s", f->whole, name + (*name == '+' && !f->plus));
     return w;
 }
 
@@ -260,10 +266,10 @@ static word int_word(const form *f, int64_t v)
 
 // A single number keeps all its digits; it has an exponent below 1e-4 and from where its dtype's digits
 // end.
-static word single_float(tn_dtype dt, double v)
+static word single_float(tn_dtype dt, double v, bool plus)
 {
     double a = fabs(v), most = dt == TN_F64 ? 1e16 : exponent_from(dt);
-    form   f   = { .dtype = dt, .single = true };
+    form   f   = { .dtype = dt, .single = true, .plus = plus };
     f.exponent = a != 0 && !(a >= 1e-4 && a < most);
     if (f.exponent && isfinite(v)) {
         decimal d    = shown_digits(&f, v);
@@ -285,6 +291,8 @@ typedef struct {
     int64_t  count[TN_MAX_RANK];  // of shown elements
     double  *f;                   // floats, or
     int64_t *i;                   // the rest
+    double  *im;                  // of complex numbers: their imaginary parts; NULL: none
+    form     im_form;
     int      column, held;
 } page;
 
@@ -313,8 +321,19 @@ static void write_word(page *p, const char *text, int n, int indent, int width)
     write_text(p, text, n);
 }
 
+// Puts an imaginary part behind a real one: 1.+2.j, with the blanks of the number after the j.
+static word with_imaginary(word w, word im)
+{
+    int end = im.n;
+    while (end > 0 && im.s[end - 1] == ' ') end--;
+    w.n += snprintf(w.s + w.n, (size_t)(WORD - w.n), "%.*sj%s", end, im.s, im.s + end);
+    return w;
+}
+
 static word element_word(const page *p, int64_t at)
 {
+    if (p->im)
+        return with_imaginary(float_word(&p->form, p->f[at]), float_word(&p->im_form, p->im[at]));
     return p->f ? float_word(&p->form, p->f[at]) : int_word(&p->form, p->i[at]);
 }
 
@@ -408,15 +427,30 @@ static int64_t choose_shown(tn_tensor *t, page *p)
     return n;
 }
 
+// The one complex number of a 0-d tensor as Python writes it, in parentheses and without .0: (1.5-2j).
+static void write_complex(page *p, tn_dtype dt)
+{
+    word w[2] = { single_float(dt, p->f[0], false), single_float(dt, p->im[0], true) };
+    for (int i = 0; i < 2; i++)
+        if (w[i].n > 2 && strcmp(w[i].s + w[i].n - 2, ".0") == 0) w[i].s[w[i].n - 2] = 0;
+    fprintf(p->out, "(%s%sj)\n", w[0].s, w[1].s);
+}
+
 // A tensor without axes is a number without brackets.
 static void write_page(page *p, tn_dtype dt, int64_t n)
 {
+    if (p->rank == 0 && p->im) {
+        write_complex(p, dt);
+        return;
+    }
     if (p->rank == 0) {
-        word w = p->f ? single_float(dt, p->f[0]) : int_word(&(form){ .dtype = dt }, p->i[0]);
+        word w = p->f ? single_float(dt, p->f[0], false)
+                      : int_word(&(form){ .dtype = dt }, p->i[0]);
         fprintf(p->out, "%s\n", w.s);
         return;
     }
-    p->form = p->f ? float_form(dt, n, p->f) : int_form(dt, n, p->i);
+    p->form = p->f ? float_form(dt, n, p->f, false) : int_form(dt, n, p->i);
+    if (p->im) p->im_form = float_form(dt, n, p->im, true);
     write_axis(p, 0, 0);
     fputc('\n', p->out);
 }
@@ -425,7 +459,7 @@ static void write_page(page *p, tn_dtype dt, int64_t n)
 void tn_print(tn_tensor *t, FILE *f)
 {
     page    p  = { .out = f };
-    tn_ctx *cx = tni_arg1("print", t, "t");
+    tn_ctx *cx = tni_arg1_any("print", t, "t");
     if (!cx) return;
     if (!f) {
         tni_fail(cx, TN_EARG, "print: the file is NULL");
@@ -436,13 +470,22 @@ void tn_print(tn_tensor *t, FILE *f)
         fputs("[]\n", f);
         return;
     }
-    char *memory = tni_alloc(&cx->heap, (size_t)n * 16);  // 8 bytes on the page, 8 read
+    char *memory = tni_alloc(&cx->heap,
+                             (size_t)n * 24);  // 8 bytes on the page for each part, 8 read
     if (!memory) {
         tni_fail_memory(cx, "print");
         return;
     }
-    if (tni_is_float(tn_dtype_of(t))) p.f = (double *)memory;
+    tn_tensor *im = t->complex ? tn_imag(t) : NULL;
+    bool       ok = !t->complex || im;
+    if (im) {
+        p.f  = (double *)(memory + n * 16);
+        ok   = read_pieces(im, &p, memory + n * 8);
+        p.im = p.f;
+    }
+    if (tni_is_float(tni_dtype(t))) p.f = (double *)memory;
     else p.i = (int64_t *)memory;
-    if (read_pieces(t, &p, memory + n * 8)) write_page(&p, tn_dtype_of(t), n);
+    if (im) t = ok ? tn_real(t) : NULL;
+    if (ok && t && read_pieces(t, &p, memory + n * 8)) write_page(&p, tni_dtype(t), n);
     tni_free(&cx->heap, memory);
 }

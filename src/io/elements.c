@@ -34,7 +34,7 @@ static tn_tensor *borrow_entry(tn_file *f, const char *op, const tni_file_entry 
 {
     tn_ctx  *cx = f->owned.cx;
     tn_dtype dt = (tn_dtype)it->as;
-    size_t   n  = tni_dtype_size(dt);
+    size_t n = tni_dtype_size(tni_part_dtype(dt));  // each part is aligned, and swapped, by itself
     if (!it->swapped && (uintptr_t)it->data % n == 0) {
         tni_mapping *m = f->part[it->part].map;
         m->refs++;
@@ -87,7 +87,7 @@ bool tni_bytes_borrow(const char *op, tn_tensor *t, tni_bytes *b)
     tn_ctx  *cx    = t->cx;
     tn_dtype dt    = tn_dtype_of(t);
     int64_t  count = tn_count(t);
-    *b             = (tni_bytes){ .data = "", .bytes = (size_t)count * tni_dtype_size(dt) };
+    *b             = (tni_bytes){ .data = "", .bytes = (size_t)count * tni_element_size(dt) };
     if (!b->bytes) return true;
     if (cx->engine->device->memory->host && tn_is_contiguous(t)) {
         b->data = tn_ptr(t);

@@ -26,6 +26,8 @@ static const struct {
               safetensors, npy, use)                                                        \
     { npy, sizeof(host), TN_##id },
 #include "tensor/dtype.def"
+    { "c8", 8, TN_C64 },
+    { "c16", 16, TN_C128 },
 };
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
@@ -189,9 +191,10 @@ static bool read_prefix(reader *r)
 // could run code, and are never read.
 static int find_dtype(const reader *r)
 {
-    char order = r->descr_bytes == 3 ? r->descr[0] : 0;
+    char order = r->descr_bytes > 2 ? r->descr[0] : 0;
     for (int i = 0; order && i < DTYPES; i++)
-        if (*dtypes[i].name && strncmp(r->descr + 1, dtypes[i].name, 2) == 0 &&
+        if (*dtypes[i].name && strlen(dtypes[i].name) == r->descr_bytes - 1 &&
+            memcmp(r->descr + 1, dtypes[i].name, r->descr_bytes - 1) == 0 &&
             (memchr("<>=", order, 3) || (order == '|' && dtypes[i].width == 1)))
             return i;
     bool object = r->descr_bytes >= 2 && r->descr[0] == '|' && r->descr[1] == 'O';
@@ -291,7 +294,7 @@ static tn_status write_npy(tn_tensor *t, const char *path, int dtype)
 // bf16 and the 8-bit floats have no npy dtype.
 tn_status tn_npy_write(tn_tensor *t, const char *path)
 {
-    tn_ctx *cx = tni_arg1("npy_write", t, "t");
+    tn_ctx *cx = tni_arg1_any("npy_write", t, "t");
     if (!cx) return tni_failed();
     int dtype = 0;
     while (dtypes[dtype].as != (int)tn_dtype_of(t)) dtype++;

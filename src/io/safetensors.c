@@ -24,8 +24,8 @@ static const struct {
               safetensors, npy, use)                                                        \
     { safetensors, 8 * sizeof(host), TN_##id },
 #include "tensor/dtype.def"
-    { "C64", 64, -1 },    { "F8_E8M0", 8, -1 }, { "F8_E4M3FNUZ", 8, -1 }, { "F8_E5M2FNUZ", 8, -1 },
-    { "F6_E2M3", 6, -1 }, { "F6_E3M2", 6, -1 }, { "F4", 4, -1 },
+    { "C64", 64, TN_C64 }, { "F8_E8M0", 8, -1 }, { "F8_E4M3FNUZ", 8, -1 }, { "F8_E5M2FNUZ", 8, -1 },
+    { "F6_E2M3", 6, -1 },  { "F6_E3M2", 6, -1 }, { "F4", 4, -1 },
 };
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 

@@ -22,11 +22,11 @@ static void put_numbers(tni_json_writer *h, int n, const int64_t *v)
 static void put_tensor(tni_json_writer *h, const char *name, const tn_tensor *t, int64_t *at)
 {
     tn_dtype dt      = tn_dtype_of(t);
-    int64_t  next    = *at + tn_count(t) * (int64_t)tni_dtype_size(dt);
+    int64_t  next    = *at + tn_count(t) * (int64_t)tni_element_size(dt);
     int64_t  span[2] = { *at, next };
     tni_json_quote(h, name);
     tni_json_put(h, ":{\"dtype\":");
-    tni_json_quote(h, tni_dtype_table[dt].safetensors);
+    tni_json_quote(h, dt == TN_C64 ? "C64" : tni_dtype_table[dt].safetensors);
     tni_json_put(h, ",\"shape\":[");
     put_numbers(h, tn_rank(t), tni_sizes(t));
     tni_json_put(h, "],\"data_offsets\":[");
@@ -119,7 +119,11 @@ static bool arguments_ok(tn_ctx *cx, int n, const char *const *names, tn_tensor 
         return false;
     }
     if (!texts_ok(cx, n, names, nmeta, meta)) return false;
-    tn_ctx *theirs = n ? tni_args("file_write", n, tensors, names) : cx;
+    tn_ctx *theirs = n ? tni_args_any("file_write", n, tensors, names) : cx;
+    for (int i = 0; theirs && i < n; i++)
+        if (tn_dtype_of(tensors[i]) == TN_C128)
+            return tni_refuse(cx, TN_EDTYPE, "file_write: %s is c128, which the format has not",
+                              names[i]);
     if (theirs && theirs != cx)
         tni_fail(cx, TN_EARG, "file_write: the tensors belong to another context");
     return theirs == cx;

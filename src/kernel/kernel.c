@@ -126,6 +126,7 @@ tni_word tni_word_of(tn_dtype dt, double f, int64_t l)
         w.in = AS_##held(host, stem, FROM_##class);               \
         break;
 #include "tensor/dtype.def"
+    default: break;
     }
     return w;
 }

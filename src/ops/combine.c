@@ -1,5 +1,5 @@
 // Composite ops of movement: joining, splitting, repeating and choosing elements.
-#include "ops/composite.h"
+#include "ops/complex.h"
 
 // 0 .. n-1, i64.
 static tn_tensor *index_range(tn_ctx *cx, int64_t n)
@@ -12,10 +12,9 @@ static tn_tensor *index_range(tn_ctx *cx, int64_t n)
 // stack joins along a new axis, so all shapes must be equal, not only the others' sizes.
 static bool same_shapes(tn_ctx *cx, int n, tn_tensor *const *x)
 {
-    tni_view a = tni_layout(x[0]);
     for (int i = 1; i < n; i++) {
-        tni_view b = tni_layout(x[i]);
-        if (tni_shape_equal(a.rank, a.size, b.rank, b.size)) continue;
+        if (tni_shape_equal(tni_rank(x[0]), tni_sizes(x[0]), tni_rank(x[i]), tni_sizes(x[i])))
+            continue;
         tni_fail(cx, TN_ESHAPE, "stack: x[0] %s and x[%d] %s differ", tni_shape_of(x[0]).s, i,
                  tni_shape_of(x[i]).s);
         return false;
@@ -30,9 +29,10 @@ tn_tensor *tn_stack(int n, tn_tensor *const *x, int axis)
         tni_thread_fail(TN_EARG, "stack: there are no tensors");
         return NULL;
     }
-    tn_ctx *cx = tni_args("stack", n, x, NULL);
+    tn_ctx *cx = tni_args_any("stack", n, x, NULL);
     // Without names: messages say "an argument" for one of many.
     if (!cx || !same_shapes(cx, n, x)) return NULL;
+    if (tni_any_complex(n, x)) return tni_complex_concat(n, x, axis, true);
     int i = tni_axis(cx, "stack", tn_rank(x[0]) + 1, axis);
     if (i < 0) return NULL;
     tn_tensor **part = tni_alloc(&cx->heap, (size_t)n * sizeof *part);
@@ -48,7 +48,7 @@ tn_tensor *tn_stack(int n, tn_tensor *const *x, int axis)
 static int checked_axis(const char *op, tn_tensor *x, int axis, const char *by_name, int64_t by,
                         tn_tensor **y)
 {
-    tn_ctx *cx = tni_arg1(op, x, "x");
+    tn_ctx *cx = tni_arg1_any(op, x, "x");
     int     i  = cx ? tni_axis(cx, op, tn_rank(x), axis) : -1;
     if (i < 0) return -1;
     if (by > 0 && y) return i;
@@ -97,11 +97,12 @@ int tn_chunk(tn_tensor *x, int chunks, int axis, tn_tensor **y)
 // A 0-d x becomes (1).
 tn_tensor *tn_flatten(tn_tensor *x, int first, int last)
 {
-    tn_ctx *cx = tni_arg1("flatten", x, "x");
+    tn_ctx *cx = tni_arg1_any("flatten", x, "x");
     if (!cx) return NULL;
-    tni_view s    = tni_layout(x);
-    int      rank = s.rank ? s.rank : 1, a = tni_axis(cx, "flatten", rank, first);
-    int      b = a < 0 ? -1 : tni_axis(cx, "flatten", rank, last);
+    tni_view s = tni_layout(x);
+    s.rank     = tni_rank(x);
+    int rank = s.rank ? s.rank : 1, a = tni_axis(cx, "flatten", rank, first);
+    int b = a < 0 ? -1 : tni_axis(cx, "flatten", rank, last);
     if (b < 0) return NULL;
     if (a > b) return tni_fail(cx, TN_EARG, "flatten: axis %d comes after axis %d", first, last);
     // Axes a .. b are multiplied into one.
@@ -230,7 +231,7 @@ tn_status tn_meshgrid(int n, tn_tensor *const *x, bool xy, tn_tensor **y)
 // The two parts of the axis, exchanged. A shift of a multiple of its size moves nothing.
 tn_tensor *tn_roll(tn_tensor *x, int64_t shift, int axis)
 {
-    tn_ctx *cx = tni_arg1("roll", x, "x");
+    tn_ctx *cx = tni_arg1_any("roll", x, "x");
     int     i  = cx ? tni_axis(cx, "roll", tn_rank(x), axis) : -1;
     if (i < 0) return NULL;
     int64_t n = tn_size(x, i), by = n > 0 ? shift % n : 0;
@@ -338,6 +339,12 @@ static tn_tensor *select_rows(tn_tensor *x, int axis, tn_tensor *index)
 // The index is 1-d, or a single number.
 tn_tensor *tn_index_select(tn_tensor *x, int axis, tn_tensor *index)
 {
+    if (x && x->complex) {
+        int k = tni_arg1_any("index_select", x, "x")
+                    ? tni_axis(x->cx, "index_select", tni_rank(x), axis)
+                    : -1;
+        return k < 0 ? NULL : tni_as_complex(tn_index_select(tni_pairs(x), k, index));
+    }
     tn_ctx *cx = index_args("index_select", x, "x", index);
     int     i  = cx ? tni_axis(cx, "index_select", tn_rank(x), axis) : -1;
     if (i < 0) return NULL;

@@ -1,21 +1,21 @@
 // What composite ops share: reductions given as a body, mean and squares about it, checks of
 // shapes.
-#include "ops/composite.h"
+#include "ops/complex.h"
 
 // Checks x and the axis once for all reductions, and hands the body a mask of axes.
 tn_tensor *tni_reduce_axis(tni_reduction_body *f, const char *op, tn_tensor *x, int axis, bool keep)
 {
     uint32_t mask;
-    if (!tni_arg1(op, x, "x") || !tni_axis_mask(x, op, axis, &mask)) return NULL;
-    return f(op, x, mask, keep);
+    if (!tni_arg1_any(op, x, "x") || !tni_axis_mask(x, op, axis, &mask)) return NULL;
+    return x->complex ? tni_complex_reduce(f, op, x, mask, keep) : f(op, x, mask, keep);
 }
 
 tn_tensor *tni_reduce_axes(tni_reduction_body *f, const char *op, tn_tensor *x, int n,
                            const int *axes, bool keep)
 {
     uint32_t mask;
-    if (!tni_arg1(op, x, "x") || !tni_axes_mask(x, op, n, axes, &mask)) return NULL;
-    return f(op, x, mask, keep);
+    if (!tni_arg1_any(op, x, "x") || !tni_axes_mask(x, op, n, axes, &mask)) return NULL;
+    return x->complex ? tni_complex_reduce(f, op, x, mask, keep) : f(op, x, mask, keep);
 }
 
 // The mean of f32 values around 10^6 is off by some hundredths, and with it every distance from it;

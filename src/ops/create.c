@@ -3,7 +3,7 @@
 //
 // Random numbers are counter-based (Philox): the bits of a number depend only on the seed and its
 // counter, not on the device, on threads or on what is fused.
-#include "ops/ops.h"
+#include "ops/complex.h"
 
 #include <math.h>
 
@@ -12,14 +12,29 @@ bool tni_can_make(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64
 {
     if (!tni_ctx_ok(cx, op)) return false;
     if (tni_dtype_ok(dt)) return tni_shape_ok(cx, op, rank, size);
-    tni_fail(cx, TN_EDTYPE, "%s: %d is not a dtype", op, (int)dt);
+    if (tni_is_complex(dt))
+        tni_fail(cx, TN_EDTYPE, "%s: %s is not a dtype that it makes", op, tn_dtype_name(dt));
+    else tni_fail(cx, TN_EDTYPE, "%s: %d is not a dtype", op, (int)dt);
     return false;
 }
 
 // One number everywhere. The value is no part of the plan: tensors of other fills share kernels.
+// A complex number is v and an imaginary part of 0.
 static tn_tensor *record_full(tn_ctx *cx, const char *op, tn_dtype dt, int rank,
                               const int64_t *size, tni_num v)
 {
+    if (tni_is_complex(dt)) {
+        tn_dtype part = tni_part_dtype(dt);
+        int64_t  pairs[TN_MAX_RANK];
+        if (!v.f && tni_ctx_ok(cx, op) && tni_rank_ok_of(cx, op, true, rank, size)) {
+            for (int i = 0; i < rank; i++) pairs[i] = size[i];
+            pairs[rank] = 2;
+            return tni_as_complex(record_full(cx, op, part, rank + 1, pairs, v));
+        }
+        tn_tensor *re = record_full(cx, op, part, rank, size, v);
+        tn_tensor *im = re ? record_full(cx, op, part, rank, size, tni_num_i64(0)) : NULL;
+        return tni_join_parts(re, im);
+    }
     if (!tni_can_make(cx, op, dt, rank, size)) return NULL;
     v = tni_num_as(dt, v);
     return tni_record(cx, TNI_full, dt, rank, size, 0, NULL, &(tni_attr){ .num = v });
@@ -48,10 +63,10 @@ tn_tensor *tn_ones(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size)
 // The fill for the shape and dtype of x; x itself is not used.
 static tn_tensor *record_like(tn_tensor *x, const char *op, tni_num v)
 {
-    tn_ctx *cx = tni_arg1(op, x, "x");
+    tn_ctx *cx = tni_arg1_any(op, x, "x");
     if (!cx) return NULL;
     tni_view shape = tni_layout(x);
-    return record_full(cx, op, tn_dtype_of(x), shape.rank, shape.size, v);
+    return record_full(cx, op, tn_dtype_of(x), tni_rank(x), shape.size, v);
 }
 
 tn_tensor *tn_full_like(tn_tensor *x, double v)

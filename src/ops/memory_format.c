@@ -28,9 +28,11 @@ static tn_tensor *share_rows(tn_tensor *x, const char *op)
 
 tn_tensor *tni_share(tn_tensor *x, const char *op)
 {
-    int order[TN_MAX_RANK];
-    if (!x->view || !tni_view_order(x->view, order)) return share_rows(x, op);
-    return tni_share_permuted(x, op, order);
+    int        order[TN_MAX_RANK];
+    bool       plain = !x->view || x->complex || !tni_view_order(x->view, order);
+    tn_tensor *y     = plain ? share_rows(x, op) : tni_share_permuted(x, op, order);
+    if (y) y->complex = x->complex;
+    return y;
 }
 
 // Permuting first makes "in that order" mean row-major; the result is permuted back for the eye
@@ -60,12 +62,15 @@ tni_node *tni_resolve_permuted(tn_tensor *x, const int *order, const char *op)
 
 tn_tensor *tn_contiguous(tn_tensor *x)
 {
-    return tni_arg1("contiguous", x, "x") ? share_rows(x, "contiguous") : NULL;
+    if (!tni_arg1_any("contiguous", x, "x")) return NULL;
+    tn_tensor *y = share_rows(x, "contiguous");
+    if (y) y->complex = x->complex;
+    return y;
 }
 
 tn_tensor *tn_clone(tn_tensor *x)
 {
-    return tni_arg1("clone", x, "x") ? tni_share(x, "clone") : NULL;
+    return tni_arg1_any("clone", x, "x") ? tni_share(x, "clone") : NULL;
 }
 
 const int *tni_channels_last_order(int rank)

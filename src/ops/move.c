@@ -1,5 +1,5 @@
 // Movement that needs a copy: padding, concatenating, gathering, scattering, sorting.
-#include "ops/ops.h"
+#include "ops/complex.h"
 
 #include <string.h>
 
@@ -98,8 +98,9 @@ tn_tensor *tn_concat(int n, tn_tensor *const *x, int axis)
         tni_thread_fail(TN_EARG, "concat: there are no tensors");
         return NULL;
     }
-    tn_ctx *cx = tni_args("concat", n, x, NULL);
+    tn_ctx *cx = tni_args_any("concat", n, x, NULL);
     if (!cx) return NULL;
+    if (tni_any_complex(n, x)) return tni_complex_concat(n, x, axis, false);
     tni_view shape;
     tn_dtype dt;
     int      first = 0;

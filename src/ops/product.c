@@ -2,7 +2,7 @@
 // op, which devices run by a library or by kernels of their own.
 //
 // m rows, n columns of the result, k the inner size
-#include "ops/ops.h"
+#include "ops/complex.h"
 
 #include <string.h>
 
@@ -87,7 +87,8 @@ tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
 {
     static const char *const names[] = { "a", "b" };
     tn_tensor *const         given[] = { a, b };
-    tn_ctx                  *cx      = tni_args("matmul", 2, given, names);
+    if (tni_any_complex(2, given)) return tni_complex_matmul(a, b);
+    tn_ctx *cx = tni_args("matmul", 2, given, names);
     if (!cx) return NULL;
     bool row = tni_rank(a) == 1, col = tni_rank(b) == 1;
     if (!tni_rank(a) || !tni_rank(b))

@@ -12,7 +12,7 @@
 //   tni_record           one node (tensor/node.c) and one handle for it (tni_wrap)
 // Nothing is computed here. Reductions, movement and products have their own checks, and end in
 // tni_record as well.
-#include "ops/ops.h"
+#include "ops/complex.h"
 
 #include <math.h>
 #include <string.h>
@@ -357,6 +357,7 @@ static tn_tensor *record_promoted(int op, const char *name, tn_ctx *cx, int n, t
 
 tn_tensor *tni_unary(int op, tn_tensor *x)
 {
+    if (x && x->complex) return tni_complex_unary(op, x);
     tn_ctx *cx = tni_arg1(tni_op_table[op].name, x, "x");
     return cx ? record_promoted(op, tni_op_table[op].name, cx, 1, &x, 0) : NULL;
 }
@@ -365,7 +366,8 @@ tn_tensor *tni_binary(int op, tn_tensor *a, tn_tensor *b)
 {
     static const char *const names[] = { "a", "b" };
     tn_tensor *const         x[]     = { a, b };
-    tn_ctx                  *cx      = tni_args(tni_op_table[op].name, 2, x, names);
+    if (tni_any_complex(2, x)) return tni_complex_binary(op, tni_op_table[op].name, a, b);
+    tn_ctx *cx = tni_args(tni_op_table[op].name, 2, x, names);
     return cx ? record_promoted(op, tni_op_table[op].name, cx, 2, x, 0) : NULL;
 }
 
@@ -380,6 +382,10 @@ static tn_dtype number_dtype(int op, const tn_tensor *x, tni_num v)
 
 tn_tensor *tni_binary_s(int op, const char *name, tn_tensor *x, tni_num v, bool swap)
 {
+    if (x && x->complex) {
+        tn_tensor *s = tni_arg1_any(name, x, "x") ? tni_number(x->cx, tni_dtype(x), v) : NULL;
+        return s ? tni_complex_binary(op, name, swap ? s : x, swap ? x : s) : NULL;
+    }
     tn_ctx *cx = tni_arg1(name, x, "x");
     if (!cx) return NULL;
     // A number divided by x is a reciprocal, which autocast computes as one.
@@ -448,19 +454,21 @@ tn_tensor *tn_where(tn_tensor *cond, tn_tensor *a, tn_tensor *b)
 {
     static const char *const names[] = { "cond", "a", "b" };
     tn_tensor *const         x[]     = { cond, a, b };
-    tn_ctx                  *cx      = tni_args("where", 3, x, names);
+    tn_ctx                  *cx      = tni_args_any("where", 3, x, names);
     if (!cx) return NULL;
-    if (tni_dtype(cond) != TN_BOOL)
+    if (tn_dtype_of(cond) != TN_BOOL)
         return tni_fail(cx, TN_EDTYPE, "where: cond is %s, not bool",
-                        tn_dtype_name(tni_dtype(cond)));
+                        tn_dtype_name(tn_dtype_of(cond)));
+    if (tni_any_complex(2, x + 1)) return tni_complex_where(cond, a, b);
     return record_promoted(TNI_where, "where", cx, 3, x, 1);
 }
 
 // In the order of axes that x has in memory, like any map.
 tn_tensor *tn_cast(tn_tensor *x, tn_dtype dt)
 {
-    tn_ctx *cx = tni_arg1("cast", x, "x");
+    tn_ctx *cx = tni_arg1_any("cast", x, "x");
     if (!cx) return NULL;
+    if (x->complex || tni_is_complex(dt)) return tni_complex_cast(x, dt);
     if (!tni_dtype_ok(dt)) return tni_fail(cx, TN_EDTYPE, "cast: %d is not a dtype", (int)dt);
     if (tni_dtype(x) == dt) return tni_share(x, "cast");
     int        rank  = tni_rank(x), axes[TN_MAX_RANK];

@@ -39,10 +39,10 @@ static bool slice_axis(tni_view *v, const void *how)
 // Unsigned arithmetic where the difference of two int64 could overflow.
 tn_tensor *tn_slice(tn_tensor *x, int axis, int64_t start, int64_t stop, int64_t step)
 {
-    tn_ctx *cx = tni_arg1("slice", x, "x");
+    tn_ctx *cx = tni_arg1_any("slice", x, "x");
     if (!cx) return NULL;
     tni_view v = tni_layout(x);
-    int      i = tni_axis(cx, "slice", v.rank, axis);
+    int      i = tni_axis(cx, "slice", tni_rank(x), axis);
     if (i < 0) return NULL;
     if (step == 0) return tni_fail(cx, TN_EARG, "slice: step is 0");
     int64_t n = v.size[i], lo = step > 0 ? 0 : -1, hi = step > 0 ? n : n - 1;
@@ -81,10 +81,10 @@ static bool select_place(tni_view *v, const void *how)
 // Unlike a slice's, an index out of range is an error.
 tn_tensor *tn_select(tn_tensor *x, int axis, int64_t index)
 {
-    tn_ctx *cx = tni_arg1("select", x, "x");
+    tn_ctx *cx = tni_arg1_any("select", x, "x");
     if (!cx) return NULL;
     tni_view v = tni_layout(x);
-    int      i = tni_axis(cx, "select", v.rank, axis);
+    int      i = tni_axis(cx, "select", tni_rank(x), axis);
     if (i < 0) return NULL;
     if (index < -v.size[i] || index >= v.size[i])
         return tni_fail(cx, TN_EARG, "select: index %lld is out of range for axis %d of x %s",
@@ -97,10 +97,10 @@ tn_tensor *tn_select(tn_tensor *x, int axis, int64_t index)
 // since a later op would fail with a less clear one.
 tn_tensor *tn_squeeze(tn_tensor *x, int axis)
 {
-    tn_ctx *cx = tni_arg1("squeeze", x, "x");
+    tn_ctx *cx = tni_arg1_any("squeeze", x, "x");
     if (!cx) return NULL;
     tni_view v = tni_layout(x);
-    int      i = tni_axis(cx, "squeeze", v.rank, axis);
+    int      i = tni_axis(cx, "squeeze", tni_rank(x), axis);
     if (i < 0) return NULL;
     if (v.size[i] != 1)
         return tni_fail(cx, TN_ESHAPE, "squeeze: axis %d of x %s is not of size 1", axis,
@@ -119,7 +119,7 @@ static bool drop_unit_axes(tni_view *v, const void *how)
 
 tn_tensor *tn_squeeze_all(tn_tensor *x)
 {
-    return tni_arg1("squeeze_all", x, "x") ? view_with(x, drop_unit_axes, NULL) : NULL;
+    return tni_arg1_any("squeeze_all", x, "x") ? view_with(x, drop_unit_axes, NULL) : NULL;
 }
 
 // The new axis has the stride that a row-major tensor would have there: it does not matter to any
@@ -140,13 +140,13 @@ static bool insert_unit_axis(tni_view *v, const void *how)
 // The axis may be one past the last.
 tn_tensor *tn_unsqueeze(tn_tensor *x, int axis)
 {
-    tn_ctx *cx = tni_arg1("unsqueeze", x, "x");
+    tn_ctx *cx = tni_arg1_any("unsqueeze", x, "x");
     if (!cx) return NULL;
     tni_view v = tni_layout(x);
     if (v.rank == TN_MAX_RANK)
         return tni_fail(cx, TN_ESHAPE, "unsqueeze: x %s has rank %d, the maximum",
                         tni_shape_of(x).s, TN_MAX_RANK);
-    int i = tni_axis(cx, "unsqueeze", v.rank + 1, axis);
+    int i = tni_axis(cx, "unsqueeze", tni_rank(x) + 1, axis);
     return i < 0 ? NULL : view_with(x, insert_unit_axis, &i);
 }
 
@@ -169,26 +169,24 @@ static bool transpose_axes(tni_view *v, const void *how)
 // Only strides change; a product reads the transposed matrix in place.
 tn_tensor *tn_transpose(tn_tensor *x, int axis1, int axis2)
 {
-    tn_ctx *cx = tni_arg1("transpose", x, "x");
+    tn_ctx *cx = tni_arg1_any("transpose", x, "x");
     if (!cx) return NULL;
-    tni_view v = tni_layout(x);
-    int      i = tni_axis(cx, "transpose", v.rank, axis1);
-    int      k = i < 0 ? -1 : tni_axis(cx, "transpose", v.rank, axis2);
+    int i = tni_axis(cx, "transpose", tni_rank(x), axis1);
+    int k = i < 0 ? -1 : tni_axis(cx, "transpose", tni_rank(x), axis2);
     return k < 0 ? NULL : view_with(x, transpose_axes, (int[]){ i, k });
 }
 
 // Axis axes[i] of x becomes axis i; each must be given once.
 tn_tensor *tn_permute(tn_tensor *x, int n, const int *axes)
 {
-    tn_ctx *cx = tni_arg1("permute", x, "x");
+    tn_ctx *cx = tni_arg1_any("permute", x, "x");
     if (!cx) return NULL;
-    tni_view v = tni_layout(x);
     int      order[TN_MAX_RANK];
     uint32_t seen = 0;
-    if (n != v.rank || (n && !axes))
+    if (n != tni_rank(x) || (n && !axes))
         return tni_fail(cx, TN_EARG, "permute: %d axes given for x %s", n, tni_shape_of(x).s);
     for (int i = 0; i < n; i++) {
-        int a = tni_axis(cx, "permute", v.rank, axes[i]);
+        int a = tni_axis(cx, "permute", n, axes[i]);
         if (a < 0) return NULL;
         // A repeated axis would leave another one out.
         if (seen & 1u << a)
@@ -197,6 +195,7 @@ tn_tensor *tn_permute(tn_tensor *x, int n, const int *axes)
         seen |= 1u << a;
         order[i] = a;
     }
+    if (x->complex) order[n] = n;
     return view_with(x, tni_change_view, &(tni_view_change){ .order = order });
 }
 
@@ -204,20 +203,21 @@ tn_tensor *tn_permute(tn_tensor *x, int n, const int *axes)
 // refused, since one place would be written several times.
 tn_tensor *tn_expand(tn_tensor *x, int rank, const int64_t *size)
 {
-    tn_ctx *cx = tni_arg1("expand", x, "x");
+    tn_ctx *cx = tni_arg1_any("expand", x, "x");
     if (!cx) return NULL;
     tni_view v = tni_layout(x);
     int64_t  want[TN_MAX_RANK];
-    if (!tni_rank_ok(cx, "expand", rank, size)) return NULL;
+    if (!tni_rank_ok_of(cx, "expand", x->complex, rank, size)) return NULL;
     for (int i = 0; i < rank; i++) {
         // Shapes are aligned at their last axes.
-        int own = i - (rank - v.rank);
+        int own = i - (rank - tni_rank(x));
         want[i] = size[i] == -1 && own >= 0 ? v.size[own] : size[i];
     }
+    if (x->complex) want[rank++] = 2;
     if (!tni_shape_ok(cx, "expand", rank, want)) return NULL;
     if (!tni_view_expand(&v, rank, want))
         return tni_fail(cx, TN_ESHAPE, "expand: x %s does not broadcast to %s", tni_shape_of(x).s,
-                        tni_shape_text(rank, want).s);
+                        tni_shape_text(rank - x->complex, want).s);
     return tni_wrap_view(x, &v, tni_change_view, &(tni_view_change){ .rank = rank, .size = want });
 }
 
@@ -233,10 +233,9 @@ static bool flip_axis(tni_view *v, const void *how)
 // A negative stride, which kernels read like any other.
 tn_tensor *tn_flip(tn_tensor *x, int axis)
 {
-    tn_ctx *cx = tni_arg1("flip", x, "x");
+    tn_ctx *cx = tni_arg1_any("flip", x, "x");
     if (!cx) return NULL;
-    tni_view v = tni_layout(x);
-    int      i = tni_axis(cx, "flip", v.rank, axis);
+    int i = tni_axis(cx, "flip", tni_rank(x), axis);
     return i < 0 ? NULL : view_with(x, flip_axis, &i);
 }
 
@@ -330,7 +329,7 @@ tn_tensor *tn_window(tn_tensor *x, int axis, int64_t n, int64_t step)
 // whole store needs no view of its own.
 tn_tensor *tn_detach(tn_tensor *x)
 {
-    if (!tni_arg1("detach", x, "x")) return NULL;
+    if (!tni_arg1_any("detach", x, "x")) return NULL;
     tni_view   v = tni_layout(x);
     tn_tensor *y = tni_wrap_view(x, &v, NULL, NULL);  // no gradient passes
     if (!y) return NULL;
@@ -346,13 +345,13 @@ tn_tensor *tn_detach(tn_tensor *x)
 }
 
 // Fills in a size of -1 and checks that the counts agree. With a count of 0 a size of -1 is
-// ambiguous, and an error.
+// ambiguous, and an error. The pairs of a complex x keep their axis.
 static bool infer_shape(tn_tensor *x, const char *op, int rank, const int64_t *size, int64_t *out)
 {
     tn_ctx *cx   = x->cx;
     int     open = -1;
     int64_t have = tni_count(x), known = 1;
-    if (!tni_rank_ok(cx, op, rank, size)) return false;
+    if (!tni_rank_ok_of(cx, op, x->complex, rank, size)) return false;
     for (int i = 0; i < rank; i++) {
         out[i] = size[i];
         if (size[i] != -1) continue;
@@ -368,6 +367,7 @@ static bool infer_shape(tn_tensor *x, const char *op, int rank, const int64_t *s
     if (!tni_shape_ok(cx, op, rank, out)) return false;
     known = tni_shape_count(rank, out);
     if (open >= 0 && known > 0) out[open] = have / known;
+    if (x->complex) out[rank] = 2;
     if (tni_shape_count(rank, out) == have && (open < 0 || known > 0)) return true;
     tni_fail(cx, TN_ESHAPE, "%s: x %s has %lld elements and does not take shape %s", op,
              tni_shape_of(x).s, (long long)have, tni_shape_text(rank, size).s);
@@ -377,26 +377,28 @@ static bool infer_shape(tn_tensor *x, const char *op, int rank, const int64_t *s
 // Never copies: an error if strides cannot express the shape, as in PyTorch.
 tn_tensor *tn_view(tn_tensor *x, int rank, const int64_t *size)
 {
-    tn_ctx *cx = tni_arg1("view", x, "x");
+    tn_ctx *cx = tni_arg1_any("view", x, "x");
     if (!cx) return NULL;
     int64_t  want[TN_MAX_RANK];
     tni_view v = tni_layout(x), y;
     if (!infer_shape(x, "view", rank, size, want)) return NULL;
+    rank += x->complex;
     if (!tni_view_reshape(&v, rank, want, &y))
         return tni_fail(cx, TN_ESHAPE,
                         "view: the strides of x %s cannot express shape %s; see tn_reshape",
-                        tni_shape_of(x).s, tni_shape_text(rank, want).s);
+                        tni_shape_of(x).s, tni_shape_text(rank - x->complex, want).s);
     return tni_wrap_view(x, &y, tni_change_view, &(tni_view_change){ .to_rank = rank, .to = want });
 }
 
 // A view if strides can express the shape, else a copy.
 tn_tensor *tn_reshape(tn_tensor *x, int rank, const int64_t *size)
 {
-    tn_ctx *cx = tni_arg1("reshape", x, "x");
+    tn_ctx *cx = tni_arg1_any("reshape", x, "x");
     if (!cx) return NULL;
     int64_t  want[TN_MAX_RANK];
     tni_view v = tni_layout(x), y;
     if (!infer_shape(x, "reshape", rank, size, want)) return NULL;
+    rank += x->complex;
     if (tni_view_reshape(&v, rank, want, &y))
         return tni_wrap_view(x, &y, tni_change_view,
                              &(tni_view_change){ .to_rank = rank, .to = want });
@@ -409,5 +411,7 @@ tn_tensor *tn_reshape(tn_tensor *x, int rank, const int64_t *size)
     v               = tni_view_whole(rank, want);
     tni_node *shown = tni_node_view(cx, c, &v);
     tni_node_unref(cx, c);
-    return tni_wrap(cx, shown);
+    tn_tensor *t = tni_wrap(cx, shown);
+    if (t) t->complex = x->complex;
+    return t;
 }

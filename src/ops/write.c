@@ -2,7 +2,7 @@
 // store to it: every handle on the store sees the write, and everything recorded before keeps the
 // old state. Whether the memory is really overwritten in place is the planner's decision; it does
 // so when nothing else needs the old value.
-#include "ops/ops.h"
+#include "ops/complex.h"
 
 // Whether x may be written: not a leaf while gradients are recorded, since its history would begin
 // in the middle of a graph; not a view in which two elements share a place, since their order would
@@ -111,6 +111,8 @@ static tn_tensor *write_value(tn_tensor *x, const char *op, tn_tensor *v)
 tn_tensor *tn_assign(tn_tensor *x, tn_tensor *v)
 {
     static const char *const names[] = { "x", "v" };
+    if (tni_any_complex(2, (tn_tensor *const[]){ x, v }))
+        return tni_complex_write(x, "assign", -1, v);
     return tni_args("assign", 2, (tn_tensor *const[]){ x, v }, names) ? write_value(x, "assign", v)
                                                                       : NULL;
 }
@@ -119,7 +121,8 @@ tn_tensor *tn_assign(tn_tensor *x, tn_tensor *v)
 static tn_tensor *write_binary(tn_tensor *x, const char *name, int op, tn_tensor *v)
 {
     static const char *const names[] = { "x", "v" };
-    tn_ctx                  *cx      = tni_args(name, 2, (tn_tensor *const[]){ x, v }, names);
+    if (tni_any_complex(2, (tn_tensor *const[]){ x, v })) return tni_complex_write(x, name, op, v);
+    tn_ctx *cx = tni_args(name, 2, (tn_tensor *const[]){ x, v }, names);
     if (!cx || !is_writable(x, name)) return NULL;
     tn_tensor *y = tni_binary(op, x, v);
     if (!y) return NULL;
@@ -154,23 +157,29 @@ tn_tensor *tn_div_(tn_tensor *x, tn_tensor *v)
     return write_binary(x, "div_", TNI_div, v);
 }
 
+// Writes a number to all elements of x.
+static tn_tensor *write_number(tn_tensor *x, const char *op, tn_tensor *v)
+{
+    return x->complex ? tni_complex_write(x, op, -1, v) : write_value(x, op, v);
+}
+
 // By a 0-d constant, which broadcasting and fusion make free.
 tn_tensor *tn_fill_(tn_tensor *x, double v)
 {
-    tn_ctx *cx = tni_arg1("fill_", x, "x");
-    return cx ? write_value(x, "fill_", tn_full(cx, tni_dtype(x), TN_0D, v)) : NULL;
+    tn_ctx *cx = tni_arg1_any("fill_", x, "x");
+    return cx ? write_number(x, "fill_", tn_full(cx, tni_dtype(x), TN_0D, v)) : NULL;
 }
 
 tn_tensor *tn_fill_i64_(tn_tensor *x, int64_t v)
 {
-    tn_ctx *cx = tni_arg1("fill_i64_", x, "x");
-    return cx ? write_value(x, "fill_i64_", tn_full_i64(cx, tni_dtype(x), TN_0D, v)) : NULL;
+    tn_ctx *cx = tni_arg1_any("fill_i64_", x, "x");
+    return cx ? write_number(x, "fill_i64_", tn_full_i64(cx, tni_dtype(x), TN_0D, v)) : NULL;
 }
 
 tn_tensor *tn_zero_(tn_tensor *x)
 {
-    tn_ctx *cx = tni_arg1("zero_", x, "x");
-    return cx ? write_value(x, "zero_", tn_full(cx, tni_dtype(x), TN_0D, 0)) : NULL;
+    tn_ctx *cx = tni_arg1_any("zero_", x, "x");
+    return cx ? write_number(x, "zero_", tn_full(cx, tni_dtype(x), TN_0D, 0)) : NULL;
 }
 
 tn_tensor *tn_clamp_(tn_tensor *x, double lo, double hi)

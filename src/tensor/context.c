@@ -367,7 +367,7 @@ static bool share_context(int n, tn_tensor *const *x)
 }
 
 // Reports the most specific fault: a NULL, then a dead tensor or wrong thread, then two contexts.
-tn_ctx *tni_args(const char *op, int n, tn_tensor *const *x, const char *const *names)
+tn_ctx *tni_args_any(const char *op, int n, tn_tensor *const *x, const char *const *names)
 {
     if (share_context(n, x)) return tni_ctx_ok(x[0]->cx, op) ? x[0]->cx : NULL;
     for (int i = 0; i < n; i++)
@@ -383,17 +383,37 @@ tn_ctx *tni_args(const char *op, int n, tn_tensor *const *x, const char *const *
     return x[0]->cx;
 }
 
-tn_ctx *tni_arg1(const char *op, tn_tensor *x, const char *name)
+tn_ctx *tni_arg1_any(const char *op, tn_tensor *x, const char *name)
 {
     if (x && tensor_ok(x, op, name)) return x->cx;
     if (!x) report_missing(op, 1, &x, &name);
     return NULL;
 }
 
+// The one place where functions that do not know complex numbers refuse them.
+static tn_ctx *refuse_complex(tn_ctx *cx, const char *op, const tn_tensor *x, const char *name)
+{
+    return tni_fail(cx, TN_EDTYPE, "%s: %s is %s; this op takes real numbers", op, name,
+                    tn_dtype_name(tn_dtype_of(x)));
+}
+
+tn_ctx *tni_args(const char *op, int n, tn_tensor *const *x, const char *const *names)
+{
+    tn_ctx *cx = tni_args_any(op, n, x, names);
+    for (int i = 0; cx && i < n; i++)
+        if (x[i]->complex) return refuse_complex(cx, op, x[i], names ? names[i] : "an argument");
+    return cx;
+}
+
+tn_ctx *tni_arg1(const char *op, tn_tensor *x, const char *name)
+{
+    tn_ctx *cx = tni_arg1_any(op, x, name);
+    return cx && x->complex ? refuse_complex(cx, op, x, name) : cx;
+}
+
 tni_text tni_shape_of(const tn_tensor *x)
 {
-    tni_view v = tni_layout(x);
-    return tni_shape_text(v.rank, v.size);
+    return tni_shape_text(tni_rank(x), tni_sizes(x));
 }
 
 int tni_axis(tn_ctx *cx, const char *op, int rank, int axis)
@@ -463,7 +483,7 @@ void tni_scope_close(tn_scope *s)
 // A value that was computed without being stored is scheduled again, so the next step stores it.
 tn_tensor *tn_want(tn_tensor *t)
 {
-    if (!tni_arg1("want", t, "t")) return NULL;
+    if (!tni_arg1_any("want", t, "t")) return NULL;
     if (t->store->node->state == TNI_UNSTORED) tni_node_reschedule(t->cx, t->store->node);
     t->store->wanted = true;
     return t;
@@ -482,7 +502,7 @@ tn_tensor *tn_keep(tn_tensor *t)
 
 void tn_drop(tn_tensor *t)
 {
-    if (!t || !tni_arg1("drop", t, "t")) return;
+    if (!t || !tni_arg1_any("drop", t, "t")) return;
     if (t->owners)
         tni_fail(t->cx, TN_EARG, "drop: t %s belongs to a leaf, a layer or an optimizer",
                  tni_shape_of(t).s);
@@ -497,7 +517,7 @@ void tn_retain(tn_tensor *t)
 
 void tn_release(tn_tensor *t)
 {
-    if (!t || !tni_arg1("release", t, "t")) return;
+    if (!t || !tni_arg1_any("release", t, "t")) return;
     if (t->owners) tni_tensor_disown(t);
     else tni_fail(t->cx, TN_EARG, "release: t %s was not retained", tni_shape_of(t).s);
 }
@@ -516,13 +536,13 @@ bool tni_tensor_alive(const tn_tensor *t, const char *op)
 
 tn_dtype tn_dtype_of(const tn_tensor *t)
 {
-    return tni_tensor_alive(t, "dtype_of") ? (tn_dtype)t->store->node->dtype : TN_F32;
+    if (!tni_tensor_alive(t, "dtype_of")) return TN_F32;
+    return t->complex ? tni_complex_of(tni_dtype(t)) : tni_dtype(t);
 }
 
 int tn_rank(const tn_tensor *t)
 {
-    if (!tni_tensor_alive(t, "rank")) return -1;
-    return t->view ? t->view->rank : t->store->node->rank;
+    return tni_tensor_alive(t, "rank") ? tni_rank(t) : -1;
 }
 
 int64_t tn_size(const tn_tensor *t, int axis)
@@ -534,13 +554,13 @@ int64_t tn_size(const tn_tensor *t, int axis)
 int64_t tn_stride(const tn_tensor *t, int axis)
 {
     int i = tni_tensor_alive(t, "stride") ? tni_axis(t->cx, "stride", tn_rank(t), axis) : -1;
-    return i < 0 ? -1 : tni_layout(t).stride[i];
+    return i < 0 ? -1 : tni_layout(t).stride[i] / (1 + t->complex);
 }
 
 int64_t tn_offset(const tn_tensor *t)
 {
     if (!tni_tensor_alive(t, "offset")) return -1;
-    return t->view ? t->view->offset : 0;
+    return t->view ? t->view->offset / (1 + t->complex) : 0;
 }
 
 int64_t tn_count(const tn_tensor *t)
@@ -565,7 +585,7 @@ const char *tn_name(const tn_tensor *t)
 
 tn_tensor *tn_set_name(tn_tensor *t, const char *name)
 {
-    tn_ctx *cx = tni_arg1("set_name", t, "t");
+    tn_ctx *cx = tni_arg1_any("set_name", t, "t");
     if (!cx) return NULL;
     char *copy = name ? tni_strdup(&cx->heap, name) : NULL;
     if (name && !copy) return tni_fail_memory(cx, "set_name");

@@ -134,6 +134,9 @@ bool tni_ctx_ok(const tn_ctx *cx, const char *op);
 // for the message.
 tn_ctx *tni_args(const char *op, int n, tn_tensor *const *x, const char *const *names);
 tn_ctx *tni_arg1(const char *op, tn_tensor *x, const char *name);
+// The same for functions that know complex tensors; the two above refuse them.
+tn_ctx *tni_args_any(const char *op, int n, tn_tensor *const *x, const char *const *names);
+tn_ctx *tni_arg1_any(const char *op, tn_tensor *x, const char *name);
 
 // Puts a new object into the context's list; removes one from it.
 void tni_owned_add(tn_ctx *cx, tni_owned *t, tni_kind kind, void (*free)(tni_owned *t));
@@ -152,6 +155,13 @@ tni_text tni_shape_of(const tn_tensor *x);
 int tni_axis(tn_ctx *cx, const char *op, int rank, int axis);
 // Whether a rank is in range and its sizes are given; else reported by the op's name.
 bool tni_rank_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size);
+// The same of a complex tensor, which has one axis more than its shape shows.
+static inline bool tni_rank_ok_of(tn_ctx *cx, const char *op, bool complex, int rank,
+                                  const int64_t *size)
+{
+    static const int64_t none = 0;
+    return tni_rank_ok(cx, op, rank + complex, rank || !complex ? size : &none);
+}
 // Whether a tensor of that shape can exist: no negative size, no overflow; else reported by the
 // op's name.
 bool tni_shape_ok(tn_ctx *cx, const char *op, int rank, const int64_t *size);

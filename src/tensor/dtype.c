@@ -22,6 +22,7 @@ const tni_dtype_facts tni_dtype_table[TNI_DTYPES] = {
 
 const char *tn_dtype_name(tn_dtype dt)
 {
+    if (tni_is_complex(dt)) return dt == TN_C64 ? "c64" : "c128";
     return tni_dtype_ok(dt) ? tni_dtype_table[dt].name : "?";
 }
 
@@ -67,9 +68,9 @@ int64_t tni_integer_at(tn_dtype dt, const void *data, int64_t i)
 #define DTYPE(id, name, class, held, in, host, ...) \
     case TN_##id: return AT_##class(host);
 #include "tensor/dtype.def"
+    default: return 0;
         // clang-format on
     }
-    return 0;
 }
 
 // The smallest signed dtype that holds both, for two integer dtypes of which neither holds the

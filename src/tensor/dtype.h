@@ -71,6 +71,21 @@ static inline bool tni_dtype_ok(tn_dtype dt)
 {
     return (unsigned)dt < TNI_DTYPES;
 }
+// Whether a dtype is of complex numbers, which only handles know: their nodes hold pairs of the part's dtype
+// (tn_tensor.complex), so complex dtypes have no row and tni_dtype_ok is false for them.
+static inline bool tni_is_complex(tn_dtype dt)
+{
+    return dt == TN_C64 || dt == TN_C128;
+}
+// The dtype of the parts of a complex one; and back.
+static inline tn_dtype tni_part_dtype(tn_dtype dt)
+{
+    return dt == TN_C128 ? TN_F64 : dt == TN_C64 ? TN_F32 : dt;
+}
+static inline tn_dtype tni_complex_of(tn_dtype part)
+{
+    return part == TN_F64 ? TN_C128 : TN_C64;
+}
 static inline bool tni_is_float(tn_dtype dt)
 {
     return TNI_FLOATS >> dt & 1;
@@ -103,6 +118,11 @@ static inline bool tni_is_held_as_is(tn_dtype dt)
 static inline size_t tni_dtype_size(tn_dtype dt)
 {
     return tni_dtype_table[dt].bytes;
+}
+// The same of any dtype, also a complex one.
+static inline size_t tni_element_size(tn_dtype dt)
+{
+    return tni_dtype_size(tni_part_dtype(dt)) * (1 + tni_is_complex(dt));
 }
 
 // The dtype that a dtype is computed in, and that its long sums are joined in.

@@ -258,6 +258,7 @@ tn_tensor *tni_wrap_view(tn_tensor *x, const tni_view *v, tni_view_fn *step, con
     mark_handle_used(x);
     t->view     = own;
     t->is_view  = true;
+    t->complex  = x->complex;
     t->detached = x->detached || !cx->grad_mode;
     if (x->leaf && cx->grad_mode) t->leaf = tni_leaf_ref(x->leaf);
     if (link_origins(t, x, step, how)) return t;

@@ -77,6 +77,13 @@ struct tni_origin {
 
 enum { TNI_LIVE = 0x7e40, TNI_DEAD = 0xdead };
 
+// Complex numbers are known to handles alone. The node of a complex tensor is one of real numbers with an axis more,
+// the last, of 2: the real and the imaginary part, as C's complex types have them in memory. Shapes that users see
+// leave that axis out. Nodes, plans, kernels and gradients never see complex numbers; the gradient of the pair is
+// PyTorch's, dL/dre + i dL/dim. Functions that know complex tensors take their arguments with tni_arg1_any and
+// tni_args_any; tni_arg1 and tni_args refuse them, so nothing computes on pairs by accident.
+// Invariant: the last axis of a complex handle has stride 1, the other strides and the offset are even.
+//
 // A handle: a store and a view of it. It belongs to a scope and dies with that, or to owners: a
 // gradient to its leaf, a parameter to layers and optimizers. Invariant: while node is cached, the
 // handle is in its store's list of views, and node is a view of the store's current node.
@@ -85,9 +92,10 @@ struct tn_tensor {
     bool        is_view;   // shares the store of another handle
     bool        permuted;  // the whole of its store with permuted axes: see tni_show_permuted
     bool        detached;
-    bool        temp;    // made inside the public call numbered by frame
-    uint16_t    owners;  // leaves (of their gradient), layers and optimizers; 0: its scope owns it
-    bool        used;    // an op or a view was made from it
+    bool        complex;  // its elements are complex numbers: see below
+    bool        temp;     // made inside the public call numbered by frame
+    uint16_t    owners;   // leaves (of their gradient), layers and optimizers; 0: its scope owns it
+    bool        used;     // an op or a view was made from it
     uint64_t    frame;
     tn_ctx     *cx;
     tn_scope   *scope;
@@ -172,11 +180,11 @@ void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n);
 void tni_store_mark_computed(tn_ctx *cx, tni_store *s);
 // The view of a handle: its own, or the whole store.
 tni_view tni_layout(const tn_tensor *x);
-// What tn_rank, tn_dtype_of, tn_size and tn_count return, without their checks, for a handle known
-// to be alive.
+// What tn_rank, tn_size and tn_count return, without their checks, for a handle known to be alive; tni_dtype is
+// the dtype of the store, which for a complex tensor is that of its parts.
 static inline int tni_rank(const tn_tensor *x)
 {
-    return x->view ? x->view->rank : x->store->node->rank;
+    return (x->view ? x->view->rank : x->store->node->rank) - x->complex;
 }
 static inline tn_dtype tni_dtype(const tn_tensor *x)
 {

@@ -284,6 +284,28 @@ ARRAY(focal, tn_focal(P, RIGHT, (tn_focal_opts){ 0 }))
 ARRAY(focal_1,
       tn_focal(P, RIGHT, (tn_focal_opts){ .alpha = -1, .gamma = 1.5, .reduce = TN_REDUCTION_SUM }))
 
+// Complex numbers of x and y, shown as pairs.
+#define CX_X                tn_view_as_complex(tn_reshape(x, TN_SHAPE(4, 3, 2)))
+#define CX_Y                tn_view_as_complex(tn_flip(tn_reshape(tn_mul_s(y, 2), TN_SHAPE(3, 4, 2)), 2))
+#define OF_COMPLEX(name, f) ARRAY(complex_##name, tn_view_as_real(f))
+OF_COMPLEX(exp, tn_exp(CX_X))
+OF_COMPLEX(log, tn_log(CX_X))
+OF_COMPLEX(sqrt, tn_sqrt(CX_X))
+OF_COMPLEX(sin, tn_sin(CX_X))
+OF_COMPLEX(cos, tn_cos(CX_X))
+OF_COMPLEX(sinh, tn_sinh(CX_X))
+OF_COMPLEX(cosh, tn_cosh(CX_X))
+OF_COMPLEX(tanh, tn_tanh(CX_X))
+OF_COMPLEX(reciprocal, tn_reciprocal(CX_X))
+OF_COMPLEX(matmul, tn_matmul(CX_X, CX_Y))
+OF_COMPLEX(pow, tn_pow(CX_X, tn_conj(CX_X)))
+OF_COMPLEX(pow_s, tn_pow_s(CX_X, 1.5))
+OF_COMPLEX(quotient, tn_div(CX_X, tn_transpose(CX_Y, 0, 1)))
+OF_COMPLEX(mean, tn_mean(CX_X, 0))
+OF_COMPLEX(sum, tn_sum_all(CX_X))
+ARRAY(complex_angle, tn_angle(CX_X))
+ARRAY(complex_equal, tn_eq(CX_X, tn_flip(CX_X, 0)))
+
 static const struct {
     const char *name;
     array_call *call;
@@ -385,6 +407,23 @@ static const struct {
     { "tile", tile },
     { "isclose", isclose },
     { "interleave", interleave },
+    { "complex exp", complex_exp },
+    { "complex log", complex_log },
+    { "complex sqrt", complex_sqrt },
+    { "complex sin", complex_sin },
+    { "complex cos", complex_cos },
+    { "complex sinh", complex_sinh },
+    { "complex cosh", complex_cosh },
+    { "complex tanh", complex_tanh },
+    { "complex reciprocal", complex_reciprocal },
+    { "complex matmul", complex_matmul },
+    { "complex pow", complex_pow },
+    { "complex pow 1.5", complex_pow_s },
+    { "complex quotient", complex_quotient },
+    { "complex mean", complex_mean },
+    { "complex sum", complex_sum },
+    { "complex angle", complex_angle },
+    { "complex equal", complex_equal },
 };
 
 static void check_array(tn_ctx *cx, const char *name, array_call *call)
@@ -411,6 +450,35 @@ static void functions_of_arrays_are_pytorchs(void)
             check_array(cx, arrays[i].name, arrays[i].call);
 }
 
+// One of NumPy's results for numbers whose parts are 0, infinite, NaN, or too large to be squared.
+static void check_ends(tn_ctx *cx, const char *name, tn_tensor *y)
+{
+    int64_t n, count = tn_count(y);
+    double *want = recorded(cx, TN_SOURCE_DIR "/test/recordings/arrays.safetensors", name, &n);
+    double *have = malloc((size_t)(n + 1) * sizeof *have);
+    if (CHECK_INT(count, n) && CHECK_STATUS(tn_read(y, TN_F64, have, n), TN_OK))
+        for (int64_t i = 0; i < n; i++)
+            test_case_result(isnan(want[i])   ? isnan(have[i])
+                             : isinf(want[i]) ? have[i] == want[i]
+                                              : fabs(have[i] - want[i]) <= 1e-15 * fabs(want[i]),
+                             "%s [%d]: %.9g, NumPy %.9g", name, (int)i, have[i], want[i]);
+    free(want), free(have);
+}
+
+static void complex_arithmetic_is_numpys_at_every_end(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        int64_t    n;
+        double    *at = recorded(cx, TN_SOURCE_DIR "/test/recordings/arrays.safetensors",
+                                 "complex grid", &n);
+        tn_tensor *b = tn_from(cx, TN_C128, TN_SHAPE(n / 2), at), *a = tn_unsqueeze(b, 1);
+        free(at);
+        check_ends(cx, "complex mul", tn_view_as_real(tn_mul(a, b)));
+        check_ends(cx, "complex div", tn_view_as_real(tn_div(a, b)));
+        check_ends(cx, "complex abs", tn_abs(b));
+    }
+}
+
 static void einsum_says_what_is_wrong(void)
 {
     static const struct {
@@ -435,9 +503,7 @@ static void einsum_says_what_is_wrong(void)
 }
 
 const test_case tests_recorded_ops[] = {
-    TEST(functions_of_arrays_are_pytorchs),
-    TEST(einsum_says_what_is_wrong),
-    TEST(maps_are_pytorchs_at_every_end),
-    TEST(maps_promote_integers_as_pytorch),
-    TEST_END,
+    TEST(functions_of_arrays_are_pytorchs), TEST(complex_arithmetic_is_numpys_at_every_end),
+    TEST(einsum_says_what_is_wrong),        TEST(maps_are_pytorchs_at_every_end),
+    TEST(maps_promote_integers_as_pytorch), TEST_END,
 };

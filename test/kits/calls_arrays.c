@@ -54,6 +54,25 @@ CALL(allclose)
     return NULL;
 }
 
+// ---- complex numbers
+
+// Of any tensor, or of one as complex numbers.
+#define OF_COMPLEX(name)                                           \
+    CALL(name)                                                     \
+    {                                                              \
+        return tn_##name(k->j & 1 ? k->x : tn_cast(k->x, TN_C64)); \
+    }
+OF_COMPLEX(real)
+OF_COMPLEX(imag)
+OF_COMPLEX(conj)
+OF_COMPLEX(angle)
+OF_COMPLEX(view_as_real)
+CALL(view_as_complex)
+{
+    tn_tensor *const pair[] = { k->x, k->x };
+    return tn_view_as_complex(k->j & 1 ? k->x : tn_stack(2, pair, -1));
+}
+
 // ---- linear algebra
 
 // x as matrices: of any shape, or (1, 1).
@@ -406,6 +425,7 @@ CALL(hessian)
 
 // clang-format off
 const call calls_of_arrays[] = {
+    B(complex), B(polar), O(real), O(imag), O(conj), O(angle), O(view_as_real), O(view_as_complex),
     T(vjp), T(jvp), T(jacobian), T(hvp), T(hessian),
     T(margin_ranking), T(cosine_embedding), T(triplet_margin), T(multi_margin), T(gaussian_nll), T(focal),
     U(asin), U(acos), U(sinh), U(cosh), U(asinh), U(acosh), U(atanh), U(log10), U(erfinv), U(lgamma), U(digamma), U(signbit),

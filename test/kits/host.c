@@ -22,6 +22,7 @@ void host_put(tn_dtype dt, void *mem, int64_t i, double f, int64_t k)
         ((host *)mem)[i] = PUT_##class(held, host, stem);         \
         break;
 #include "tensor/dtype.def"
+    default: break;
     }
 }
 
@@ -39,6 +40,7 @@ double host_get(tn_dtype dt, const void *mem, int64_t i)
         y = GET_##held(stem, ((const host *)mem)[i]);             \
         break;
 #include "tensor/dtype.def"
+    default: break;
     }
     return y;
 }

@@ -16,6 +16,37 @@ FORM(f_trace, tn_trace(x[0]))
 FORM(f_kron, tn_kron(x[0], x[1]))
 FORM(f_cosine, tn_cosine_similarity(x[0], x[1], 1, 1e-8))
 
+// ---- complex numbers: the last axis of inputs and results holds pairs ----------------------------
+
+#define Z(i)    tn_complex(tn_select(x[i], -1, 0), tn_select(x[i], -1, 1))
+#define PAIR(y) tn_cast(tn_view_as_real(y), DT)
+FORM(f_complex, PAIR(tn_complex(x[0], x[1])))
+FORM(f_polar, PAIR(tn_polar(x[0], x[1])))
+FORM(f_complex_sum, PAIR(tn_sub(tn_add(Z(0), Z(1)), tn_mul_s(tn_imag(Z(0)), 2))))
+FORM(f_complex_mul, PAIR(tn_mul(Z(0), tn_conj(Z(1)))))
+FORM(f_complex_real,
+     PAIR(tn_div(tn_mul(Z(0), tn_add_s(tn_real(Z(1)), 2)), tn_add_s(tn_square(tn_imag(Z(0))), 1))))
+FORM(f_complex_div, PAIR(tn_div(Z(0), tn_add_s(Z(1), 3))))
+FORM(f_complex_rdiv, PAIR(tn_rdiv_s(tn_add_s(Z(0), 3), 2)))
+FORM(f_complex_abs, tn_cast(tn_abs(Z(0)), DT))
+FORM(f_complex_angle, tn_cast(tn_angle(tn_add_s(Z(0), 3)), DT))
+FORM(f_complex_exp, PAIR(tn_exp(Z(0))))
+FORM(f_complex_log, PAIR(tn_log(tn_add_s(Z(0), 3))))
+FORM(f_complex_sqrt, PAIR(tn_sqrt(tn_add_s(Z(0), 3))))
+FORM(f_complex_pow, PAIR(tn_pow(tn_add_s(Z(0), 3), Z(1))))
+FORM(f_complex_square, PAIR(tn_pow_s(Z(0), 2)))
+FORM(f_complex_waves, PAIR(tn_add(tn_sin(Z(0)), tn_cos(Z(0)))))
+FORM(f_complex_hyper, PAIR(tn_mul(tn_tanh(Z(0)), tn_sub(tn_sinh(Z(0)), tn_cosh(Z(0))))))
+FORM(f_complex_matmul, PAIR(tn_matmul(Z(0), tn_transpose(Z(1), 0, 1))))
+FORM(f_complex_vector, PAIR(tn_matmul(tn_select(Z(0), 0, 1), tn_conj(tn_select(Z(1), 0, 0)))))
+FORM(f_complex_mean, PAIR(tn_mean(tn_roll(Z(0), 1, 1), 1)))
+FORM(f_complex_where, PAIR(tn_where(tn_gt_s(tn_real(Z(0)), 0), Z(1), tn_imag(Z(0)))))
+FORM(f_complex_views, PAIR(tn_concat(2,
+                                     (tn_tensor *const[]){
+                                         tn_reshape(tn_transpose(Z(0), 0, 1), TN_SHAPE(-1)),
+                                         tn_flatten(tn_flip(tn_slice(Z(0), 1, 0, 2, 1), 0), 0, 1) },
+                                     0)))
+
 // ---- linear algebra ----------------------------------------------------------------------------
 
 // A symmetric matrix whose eigenvalues are above 1, and a matrix far from singular ones.
@@ -284,6 +315,27 @@ const form forms_arrays[] = {
     { "sparse_from_dense",    f_sparse_from_dense, SMOOTH, 2, 2, { IN(2, APART, 3, 4), IN(2, APART, 4, 2) } },
     { "sparse_to_dense",      f_sparse_dense,    SMOOTH, 2, 1, { IN(1, APART, 5) } },
     { "sparse_sampled",       f_sparse_sampled,  SMOOTH, 2, 3, { IN(1, APART, 5), IN(2, APART, 3, 2), IN(2, APART, 2, 4) } },
+    { "complex",              f_complex,         SMOOTH, 1, 2, { IN(2, APART, 3, 4), IN(1, APART, 4) } },
+    { "polar",                f_polar,           SMOOTH, 2, 2, { IN(2, APART, 3, 4), IN(1, APART, 4) } },
+    { "complex, sum",          f_complex_sum,      SMOOTH, 2, 2, { IN(3, APART, 2, 3, 2), IN(3, APART, 2, 3, 2) } },
+    { "complex, mul",          f_complex_mul,      SMOOTH, 2, 2, { IN(3, APART, 2, 3, 2), IN(3, APART, 2, 3, 2) } },
+    { "complex, real",         f_complex_real,     SMOOTH, 3, 2, { IN(3, UNIT, 2, 3, 2), IN(3, UNIT, 2, 3, 2) } },
+    { "complex, div",          f_complex_div,      SMOOTH, 3, 2, { IN(3, UNIT, 2, 3, 2), IN(3, UNIT, 2, 3, 2) } },
+    { "complex, rdiv_s",       f_complex_rdiv,     SMOOTH, 3, 1, { IN(3, UNIT, 2, 3, 2) } },
+    { "complex, abs",          f_complex_abs,      SMOOTH, 3, 1, { IN(3, APART, 2, 3, 2) } },
+    { "complex, angle",        f_complex_angle,    SMOOTH, 3, 1, { IN(3, UNIT, 2, 3, 2) } },
+    { "complex, exp",          f_complex_exp,      SMOOTH, 3, 1, { IN(3, UNIT, 2, 3, 2) } },
+    { "complex, log",          f_complex_log,      SMOOTH, 3, 1, { IN(3, UNIT, 2, 3, 2) } },
+    { "complex, sqrt",         f_complex_sqrt,     SMOOTH, 3, 1, { IN(3, UNIT, 2, 3, 2) } },
+    { "complex, pow",          f_complex_pow,      SMOOTH, 4, 2, { IN(3, UNIT, 2, 3, 2), IN(3, UNIT, 2, 3, 2) } },
+    { "complex, square",       f_complex_square,   SMOOTH, 3, 1, { IN(3, UNIT, 2, 3, 2) } },
+    { "complex, waves",        f_complex_waves,    SMOOTH, 3, 1, { IN(3, UNIT, 2, 3, 2) } },
+    { "complex, hyperbolic",   f_complex_hyper,    SMOOTH, 4, 1, { IN(3, UNIT, 2, 3, 2) } },
+    { "complex, matmul",       f_complex_matmul,   SMOOTH, 2, 2, { IN(3, UNIT, 2, 3, 2), IN(3, UNIT, 2, 3, 2) } },
+    { "complex, product",      f_complex_vector,   SMOOTH, 2, 2, { IN(3, UNIT, 2, 3, 2), IN(3, UNIT, 2, 3, 2) } },
+    { "complex, mean",         f_complex_mean,     SMOOTH, 2, 1, { IN(3, APART, 2, 3, 2) } },
+    { "complex, where",        f_complex_where,    SMOOTH, 1, 2, { IN(3, APART, 2, 3, 2), IN(3, APART, 2, 3, 2) } },
+    { "complex, views",        f_complex_views,    SMOOTH, 1, 1, { IN(3, APART, 2, 3, 2) } },
     { "tile",                 f_tile,            SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
     { "tile, more axes",      f_tile_more,       SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
     { "repeat_interleave",    f_interleave,      SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { SHAPES = 16 };
+enum { SHAPES = 17 };
 
 // Host memory without the sizes that only a mistake asks for.
 static void *capped(void *user, void *old, size_t n)
@@ -48,6 +48,7 @@ static tn_tensor *awkward(tn_ctx *cx, int i)
     case 12: return tn_view(tn_slice(r, 0, 0, 2, 1), TN_SHAPE(1, 1, 1, 1, 1, 1, 1, 2));
     case 13: return tn_requires_grad(tn_view(rules_ramp(cx, 6), TN_SHAPE(2, 3)), true);
     case 14: return tn_full(cx, TN_U8, TN_SHAPE(2, 2, 2), 255);
+    case 15: return tn_from(cx, TN_C64, TN_SHAPE(2, 3), (float[12]){ 1, 2, NAN, 0, -3, INFINITY });
     default: return tn_from(cx, TN_F16, TN_SHAPE(2), (uint16_t[]){ 0x7c00, 0xfc00 });  // inf, -inf
     }
 }

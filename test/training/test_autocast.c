@@ -59,7 +59,7 @@ static const char *const wide[] = {
 
 // Forms of several ops, each with a rule of its own.
 static const char *const several[] = { "assign", "fill_", "einsum", "cholesky", "qr",
-                                       "eigh",   "svd",   "scan",   NULL };
+                                       "eigh",   "svd",   "scan",   "complex",  NULL };
 
 static bool is_listed(const char *const *list, const char *name)
 {

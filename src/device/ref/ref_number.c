@@ -168,8 +168,8 @@ static tni_cell cell_from_host(tn_dtype dt, const void *p)
         return (tni_cell){ CELL_##class(held, h) }; \
     }
 #include "tensor/dtype.def"
+    default: return (tni_cell){ 0 };
     }
-    return (tni_cell){ 0 };
 }
 
 static void cell_to_host(tn_dtype dt, tni_cell v, void *p)
@@ -182,6 +182,7 @@ static void cell_to_host(tn_dtype dt, tni_cell v, void *p)
         break;                                      \
     }
 #include "tensor/dtype.def"
+    default: break;
     }
 }
 
