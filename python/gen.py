@@ -31,7 +31,7 @@ LEFT_OUT = {
     "written by hand in core/": """
         grad_mode autocast random_get random_set
         to_dlpack to_dlpack_unversioned from_dlpack from_dlpack_unversioned ctx_stream ctx_wait_stream ctx_signal_stream ctx_use_stream
-        eval_into from borrow read print ptr split meshgrid unique chunk grad gradcheck gradgradcheck custom custom_n
+        eval_into from borrow read print ptr split meshgrid unique chunk grad minimize gradcheck gradgradcheck custom custom_n
         layer_new layer_new_n layer_each layer_summary layer_self layer_ctx layer_of nn_act nn_residual nn_residual_with
         nn_transformer_block nn_transformer_block_with forward_n dataset next tokenizer_encode
         tokenizer_encode_with tokenizer_decode tokenizer_stream tokenizer_token generate file_info
@@ -50,7 +50,7 @@ ATTRIBUTES = {"requires_grad"}
 NOT_EXPORTED = re.compile(r"""(nn|layer|optim|data|file|tokenizer|cache|ctx|profile|npy|init|device|dist|linalg|sparse)_.*
     |cholesky|solve|solve_triangular|lstsq|inv|qr|eigh|eigvalsh|svd|svdvals|pinv|matrix_rank|vector_norm|matrix_norm|cond|.*_ex
     |.*_(s|i64|i64_|keep|all|axes|with|hw|dhw|nd|n|of)|.*_|forward.*|is_.*|sgd|adam|adamw|rmsprop|next|step|digits|idx.*|images|image_.*|cifar10|csv
-    |adagrad|adadelta|nadam|lamb|lion|muon
+    |adagrad|adadelta|lbfgs|nadam|lamb|lion|muon
     |text|arrays|save|load|mlp|lenet|resnet|mobilenet_v2|vit|convnext|unet|gpt2|llama|pretrained|squeeze_all|permute|name|set_name|offset|version|scalar
     |random_shard|generate|sample|copy_to|requires_grad|zero_grad|backward|item_late|eval|sync|grad_mode|autocast|seed|ptr""", re.X)
 

@@ -124,6 +124,8 @@ OPTIMS = {
     "nadam": lambda p: torch.optim.NAdam(p),
     "nadam_decay": lambda p: torch.optim.NAdam(
         p, lr=1 / 128, betas=(7 / 8, 31 / 32), eps=2**-20, weight_decay=1 / 64, momentum_decay=1 / 128),
+    "lbfgs": lambda p: torch.optim.LBFGS(p, lr=1 / 4, max_iter=5, history_size=4),
+    "lbfgs_wolfe": lambda p: torch.optim.LBFGS(p, max_iter=6, line_search_fn="strong_wolfe"),
     "lion": lambda p: Lion(p, lr=1 / 1024, betas=(7 / 8, 31 / 32), weight_decay=1 / 4),
     "lamb": lambda p: LAMB(p, lr=1 / 128, betas=(7 / 8, 31 / 32), eps=2**-20, weight_decay=1 / 64),
     "muon": lambda p: Muon(p, lr=1 / 64, weight_decay=1 / 4),
@@ -362,10 +364,17 @@ def record(model):
         net, losses = fresh(make, torch.float64), []
         optim = OPTIMS[name](net.parameters())
         for step in range(STEPS):
-            optim.zero_grad()
-            losses.append(loss_of(net, model, step, torch.float64))
-            losses[-1].backward()
-            optim.step()
+            def closure():
+                optim.zero_grad()
+                loss = loss_of(net, model, step, torch.float64)
+                loss.backward()
+                return loss
+
+            if isinstance(optim, torch.optim.LBFGS):  # it calls the function more than once
+                losses.append(optim.step(closure))
+            else:
+                losses.append(closure())
+                optim.step()
         out[f"{name}.loss"] = torch.stack(losses)
         out |= {f"{name}.param.{key}": p for key, p in net.named_parameters()}
     return {key: sketch(t) for key, t in out.items()}

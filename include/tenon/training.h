@@ -40,7 +40,7 @@ typedef struct {
 } tn_schedule;
 
 // Update rules and defaults are PyTorch's. Every update first clips the gradients by their common
-// norm, then each element by value; clip_norm and clip_value 0 mean off. With accumulate k, every
+// norm, then that of each parameter by its own (clip_each), then each element by value; 0 means off. With accumulate k, every
 // k-th tn_step updates, by the averaged gradient.
 //
 // The optimizer state of f16 and bf16 parameters is f32. In addition, the optimizer keeps an f32
@@ -70,7 +70,8 @@ typedef struct {
     bool        no_master;                               /* f16 and bf16 parameters */ \
     double      loss_scale, scale_growth, scale_backoff; /* 0: off, 2, 0.5 */          \
     int64_t     scale_interval;                          /* 0: 2000 */                 \
-    double      ema                                      /* 0: no running average */
+    double      ema;                                     /* 0: no running average */   \
+    double      clip_each                                /* 0: off */
 typedef struct {
     double lr;  // 0: 1e-3
     double momentum, dampening, weight_decay;
@@ -118,6 +119,12 @@ typedef struct {
     bool        no_nesterov, match_rms;
     TN_OPTIM_OPTIONS;
 } tn_muon_opts;
+typedef struct {
+    double lr;                                // 0: 1
+    int    max_iter, max_eval, history_size;  // 0: 20, max_iter * 5 / 4, 100
+    double tolerance_grad, tolerance_change;  // 0: 1e-7, 1e-9
+    bool   strong_wolfe;                      // a line search; without it each move has length lr
+} tn_lbfgs_opts;
 // Make an optimizer for the parameters that net has now and that are not frozen; tied ones count
 // once. The optimizer keeps them alive, also if net is freed.
 TN_API tn_optim *tn_sgd(tn_layer *net, tn_sgd_opts o);
@@ -125,6 +132,8 @@ TN_API tn_optim *tn_adam(tn_layer *net, tn_adam_opts o);
 TN_API tn_optim *tn_adamw(tn_layer *net, tn_adamw_opts o);
 TN_API tn_optim *tn_rmsprop(tn_layer *net, tn_rmsprop_opts o);
 TN_API tn_optim *tn_adagrad(tn_layer *net, tn_adagrad_opts o);
+// L-BFGS, whose steps are tn_minimize's alone. It has no groups, decay, clipping or master copies, and checkpoints do not have its history.
+TN_API tn_optim *tn_lbfgs(tn_layer *net, tn_lbfgs_opts o);
 TN_API tn_optim *tn_adadelta(tn_layer *net, tn_adadelta_opts o);
 TN_API tn_optim *tn_nadam(tn_layer *net, tn_nadam_opts o);
 TN_API tn_optim *tn_lamb(tn_layer *net, tn_lamb_opts o);
@@ -141,6 +150,11 @@ TN_API tn_status tn_optim_add_group(tn_optim *o, const char *names, double lr_sc
 // A loss that cannot be used (NULL, not one element, independent of o's parameters) is refused
 // before that, and changes nothing.
 TN_API tn_status tn_step(tn_optim *o, tn_tensor *loss);
+// A function that computes a loss of o's parameters as they are now, again each time.
+typedef tn_tensor *tn_loss_fn(void *user);
+// Runs a training step of a function: L-BFGS calls it several times and waits for each value; other optimizers do tn_step of what one
+// call returns. A backward pass that f makes itself counts as the gradient. Writes the first loss to *loss, unless it is NULL.
+TN_API tn_status tn_minimize(tn_optim *o, tn_loss_fn *f, void *user, double *loss);
 // Records an update by the stored gradients. Clears and launches nothing. Parameters without
 // gradient do not change.
 TN_API tn_status tn_optim_step(tn_optim *o);
@@ -151,6 +165,8 @@ TN_API void tn_optim_zero_grad(tn_optim *o);
 TN_API tn_tensor *tn_optim_clip_norm(tn_optim *o, double max);
 // Limits every element of the gradients to -max .. max.
 TN_API tn_status tn_optim_clip_value(tn_optim *o, double max);
+// Scales the gradient of each parameter so that its own norm is at most max.
+TN_API tn_status tn_optim_clip_each(tn_optim *o, double max);
 // Returns the learning rate of the next update, including the schedule.
 TN_API_PLAIN double tn_optim_lr(const tn_optim *o);
 // Sets the learning rate that the schedule multiplies.

@@ -229,10 +229,15 @@ extern const char *const exported_names[];  // the module's __all__
 int exchange_ready(PyObject *module);
 int dlpack_ready(PyObject *module);
 
+// Another handle of the same tensor, which dies with the innermost scope or with its object: C goes on using its own. And
+// such handles as a tuple of objects.
+tn_tensor *tensor_alias(tn_tensor *t);
+PyObject  *tensors_tuple(Context *c, int n, tn_tensor *const *t);
 // DLPack's name of a dtype.
 tn_dl_dtype dl_dtype_of(tn_dtype dt);
 int         layers_ready(PyObject *module);
 int         custom_ready(PyObject *module);
+int         functions_ready(PyObject *module);
 int         data_ready(PyObject *module);
 int         inspect_ready(PyObject *module);
 

@@ -189,7 +189,8 @@ static bool fill(listing *l, PyObject *o, int depth)
     return ok;
 }
 
-static PyObject *from_list(Context *c, PyObject *o)
+// Floats become f32, or f64 if wide.
+static PyObject *from_list(Context *c, PyObject *o, bool wide)
 {
     listing   l  = { 0 };
     PyObject *r  = NULL;
@@ -203,7 +204,7 @@ static PyObject *from_list(Context *c, PyObject *o)
         bool       is_float = l.any_float || !l.count, is_bool = !l.any_int && !is_float;
         tn_tensor *x = is_float ? tn_from_at(at.file, at.line, c->cx, TN_F64, l.rank, l.size, l.d)
                                 : tn_from_at(at.file, at.line, c->cx, TN_I64, l.rank, l.size, l.i);
-        tn_tensor *y = is_float || is_bool
+        tn_tensor *y = (is_float && !wide) || is_bool
                            ? tn_cast_at(at.file, at.line, x, is_float ? TN_F32 : TN_BOOL)
                            : x;
         if (y != x && x) tn_drop(x);
@@ -238,7 +239,7 @@ PyObject *tensor_from_object(Context *c, PyObject *o)
 {
     if (!context_claim(c)) return NULL;
     if (PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o)) return from_number(c, o);
-    if (is_list(o)) return from_list(c, o);
+    if (is_list(o)) return from_list(c, o, false);
     if (PyObject_CheckBuffer(o)) return from_buffer(c, o);
     PyObject *array = PyObject_HasAttrString(o, "__array__")
                           ? PyObject_CallMethod(o, "__array__", NULL)
@@ -364,16 +365,18 @@ static PyObject *true_places(PyObject *self, PyObject *mask)
     return r;
 }
 
-// from_object(o, context=None)
+// from_object(o, context=None, wide=False): floats of lists are f64 if wide
 static PyObject *from_object(PyObject *self, PyObject *args)
 {
     PyObject *o, *context = Py_None;
+    int       wide = 0;
     (void)self;
-    if (!PyArg_ParseTuple(args, "O|O", &o, &context)) return NULL;
+    if (!PyArg_ParseTuple(args, "O|Op", &o, &context, &wide)) return NULL;
     if (tensor_check(o)) return Py_NewRef(o);
     Context *c = context == Py_None ? context_current() : (Context *)context;
     if (c && !PyObject_TypeCheck((PyObject *)c, context_type))
         return PyErr_SetString(PyExc_TypeError, "context must be a Context"), NULL;
+    if (c && wide && is_list(o)) return context_claim(c) ? from_list(c, o, true) : NULL;
     return c ? tensor_from_object(c, o) : NULL;
 }
 

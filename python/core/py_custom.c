@@ -1,4 +1,4 @@
-// py_custom.c: ops of the program's own, gradients as values, and the check of gradients: calls whose functions are Python's.
+// py_custom.c: ops of the program's own, whose functions may be Python's.
 //
 // The functions of an op of C get no pointer of the program's, so that each op with functions of Python has C functions of its
 // own, which know its number. There are 256 of each; ops that are expressions need none.
@@ -23,26 +23,6 @@ static int         n_functions;
 static Context    *recording;  // the context of the call that records an op, which asks for shapes
 
 // ---- from C to Python --------------------------------------------------------------------------
-
-// Another handle of the same tensor, which dies with the innermost scope or with its object: C goes on using its own.
-static tn_tensor *alias(tn_tensor *t)
-{
-    int64_t size[TN_MAX_RANK];
-    int     rank = tn_rank(t);
-    for (int i = 0; i < rank; i++) size[i] = tn_size(t, i);
-    return tn_view_at("", 0, t, rank, size);
-}
-
-static PyObject *from_tensors(Context *c, int n, tn_tensor *const *t)
-{
-    PyObject *list = PyTuple_New(n);
-    for (int i = 0; i < n && list; i++) {
-        PyObject *x = tensor_wrap(c, alias(t[i]));
-        if (x) PyTuple_SetItem(list, i, x);
-        else Py_CLEAR(list);
-    }
-    return list;
-}
 
 static int64_t array_bytes(const tn_array *a)
 {
@@ -160,16 +140,16 @@ static tn_status run_grad(int number, const void *attr, tn_tensor *const *x, tn_
     PyGILState_STATE state = PyGILState_Ensure();
     Context         *c     = context_find(tn_ctx_of(gy[0]));
     bool             held  = context_hold(c);
-    PyObject        *xs    = c ? from_tensors(c, nin, x) : NULL,
-             *ys           = xs ? from_tensors(c, o->def.nout, y) : NULL;
-    PyObject *gys          = ys ? from_tensors(c, o->def.nout, gy) : NULL;
+    PyObject        *xs    = c ? tensors_tuple(c, nin, x) : NULL,
+             *ys           = xs ? tensors_tuple(c, o->def.nout, y) : NULL;
+    PyObject *gys          = ys ? tensors_tuple(c, o->def.nout, gy) : NULL;
     PyObject *bytes        = gys ? from_attr(o, attr) : NULL;
     PyObject *r  = bytes ? PyObject_CallMethod(o->op, "_run_grad", "OOOO", xs, ys, gys, bytes)
                          : NULL;
     bool      ok = r != NULL;  // a tuple of nin tensors and Nones: _run_grad sees to that
     for (int i = 0; i < nin && ok; i++) {
         PyObject *g = PyTuple_GetItem(r, i);
-        if (g && g != Py_None) ok = (gx[i] = alias(((Tensor *)g)->t)) != NULL;
+        if (g && g != Py_None) ok = (gx[i] = tensor_alias(((Tensor *)g)->t)) != NULL;
     }
     if (!ok && c && !PyErr_Occurred()) context_raise(c);
     Py_XDECREF(xs);
@@ -336,100 +316,11 @@ static PyObject *op_call(PyObject *self, PyObject *args)
     return r;
 }
 
-// ---- gradients ---------------------------------------------------------------------------------
-
-// grad(outputs, inputs, grad_outputs): a list of gradients; grad_outputs is None or a list with Nones.
-static PyObject *grad(PyObject *self, PyObject *args)
-{
-    PyObject         *outputs, *inputs, *given, *r = NULL;
-    call              k;
-    tn_tensor *const *y, *const *x;
-    int ny, nx;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOO", &outputs, &inputs, &given)) return NULL;
-    if (!call_begin(&k, "grad", &outputs, 1, NULL)) return NULL;
-    if (to_tensors(&k, outputs, "grad: outputs", &ny, &y) &&
-        to_tensors(&k, inputs, "grad: inputs", &nx, &x)) {
-        tn_tensor **gy = call_memory(&k, sizeof *gy * (size_t)ny),
-                  **gx = gy ? call_memory(&k, sizeof *gx * (size_t)nx) : NULL;
-        bool      ok   = gx != NULL;
-        PyObject *t    = ok && given != Py_None ? PySequence_Tuple(given) : NULL;
-        if (ok && given != Py_None) ok = t != NULL;
-        if (t && PyTuple_Size(t) != ny) {
-            PyErr_Format(PyExc_ValueError, "grad(): %zd grad_outputs for %d outputs",
-                         PyTuple_Size(t), ny);
-            ok = false;
-        }
-        for (int i = 0; i < ny && ok; i++) {
-            gy[i] = NULL;
-            if (t) ok = to_tensor(&k, PyTuple_GetItem(t, i), "grad: grad_outputs", true, &gy[i]);
-        }
-        if (ok && tn_grad_at(k.at.file, k.at.line, ny, y, nx, x, t ? gy : NULL, gx) != TN_OK)
-            ok = context_raise(k.c) != NULL;
-        r = ok ? PyList_New(nx) : NULL;
-        for (int i = 0; i < nx && r; i++) {
-            PyObject *v = tensor_wrap(k.c, gx[i]);
-            if (v) PyList_SetItem(r, i, v);
-            else Py_CLEAR(r);
-        }
-        Py_XDECREF(t);
-    }
-    call_end(&k);
-    return r;
-}
-
-typedef struct {
-    Context  *c;
-    PyObject *function;
-    int       n;
-} checked;
-
-static tn_tensor *run_checked(tn_tensor *const *x, void *user)
-{
-    checked         *u     = user;
-    PyGILState_STATE state = PyGILState_Ensure();
-    bool             held  = context_hold(u->c);
-    tn_tensor       *y     = NULL;
-    PyObject        *xs    = from_tensors(u->c, u->n, x),
-             *r            = xs ? PyObject_CallObject(u->function, xs) : NULL;
-    if (r && !tensor_check(r))
-        PyErr_SetString(PyExc_TypeError, "gradcheck(): the function must return a tensor");
-    else if (r) y = alias(((Tensor *)r)->t);
-    if (PyErr_Occurred()) context_keep_exception(u->c);
-    Py_XDECREF(xs);
-    Py_XDECREF(r);
-    context_unhold(u->c, held);
-    PyGILState_Release(state);
-    return y;
-}
-
-// gradcheck(function, inputs, second): raises if gradients and differences do not agree.
-static PyObject *gradcheck(PyObject *self, PyObject *args)
-{
-    PyObject         *function, *inputs, *r = NULL;
-    int               second, n;
-    call              k;
-    tn_tensor *const *x;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOp", &function, &inputs, &second)) return NULL;
-    if (!call_begin(&k, "gradcheck", &inputs, 1, NULL)) return NULL;
-    if (to_tensors(&k, inputs, "gradcheck: inputs", &n, &x)) {
-        checked   u = { k.c, function, n };
-        tn_status s = second ? tn_gradgradcheck_at(k.at.file, k.at.line, run_checked, n, x, &u)
-                             : tn_gradcheck_at(k.at.file, k.at.line, run_checked, n, x, &u);
-        r           = context_status(k.c, s);
-    }
-    call_end(&k);
-    return r;
-}
-
 int custom_ready(PyObject *module)
 {
     static PyMethodDef methods[] = {
         { "op_new", op_new, METH_VARARGS, NULL },
         { "op_call", op_call, METH_VARARGS, NULL },
-        { "grad", grad, METH_VARARGS, NULL },
-        { "gradcheck", gradcheck, METH_VARARGS, NULL },
         { 0 },
     };
     return PyModule_AddFunctions(module, methods);

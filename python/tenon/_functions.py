@@ -77,6 +77,8 @@ def tensor(data: Any, dtype: DTypeLike | None = None, *, requires_grad: bool = F
         kind = as_dtype(dtype if dtype is not None else type(data))
         make: Callable[..., Any] = _c.full_i64 if isinstance(data, int) and kind.kind != "f" else _c.full
         x = make(kind, (), data, context=context)
+    elif isinstance(data, (list, tuple)) and dtype is not None and as_dtype(dtype).name == "float64":
+        x = _c.from_object(data, context, True)
     else:
         x = copied(data, context)
     if dtype is not None and as_dtype(dtype) is not x.dtype:

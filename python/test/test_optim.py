@@ -47,6 +47,38 @@ class Optimizers(unittest.TestCase):
         self.assertEqual(opt.step(closure).item(), 5)
         self.assertEqual(w.tolist(), [1, 2])
 
+    def test_lbfgs_is_pytorchs(self):
+        """Rosenbrock's function; the numbers are PyTorch's."""
+        for own in (False, True):
+            w = nn.Parameter(tn.tensor([-1.2, 1.0], dtype=tn.float64))
+            opt = optim.LBFGS([w], max_iter=100, line_search_fn="strong_wolfe")
+            calls = []
+
+            def closure():
+                opt.zero_grad()
+                loss = (1 - w[0]) ** 2 + 100 * (w[1] - w[0] ** 2) ** 2
+                if own:
+                    loss.backward()
+                calls.append(1)
+                return loss
+
+            self.assertAlmostEqual(opt.step(closure).item(), 24.2, places=5)  # float32
+            self.assertAlmostEqual(w.tolist()[0], 0.9999814210791363, places=11)
+            self.assertEqual(len(calls), 43)
+        with self.assertRaisesRegex(TypeError, "takes a function that returns the loss"):
+            opt.step()
+        with self.assertRaisesRegex(RuntimeError, "only 'strong_wolfe' is supported"):
+            optim.LBFGS([w], line_search_fn="armijo")
+        with self.assertRaisesRegex(tn.Error, "ZeroDivisionError"):
+            opt.step(lambda: 1 // 0)
+
+    def test_each_gradient_is_clipped_by_its_own_norm(self):
+        a, b = nn.Parameter(tn.tensor([3.0, 4.0])), nn.Parameter(tn.tensor([0.5]))
+        opt = optim.SGD([a, b], lr=1.0, clip_each=1.0)
+        opt.step((a * a).sum() / 2 + (b * b).sum() / 2)
+        self.assertAlmostEqual(a.tolist()[0], 3 - 0.6, places=5)
+        self.assertAlmostEqual(b.tolist()[0], 0, places=5)
+
     def test_what_is_frozen_or_tied_counts_as_it_should(self):
         net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
         net[1].weight = net[0].weight

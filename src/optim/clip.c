@@ -37,6 +37,13 @@ static tn_tensor *scale_gradient(tn_tensor *x, tn_tensor *factor)
     return tn_mul(x, factor);
 }
 
+// Scales the gradient of one parameter so that its own norm is at most max.
+static tn_tensor *clip_each(tn_tensor *g, double max)
+{
+    tn_tensor *norm = g ? tn_sqrt(tn_sum_all(tn_square(g))) : NULL;
+    return norm ? scale_gradient(g, clip_factor(norm, max)) : NULL;
+}
+
 // ---- in an update ------------------------------------------------------------------------------
 
 // Returns what all gradients are multiplied with: the mean over accumulated steps, the loss scale taken back and
@@ -72,6 +79,7 @@ bool tni_gradients_prepare(tn_optim *o, int64_t steps)
         tn_tensor *g = tni_widen(o->flat[i].g);
         if (factor) g = scale_gradient(g, factor);
         else if (share != 1) g = tn_mul_s(g, share);
+        if (o->clip_each > 0) g = clip_each(g, o->clip_each);
         if (o->clip_value > 0) g = tn_clamp(g, -o->clip_value, o->clip_value);
         if (!(o->flat[i].g = g)) return false;
     }
@@ -144,6 +152,34 @@ static bool record_clip_value(tn_optim *o, double max)
         if (f->g && !assign_gradients(o, f, clamp_gradient(o, tni_widen(f->g), max))) return false;
     }
     return true;
+}
+
+// By slots, not blocks: a block may have several parameters, each with a norm of its own. Stored gradients are those of the
+// scaled loss, and so is the norm that they may have.
+static bool record_clip_each(tn_optim *o, double max)
+{
+    tn_tensor *scale = o->scaling[TNI_SCALE], *inverse = scale ? tni_scaling_inverse(o) : NULL;
+    for (size_t i = 0; i < o->slots; i++) {
+        tn_tensor *g = tni_trained_grad(&o->slot[i]), *y = g ? tni_widen(g) : NULL;
+        if (!g) continue;
+        if (scale) y = scale_gradient(y, inverse);
+        y = clip_each(y, max);
+        if (scale) y = scale_gradient(y, scale);
+        y = y ? tni_narrow(y, tn_dtype_of(g)) : NULL;
+        if (!y || !tn_assign(g, y)) return false;
+    }
+    return true;
+}
+
+// Lazy, as the others: nothing waits for the norms.
+tn_status tn_optim_clip_each(tn_optim *o, double max)
+{
+    tn_ctx *cx = ready_to_clip("optim_clip_each", o, max);
+    if (!cx) return tni_failed();
+    tn_scope *s  = tni_record_begin(cx);
+    bool      ok = s && record_clip_each(o, max);
+    if (s) tni_record_end(s);
+    return ok ? TN_OK : tni_record_give_up(o);
 }
 
 tn_status tn_optim_clip_value(tn_optim *o, double max)

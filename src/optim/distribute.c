@@ -238,11 +238,12 @@ tn_status tn_optim_distribute(tn_optim *o, tn_dist *d, tn_distribute_opts opts)
     if (opts.bucket_bytes < 0)
         return tni_fail_status(cx, TN_EARG, "optim_distribute: bucket_bytes is %lld",
                                (long long)opts.bucket_bytes);
-    if (opts.shard_state && o->rule->whole)
+    if (opts.shard_state && tni_takes_whole(o))
         return tni_fail_status(cx, TN_EARG,
                                "optim_distribute: %s needs whole parameters, which a rank does not "
                                "have with shard_state",
-                               o->rule->name);
+                               o->rule->whole ? o->rule->name : "clip_each");
+    if (o->lbfgs) return tni_fail_status(cx, TN_EARG, "optim_distribute: lbfgs is for one process");
     if (!make_buckets(o, d, opts))
         return tn_dist_size(d) > 1 ? tni_record_give_up(o) : tni_failed();
     if (!tni_dist_is_real(d)) return TN_OK;

@@ -48,7 +48,7 @@ static size_t take_slots(tn_optim *o, tni_flat *f, size_t at, bool even)
     return at;
 }
 
-// Picks the slots of a block that begins with slot i: that one alone, if the rule looks at whole parameters; or all that
+// Picks the slots of a block that begins with slot i: that one alone, if updates look at whole parameters; or all that
 // agree with it, or, for buckets, those before it in the
 // network up to a number of bytes. The first bucket is small, so that the ranks begin to exchange early.
 static void pick_slots(tn_optim *o, size_t i, size_t block)
@@ -61,7 +61,7 @@ static void pick_slots(tn_optim *o, size_t i, size_t block)
         size_t       j = o->bucket_bytes ? i - k : k;
         tni_trained *s = &o->slot[j];
         if (o->bucket_bytes && k > i) break;
-        if (s->taken || (i != j && (o->rule->whole || !slots_agree(&like, s)))) continue;
+        if (s->taken || (i != j && (tni_takes_whole(o) || !slots_agree(&like, s)))) continue;
         if (o->bucket_bytes && bytes >= most) break;
         s->picked = true;
         bytes += tni_count(s->p) * (int64_t)tni_dtype_size(tni_dtype(s->p));

@@ -52,6 +52,7 @@ tni_text tni_optim_wrong(const tn_optim *o)
         { "weight_decay", o->weight_decay, INFINITY },
         { "clip_norm", o->clip_norm, INFINITY },
         { "clip_value", o->clip_value, INFINITY },
+        { "clip_each", o->clip_each, INFINITY },
         { "accumulate", (double)o->accumulate, INFINITY },
         { "loss_scale", o->loss_scale, INFINITY },
         { "scale_growth", o->scale_growth, INFINITY },
@@ -203,6 +204,7 @@ static void free_optim(tni_owned *t)
         tni_free(h, o->slot[i].name);
     }
     tni_scaling_close(o);
+    tni_lbfgs_free(o);
     tni_free(h, o->slot);
     tni_free(h, o->order);
     tni_free(h, o->flat);

@@ -88,6 +88,10 @@ typedef struct {
         whole;  // it looks at whole parameters, by their norm or as matrices, and not at elements alone
 } tni_update_rule;
 
+// What L-BFGS keeps beside this (lbfgs.c).
+typedef struct tni_lbfgs tni_lbfgs;
+void                     tni_lbfgs_free(tn_optim *o);
+
 // An optimizer. Numbers are the user's decimals (0.9, not 0.9f as a double), so that f64 training equals
 // PyTorch's. order, flat, spare, list and node are arrays of one element for each slot; the last three are
 // work space of the functions in flat.c.
@@ -105,7 +109,7 @@ struct tn_optim {
     double  product;  // NAdam's product of momenta, of the first `factors` updates
     int64_t factors;
     double  weight_decay;  // of parameters in no group
-    double  clip_norm, clip_value;
+    double  clip_norm, clip_value, clip_each;
     bool    nesterov, centered, no_master, match_rms;
     tn_schedule   schedule;
     tn_dist      *dist;          // whose ranks update together; NULL: this process alone
@@ -121,16 +125,17 @@ struct tn_optim {
     tni_trained **order;   // the slots of one block after the other
     tni_flat     *flat, *spare;
     size_t        flats;
-    tn_tensor   **list;  // the tensors being made
-    tni_node    **node;  // the values being joined
+    tn_tensor   **list;   // the tensors being made
+    tni_node    **node;   // the values being joined
+    tni_lbfgs    *lbfgs;  // NULL: the rule updates by one gradient
 };
 
 // The options that all optimizers have, as settings.
 #define TNI_COMMON_OF(o)                                                                    \
     .clip_norm = tni_option((o).clip_norm, 0), .clip_value = tni_option((o).clip_value, 0), \
-    .accumulate = (o).accumulate, .schedule = (o).schedule, .no_master = (o).no_master,     \
-    .ema = tni_option((o).ema, 0), .loss_scale = (o).loss_scale,                            \
-    .scale_growth   = tni_option((o).scale_growth, 2),                                      \
+    .clip_each = tni_option((o).clip_each, 0), .accumulate = (o).accumulate,                \
+    .schedule = (o).schedule, .no_master = (o).no_master, .ema = tni_option((o).ema, 0),    \
+    .loss_scale = (o).loss_scale, .scale_growth = tni_option((o).scale_growth, 2),          \
     .scale_backoff  = tni_option((o).scale_backoff, 0.5),                                   \
     .scale_interval = (o).scale_interval ? (o).scale_interval : 2000
 
@@ -138,6 +143,11 @@ struct tn_optim {
 tn_optim *tni_optim_make(const char *op, tn_layer *net, const tn_optim *settings);
 // Returns what is wrong with an optimizer's settings, as a phrase; empty if nothing is.
 tni_text tni_optim_wrong(const tn_optim *o);
+// Returns whether updates look at whole parameters, and not at elements alone: then a block is one slot.
+static inline bool tni_takes_whole(const tn_optim *o)
+{
+    return o->rule->whole || o->clip_each > 0;
+}
 // Returns whether v is finite and not negative.
 static inline bool tni_not_negative(double v)
 {

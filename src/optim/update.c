@@ -132,6 +132,13 @@ void tni_record_end(tn_scope *s)
     tni_scope_close(s);
 }
 
+// Whether the rule updates by one gradient; L-BFGS calls a function.
+static bool takes_gradient(const char *op, const tn_optim *o)
+{
+    return !o->lbfgs || tni_refuse(o->owned.cx, TN_EARG,
+                                   "%s: lbfgs needs a function of the loss: tn_minimize", op);
+}
+
 tn_ctx *tni_record_ready(const char *op, const tn_optim *o)
 {
     tn_ctx *cx = tni_owned_ok(op, o, TNI_OPTIM);
@@ -199,7 +206,7 @@ tn_status tn_step(tn_optim *o, tn_tensor *loss)
     if (!o && loss && tni_arg1("step", loss, "loss") && !loss->cx->fault.code)
         return tni_fail_status(loss->cx, TN_EARG, "step: the optimizer is NULL");
     tn_ctx *cx = tni_record_ready("step", o);
-    if (!cx) return tni_failed();
+    if (!cx || !takes_gradient("step", o)) return tni_failed();
     tn_status status = check_loss(o, loss);
     if (status != TN_OK && tn_dist_size(o->dist) > 1) tni_dist_fail(o->dist);
     if (status != TN_OK) return status;
@@ -227,7 +234,7 @@ tn_status tn_step(tn_optim *o, tn_tensor *loss)
 tn_status tn_optim_step(tn_optim *o)
 {
     tn_ctx *cx = tni_record_ready("optim_step", o);
-    if (!cx) return tni_failed();
+    if (!cx || !takes_gradient("optim_step", o)) return tni_failed();
     tn_scope *s  = tni_record_begin(cx);
     bool      ok = s && record_update(o, 1);
     if (s) tni_record_end(s);

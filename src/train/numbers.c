@@ -34,6 +34,7 @@ static const struct {
     NUMBER(decay, DOUBLE),
     NUMBER(first, DOUBLE),
     NUMBER(ema, DOUBLE),
+    NUMBER(clip_each, DOUBLE),
     NUMBER(updates, WHOLE),
     NUMBER(micro, WHOLE),
     NUMBER(accumulate, WHOLE),

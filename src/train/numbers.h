@@ -5,7 +5,7 @@
 #include "optim/optim.h"
 
 enum {
-    TNI_SETTINGS       = 15,
+    TNI_SETTINGS       = 16,
     TNI_FIRST_SETTINGS = 12,
     TNI_COUNTS         = 10
 };  // the least that a file has of settings

@@ -96,6 +96,28 @@ CALL(adagrad)
                                                   .initial_accumulator_value = option(k->d) }));
     return NULL;
 }
+CALL(lbfgs)
+{
+    tn_optim_free(tn_lbfgs(k->has.net, (tn_lbfgs_opts){ .lr             = option(k->d),
+                                                        .history_size   = (int)k->j,
+                                                        .tolerance_grad = option(k->d) }));
+    return NULL;
+}
+static tn_tensor *loss_of_x(void *user)
+{
+    return user ? tn_sum_all(user) : NULL;
+}
+CALL(minimize)
+{
+    double loss;
+    tn_minimize(k->has.opt, k->i & 1 ? loss_of_x : NULL, k->x, &loss);
+    return NULL;
+}
+CALL(optim_clip_each)
+{
+    tn_optim_clip_each(k->has.opt, k->d);
+    return NULL;
+}
 CALL(adadelta)
 {
     tn_optim_free(
@@ -683,7 +705,7 @@ CALL(op_of)
 // clang-format off
 const call calls_of_training[] = {
     O(random_get), O(random_set), O(stop_when), Q(op_of),
-    O(sgd), O(adam), O(adamw), O(rmsprop), O(adagrad), O(adadelta), O(nadam), O(lamb), O(lion), O(muon),
+    O(sgd), O(adam), O(adamw), O(rmsprop), O(adagrad), O(lbfgs), O(minimize), O(optim_clip_each), O(adadelta), O(nadam), O(lamb), O(lion), O(muon),
     O(optim_average_to), O(plateau_step), O(optim_add_group), O(step), O(optim_step),
     O(optim_zero_grad), O(optim_clip_norm), O(optim_clip_value), Q(optim_lr), O(optim_set_lr), O(optim_set),
     O(optim_set_schedule), Q(optim_updates), O(optim_loss_scale), O(optim_skipped), Q(optim_free),

@@ -441,6 +441,90 @@ static void clip_value_bounds_every_element(void)
     tn_close(cx);
 }
 
+// By its own norm, whatever the other's: as an option, and alone.
+static void clip_each_bounds_the_norm_of_each_parameter(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx))
+        for (int alone = 0; alone < 2; alone++) {
+            pair      x   = pair_open(cx, TN_F64);
+            tn_optim *opt = tn_sgd(x.net, (tn_sgd_opts){ .lr = 1, .clip_each = alone ? 0 : 0.5 });
+            double    have[ALL], want[ALL];
+            CHECK_STATUS(tn_backward(pair_loss(&x, 1), NULL), TN_OK);
+            if (alone) CHECK_STATUS(tn_optim_clip_each(opt, 0.5), TN_OK);
+            CHECK_STATUS(tn_optim_step(opt), TN_OK);
+            for (int p = 0, at = 0; p < 2; p++) {
+                int    n   = (int)tn_count(x.p[p]);
+                double sum = 0;
+                for (int i = at; i < at + n; i++) sum += pow(gradient(start[i], 1), 2);
+                for (int i = at; i < at + n; i++)
+                    want[i] = start[i] - gradient(start[i], 1) * fmin(1, 0.5 / (sqrt(sum) + 1e-6));
+                at += n;
+            }
+            pair_read(&x, have);
+            check_near(have, want, 1e-13, alone ? "alone" : "in an update");
+            CHECK_STATUS(tn_optim_clip_each(opt, -1), TN_EARG);
+            CHECK_FAILED(cx, TN_EARG, "optim_clip_each: max -1");
+        }
+}
+
+// ---- L-BFGS ------------------------------------------------------------------------------------
+
+// Rosenbrock's function of two parameters, whose lowest point is (1, 1) at the end of a bent valley.
+typedef struct {
+    tn_tensor *p;
+    int        calls;
+    bool       fails, own;
+} valley;
+
+static tn_tensor *valley_loss(void *user)
+{
+    valley    *v = user;
+    tn_tensor *x = tn_select(v->p, 0, 0), *y = tn_select(v->p, 0, 1);
+    v->calls++;
+    if (v->fails && v->calls > 3) return NULL;
+    tn_tensor *loss = tn_add(tn_square(tn_rsub_s(x, 1)),
+                             tn_mul_s(tn_square(tn_sub(y, tn_square(x))), 100));
+    if (v->own) tn_backward(loss, NULL);
+    return loss;
+}
+
+// PyTorch's numbers: where it stops, and after how many calls.
+static void lbfgs_finds_the_end_of_a_bent_valley(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx))
+        for (int own = 0; own < 2; own++) {
+            valley v = { .p = tn_from(cx, TN_F64, TN_SHAPE(2), (double[]){ -1.2, 1 }), .own = own };
+            tn_layer *net = tn_layer_of(cx, 1, &v.p);
+            tn_optim *opt = tn_lbfgs(net, (tn_lbfgs_opts){ .max_iter = 100, .strong_wolfe = true });
+            double    loss;
+            CHECK_STATUS(tn_minimize(opt, valley_loss, &v, &loss), TN_OK);
+            CHECK_NEAR(loss, 24.2, 1e-12);
+            CHECK_NEAR(tn_item(tn_select(v.p, 0, 0)), 0.9999814210791363, 1e-12);
+            CHECK_NEAR(tn_item(tn_select(v.p, 0, 1)), 0.9999619651810985, 1e-12);
+            CHECK_INT(v.calls, 43);
+            CHECK_INT(tn_optim_updates(opt), 1);
+        }
+}
+
+static void lbfgs_refuses_what_it_cannot_do(void)
+{
+    tn_ctx   *cx  = rules_open("cpu");
+    valley    v   = { .p = tn_from(cx, TN_F64, TN_SHAPE(2), (double[]){ -1.2, 1 }), .fails = true };
+    tn_layer *net = tn_layer_of(cx, 1, &v.p);
+    tn_optim *opt = tn_lbfgs(net, (tn_lbfgs_opts){ .strong_wolfe = true });
+    CHECK_STATUS(tn_step(opt, tn_sum_all(v.p)), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "step: lbfgs needs a function of the loss: tn_minimize");
+    CHECK_STATUS(tn_minimize(opt, NULL, NULL, NULL), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "minimize: the function is NULL");
+    CHECK_STATUS(tn_minimize(opt, valley_loss, &v, NULL), TN_EUSER);
+    CHECK_FAILED(cx, TN_EUSER, "minimize: the function returned no loss");
+    v.fails = false;  // parameters are those of an iteration, not of a place that was tried
+    CHECK(tn_item(valley_loss(&v)) <= 24.2);
+    CHECK(!tn_lbfgs(net, (tn_lbfgs_opts){ .history_size = -1 }));
+    CHECK_FAILED(cx, TN_EARG, "lbfgs: history_size is not in 0 .. 10000");
+    tn_close(cx);
+}
+
 static void stored_gradients_are_clipped_without_a_host_read(void)
 {
     double norm = first_norm();
@@ -762,6 +846,9 @@ const test_case tests_optim[] = {
     TEST(numbers_of_the_rule_can_be_set),
     TEST(clip_norm_bounds_the_common_norm),
     TEST(clip_value_bounds_every_element),
+    TEST(clip_each_bounds_the_norm_of_each_parameter),
+    TEST(lbfgs_finds_the_end_of_a_bent_valley),
+    TEST(lbfgs_refuses_what_it_cannot_do),
     TEST(stored_gradients_are_clipped_without_a_host_read),
     TEST(the_norm_of_several_dtypes_is_one),
     TEST(accumulated_steps_equal_one_of_the_mean),

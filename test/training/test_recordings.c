@@ -239,6 +239,10 @@ static tn_optim *make_optim(tn_layer *net, const char *name)
     if (!strcmp(name, "nadam_decay"))
         return tn_nadam(net, (tn_nadam_opts){ EXACT, .momentum_decay = 1 / 128.0f,
                                               .weight_decay = 1 / 64.0f });
+    if (!strcmp(name, "lbfgs"))
+        return tn_lbfgs(net, (tn_lbfgs_opts){ .lr = 0.25, .max_iter = 5, .history_size = 4 });
+    if (!strcmp(name, "lbfgs_wolfe"))
+        return tn_lbfgs(net, (tn_lbfgs_opts){ .max_iter = 6, .strong_wolfe = true });
     if (!strcmp(name, "lion"))
         return tn_lion(net, (tn_lion_opts){ .lr           = 1 / 1024.0f,
                                             .beta1        = 7 / 8.0f,
@@ -366,6 +370,19 @@ static void first_gradients_in_f32_equal_the_recorded_ones(void)
         for (int i = 0; i < MODELS; i++) first_step(&models[i], cx);
 }
 
+// A step of a recording, for optimizers that call a function.
+typedef struct {
+    const model *m;
+    tn_layer    *net;
+    int          step;
+} recorded_step;
+
+static tn_tensor *step_loss(void *user)
+{
+    const recorded_step *s = user;
+    return loss_of(s->m, s->net, s->step, TN_F64);
+}
+
 static void ten_steps(const model *m, const char *optim, const char *device)
 {
     tn_ctx    *cx  = rules_open(device);
@@ -375,10 +392,9 @@ static void ten_steps(const model *m, const char *optim, const char *device)
     double     losses[STEPS];
     if (CHECK(o && c.file)) {
         for (int i = 0; i < STEPS; i++) {
-            tn_scope  *s    = tn_begin(cx);
-            tn_tensor *loss = loss_of(m, net, i, TN_F64);
-            CHECK_STATUS(tn_step(o, loss), TN_OK);
-            losses[i] = tn_item(loss);
+            tn_scope *s = tn_begin(cx);
+            CHECK_STATUS(tn_minimize(o, step_loss, &(recorded_step){ m, net, i }, &losses[i]),
+                         TN_OK);
             CHECK_STATUS(tn_end(s), TN_OK);
         }
         compare_losses(&c, losses, STEPS);
@@ -403,6 +419,8 @@ static const char *const optims[] = { "sgd",
                                       "adadelta_decay",
                                       "nadam",
                                       "nadam_decay",
+                                      "lbfgs",
+                                      "lbfgs_wolfe",
                                       "lion",
                                       "lamb",
                                       "muon" };

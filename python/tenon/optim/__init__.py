@@ -7,6 +7,7 @@ from typing import Any, Callable
 
 from .. import _c, _hooks
 from .._errors import Error
+from .._functions import tensor
 from .._tensor import Tensor
 from ..autograd import enable_grad
 from ..nn.module import Module
@@ -80,15 +81,15 @@ class _Made:
     def loaded(self, groups: list[dict[str, Any]]) -> None:
         """A state was loaded: of what it has now, only the decay of a single group is known, which is in the state."""
         self.base, self.numbers = None, dict.fromkeys(self.numbers)
-        self.shares = [(float("nan"), None)] * len(groups) if len(groups) > 1 else [(1.0, groups[0]["weight_decay"])]
+        self.shares = [(float("nan"), None)] * len(groups) if len(groups) > 1 else [(1.0, groups[0].get("weight_decay"))]
 
 
 class Optimizer:
     """What the optimizers share: an optimizer of C over the parameters, whose updates are part of the step's plan.
 
     params is a Module, a list of tensors, or a list of dicts {"params": ..., "lr": ..., "weight_decay": ...}. Those
-    that require a gradient now are trained. Beside PyTorch's arguments there are clip_norm and clip_value, which clip
-    the gradients of every update; accumulate=k, which updates at every k-th step(loss), by the averaged gradient;
+    that require a gradient now are trained. Beside PyTorch's arguments there are clip_norm, clip_each and
+    clip_value, which clip the gradients of every update by their common norm, each by its own norm, and by element; accumulate=k, which updates at every k-th step(loss), by the averaged gradient;
     loss_scale for float16 (autocast), with scale_growth, scale_backoff and scale_interval; no_master, which keeps no
     float32 copies of 16-bit parameters; schedule="step", "cosine", "linear", "exponential", "one_cycle" or "restarts" with
     warmup, total, floor, every and factor, a schedule of the learning rate by updates that needs no calls; and ema=0.999,
@@ -128,11 +129,11 @@ class Optimizer:
             options["kind"] = _SCHEDULES[schedule]
         numbers = _numbers(defaults)
         fixed = {k: defaults[k] for k in _FIXED if k in defaults}
-        fixed |= {"lr": defaults["lr"], "weight_decay": defaults["weight_decay"]}
+        fixed |= {k: defaults[k] for k in ("lr", "weight_decay") if k in defaults}
         handle = getattr(_c, name)(tree, **numbers, **fixed, **options)
         # C takes 0 for its own default: of these it was told nothing.
         self._c = _Made(handle, context, {k: v or None for k, v in numbers.items()},
-                        [(1.0, defaults["weight_decay"] or None)] * len(groups), defaults["lr"] or None)
+                        [(1.0, defaults.get("weight_decay") or None)] * len(groups), defaults["lr"] or None)
         self._stale: list[Any] = []  # the parameters whose tensors were replaced since
         if self._dist is not None:
             _c.optim_distribute(handle, self._dist, **self._dist_options)
@@ -203,7 +204,7 @@ class Optimizer:
             _c.optim_set_lr(has.handle, base)
         for i, g in enumerate(groups):
             if len(groups) == 1:
-                wanted = (1.0, g["weight_decay"])
+                wanted = (1.0, g.get("weight_decay"))
             else:
                 wanted = (float(f"{g['lr'] / base:.12g}") if base else has.shares[i][0], g["weight_decay"])
             if wanted != has.shares[i]:
@@ -331,7 +332,7 @@ class Optimizer:
 
     def __reduce__(self) -> Any:
         """A copy has copies of the parameters, which are those of a module that is copied in the same call."""
-        groups = [{"params": list(zip(g["names"], g["params"])), "lr": g["lr"], "weight_decay": g["weight_decay"]}
+        groups = [{"params": list(zip(g["names"], g["params"])), **{k: g[k] for k in ("lr", "weight_decay") if k in g}}
                   for g in self.param_groups]
         own = {"defaults", "param_groups", "_made", "_c", "_stale"}
         more = {k: v for k, v in self.__dict__.items() if k not in own}
@@ -497,9 +498,39 @@ class Muon(Optimizer):
                                                match_rms=adjust_lr_fn == "match_rms_adamw"), _refuse("Muon", options) | more)
 
 
-__all__ = ["Optimizer", "SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "LAMB", "Lion", "Muon", "lr_scheduler"]
+class LBFGS(Optimizer):
+    """Steps by an inverse Hessian that follows from the last gradients: opt.step(closure) calls a function that returns the loss.
 
-_INSTEAD = {"Adamax": "Adam", "RAdam": "AdamW", "LBFGS": "SGD", "ASGD": "SGD", "Rprop": "RMSprop", "SparseAdam": "Adam",
+    The function may call zero_grad() and backward() itself, as with PyTorch, but need not. Checkpoints do not have the history.
+    """
+
+    def __init__(self, params: Any, lr: float = 1, max_iter: int = 20, max_eval: int | None = None, tolerance_grad: float = 1e-7,
+                 tolerance_change: float = 1e-9, history_size: int = 100, line_search_fn: str | None = None) -> None:
+        if line_search_fn not in (None, "strong_wolfe"):
+            raise RuntimeError(f"only 'strong_wolfe' is supported, not {line_search_fn!r}")
+        super().__init__(params, _c.lbfgs, dict(lr=lr), dict(
+            max_iter=max_iter, max_eval=max_eval or 0, tolerance_grad=tolerance_grad or _ZERO,
+            tolerance_change=tolerance_change or _ZERO, history_size=history_size,
+            strong_wolfe=line_search_fn is not None))
+        if len(self.param_groups) > 1:
+            raise ValueError("LBFGS has no groups of parameters")
+
+    def step(self, closure: Any = None) -> Any:
+        """Calls the function several times, and returns the first loss."""
+        if not callable(closure):
+            raise TypeError("LBFGS.step() takes a function that returns the loss")
+        self._apply_groups()
+
+        def run() -> Any:
+            with enable_grad():
+                return closure()
+
+        return tensor(_c.minimize(self._handle, run))
+
+
+__all__ = ["Optimizer", "SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "LAMB", "LBFGS", "Lion", "Muon", "lr_scheduler"]
+
+_INSTEAD = {"Adamax": "Adam", "RAdam": "AdamW", "ASGD": "SGD", "Rprop": "RMSprop", "SparseAdam": "Adam",
             "Adafactor": "AdamW"}
 
 
