@@ -54,6 +54,7 @@ static bool sequence_ok(tn_ctx *cx, const attention *s, int i, tn_tensor *const 
                       tni_shape_of(x[i]).s);
 }
 
+// For where a bool mask meets one of numbers: an infinity hides a key whatever its score is.
 // A bool mask as numbers to add: 0 where it is true.
 static tn_tensor *as_scores(tn_tensor *m, tn_dtype dt)
 {

@@ -110,6 +110,7 @@ static bool is_tied(tn_layer *l, const tn_tensor *t)
     return n > 1;
 }
 
+// Parts are copies, so that whoever holds the old weight's memory sees no writes to it.
 // Gives l a parameter or a buffer named NAME and a suffix, with the value of `init`.
 static tn_tensor *add_part(tn_layer *l, const char *name, const char *suffix, tn_tensor *init,
                            bool is_param)
@@ -127,6 +128,7 @@ static tn_tensor *random_unit(tn_tensor *w, int64_t n, double eps)
     return x ? tn_cast(unit(x, eps), tn_dtype_of(w)) : NULL;
 }
 
+// In the order of PyTorch's files; the list of names of a layer shows it.
 // Makes what the weight is computed from.
 static bool add_parts(tn_layer *l, tni_derived *d)
 {

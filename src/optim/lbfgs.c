@@ -18,6 +18,9 @@
 
 enum { GRADIENTS = 4 };  // at the start, and of up to three places of a line search
 
+// What an optimizer of this kind has beside its slots. The vectors are owned by it and written in place, so that their memory and the
+// plans that read them stay the same from iteration to iteration. dot is NULL and cap 0 until the second iteration. The kept
+// changes are rows 0 .. count - 1 while there is room, and from then on all of them, the newest at `newest`.
 struct tni_lbfgs {
     int64_t    n;
     tn_dtype   dtype;  // of the vectors: f64 if a parameter is
@@ -51,12 +54,14 @@ typedef struct {
 
 // ---- vectors -----------------------------------------------------------------------------------
 
+// Lets go of a vector, if there is one.
 static void free_vector(tn_tensor **t)
 {
     if (*t) tni_tensor_disown(*t);
     *t = NULL;
 }
 
+// The history goes with the optimizer: a network keeps nothing of it.
 void tni_lbfgs_free(tn_optim *o)
 {
     tni_lbfgs *b = o->lbfgs;
@@ -107,7 +112,7 @@ static bool write_params(const run *r, tn_tensor *v)
     return true;
 }
 
-// x + t d.
+// x + t d. t is a number of the kernel and not part of the plan, so that every place on the line is computed by one plan.
 static tn_tensor *moved(const run *r, double t)
 {
     return tn_add(r->b->x, tn_mul_s(r->b->d, t));
@@ -134,6 +139,7 @@ static tn_tensor *gradient(const run *r, tn_tensor *loss)
     return flat;
 }
 
+// Each read waits for the device, which is why an evaluation has only this one.
 // The numbers that decisions need, read at once: loss, slope, largest and summed element of the gradient, its square, and
 // the largest element of the direction.
 static bool read_point(const run *r, tn_tensor *loss, tn_tensor *g, double *v)
@@ -188,6 +194,7 @@ static bool evaluate(run *r, const double *t, int into, point *y)
     return true;
 }
 
+// There are four places, so that one is always free.
 // A place for a gradient that is none of three that are needed.
 static int free_place(int a, int b, int c)
 {
@@ -198,7 +205,8 @@ static int free_place(int a, int b, int c)
 
 // ---- the direction -----------------------------------------------------------------------------
 
-// Makes room for one more change, twice as much as before.
+// Makes room for one more change, twice as much as before. Rows are copied on the device and their products on the host; with a most
+// of 100 that happens five times in the life of an optimizer. On failure everything is as it was.
 static bool grow_rows(const run *r)
 {
     tni_lbfgs *b   = r->b;
@@ -231,6 +239,8 @@ static bool grow_rows(const run *r)
     return true;
 }
 
+// Overwrites the oldest change, or a free row, by a move and its change; their products with the others are known already, so that
+// nothing is computed for them again. The scale of the first inverse Hessian is that of the newest change, as PyTorch has it.
 // Keeps a move and its change: m has the products of s, y and g with all rows and then with s, y and g.
 static bool keep_change(const run *r, tn_tensor *s, tn_tensor *y, double *m, int width)
 {
@@ -285,6 +295,8 @@ static double two_passes(const tni_lbfgs *b, const double *gd, double *c, double
     return e;
 }
 
+// All products that the two passes need come from one read: of s, y and the gradient with every kept row and with each other. A change
+// with s y near 0 or below would make the matrix indefinite, and is left out; the limit is PyTorch's.
 // Sets the direction from the gradient at x, and *slope: gradient times direction. work has room for 9 cap + 9 numbers.
 static bool set_direction(const run *r, int at, double *work, double *slope)
 {
@@ -356,6 +368,7 @@ static double cubic(const point *a, const point *b, double lo, double hi)
 // The constants of Armijo's condition and of the slope's, which are PyTorch's.
 static const double ENOUGH = 1e-4, FLAT = 0.9;
 
+// The first phase: t grows, by the cubic through the last two places but by a hundredth at least and tenfold at most.
 // Goes on along the line until a place fulfils the conditions (*done; in b[0]), or two places have one between them.
 static bool find_bracket(run *r, const point *start, double t, int most, point *b, int *tries,
                          bool *done)
@@ -395,6 +408,8 @@ static double inside(const point *b, bool *near)
     return t;
 }
 
+// The second phase narrows the bracket: its low end is the place with the lower loss, and the high end is whichever other place has a lower one
+// between them.
 // A line search for the strong Wolfe conditions: enough progress, and a slope flat enough. start has the slope at x, most is
 // how many times the function may be called.
 static bool strong_wolfe(run *r, const point *start, double t, int most, point *found)
@@ -437,6 +452,7 @@ static bool move_to(const run *r, double t)
     return ok;
 }
 
+// The gradient at the start stays in its place until the next direction was set from the change since.
 // One iteration from the point p, the n-th of this update; sets *end if it is the last. Conditions stand in PyTorch's order.
 static bool iterate(run *r, point *p, int n, bool *end)
 {
@@ -463,6 +479,7 @@ static bool iterate(run *r, point *p, int n, bool *end)
     return ok;
 }
 
+// They may be of several dtypes: the vector is in the widest, f32 at least, and writing it back rounds.
 // Reads the parameters, which the program may have written since the last update.
 static bool read_params(const run *r)
 {
@@ -478,6 +495,8 @@ static bool read_params(const run *r)
     return ok;
 }
 
+// The first call is where the parameters are, with whatever batch the function now has: the change of the gradient since the last update
+// counts as if it were of the same function, as in PyTorch.
 // If the function fails on the way, parameters are those of the last iteration.
 static bool run_update(run *r, double *loss)
 {
@@ -527,6 +546,7 @@ tn_status tn_minimize(tn_optim *o, tn_loss_fn *f, void *user, double *loss)
 
 static const tni_update_rule lbfgs = { .name = "lbfgs" };
 
+// Six vectors beside the history: x, d and four gradients.
 // Makes the vectors of an optimizer whose parameters are known.
 static bool make_vectors(tn_optim *o)
 {
