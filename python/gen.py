@@ -47,7 +47,7 @@ ATTRIBUTES = {"requires_grad"}
 
 # Names that `import tenon` does not have, because the package has the function in another form: as a method, a class, a keyword.
 # Every other function of C is tenon.NAME.
-NOT_EXPORTED = re.compile(r"""(nn|layer|optim|data|file|tokenizer|cache|ctx|profile|npy|init|device|dist|linalg|sparse)_.*
+NOT_EXPORTED = re.compile(r"""i?[rh]?fft[2n]?|i?fftshift|r?fftfreq|i?stft|hann_window|hamming_window|(nn|layer|optim|data|file|tokenizer|cache|ctx|profile|npy|init|device|dist|linalg|sparse)_.*
     |cholesky|solve|solve_triangular|lstsq|inv|qr|eigh|eigvalsh|svd|svdvals|pinv|matrix_rank|vector_norm|matrix_norm|cond|.*_ex
     |.*_(s|i64|i64_|keep|all|axes|with|hw|dhw|nd|n|of)|.*_|forward.*|is_.*|sgd|adam|adamw|rmsprop|next|step|digits|idx.*|images|image_.*|cifar10|csv
     |adagrad|adadelta|lbfgs|nadam|lamb|lion|muon
@@ -56,7 +56,7 @@ NOT_EXPORTED = re.compile(r"""(nn|layer|optim|data|file|tokenizer|cache|ctx|prof
 
 # Functions whose first argument is a tensor and that are no methods of it: forms of C for what is one method in Python, and what
 # the package has otherwise.
-NOT_METHODS = re.compile(r"""(sparse_.*|.*_(s|i64|i64_|keep|all|axes|with|ex|norm|triangular)|solve|lstsq|eigh|eigvalsh|svdvals|cond|real|imag|linalg_check|init_.*|image_.*|bit_.*|squeeze_all|copy_to|eval_of|op_of|npy_write|sample
+NOT_METHODS = re.compile(r"""(i?[rh]?fft[2n]?|i?fftshift|i?stft|sparse_.*|.*_(s|i64|i64_|keep|all|axes|with|ex|norm|triangular)|solve|lstsq|eigh|eigvalsh|svdvals|cond|real|imag|linalg_check|init_.*|image_.*|bit_.*|squeeze_all|copy_to|eval_of|op_of|npy_write|sample
     |offset|window|window_dilated|shl|shr)""", re.X)
 
 # Parameters that may be None: those that the headers say may be NULL.
@@ -86,7 +86,7 @@ GIVES = {"layer_child": (2, 0), "nn_seq_n": (0, None), "nn_standardize": (1, Non
 LENDS = {"layer_child": 0, "layer_find_child": 0}
 HANDLES = {"tn_layer": "LAYER", "tn_optim": "OPTIM", "tn_data": "DATA", "tn_tokenizer": "TOKENIZER",
            "tn_file": "SAVED_FILE", "tn_cache": "CACHE", "tn_dist": "DIST"}
-ENUMS = {"tn_rnn_kind", "tn_fold", "tn_matrix_norm_kind", "tn_interpolation", "tn_border", "tn_reduction", "tn_rope_scaling", "tn_lr_kind", "tn_missing", "tn_reduce_op"}
+ENUMS = {"tn_fft_norm", "tn_rnn_kind", "tn_fold", "tn_matrix_norm_kind", "tn_interpolation", "tn_border", "tn_reduction", "tn_rope_scaling", "tn_lr_kind", "tn_missing", "tn_reduce_op"}
 NUMBERS = {"int": "int", "int64_t": "int64", "uint64_t": "uint64", "double": "double", "float": "double", "bool": "bool",
            "tn_dtype": "dtype", "size_t": "uint64"}
 PYTHON = {"int": "int", "int64": "int", "uint64": "int", "double": "float", "bool": "bool", "dtype": "DTypeLike"}

@@ -24,6 +24,7 @@ ROUTES = {
     "replication_pad2d": "nn.functional.pad", "replication_pad3d": "nn.functional.pad", "scalar_tensor": "tensor",
     "select_scatter": "Tensor.__setitem__; of a copy", "slice_scatter": "Tensor.__setitem__; of a copy", "split_with_sizes": "split",
     "upsample_bilinear2d": "nn.functional.interpolate", "upsample_nearest2d": "nn.functional.interpolate",
+    "_fft_c2r": "fft.irfftn", "_fft_r2c": "fft.rfftn",
     "sym_size": "Tensor.shape", "sym_numel": "Tensor.numel", "sym_stride": "Tensor.stride", "sym_is_contiguous": "Tensor.is_contiguous",
 }
 BACKWARD = "grad"  # where the names that end in _backward go
@@ -31,7 +32,6 @@ BACKWARD = "grad"  # where the names that end in _backward go
 # Why a name is not there.
 REASONS = {
     "_adaptive_avg_pool3d": "adaptive pooling has one and two axes", "_embedding_bag": "an embedding and a mean do it",
-    "_fft_c2r": "there is no fft yet", "_fft_r2c": "there is no fft yet",
     "as_strided": "views come from slices, transposes and reshapes; strides are not the program's", "resize_": "a tensor keeps its shape",
     "sym_storage_offset": "where a value is in memory is the plan's affair",
     "linalg.eig": "eigenvalues of matrices that are not symmetric are complex", "linalg.eigvals": "as eig",
@@ -93,7 +93,7 @@ def core_aten():
 
 
 def reason(name):
-    return REASONS.get(name, "there is no fft yet" if name.startswith("fft.") else "not written yet")
+    return REASONS.get(name, "not written yet")
 
 
 def show(title, found, everything):

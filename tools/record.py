@@ -560,6 +560,15 @@ def complexes():
     out = {name: getattr(torch, name)(z) for name in "exp log sqrt sin cos sinh cosh tanh reciprocal".split()}
     out |= {"matmul": z @ w, "pow": z ** z.conj(), "pow 1.5": z ** 1.5, "quotient": z / w.T, "mean": z.mean(0), "sum": z.sum()}
     pairs |= {f"complex {name}": torch.view_as_real(v) for name, v in out.items()}
+    s, w = numbers((2, 24)), torch.hann_window(6, dtype=torch.double)
+    out = {"stft": torch.stft(s, 8, 3, 6, w, return_complex=True), "fftn": torch.fft.fftn(z, (6, 2), norm="ortho"),
+           "stft two-sided": torch.stft(s, 8, center=False, normalized=True, onesided=False, return_complex=True),
+           "ihfft": torch.fft.ihfft(s, 9), "rfft2": torch.fft.rfft2(s, norm="forward"), "ifft": torch.fft.ifft(z, 7, 0),
+           "fftshift": torch.fft.fftshift(torch.fft.ifftshift(z, dim=(0,)))}
+    pairs |= {f"fourier {name}": torch.view_as_real(v.resolve_conj()) for name, v in out.items()}
+    pairs |= {"fourier hfft": torch.fft.hfft(z, 7, 1), "fourier irfft2": torch.fft.irfft2(z, (4, 5)), "fourier freq": torch.fft.fftfreq(7, 0.5, dtype=torch.double),
+              "fourier rfreq": torch.fft.rfftfreq(8, dtype=torch.double), "fourier hamming": torch.hamming_window(5, dtype=torch.double),
+              "fourier istft": torch.istft(torch.view_as_complex(numbers((5, 8, 2))), 8, 2, 8, torch.hann_window(8, dtype=torch.double))}
     return pairs | {"complex abs": torch.from_numpy(np.abs(grid)), "complex angle": z.angle(), "complex equal": (z == z.flip(0)).double()}
 
 

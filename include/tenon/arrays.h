@@ -56,6 +56,60 @@ TN_API tn_tensor *tn_angle(tn_tensor *x);  // in [-pi, pi]; of a real x 0 or pi
 TN_API tn_tensor *tn_view_as_real(tn_tensor *x);
 TN_API tn_tensor *tn_view_as_complex(tn_tensor *x);
 
+// ---- Fourier transforms ------------------------------------------------------------------------
+
+// What is scaled, of transforms of n elements: the inverse one by 1 / n; both by 1 / sqrt(n); the forward one by 1 / n.
+typedef enum { TN_FFT_BACKWARD, TN_FFT_ORTHO, TN_FFT_FORWARD } tn_fft_norm;
+// Transform along an axis: its first n elements, or, if there are fewer, zeros behind them; n 0: as many as there are. Results are complex, with
+// c64 for all but f64 and c128.
+TN_API tn_tensor *tn_fft(tn_tensor *x, int64_t n, int axis, tn_fft_norm norm);
+TN_API tn_tensor *tn_ifft(tn_tensor *x, int64_t n, int axis, tn_fft_norm norm);
+// Of a real x the first n / 2 + 1 elements, which determine the others; and back, to n real ones. n 0: 2 (m - 1) for m elements.
+TN_API tn_tensor *tn_rfft(tn_tensor *x, int64_t n, int axis, tn_fft_norm norm);
+TN_API tn_tensor *tn_irfft(tn_tensor *x, int64_t n, int axis, tn_fft_norm norm);
+// The same the other way round: a signal of which the first half is given has a real spectrum.
+TN_API tn_tensor *tn_hfft(tn_tensor *x, int64_t n, int axis, tn_fft_norm norm);
+TN_API tn_tensor *tn_ihfft(tn_tensor *x, int64_t n, int axis, tn_fft_norm norm);
+// Transform the last two axes; size: two lengths, NULL: those of x.
+TN_API tn_tensor *tn_fft2(tn_tensor *x, const int64_t *size, tn_fft_norm norm);
+TN_API tn_tensor *tn_ifft2(tn_tensor *x, const int64_t *size, tn_fft_norm norm);
+TN_API tn_tensor *tn_rfft2(tn_tensor *x, const int64_t *size, tn_fft_norm norm);
+TN_API tn_tensor *tn_irfft2(tn_tensor *x, const int64_t *size, tn_fft_norm norm);
+// Transform n axes, or the last n if axes is NULL; n 0: all. size: a length for each, NULL: those of x. Of rfftn and irfftn the last one has real
+// elements.
+TN_API tn_tensor *tn_fftn(tn_tensor *x, int n, const int64_t *size, const int *axes,
+                          tn_fft_norm norm);
+TN_API tn_tensor *tn_ifftn(tn_tensor *x, int n, const int64_t *size, const int *axes,
+                           tn_fft_norm norm);
+TN_API tn_tensor *tn_rfftn(tn_tensor *x, int n, const int64_t *size, const int *axes,
+                           tn_fft_norm norm);
+TN_API tn_tensor *tn_irfftn(tn_tensor *x, int n, const int64_t *size, const int *axes,
+                            tn_fft_norm norm);
+// Move the element of frequency 0 to the middle of n axes, n 0: of all; and back.
+TN_API tn_tensor *tn_fftshift(tn_tensor *x, int n, const int *axes);
+TN_API tn_tensor *tn_ifftshift(tn_tensor *x, int n, const int *axes);
+// Return the frequencies of the elements of a transform of n samples that are d apart: of tn_fft, and of tn_rfft.
+TN_API tn_tensor *tn_fftfreq(tn_ctx *cx, tn_dtype dt, int64_t n, double d);
+TN_API tn_tensor *tn_rfftfreq(tn_ctx *cx, tn_dtype dt, int64_t n, double d);
+// Windows of n elements; periodic ones, as of transforms, unless symmetric.
+TN_API tn_tensor *tn_hann_window(tn_ctx *cx, tn_dtype dt, int64_t n, bool symmetric);
+TN_API tn_tensor *tn_hamming_window(tn_ctx *cx, tn_dtype dt, int64_t n, bool symmetric);
+typedef struct {
+    int64_t    hop;     // from a window to the next; 0: n / 4
+    int64_t    win;     // elements of the window, in the middle of the n; 0: n
+    tn_tensor *window;  // (win); NULL: ones
+    bool
+            no_center;  // window i begins at element i * hop; otherwise that is its middle, and x is padded by n / 2 at both ends,
+    bool    pad_zeros;  // by zeros; otherwise mirrored
+    bool    normalized;  // scaled by 1 / sqrt(n)
+    bool    two_sided;   // of a real x all n frequencies
+    int64_t length;      // of istft: elements of the result; 0: as the windows have it
+} tn_stft_opts;
+// Short-time transforms of n elements of a signal x (..., T): (..., frequencies, windows). PyTorch's torch.stft.
+TN_API tn_tensor *tn_stft(tn_tensor *x, int64_t n, tn_stft_opts o);
+// The signal of such transforms, (..., T), real. Where no window reaches it is not finite.
+TN_API tn_tensor *tn_istft(tn_tensor *x, int64_t n, tn_stft_opts o);
+
 // ---- products ----------------------------------------------------------------------------------
 
 // Returns sums of products by labels of axes, as torch.einsum of n tensors: "bij,bjk->bik". Labels

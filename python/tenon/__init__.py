@@ -35,7 +35,7 @@ from .autograd import (autocast as autocast, enable_grad as enable_grad, grad as
 # Every function of C that has no other form here. Type checkers take the first of equal names, too.
 if _CHECKING:
     from ._custom import Op as Op, op as op
-    from . import (checkpoint as checkpoint, cuda as cuda, data as data, distributed as distributed, files as files, linalg as linalg, models as models,
+    from . import (checkpoint as checkpoint, cuda as cuda, data as data, distributed as distributed, fft as fft, files as files, linalg as linalg, models as models,
                    nn as nn, optim as optim, sparse as sparse)
     from .files import load as load, save as save
     from .inspect import (devices as devices, doctor as doctor, explain as explain, plan_memory as plan_memory,
@@ -49,7 +49,7 @@ else:
     del _name
 
 # Modules that are imported when they are first asked for, and what is taken out of them: `import tenon` is quick.
-_MODULES = {"cuda", "linalg", "sparse", "nn", "optim", "models", "data", "distributed", "files", "checkpoint", "inspect", "tokenizers", "torch"}
+_MODULES = {"cuda", "fft", "linalg", "sparse", "nn", "optim", "models", "data", "distributed", "files", "checkpoint", "inspect", "tokenizers", "torch"}
 _NAMES = {
     "_custom": ["Op", "op"],
     "files": ["load", "save"],

@@ -16,7 +16,7 @@ __all__ = ["addcmul", "addcdiv", "baddbmm", "broadcast_tensors", "bucketize", "c
            "take_along_dim", "tensordot", "tril_indices", "triu_indices", "unflatten", "var_mean", "vdot", "xlogy", "deg2rad",
            "rad2deg", "get_default_dtype", "set_default_dtype", "device",
            "add", "sub", "div", "gather", "scatter", "index_add", "scatter_reduce", "nan_to_num", "diff", "multinomial", "finfo",
-           "iinfo", "get_rng_state", "set_rng_state", "set_printoptions"]
+           "iinfo", "get_rng_state", "set_rng_state", "set_printoptions", "stft", "istft", "hann_window", "hamming_window", "is_complex"]
 
 
 # ---- arithmetic
@@ -379,3 +379,38 @@ def device(name: Any = "cpu", index: int | None = None) -> str:
 def set_printoptions(*unused: Any, **unused_too: Any) -> NoReturn:
     raise NotImplementedError("tensors are printed as NumPy prints arrays by default; print(x.numpy()) follows "
                               "numpy.set_printoptions")
+
+
+# ---- signals
+
+
+def is_complex(x: Any) -> bool:
+    """Whether the elements are complex numbers."""
+    return x.dtype.is_complex
+
+
+def hann_window(window_length: int, periodic: bool = True, *, dtype: Any = "float32", device: Any = None) -> Tensor:
+    """0.5 - 0.5 cos(2 pi k / n); n - 1 in the place of n if it is not periodic."""
+    return _c.hann_window(dtype, window_length, not periodic, context=F._on(device))
+
+
+def hamming_window(window_length: int, periodic: bool = True, *, dtype: Any = "float32", device: Any = None) -> Tensor:
+    """0.54 - 0.46 cos(2 pi k / n)."""
+    return _c.hamming_window(dtype, window_length, not periodic, context=F._on(device))
+
+
+def stft(input: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None, center: bool = True,
+         pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None, return_complex: bool = True) -> Tensor:
+    """Short-time Fourier transforms of a signal (..., T): (..., frequencies, windows), complex."""
+    if pad_mode not in ("reflect", "constant"):
+        raise ValueError(f"stft: pad_mode is {pad_mode!r}; there are reflect and constant")
+    y = _c.stft(input, n_fft, hop=hop_length or 0, win=win_length or 0, window=window, no_center=not center, pad_zeros=pad_mode == "constant",
+                normalized=normalized, two_sided=onesided is False)
+    return y if return_complex else _c.view_as_real(y)
+
+
+def istft(input: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None, center: bool = True,
+          normalized: bool = False, onesided: bool | None = None, length: int | None = None) -> Tensor:
+    """The signal of such transforms. Where no window reaches it is not finite."""
+    return _c.istft(input, n_fft, hop=hop_length or 0, win=win_length or 0, window=window, no_center=not center, normalized=normalized,
+                    two_sided=onesided is False, length=length or 0)

@@ -289,7 +289,7 @@ class WithNumPy(unittest.TestCase):
         self.assertEqual((np.ones(3) + x).tolist(), [1, 2, 3])
         self.assertIsInstance(np.ones(3) + x, tn.Tensor)
         self.assertEqual(np.stack([x, x]).shape, (2, 3))
-        for wrong in (np.array(["a"]), np.array([1j]), np.array([object()]), np.ones((1,) * 9), np.zeros(2, ">f4")):
+        for wrong in (np.array(["a"]), np.array([object()]), np.ones((1,) * 9), np.zeros(2, ">f4")):
             with self.assertRaises((TypeError, ValueError)):
                 tn.asarray(wrong)
 
@@ -341,8 +341,7 @@ class WithPyTorch(unittest.TestCase):
         del b
         self.assertEqual(exported(), 0)
         self.assertEqual(tn.from_dlpack(torch.ones(2, requires_grad=True)).tolist(), [1, 1])
-        with self.assertRaisesRegex((tn.DTypeError, BufferError), "complex64"):
-            tn.from_dlpack(torch.ones(2, dtype=torch.complex64))
+        self.assertEqual(tn.from_dlpack(torch.tensor([1 - 2j, 3j]).conj()[:1].resolve_conj()).tolist(), [1 + 2j])
 
     def test_copies(self):
         a = torch.ones(3)

@@ -2,14 +2,15 @@
 #include "device/host_linalg.h"
 
 // An implementation for the op comes before one for its class. The result has neither run function
-// if the device does not have the op. Linear algebra, which no other ops could stand for, runs on the
-// host then.
+// if the device does not have the op. Linear algebra and Fourier transforms, which no other ops could
+// stand for, run on the host then.
 const tni_op_impl *tni_device_impl(const tni_device *d, int op)
 {
-    static const tni_op_impl on_host = { .run = tni_linalg_on_host };
+    static const tni_op_impl on_host = { .run = tni_call_on_host };
     const tni_op_impl       *r       = &d->calls->of_op[op];
     if (r->run_nofail || r->run) return r;
-    return op == TNI_linalg ? &on_host : &d->calls->of_class[tni_op_table[op].class];
+    return op == TNI_linalg || op == TNI_fft ? &on_host
+                                             : &d->calls->of_class[tni_op_table[op].class];
 }
 
 bool tni_device_runs(const tni_device *d, int op)

@@ -523,7 +523,7 @@ static const tni_arg *operand(const tni_call *c, int i)
 static bool open_host_call(host_call *h, const tni_call *c, tni_heap *heap)
 {
     int n   = c->nin + 1 + c->nmore;
-    h->call = tni_call_within(c, TNI_linalg);
+    h->call = tni_call_within(c, c->op);
     bool ok = true;
     for (int i = 0; i < n; i++) {
         h->arg[i] = *operand(c, i);
@@ -560,15 +560,15 @@ static tn_status run_host_call(const host_call *h, const tni_call *c)
 }
 
 // By the cpu device, with its LAPACK and threads.
-tn_status tni_linalg_on_host(const tni_call *c)
+tn_status tni_call_on_host(const tni_call *c)
 {
-    if (tni_linalg_is_value(c)) return tni_linalg_copy_value(c);
+    if (c->op == TNI_linalg && tni_linalg_is_value(c)) return tni_linalg_copy_value(c);
     if (c->compile_only) return TN_OK;
     host_call h    = { 0 };
     tni_heap  heap = tni_heap_default();
     bool      ok   = open_host_call(&h, c, &heap);
     tn_status s    = ok ? run_host_call(&h, c) : TN_EMEM;
-    if (!ok) tni_text_add(c->why, "linalg: out of memory on the host");
+    if (!ok) tni_text_add(c->why, "%s: out of memory on the host", tni_op_table[c->op].name);
     for (int i = 0; i < OPERANDS; i++) tni_free64(&heap, h.arg[i].data);
     tni_free64(&heap, h.call.scratch);
     return s;

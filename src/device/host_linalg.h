@@ -32,8 +32,8 @@ tni_linalg tni_linalg_of(const tni_call *c);
 // Returns how many doubles tni_linalg_run needs beside its operands; runs matrix i of the call.
 int64_t tni_linalg_work(const tni_linalg *f);
 void    tni_linalg_run(const tni_linalg *f, int64_t i, double *work);
-// Runs a call of any device on the host, by copies of its operands, as the cpu device runs it; waits for the device.
-tn_status tni_linalg_on_host(const tni_call *c);
+// Runs a call of any device, linalg or fft, on the host, by copies of its operands, as the cpu device runs it; waits for the device.
+tn_status tni_call_on_host(const tni_call *c);
 // Fills the outputs of matrix i with NaN: it has no such factorization.
 void tni_linalg_fail(const tni_linalg *f, int64_t i);
 // The rows of a in the order of l u, from the exchanges of rows that LAPACK and cuSOLVER return,

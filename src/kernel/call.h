@@ -40,6 +40,7 @@ typedef struct {
 //             of q, k, v and of what is read beside the scores
 //   argsort   out i64, along attr->axis.axis; more[0] the elements of in[0] in that order
 //   linalg    in[] row-major; tni_linalg_kind lists inputs and outputs
+//   fft       in[0] row-major; tni_fft_kind says of what
 //   spmm      values (count), x (k, n) and the pattern (tni_pattern), row-major -> (rows, n); sddmm: x (rows, k),
 //             y (cols, k) and the pattern -> (count)
 //   custom    in[] row-major. The user's function writes every output, so those without data get

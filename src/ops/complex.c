@@ -4,6 +4,15 @@
 //
 // which is one kernel with strided loads; its gradient, of any order, is that of these ops. Results follow NumPy,
 // except that a real operand counts as a real number, not as one with an imaginary part of 0: inf times 2 has no NaN.
+//
+// Which functions know complex numbers is said where each begins: it asks for a complex argument and comes here, or takes its arguments by
+// tni_arg1_any and works on any tensor, as views do, whose axes are before that of the pairs. All others are stopped by tni_arg1.
+//
+// In memory (1 + 2i, 3 - 4i) is 1, 2, 3, -4. Handles of it, of shape (2) and dtype c64, are over a node of shape (2, 2) and dtype f32:
+//
+//   tn_real(z)           the view of the node's first column, stride 2
+//   tn_view_as_real(z)   the node itself
+//   tn_flip(z, 0)        a view of its rows
 #include "ops/complex.h"
 
 #include <math.h>
@@ -27,7 +36,8 @@ tn_tensor *tni_pairs(tn_tensor *x)
     return y;
 }
 
-// Whether strides are those of pairs: a complex number is one element of memory.
+// Whether strides are those of pairs: a complex number is one element of memory, so that C programs, files and other libraries can read it
+// there. Axes of one place have any stride.
 static bool are_pairs(const tni_view *v)
 {
     bool ok = v->stride[v->rank - 1] == 1 && v->offset % 2 == 0;
@@ -49,7 +59,8 @@ tn_tensor *tni_part(tn_tensor *x, int which)
     return tn_select(tni_pairs(x), -1, which);
 }
 
-// (true, false): whether a place of a pair is the real part.
+// (true, false): whether a place of a pair is the real part. It is computed where it is read, so that a choice by it costs a comparison of the
+// place, and parts are joined without a copy.
 static tn_tensor *is_real_part(tn_ctx *cx)
 {
     return tn_eq_i64(tn_arange_i64(cx, TN_I32, 0, 2, 1), 0);
@@ -217,7 +228,8 @@ tn_tensor *tn_view_as_complex(tn_tensor *x)
 
 // ---- maps --------------------------------------------------------------------------------------
 
-// |x| without overflow. At 0 hypot has no derivative; the inner choice keeps it away from there, and the gradient is 0.
+// |x| without overflow, by hypot, which divides by the larger part first.
+//  At 0 hypot has no derivative; the inner choice keeps it away from there, and the gradient is 0.
 static tn_tensor *magnitude(tn_tensor *r, tn_tensor *i)
 {
     tn_tensor *none = tn_logical_and(tn_eq_s(r, 0), tn_eq_s(i, 0));
@@ -271,6 +283,7 @@ static tn_tensor *logarithm(tn_tensor *x)
         tni_join_parts(tn_log(magnitude(tni_part(x, 0), tni_part(x, 1))), tn_angle(x)));
 }
 
+// The principal one, as C's csqrt: the branch is cut along the negative real axis, and the sign of an imaginary 0 tells the sides apart.
 // The root with a real part that is not negative: t = sqrt((|re| + |x|) / 2) is one part, im / (2 t) the other.
 static tn_tensor *root(tn_tensor *p)
 {

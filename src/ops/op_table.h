@@ -215,6 +215,15 @@ static inline tni_pattern tni_pattern_of(int64_t rows, int64_t cols, int64_t cou
     return p;
 }
 
+// What a row `fft` computes, of pairs (..., n, 2) or of real numbers (..., n), over 1 to 3 of the last axes, times a scale. The result of C2R
+// says whether n is even; parts that the spectrum of real numbers has not, imaginary ones of its first and, for an even n, last element,
+// do not count.
+//
+//   c2c   (..., n, 2) -> (..., n, 2), forward or inverse
+//   r2c   (..., n) -> (..., n / 2 + 1, 2), forward
+//   c2r   (..., n / 2 + 1, 2) -> (..., n), inverse
+typedef enum { TNI_FFT_C2C, TNI_FFT_R2C, TNI_FFT_C2R } tni_fft_kind;
+
 enum { TNI_MOST_OUTPUTS = 16 };  // of a user's op
 
 // How many outputs the body of a loop has.

@@ -303,6 +303,27 @@ OF_COMPLEX(pow_s, tn_pow_s(CX_X, 1.5))
 OF_COMPLEX(quotient, tn_div(CX_X, tn_transpose(CX_Y, 0, 1)))
 OF_COMPLEX(mean, tn_mean(CX_X, 0))
 OF_COMPLEX(sum, tn_sum_all(CX_X))
+#define SIGNAL           numbers(cx, TN_SHAPE(2, 24))
+#define FOURIER(name, f) ARRAY(fourier_##name, tn_view_as_real(f))
+FOURIER(stft, tn_stft(SIGNAL, 8,
+                      (tn_stft_opts){
+                          .hop = 3, .win = 6, .window = tn_hann_window(cx, TN_F64, 6, false) }))
+FOURIER(stft_two,
+        tn_stft(SIGNAL, 8,
+                (tn_stft_opts){ .no_center = true, .normalized = true, .two_sided = true }))
+FOURIER(fftn, tn_fftn(CX_X, 2, (int64_t[]){ 6, 2 }, NULL, TN_FFT_ORTHO))
+FOURIER(ifft, tn_ifft(CX_X, 7, 0, TN_FFT_BACKWARD))
+FOURIER(ihfft, tn_ihfft(SIGNAL, 9, -1, TN_FFT_BACKWARD))
+FOURIER(rfft2, tn_rfft2(SIGNAL, NULL, TN_FFT_FORWARD))
+FOURIER(shift, tn_fftshift(tn_ifftshift(CX_X, 1, (int[]){ 0 }), 0, NULL))
+ARRAY(fourier_hfft, tn_hfft(CX_X, 7, 1, TN_FFT_BACKWARD))
+ARRAY(fourier_irfft2, tn_irfft2(CX_X, (int64_t[]){ 4, 5 }, TN_FFT_BACKWARD))
+ARRAY(fourier_freq, tn_fftfreq(cx, TN_F64, 7, 0.5))
+ARRAY(fourier_rfreq, tn_rfftfreq(cx, TN_F64, 8, 1))
+ARRAY(fourier_hamming, tn_hamming_window(cx, TN_F64, 5, false))
+ARRAY(fourier_istft,
+      tn_istft(tn_view_as_complex(numbers(cx, TN_SHAPE(5, 8, 2))), 8,
+               (tn_stft_opts){ .hop = 2, .window = tn_hann_window(cx, TN_F64, 8, false) }))
 ARRAY(complex_angle, tn_angle(CX_X))
 ARRAY(complex_equal, tn_eq(CX_X, tn_flip(CX_X, 0)))
 
@@ -424,6 +445,19 @@ static const struct {
     { "complex sum", complex_sum },
     { "complex angle", complex_angle },
     { "complex equal", complex_equal },
+    { "fourier stft", fourier_stft },
+    { "fourier stft two-sided", fourier_stft_two },
+    { "fourier istft", fourier_istft },
+    { "fourier fftn", fourier_fftn },
+    { "fourier ifft", fourier_ifft },
+    { "fourier ihfft", fourier_ihfft },
+    { "fourier hfft", fourier_hfft },
+    { "fourier rfft2", fourier_rfft2 },
+    { "fourier irfft2", fourier_irfft2 },
+    { "fourier fftshift", fourier_shift },
+    { "fourier freq", fourier_freq },
+    { "fourier rfreq", fourier_rfreq },
+    { "fourier hamming", fourier_hamming },
 };
 
 static void check_array(tn_ctx *cx, const char *name, array_call *call)

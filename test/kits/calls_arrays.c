@@ -73,6 +73,80 @@ CALL(view_as_complex)
     return tn_view_as_complex(k->j & 1 ? k->x : tn_stack(2, pair, -1));
 }
 
+// ---- Fourier transforms
+
+static const int64_t *fft_sizes(const call_args *k)
+{
+    static const int64_t some[] = { 4, 3, 2, 5, 1, 1, 1, 1 };
+    return k->i & 1 ? some : NULL;
+}
+#define ONE(name)                                                                              \
+    CALL(name)                                                                                 \
+    {                                                                                          \
+        return tn_##name(k->x, k->i > 99 ? 7 : k->i, (int)k->j, (tn_fft_norm)((int)k->i & 3)); \
+    }
+#define TWO(name)                                                           \
+    CALL(name)                                                              \
+    {                                                                       \
+        return tn_##name(k->x, fft_sizes(k), (tn_fft_norm)((int)k->j & 3)); \
+    }
+#define MANY(name)                                                                              \
+    CALL(name)                                                                                  \
+    {                                                                                           \
+        return tn_##name(k->x, (int)k->i, fft_sizes(k), k->j & 1 ? (int[8]){ -1, 0, 1 } : NULL, \
+                         TN_FFT_ORTHO);                                                         \
+    }
+ONE(fft)
+ONE(ifft)
+ONE(rfft)
+ONE(irfft)
+ONE(hfft)
+ONE(ihfft)
+TWO(fft2)
+TWO(ifft2)
+TWO(rfft2)
+TWO(irfft2)
+MANY(fftn)
+MANY(ifftn)
+MANY(rfftn)
+MANY(irfftn)
+CALL(fftshift)
+{
+    return tn_fftshift(k->x, (int)k->i, (int[8]){ (int)k->j, 0 });
+}
+CALL(ifftshift)
+{
+    return tn_ifftshift(k->x, (int)k->i, (int[8]){ (int)k->j, 0 });
+}
+CALL(fftfreq)
+{
+    return tn_fftfreq(k->cx, TN_F32, k->i > 99 ? 9 : k->i, k->d);
+}
+CALL(rfftfreq)
+{
+    return tn_rfftfreq(k->cx, TN_F32, k->i > 99 ? 9 : k->i, k->d);
+}
+CALL(hann_window)
+{
+    return tn_hann_window(k->cx, TN_F64, k->i > 99 ? 9 : k->i, k->j & 1);
+}
+CALL(hamming_window)
+{
+    return tn_hamming_window(k->cx, TN_F16, k->i > 99 ? 9 : k->i, k->j & 1);
+}
+CALL(stft)
+{
+    return tn_stft(k->x, k->i,
+                   (tn_stft_opts){ .hop = k->j, .two_sided = k->j & 1, .no_center = k->i & 1 });
+}
+CALL(istft)
+{
+    // Of any tensor, or of transforms of one.
+    if (k->i & 1) return tn_istft(k->x, k->j, (tn_stft_opts){ .hop = k->i });
+    tn_stft_opts o = { .hop = 1 };
+    return tn_istft(tn_stft(tn_reshape(k->x, TN_SHAPE(-1)), 2, o), 2, o);
+}
+
 // ---- linear algebra
 
 // x as matrices: of any shape, or (1, 1).
@@ -426,6 +500,7 @@ CALL(hessian)
 // clang-format off
 const call calls_of_arrays[] = {
     B(complex), B(polar), O(real), O(imag), O(conj), O(angle), O(view_as_real), O(view_as_complex),
+    O(fft), O(ifft), O(rfft), O(irfft), O(hfft), O(ihfft), O(fft2), O(ifft2), O(rfft2), O(irfft2), O(fftn), O(ifftn), O(rfftn), O(irfftn), O(fftshift), O(ifftshift), O(fftfreq), O(rfftfreq), O(hann_window), O(hamming_window), O(stft), O(istft),
     T(vjp), T(jvp), T(jacobian), T(hvp), T(hessian),
     T(margin_ranking), T(cosine_embedding), T(triplet_margin), T(multi_margin), T(gaussian_nll), T(focal),
     U(asin), U(acos), U(sinh), U(cosh), U(asinh), U(acosh), U(atanh), U(log10), U(erfinv), U(lgamma), U(digamma), U(signbit),

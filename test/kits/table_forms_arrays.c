@@ -47,6 +47,28 @@ FORM(f_complex_views, PAIR(tn_concat(2,
                                          tn_flatten(tn_flip(tn_slice(Z(0), 1, 0, 2, 1), 0), 0, 1) },
                                      0)))
 
+// ---- Fourier transforms ------------------------------------------------------------------------
+
+FORM(f_fft, PAIR(tn_fft(Z(0), 0, 1, TN_FFT_BACKWARD)))
+FORM(f_ifft, PAIR(tn_ifft(Z(0), 6, 0, TN_FFT_BACKWARD)))
+FORM(f_fft_real, PAIR(tn_fft(x[0], 0, -1, TN_FFT_FORWARD)))
+FORM(f_fft2, PAIR(tn_fft2(Z(0), NULL, TN_FFT_ORTHO)))
+FORM(f_rfft, PAIR(tn_rfft(x[0], 0, -1, TN_FFT_BACKWARD)))
+FORM(f_rfft_cut, PAIR(tn_rfft(x[0], 3, 0, TN_FFT_FORWARD)))
+FORM(f_irfft, tn_cast(tn_irfft(Z(0), 0, 1, TN_FFT_BACKWARD), DT))
+FORM(f_irfft_odd, tn_cast(tn_irfft(Z(0), 5, 1, TN_FFT_ORTHO), DT))
+FORM(f_hfft, tn_cast(tn_hfft(Z(0), 7, 1, TN_FFT_BACKWARD), DT))
+FORM(f_ihfft, PAIR(tn_ihfft(x[0], 0, 1, TN_FFT_BACKWARD)))
+FORM(f_rfftn, PAIR(tn_rfftn(x[0], 0, NULL, NULL, TN_FFT_BACKWARD)))
+FORM(f_irfft2, tn_cast(tn_irfft2(Z(0), NULL, TN_FFT_BACKWARD), DT))
+FORM(f_fftn, PAIR(tn_fftn(tn_reshape(Z(0), TN_SHAPE(2, 2, 1, 3)), 4, NULL, (int[]){ 3, 0, 2, 1 },
+                          TN_FFT_BACKWARD)))
+FORM(f_fftshift, PAIR(tn_ifftshift(tn_fftshift(Z(0), 1, (int[]){ 1 }), 0, NULL)))
+FORM(f_stft,
+     PAIR(tn_stft(x[0], 4,
+                  (tn_stft_opts){ .hop = 2, .window = tn_hann_window(CX, TN_F32, 4, false) })))
+FORM(f_istft, tn_cast(tn_istft(Z(0), 4, (tn_stft_opts){ .hop = 1, .normalized = true }), DT))
+
 // ---- linear algebra ----------------------------------------------------------------------------
 
 // A symmetric matrix whose eigenvalues are above 1, and a matrix far from singular ones.
@@ -336,6 +358,22 @@ const form forms_arrays[] = {
     { "complex, mean",         f_complex_mean,     SMOOTH, 2, 1, { IN(3, APART, 2, 3, 2) } },
     { "complex, where",        f_complex_where,    SMOOTH, 1, 2, { IN(3, APART, 2, 3, 2), IN(3, APART, 2, 3, 2) } },
     { "complex, views",        f_complex_views,    SMOOTH, 1, 1, { IN(3, APART, 2, 3, 2) } },
+    { "fft",                  f_fft,             SMOOTH, 2, 1, { IN(3, APART, 3, 4, 2) } },
+    { "ifft",                 f_ifft,            SMOOTH, 2, 1, { IN(3, APART, 4, 3, 2) } },
+    { "fft, real",            f_fft_real,        SMOOTH, 2, 1, { IN(2, APART, 3, 7) } },
+    { "fft2",                 f_fft2,            SMOOTH, 2, 1, { IN(4, APART, 2, 3, 4, 2) } },
+    { "rfft",                 f_rfft,            SMOOTH, 2, 1, { IN(2, APART, 3, 8) } },
+    { "rfft, cut",            f_rfft_cut,        SMOOTH, 2, 1, { IN(2, APART, 5, 2) } },
+    { "irfft",                f_irfft,           SMOOTH, 2, 1, { IN(3, APART, 2, 4, 2) } },
+    { "irfft, odd",           f_irfft_odd,       SMOOTH, 2, 1, { IN(3, APART, 2, 4, 2) } },
+    { "hfft",                 f_hfft,            SMOOTH, 2, 1, { IN(3, APART, 2, 4, 2) } },
+    { "ihfft",                f_ihfft,           SMOOTH, 2, 1, { IN(2, APART, 2, 6) } },
+    { "rfftn",                f_rfftn,           SMOOTH, 2, 1, { IN(3, APART, 2, 3, 5) } },
+    { "irfft2",               f_irfft2,          SMOOTH, 2, 1, { IN(4, APART, 2, 3, 3, 2) } },
+    { "fftn",                 f_fftn,            SMOOTH, 2, 1, { IN(3, APART, 4, 3, 2) } },
+    { "fftshift",             f_fftshift,        SMOOTH, 1, 1, { IN(3, APART, 4, 3, 2) } },
+    { "stft",                 f_stft,            SMOOTH, 2, 1, { IN(2, APART, 2, 9) } },
+    { "istft",                f_istft,           SMOOTH, 3, 1, { IN(4, APART, 2, 3, 5, 2) } },
     { "tile",                 f_tile,            SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
     { "tile, more axes",      f_tile_more,       SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
     { "repeat_interleave",    f_interleave,      SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },

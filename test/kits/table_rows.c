@@ -904,6 +904,8 @@ static const row rows[TNI_OPS] = {
                              .why = NULL },
     [TNI_sddmm]          = { build_sparse, sparse_inputs, 6, SUMS, bound_sparse, linalg_refuses,
                              .why = NULL },
+    [TNI_fft]            = { .why =
+                                 "test_fft.c has every kind of length beside the definition, the forms every function" },
     [TNI_loop]   = { .why = "its body is a plan of its own: the forms of scan and rnn run it" },
     [TNI_custom] = { build_custom, one_input, 1, EXACT, .why = NULL },
     [TNI_output] = { build_custom, one_input, 2, EXACT, .why = NULL },

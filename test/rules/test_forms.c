@@ -62,7 +62,7 @@ const call *calls_plain_at(int i);
 call_things calls_plain_things(tn_ctx *cx);
 tn_tensor  *calls_plain_do(const call *c, const call_args *k);
 
-enum { FORMS = 2, MOST_CALLS = 700 };
+enum { FORMS = 2, MOST_CALLS = 1000 };
 
 // Arguments of several shapes and dtypes, so that every op takes some of them.
 typedef struct {

@@ -59,7 +59,10 @@ static const char *const wide[] = {
 
 // Forms of several ops, each with a rule of its own.
 static const char *const several[] = { "assign", "fill_", "einsum", "cholesky", "qr",
-                                       "eigh",   "svd",   "scan",   "complex",  NULL };
+                                       "eigh",   "svd",   "scan",   "complex",  "fft",
+                                       "ifft",   "rfft",  "irfft",  "hfft",     "ihfft",
+                                       "fft2",   "rfftn", "irfft2", "fftn",     "fftshift",
+                                       "stft",   "istft", NULL };
 
 static bool is_listed(const char *const *list, const char *name)
 {

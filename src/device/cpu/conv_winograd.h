@@ -14,6 +14,7 @@ size_t tni_winograd_scratch(const tni_conv_plan *c);
 // Transformed weights of one call of a plan, kept while its w is the same value: training changes it in each
 // step, inference never does. They get memory when a value comes for the second time.
 typedef struct {
+    void (*forget)(void *entry);
     tni_heap   *heap;
     uint64_t    value;
     const char *data;

@@ -584,21 +584,27 @@ tn_status tni_cpu_conv(const tni_call *call)
     return TN_OK;
 }
 
-void *tni_cpu_prepare_call(const tni_call *call)
-{
-    bool                  conv = call->op == TNI_conv || call->op == TNI_conv_dgrad;
-    size_t                used;
-    tni_winograd_weights *kept = NULL;
-    if (conv && plan_conv_blocks(call, NULL, &used).winograd)
-        kept = tni_alloc(call->session, sizeof *kept);
-    if (kept) *kept = (tni_winograd_weights){ .heap = call->session };
-    return kept;
-}
-
-void tni_cpu_forget_call(void *entry)
+static void forget_weights(void *entry)
 {
     tni_winograd_weights *kept = entry;
     tni_heap             *heap = kept->heap;
     tni_free_block(heap, kept->u);
     tni_free(heap, kept);
+}
+
+void *tni_cpu_prepare_call(const tni_call *call)
+{
+    if (call->op == TNI_fft) return tni_cpu_prepare_fft(call);
+    bool                  conv = call->op == TNI_conv || call->op == TNI_conv_dgrad;
+    size_t                used;
+    tni_winograd_weights *kept = NULL;
+    if (conv && plan_conv_blocks(call, NULL, &used).winograd)
+        kept = tni_alloc(call->session, sizeof *kept);
+    if (kept) *kept = (tni_winograd_weights){ .forget = forget_weights, .heap = call->session };
+    return kept;
+}
+
+void tni_cpu_forget_call(void *entry)
+{
+    (*(void (**)(void *))entry)(entry);
 }

@@ -27,6 +27,8 @@ void      tni_cpu_fold(const tni_call *call);
 #undef CALLS
 // clang-format on
 
+// The tables of a Fourier transform, which its runs share. What is kept of any call begins with the function that frees it.
+void *tni_cpu_prepare_fft(const tni_call *call);
 // What a convolution keeps from run to run; NULL for other calls, and if memory is out.
 void *tni_cpu_prepare_call(const tni_call *call);
 void  tni_cpu_forget_call(void *entry);

@@ -1,6 +1,7 @@
 // Chooses the instruction set, for all code that is compiled once for each: the most capable one
 // that this chip and its system support. Tiles give the same bits in every set; products of floats
 // need not, since only some sets fuse multiply and add.
+#include "device/cpu/fft_lanes.h"
 #include "device/cpu/gemm_kernel.h"
 #include "device/cpu/tiles.h"
 
@@ -8,13 +9,15 @@
 typedef struct {
     const tni_tiles    *tiles;
     const tni_gemm_isa *gemm;
+    const tni_fft_isa  *fft;
 } instruction_set;
 
-static const instruction_set base = { &tni_tiles_base, &tni_gemm_isa_base };
+static const instruction_set base = { &tni_tiles_base, &tni_gemm_isa_base, &tni_fft_isa_base };
 
 #if defined(__x86_64__)
-static const instruction_set avx2   = { &tni_tiles_avx2, &tni_gemm_isa_avx2 };
-static const instruction_set avx512 = { &tni_tiles_avx512, &tni_gemm_isa_avx512 };
+static const instruction_set avx2   = { &tni_tiles_avx2, &tni_gemm_isa_avx2, &tni_fft_isa_avx2 };
+static const instruction_set avx512 = { &tni_tiles_avx512, &tni_gemm_isa_avx512,
+                                        &tni_fft_isa_avx2 };
 
 static const instruction_set *machine_isa(void)
 {
@@ -39,4 +42,9 @@ const tni_tiles *tni_tiles_get(void)
 const tni_gemm_isa *tni_gemm_isa_get(void)
 {
     return machine_isa()->gemm;
+}
+
+const tni_fft_isa *tni_fft_isa_get(void)
+{
+    return machine_isa()->fft;
 }

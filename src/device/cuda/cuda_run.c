@@ -2,6 +2,7 @@
 // own files, all else as on every device with work groups.
 #include "device/cuda/cuda_attention.h"
 #include "device/cuda/cuda_conv.h"
+#include "device/cuda/cuda_fft.h"
 #include "device/cuda/gpu.h"
 #include "device/host_linalg.h"
 
@@ -62,7 +63,7 @@ static tn_status run_linalg(const tni_call *call)
 {
     if (tni_groups_takes_linalg(call)) return tni_groups_linalg_small(call);
     if (!tni_linalg_is_value(call) && !call->compile_only) tni_replay_never_graph(call->session);
-    return tni_linalg_on_host(call);
+    return tni_call_on_host(call);
 }
 
 // ---- calls and the kernels behind them ---------------------------------------------------------
@@ -121,6 +122,11 @@ const tni_device_calls tni_cuda_calls = {
                                [TNI_conv] = CONVOLUTION, [TNI_conv_dgrad] = CONVOLUTION,
                                [TNI_conv_wgrad] = CONVOLUTION, [TNI_attention] = ATTENTION,
                                [TNI_attention_grad] = ATTENTION, [TNI_linalg] = { .run = run_linalg },
+                               [TNI_fft]    = { .run     = tni_cuda_fft,
+                                                .prepare = tni_cuda_prepare_fft,
+                                                .forget  = tni_cuda_forget_fft,
+                                                .scratch = tni_cuda_fft_scratch,
+                                                .method  = tni_cuda_fft_method },
                                [TNI_custom] = { .run = tni_cuda_custom, .scratch = tni_cuda_custom_scratch } },
     .groups                = &groups,
     .row_bytes             = 16,  // what cuBLASLt's fast algorithms ask of leading dimensions

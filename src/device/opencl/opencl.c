@@ -45,7 +45,8 @@ static const tni_device_calls calls = {
     .of_op     = { TNI_GROUPS_OPS, TNI_GROUPS_CONVS, [TNI_copy] = { .run = tni_groups_copy },
                    [TNI_matmul] = { .run = tni_groups_matmul, .strided = true },
                    [TNI_custom] = { .run = tni_groups_custom },
-                   [TNI_linalg] = { .run = tni_groups_linalg } },
+                   [TNI_linalg] = { .run = tni_groups_linalg },
+                   [TNI_fft]    = { .run = tni_groups_fft, .scratch = tni_groups_fft_scratch } },
     .groups    = &groups,
     .row_bytes = 16,  // kernels load aligned rows 16 bytes at a time
 };

@@ -74,5 +74,5 @@ tn_status tni_groups_linalg_small(const tni_call *c)
 // What does not fit into local memory goes to the host.
 tn_status tni_groups_linalg(const tni_call *c)
 {
-    return tni_groups_takes_linalg(c) ? tni_groups_linalg_small(c) : tni_linalg_on_host(c);
+    return tni_groups_takes_linalg(c) ? tni_groups_linalg_small(c) : tni_call_on_host(c);
 }

@@ -24,6 +24,7 @@ extern const char *const tni_text_sort[];
 extern const char *const tni_text_index[];
 extern const char *const tni_text_segments[];
 extern const char *const tni_text_linalg[];
+extern const char *const tni_text_fft[];
 extern const char *const tni_text_sparse[];
 
 // Convolutions, by the columns of a tile; the gradient for w, by the rows of a tile; and both for few

@@ -129,6 +129,14 @@ tn_status tni_groups_linalg(const tni_call *c);
 tn_status tni_groups_spmm(const tni_call *c);
 tn_status tni_groups_sddmm(const tni_call *c);
 
+// Fourier transforms: whether all axes are of lengths that kernels have; by them; by them or on the host. Scratch of all three. And results of a
+// library times the scale of the call.
+bool      tni_groups_takes_fft(const tni_call *c);
+size_t    tni_groups_fft_scratch(const tni_call *c);
+tn_status tni_groups_fft_lines(const tni_call *c);
+tn_status tni_groups_fft(const tni_call *c);
+tn_status tni_groups_fft_scale(const tni_call *c);
+
 // scatter_add of whole rows: whether a call is that, its scratch, and adding the rows to the result.
 // lines: all axes but the indexed one, argument 1 the values and 2 the result.
 bool      tni_segments_can(const tni_call *c);
