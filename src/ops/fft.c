@@ -339,7 +339,7 @@ static bool window_of(const char *op, tn_ctx *cx, tn_dtype dt, int64_t n, tn_stf
 {
     int64_t win = o->win ? o->win : n, left = (n - win) / 2;
     *w = o->window;
-    if (n < 1 || win < 1 || win > n)
+    if (n < 1 || n > INT32_MAX || win < 1 || win > n)
         return tni_refuse(cx, TN_EARG, "%s: a window of %lld in %lld points", op, (long long)win,
                           (long long)n);
     if (*w && !tni_arg1(op, *w, "window")) return false;
@@ -351,7 +351,8 @@ static bool window_of(const char *op, tn_ctx *cx, tn_dtype dt, int64_t n, tn_stf
     if (*w) *w = tn_cast(*w, dt);
     if (*w && win < n) *w = tn_pad(*w, &left, (int64_t[]){ n - win - left }, 0);
     o->hop = o->hop ? o->hop : n / 4 ? n / 4 : 1;
-    if (o->hop < 1) return tni_refuse(cx, TN_EARG, "%s: hop is %lld", op, (long long)o->hop);
+    if (o->hop < 1 || o->hop > INT32_MAX)
+        return tni_refuse(cx, TN_EARG, "%s: hop is %lld", op, (long long)o->hop);
     return true;
 }
 
@@ -376,13 +377,12 @@ tn_tensor *tn_stft(tn_tensor *x, int64_t n, tn_stft_opts o)
     if (!tni_is_float(tni_dtype(x)) || tni_rank(x) < 1)
         return tni_fail(cx, TN_EARG, "stft: x %s of %s is no signal of floats", tni_shape_of(x).s,
                         tn_dtype_name(tn_dtype_of(x)));
-    int64_t    all = tn_size(x, -1) + (o.no_center ? 0 : n / 2 * 2);
-    tn_dtype   dt  = tni_dtype(x) == TN_F64 ? TN_F64 : TN_F32;
+    tn_dtype   dt = tni_dtype(x) == TN_F64 ? TN_F64 : TN_F32;
     tn_tensor *w, *y;
-    if (n > 0 && n > all)
+    if (!window_of("stft", cx, dt, n, &o, &w)) return NULL;
+    if (n > tn_size(x, -1) + (o.no_center ? 0 : n / 2 * 2))
         return tni_fail(cx, TN_EARG, "stft: %lld points, but x %s has fewer", (long long)n,
                         tni_shape_of(x).s);
-    if (!window_of("stft", cx, dt, n, &o, &w)) return NULL;
     bool        half = !x->complex && !o.two_sided;
     tn_fft_norm norm = o.normalized ? TN_FFT_ORTHO : TN_FFT_BACKWARD;
     if (x->complex) {
@@ -423,6 +423,8 @@ tn_tensor *tn_istft(tn_tensor *x, int64_t n, tn_stft_opts o)
     tn_dtype   dt = tni_dtype(x);
     tn_tensor *w, *y = tn_transpose(x, -1, -2);
     if (!window_of("istft", cx, dt, n, &o, &w)) return NULL;
+    if (o.length < 0 || o.length > INT64_MAX / 4)
+        return tni_fail(cx, TN_EARG, "istft: length is %lld", (long long)o.length);
     tn_fft_norm norm = o.normalized ? TN_FFT_ORTHO : TN_FFT_BACKWARD;
     y                = o.two_sided ? tn_real(tn_ifft(y, 0, -1, norm)) : tn_irfft(y, n, -1, norm);
     if (!w) w = tn_ones(cx, dt, 1, &n);
