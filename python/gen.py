@@ -25,13 +25,12 @@ LEFT_OUT = {
         open open_with close ctx_leave ctx_enter ctx_take ctx_of ctx_device begin end keep want drop
         retain release""",
     "the package has a class for it": "plateau_step",
-    "its function is one of C": "scan vjp jvp jacobian hvp hessian",
-    "for programs that start ranks": "dist_launched dist_variable",
+        "for programs that start ranks": "dist_launched dist_variable",
     "errors are exceptions": "error error_text error_clear error_set on_error on_warning stop_when escape status_name",
     "written by hand in core/": """
         grad_mode autocast random_get random_set
         to_dlpack to_dlpack_unversioned from_dlpack from_dlpack_unversioned ctx_stream ctx_wait_stream ctx_signal_stream ctx_use_stream
-        eval_into from borrow read print ptr split meshgrid unique chunk grad minimize gradcheck gradgradcheck custom custom_n
+        eval_into from borrow read print ptr split meshgrid unique chunk grad minimize gradcheck gradgradcheck vmap hook_add hook_remove scan vjp jvp jacobian hvp hessian custom custom_n
         layer_new layer_new_n layer_each layer_summary layer_self layer_ctx layer_of nn_act nn_residual nn_residual_with
         nn_transformer_block nn_transformer_block_with forward_n dataset next tokenizer_encode
         tokenizer_encode_with tokenizer_decode tokenizer_stream tokenizer_token generate file_info

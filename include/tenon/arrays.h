@@ -437,7 +437,27 @@ typedef struct {
 TN_API tn_tensor *tn_ctc_loss(tn_tensor *log_probs, tn_tensor *targets, tn_tensor *input_lengths,
                               tn_tensor *target_lengths, tn_ctc_opts o);
 
+// A function of single examples: reads x, writes y. It runs once, over tensors that stand for one example, and may read any
+// tensors of the program, but write or keep none.
+typedef void tn_vmap_fn(void *user, tn_tensor *const *x, tn_tensor **y);
+enum { TN_NO_AXIS = -100 };  // of tn_vmap: an argument is the same for all examples
+// Runs a function over an axis that it does not see: in[i] of x[i], or TN_NO_AXIS; NULL: axis 0 of all. y[i] has the results of all
+// examples along the axis out. Gradients may be taken inside, of each example, and outside. The ops of f are recorded with
+// one axis more; where one of them has no rule for that (random numbers drawn for an example, attention, linear algebra,
+// convolutions whose weights differ, users' ops), f becomes a loop over the examples, as by tn_scan.
+TN_API tn_status tn_vmap(tn_vmap_fn *f, void *user, int n, tn_tensor *const *x, const int *in,
+                         int ny, tn_tensor **y, int out);
+
 // ---- derivatives of functions ------------------------------------------------------------------
+
+// A function that is called with the gradient of a value. It records what becomes of it and returns that, of the same dtype and shape, or
+// NULL for g itself. The gradient is not computed yet, so that the function cannot read its numbers.
+typedef tn_tensor *tn_hook_fn(tn_tensor *g, void *user);
+// Has every later backward pass call f when it knows the gradient of x: a leaf's before it is added to an earlier one, another
+// value's before it goes on. Returns a number above 0, or 0 on failure. A hook ends with its value, or with tn_hook_remove, which
+// returns whether there was one; end, if not NULL, is called on user then. A view cannot have one.
+TN_API int64_t tn_hook_add(tn_tensor *x, tn_hook_fn *f, void *user, void (*end)(void *user));
+TN_API bool    tn_hook_remove(tn_ctx *cx, int64_t hook);
 
 // A function of n tensors, up to 16, as tn_gradcheck takes. These call f once, at values that stand for x, and can be
 // differentiated again if an x has a history. J is the matrix of the derivatives of y = f(x) by x.

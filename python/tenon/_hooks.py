@@ -28,6 +28,17 @@ class Handle:
             del _hooks[self._key]
 
 
+class ValueHandle:
+    """A hook of a tensor that is no leaf; it ends with the tensor's history, or by remove()."""
+
+    def __init__(self, x: Any, hook: Callable[[Any], Any]) -> None:
+        self._number, self._context = _c.hook_add(x, hook), x.context
+
+    def remove(self) -> None:
+        """Ends the hook."""
+        _c.hook_remove(self._number, self._context)
+
+
 # By the id of a tensor that lives: its hooks; a tensor whose gradient is kept.
 _hooks: dict[int, tuple[weakref.ref[Any], list[Handle]]] = {}
 _retained: dict[int, weakref.ref[Any]] = {}

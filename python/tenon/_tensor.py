@@ -495,14 +495,15 @@ class Tensor(Exchange, _c.Tensor):
         """What its gradient passes, by the name of the op; None for a leaf and for what has no gradient."""
         return GradFn(self) if self.requires_grad and not self.is_leaf else None
 
-    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> _hooks.Handle:
-        """Calls a function with the gradient of this leaf in every backward(); what it returns, if not None, takes its place."""
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> _hooks.Handle | _hooks.ValueHandle:
+        """Calls a function with the gradient of this tensor in every backward(); what it returns, if not None, takes its place.
+
+        The gradient of a tensor that is no leaf is not computed yet when the function is called: it can make another one of it, but
+        not read its numbers.
+        """
         if not self.requires_grad:
             raise RuntimeError("register_hook: the tensor requires no gradient")
-        if not self.is_leaf:
-            raise NotImplementedError("register_hook of a tensor that is no leaf: tn.grad(loss, x) returns its gradient, and "
-                                      "x.retain_grad() keeps it in x.grad")
-        return _hooks.Handle(self, hook)
+        return _hooks.Handle(self, hook) if self.is_leaf else _hooks.ValueHandle(self, hook)
 
     def retain_grad(self) -> None:
         """Keeps its gradient in backward(), though it is no leaf: x.grad."""

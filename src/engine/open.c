@@ -5,6 +5,7 @@
 #include "base/pool.h"
 #include "dist/place.h"
 #include "ops/loop.h"
+#include "tensor/hook.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -370,6 +371,7 @@ void tn_close(tn_ctx *cx)
         t->free(t);
     }
     tni_async_items_close(cx);
+    tni_hooks_close(cx);
     while (cx->root.newest) tni_tensor_free(cx->root.newest);
     free_retained(cx);
     for (size_t i = 0; i < cx->walked_count; i++) tni_node_unref(cx, cx->walked[i]);

@@ -33,6 +33,9 @@ bool tni_recompute_region(tn_ctx *cx, const char *op, tni_recomputed *r, const t
                           size_t count, tni_node *const *node, const bool *leads);
 void tni_recomputed_free(tn_ctx *cx, tni_recomputed *r);
 
+// What the hooks of n make of its gradient g (hooks.c). NULL, reported, if one fails.
+tn_tensor *tni_hooks_run(tn_ctx *cx, const tni_node *n, tn_tensor *g);
+
 // What a walk is for: the leaves it deposits in (accepts; NULL takes all), or the tensors x whose
 // gradients are collected into gx.
 typedef struct {

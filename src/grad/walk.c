@@ -12,6 +12,7 @@
 // forward pass, and with gradient mode on it can be differentiated again.
 #include "grad/grad.h"
 #include "ops/complex.h"
+#include "tensor/hook.h"
 
 // The nodes that a gradient can reach, oldest first, and beside each its gradient so far (NULL:
 // none arrived). Invariant: during the walk, a listed node's mark is its index plus one, and every
@@ -304,6 +305,32 @@ static bool has_gradient(const walk *k, size_t i)
     return false;
 }
 
+// A leaf has a node for each state, and each of them gets a part of its gradient. If it has hooks, the parts are added up at its oldest
+// node, where the hooks run once.
+static bool gather_leaf(walk *k, size_t i)
+{
+    const tni_node *n     = k->node[i];
+    size_t          first = i;
+    if (!tni_hook_of(k->cx, n, 0)) return true;
+    for (size_t j = 0; j < i && first == i; j++)
+        if (k->node[j]->leaf == n->leaf && k->leads[j]) first = j;
+    tn_tensor *g = k->g[i];
+    if (first == i) return (k->g[i] = tni_hooks_run(k->cx, n, g)) != NULL;
+    tn_dtype dt = (tn_dtype)k->node[first]->dtype;
+    if (tn_dtype_of(g) != dt) g = tn_cast(g, dt);
+    k->g[i] = NULL;
+    return g && add_gradient(k, first, g);
+}
+
+// Deposits what arrived at a leaf.
+static bool visit_leaf(walk *k, size_t i)
+{
+    const tni_node *n = k->node[i];
+    if (k->cx->hooks && !gather_leaf(k, i)) return false;
+    return !k->g[i] || k->w->nx || !accepts_leaf(k, n->leaf) ||
+           deposit_gradient(k, n->leaf, k->g[i]);
+}
+
 // Newest first, so that every consumer of a node has run before the node itself. What a rule
 // records belongs to the layer of the node, for profiles and messages, hence the switch of the
 // site's layer.
@@ -320,11 +347,11 @@ static bool visit_nodes(walk *k)
     for (size_t i = k->count; ok && i-- > 0;) {
         tni_node *n = k->node[i];
         if (!k->leads[i] || !has_gradient(k, i)) continue;
-        if (n->leaf)
-            ok = k->w->nx || !accepts_leaf(k, n->leaf) || deposit_gradient(k, n->leaf, k->g[i]);
+        if (n->leaf) ok = visit_leaf(k, i);
         else {
             tni_self.site.layer = n->site.layer;
-            ok                  = apply_rule(k, i, gx, need);
+            if (n->hooked && k->g[i]) ok = (k->g[i] = tni_hooks_run(k->cx, n, k->g[i])) != NULL;
+            ok = ok && apply_rule(k, i, gx, need);
         }
     }
     tni_self.site.layer = layer;

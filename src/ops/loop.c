@@ -7,6 +7,11 @@
 //   5. body_is_pure               nothing else reads the placeholders: the function wrote and kept nothing
 //   6. tni_loop_record            the op, over states, sequences and what the body reads besides
 //
+// tn_vmap goes the same way without states, up to 5, and then records the body over all slices at once:
+//
+//   6. tni_loop_batch             each node of the body with one axis more (vmap.c)
+//      tni_loop_record            where a node has no rule for that
+//
 // An error in 2 to 5 leaves no node behind that could be computed from a placeholder.
 #include "ops/loop.h"
 #include "ops/composite.h"
@@ -310,6 +315,142 @@ tn_status tn_scan(tn_scan_body *body, void *user, int carries, tn_tensor **carry
               tni_loop_record(r.cx, l, src, r.steps, o.reverse, r.stacked, made, stack) &&
               give_outputs(&r, o.reverse, made, stack);
     while (held) tni_node_unref(r.cx, src[--held]);
+    for (int i = 0; l && i < l->xs + l->consts; i++)
+        if (r.parts.from[i] >= r.seeds) tni_node_unref(r.cx, r.parts.captured[i]);
+    while (r.seeds) tni_node_unref(r.cx, r.seed[--r.seeds]);
+    return ok ? TN_OK : tni_failed();
+}
+
+// ---- tn_vmap -------------------------------------------------------------------------------------
+
+enum { MOST_ARGUMENTS = 16 };
+
+// A function over examples. mapped: the arguments that differ from example to example, with their axis in front.
+typedef struct {
+    tn_vmap_fn       *f;
+    void             *user;
+    int               n, ny;
+    tn_tensor *const *x;
+    tn_tensor        *mapped[MOST_ARGUMENTS];
+    int               at[MOST_ARGUMENTS];  // by argument: its place in mapped, or -1
+    int               count;
+} examples;
+
+// Strides express every order of axes, so that nothing is copied here; a rule that needs examples one after the other copies.
+// An axis of a tensor moved to another place.
+static tn_tensor *move_axis(tn_tensor *x, int from, int to)
+{
+    int order[TN_MAX_RANK], n = 0;
+    for (int i = 0; i < tni_rank(x); i++)
+        if (i != from) order[n++] = i;
+    memmove(order + to + 1, order + to, (size_t)(n - to) * sizeof *order);
+    order[to] = from;
+    return from == to ? x : tn_permute(x, n + 1, order);
+}
+
+// Calls the function for one example; what it does not set is reported by its own name.
+static void run_example(void *user, tn_tensor **carry, tn_tensor *const *x, tn_tensor **y)
+{
+    examples  *e = user;
+    tn_tensor *arg[MOST_ARGUMENTS];
+    (void)carry;
+    for (int i = 0; i < e->n; i++) arg[i] = e->at[i] < 0 ? e->x[i] : x[e->at[i]];
+    uint64_t failures = e->x[0]->cx->failures;
+    e->f(e->user, arg, y);
+    for (int i = 0; i < e->ny; i++)
+        if (!y[i] && e->x[0]->cx->failures == failures)
+            tni_fail(e->x[0]->cx, TN_EARG, "vmap: the function left y[%d] NULL", i);
+}
+
+// Finds which arguments are mapped and moves their axes to the front. The context, or NULL, reported.
+static tn_ctx *find_examples(examples *e, const int *in)
+{
+    if (!e->f || !e->x || e->n < 1 || e->n > MOST_ARGUMENTS || e->ny < 1 ||
+        e->ny > MOST_ARGUMENTS) {
+        tni_thread_fail(TN_EARG,
+                        "vmap: there is no function, or it has %d inputs and %d outputs, not "
+                        "1 .. %d",
+                        e->n, e->ny, MOST_ARGUMENTS);
+        return NULL;
+    }
+    tn_ctx *cx = tni_args("vmap", e->n, e->x, NULL);
+    for (int i = 0; cx && i < e->n; i++) {
+        int axis = in ? in[i] : 0, rank = tni_rank(e->x[i]);
+        e->at[i] = -1;
+        if (axis == TN_NO_AXIS) continue;
+        if (axis < -rank || axis >= rank)
+            return tni_fail(cx, TN_EARG, "vmap: x[%d] %s has no axis %d", i,
+                            tni_shape_of(e->x[i]).s, axis);
+        tn_tensor *x = move_axis(e->x[i], axis < 0 ? axis + rank : axis, 0);
+        if (!x) return NULL;
+        e->mapped[e->at[i] = e->count++] = x;
+        if (tni_sizes(x)[0] != tni_sizes(e->mapped[0])[0])
+            return tni_fail(cx, TN_ESHAPE, "vmap: x[%d] %s has %lld examples, others have %lld", i,
+                            tni_shape_of(e->x[i]).s, (long long)tni_sizes(x)[0],
+                            (long long)tni_sizes(e->mapped[0])[0]);
+    }
+    if (cx && !e->count) return tni_fail(cx, TN_EARG, "vmap: no argument has an axis of examples");
+    return cx;
+}
+
+// A scan hands nodes to its loop; here ops are recorded over them, with histories of their own, so handles are needed.
+// What the body reads, as tensors: the examples, and what is captured.
+static bool find_inputs(scan *r, const tni_loop *l, tn_tensor **in)
+{
+    for (int i = 0; i < tni_loop_inputs(l); i++) {
+        int        k = r->parts.from[i];
+        tn_tensor *t = k < r->seeds ? r->x[k] : tni_wrap_node(r->cx, r->parts.captured[i]);
+        if (!(in[i] = t ? tn_contiguous(t) : NULL)) return false;
+    }
+    return true;
+}
+
+// Records the function for all examples at once, or as a loop over them where an op of it has no rule.
+static bool record_examples(scan *r, const tni_loop *l)
+{
+    tn_tensor *in[TNI_LOOP_INPUTS], *made[TNI_LOOP_OUTPUTS], *stack[TNI_LOOP_OUTPUTS];
+    tni_node  *src[TNI_LOOP_INPUTS];
+    int        held = 0;
+    bool       without_rule;
+    if (!find_inputs(r, l, in)) return false;
+    if (tni_loop_batch(r->cx, l, in, r->steps, r->ys, r->out_of, r->y, &without_rule)) return true;
+    bool ok = without_rule && find_sources(r, l, src, &held) &&
+              tni_loop_record(r->cx, l, src, r->steps, false, 0, made, stack) &&
+              give_outputs(r, false, made, stack);
+    while (held) tni_node_unref(r->cx, src[--held]);
+    return ok;
+}
+
+// The way of a scan without states up to its body, which is then recorded over all examples. Temporaries die with this call;
+// results leave the scope.
+tn_status tn_vmap(tn_vmap_fn *f, void *user, int n, tn_tensor *const *x, const int *in, int ny,
+                  tn_tensor **y, int out)
+{
+    examples   e = { .f = f, .user = user, .n = n, .ny = ny, .x = x };
+    tn_tensor *result[MOST_ARGUMENTS];
+    for (int i = 0; y && i < ny; i++) y[i] = NULL;
+    tn_ctx *cx = y ? find_examples(&e, in) : NULL;
+    if (!y) tni_thread_fail(TN_EARG, "vmap: y is NULL");
+    if (!cx) return tni_failed();
+    scan r = { .cx   = cx,
+               .body = run_example,
+               .user = &e,
+               .xs   = e.count,
+               .x    = e.mapped,
+               .ys   = ny,
+               .y    = result };
+    if (!find_steps(&r, 0)) return tni_failed();
+    tni_loop *l  = build_body(&r);
+    bool      ok = body_is_pure(&r) && l && record_examples(&r, l);
+    for (int i = 0; ok && i < ny; i++) {
+        int rank = tni_rank(result[i]);
+        ok       = (out >= -rank && out < rank) ||
+             tni_refuse(cx, TN_EARG, "vmap: y[%d] %s has no axis %d", i, tni_shape_of(result[i]).s,
+                        out);
+        y[i] = ok ? move_axis(result[i], 0, out < 0 ? out + rank : out) : NULL;
+        ok   = ok && y[i];
+    }
+    for (int i = 0; i < ny && !ok; i++) y[i] = NULL;
     for (int i = 0; l && i < l->xs + l->consts; i++)
         if (r.parts.from[i] >= r.seeds) tni_node_unref(r.cx, r.parts.captured[i]);
     while (r.seeds) tni_node_unref(r.cx, r.seed[--r.seeds]);

@@ -72,6 +72,11 @@ int tni_loop_add_out(tni_loop *l, tni_node *n);
 // Frees the bodies of a context.
 void tni_loops_close(tn_ctx *cx);
 
+// Records a body without carries over all slices at once, each of its nodes with one axis more (vmap.c). in are its sources, row-major,
+// out the outputs that y gets. False with *without_rule, unreported, if a node has no rule for that; false, reported, on failure.
+bool tni_loop_batch(tn_ctx *cx, const tni_loop *l, tn_tensor *const *in, int64_t examples, int n,
+                    const int *out, tn_tensor **y, bool *without_rule);
+
 // Records a body over its sources, row-major and of the inputs' shapes, stacks with one axis more in front.
 // y gets its declared outputs: carries as they are after the last step, stacks of the others. stack, if not NULL: gets
 // the stacks of carries, those of the mask `stacked` and all if a gradient may be asked for. False, reported, on

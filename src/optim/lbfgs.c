@@ -511,6 +511,7 @@ static bool run_update(run *r, double *loss)
     return ok;
 }
 
+// So that a program can take any optimizer by one call, and change it by one line.
 // Other optimizers take the loss of one call.
 static tn_status step_once(tn_optim *o, tn_loss_fn *f, void *user, double *loss)
 {
@@ -544,6 +545,7 @@ tn_status tn_minimize(tn_optim *o, tn_loss_fn *f, void *user, double *loss)
 
 // ---- making ------------------------------------------------------------------------------------
 
+// The name alone: there is no update by one gradient, and no state that checkpoints would know.
 static const tni_update_rule lbfgs = { .name = "lbfgs" };
 
 // Six vectors beside the history: x, d and four gradients.

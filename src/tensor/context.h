@@ -86,10 +86,12 @@ struct tn_ctx {
     tni_text declined;
     // T * S from which attention spelled out in plain ops is recognized (ops/recognize.c), 0: never;
     // and the score programs that it made.
-    int64_t    recognizes;
-    tni_score *scores;
-    tni_loop  *loops;  // the bodies of loops (ops/loop.h)
-    bool       joins;  // the gradient of a body is recorded: gradients side by side are joined
+    int64_t          recognizes;
+    tni_score       *scores;
+    tni_loop        *loops;  // the bodies of loops (ops/loop.h)
+    struct tni_hook *hooks;  // of gradients, in order of registration (tensor/hook.h)
+    int64_t          last_hook;
+    bool joins;  // the gradient of a body is recorded: gradients side by side are joined
     // Asks the device how a convolution that is recorded stores its images and weights, as
     // attr.conv.channels_last says. from, to: channels of x and of the result; last: x is channels last
     // already. Set by the engine; NULL: as x is.

@@ -5,6 +5,7 @@
 // goes, and it becomes unstored or gone. When refs reaches 0 it is freed. Either releases further
 // nodes, so both run over one work list, linked by `next`, instead of recursing: a chain of a
 // million nodes must not overflow the stack.
+#include "tensor/hook.h"
 #include "tensor/context.h"
 
 #include <string.h>
@@ -188,6 +189,7 @@ static tni_node *drop_sources(tn_ctx *cx, tni_node *n, uint32_t keep, tni_node *
 static tni_node *free_node(tn_ctx *cx, tni_node *n, tni_node *list)
 {
     list = release_held(n, drop_sources(cx, n, 0, list));
+    if (n->hooked) tni_hooks_forget(cx, n->id);
     if (n->state == TNI_PENDING) cx->pending_nodes--;
     if (n->leaf) tni_leaf_unref(cx, n->leaf);
     if (n->origin) tni_origin_unref(cx, n->origin);

@@ -97,6 +97,7 @@ struct tni_node {
     bool     carried         : 1;  // stored only because its sources will soon be released
     bool     visited         : 1;  // scratch of tni_node_reschedule
     bool     replaced        : 1;  // attention took its place: gradients pass it by
+    bool     hooked          : 1;  // functions are called with its gradient: they go with it
     bool     apart           : 1;  // a weight's copy in 16 bits: no kernel makes it and reads it
     tni_node  **src;               // `few`, or an array of its own
     tni_node   *few[3];

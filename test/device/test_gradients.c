@@ -6,6 +6,7 @@
 #include "table.h"
 
 #include "grad/grad.h"
+#include "rules_kit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -522,6 +523,186 @@ static void derivatives_of_functions_agree_with_each_other(void)
     tn_close(cx);
 }
 
+// ---- functions over examples
+
+// Functions of an example x (3, 4) and a weight w (4, 4), each of other ops: products, norms, places, orders, per-example gradients,
+// a convolution, and one without a rule, which becomes a loop.
+static void products(void *user, tn_tensor *const *x, tn_tensor **y)
+{
+    (void)user;
+    tn_tensor *h = tn_tanh(tn_matmul(x[0], tn_transpose(x[1], 0, 1)));
+    y[0]         = tn_layer_norm(tn_add(h, tn_select(x[1], 0, 1)), 1, NULL, NULL, 0);
+    y[1]         = tn_sum_all(tn_matmul(tn_transpose(h, 0, 1), tn_mul_s(h, 0.5)));
+}
+static void moves(void *user, tn_tensor *const *x, tn_tensor **y)
+{
+    (void)user;
+    tn_tensor *ends[] = { tn_slice(x[0], 1, 1, 4, 2), tn_detach(tn_flip(x[0], 0)), x[0] };
+    tn_tensor *order  = tn_argsort(x[0], 1, false);
+    y[0]              = tn_cumsum(tn_concat(3, ends, 1), 1);
+    y[1]              = tn_add(tn_take_along_axis(x[0], order, 1), tn_softmax(x[0], 0));
+}
+static tn_tensor *example_loss(tn_tensor *const *x, void *user)
+{
+    (void)user;
+    return tn_sum_all(tn_square(tn_sigmoid(tn_matmul(x[0], x[1]))));
+}
+static void gradients(void *user, tn_tensor *const *x, tn_tensor **y)
+{
+    tn_tensor *loss, *g[2];
+    if (tn_vjp(example_loss, 2, x, user, NULL, &loss, g) != TN_OK) return;
+    y[0] = g[0];
+    y[1] = g[1];
+}
+static void convolution(void *user, tn_tensor *const *x, tn_tensor **y)
+{
+    (void)user;
+    tn_tensor *w = tn_reshape(x[1], TN_SHAPE(4, 1, 2, 2));
+    y[0]         = tn_conv2d(tn_reshape(x[0], TN_SHAPE(1, 1, 3, 4)), w, NULL, (tn_conv_opts){ 0 });
+    y[1]         = tn_max_all(y[0]);
+}
+static void inverse(void *user, tn_tensor *const *x, tn_tensor **y)
+{
+    (void)user;
+    tn_tensor *a = tn_matmul(x[0], tn_transpose(x[0], 0, 1));
+    y[0]         = tn_inv(tn_add(a, tn_eye(tn_ctx_of(a), TN_F64, 3, 3)));
+    y[1]         = tn_sum(x[1], 0);
+}
+
+// The results of the single examples, one after the other.
+static tn_tensor *one_by_one(tn_vmap_fn *f, tn_tensor *const *x, const int *in, int k)
+{
+    tn_tensor *all[5], *one[2], *y[2];
+    for (int b = 0; b < 5; b++) {
+        for (int i = 0; i < 2; i++) one[i] = in[i] == TN_NO_AXIS ? x[i] : tn_select(x[i], in[i], b);
+        f(NULL, one, y);
+        all[b] = y[k];
+    }
+    return tn_stack(5, all, 0);
+}
+
+static void functions_over_examples_agree_with_single_ones(void)
+{
+    static tn_vmap_fn *const f[]       = { products, moves, gradients, convolution, inverse };
+    const int                ways[][2] = { { 0, TN_NO_AXIS }, { 2, 0 } };
+    for (tn_ctx *c = rules_next(NULL); c; c = rules_next(c))
+        for (int i = 0; i < 5; i++)
+            for (int way = 0; way < 2; way++) {
+                const int *in  = ways[way];
+                tn_tensor *x[] = { way ? tn_randn(c, TN_F64, TN_SHAPE(3, 4, 5))
+                                       : tn_randn(c, TN_F64, TN_SHAPE(5, 3, 4)),
+                                   way ? tn_randn(c, TN_F64, TN_SHAPE(5, 4, 4))
+                                       : tn_randn(c, TN_F64, TN_SHAPE(4, 4)) };
+                tn_tensor *y[2], *g[2], *want[2];
+                for (int k = 0; k < 2; k++) tn_requires_grad(x[k], true);
+                bool ok = tn_vmap(f[i], NULL, 2, x, in, 2, y, 0) == TN_OK;
+                for (int k = 0; k < 2 && ok; k++) {
+                    tn_tensor *single = one_by_one(f[i], x, in, k);
+                    ok                = close_to(y[k], single);
+                    tn_tensor *a = tn_sum_all(tn_square(y[k])), *b = tn_sum_all(tn_square(single));
+                    ok = ok && tn_grad(1, &a, 2, x, NULL, g) == TN_OK &&
+                         tn_grad(1, &b, 2, x, NULL, want) == TN_OK && close_to(g[0], want[0]) &&
+                         close_to(g[1], want[1]);
+                }
+                test_case_result(ok, "function %d, way %d on %s: %s", i, way, tn_ctx_device(c),
+                                 tn_error_text(c));
+            }
+}
+
+static void nothing(void *user, tn_tensor *const *x, tn_tensor **y)
+{
+    (void)user, (void)x, (void)y;
+}
+
+static void mistakes_of_functions_over_examples_are_named(void)
+{
+    open_cx("cpu");
+    tn_tensor *x[] = { tn_ones(cx, TN_F64, TN_SHAPE(5, 3, 4)),
+                       tn_ones(cx, TN_F64, TN_SHAPE(4, 4)) };
+    tn_tensor *y[2];
+    CHECK(tn_vmap(products, NULL, 2, x, NULL, 2, y, 0) == TN_ESHAPE && !y[0]);
+    CHECK_FAILED(cx, TN_ESHAPE, "vmap: x[1] (4, 4) has 4 examples, others have 5");
+    CHECK(tn_vmap(products, NULL, 2, x, (int[]){ 3, TN_NO_AXIS }, 2, y, 0) == TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "vmap: x[0] (5, 3, 4) has no axis 3");
+    CHECK(tn_vmap(products, NULL, 2, x, (int[]){ TN_NO_AXIS, TN_NO_AXIS }, 2, y, 0) == TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "vmap: no argument has an axis of examples");
+    CHECK(tn_vmap(nothing, NULL, 1, x, NULL, 1, y, 0) == TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "vmap: the function left y[0] NULL");
+    CHECK(tn_vmap(products, NULL, 2, x, (int[]){ 0, TN_NO_AXIS }, 2, y, 2) == TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "vmap: y[1] (5,) has no axis 2");
+    tn_close(cx);
+}
+
+// ---- hooks
+
+// What a hook has seen, and what it does: doubles, or returns nothing, or something that does not fit.
+typedef struct {
+    int        calls, ended, does;
+    tn_tensor *seen;
+} watcher;
+
+static tn_tensor *watch(tn_tensor *g, void *user)
+{
+    watcher *w = user;
+    w->calls++;
+    return w->does == 0 ? tn_mul_s(g, 2) : w->does == 1 ? NULL : tn_sum_all(g);
+}
+
+static void end_watch(void *user)
+{
+    ((watcher *)user)->ended++;
+}
+
+// y = sum(h h) of h = x x, where x has two states: the hook of h doubles what goes on, that of x doubles all of it once.
+static void hooks_change_gradients_as_they_pass(void)
+{
+    for (tn_ctx *c = rules_next(NULL); c; c = rules_next(c)) {
+        watcher    of_h = { 0 }, of_x = { 0 }, silent = { .does = 1 };
+        tn_tensor *x = tn_requires_grad(tn_from(c, TN_F64, TN_SHAPE(2), (double[]){ 1, 2 }), true);
+        CHECK(tn_hook_add(x, watch, &silent, NULL) > 0);
+        int64_t hook = tn_hook_add(x, watch, &of_x, end_watch);
+        for (int i = 0; i < 2; i++) {
+            tn_scope  *s = tn_begin(c);
+            tn_tensor *h = tn_mul(x, x), *y = tn_add(tn_sum_all(tn_mul(h, h)), tn_sum_all(x)), *g;
+            CHECK(tn_hook_add(h, watch, &of_h, end_watch) > 0);
+            if (i) {
+                CHECK_STATUS(tn_grad(1, &y, 1, &x, NULL, &g), TN_OK);
+            } else {
+                CHECK_STATUS(tn_backward(y, NULL), TN_OK);
+                g = tn_grad_of(x);
+            }
+            double have[2];  // 2 (2 4 x^3 + 1)
+            CHECK_STATUS(tn_read(g, TN_F64, have, 2), TN_OK);
+            CHECK(have[0] == 18 && have[1] == 130);
+            CHECK_STATUS(tn_end(s), TN_OK);
+            CHECK(of_h.calls == i + 1 && of_x.calls == i + 1 && silent.calls == i + 1);
+        }
+        CHECK(tn_hook_remove(c, hook) && !tn_hook_remove(c, hook) && of_x.ended == 1);
+        tn_tensor *y = tn_sum_all(x);
+        CHECK_STATUS(tn_backward(y, NULL), TN_OK);
+        CHECK(of_x.calls == 2 && silent.calls == 3);
+    }
+}
+
+static void mistakes_of_hooks_are_named(void)
+{
+    open_cx("cpu");
+    watcher    wrong = { .does = 2 };
+    tn_tensor *x     = tn_requires_grad(tn_ones(cx, TN_F64, TN_SHAPE(2, 3)), true);
+    CHECK(!tn_hook_add(tn_transpose(tn_exp(x), 0, 1), watch, &wrong, NULL));
+    CHECK_FAILED(cx, TN_EGRAD, "hook_add: x (3, 2) is a view");
+    CHECK(!tn_hook_add(tn_ones(cx, TN_F64, TN_SHAPE(2)), watch, &wrong, NULL));
+    CHECK_FAILED(cx, TN_EGRAD, "hook_add: x has no gradient");
+    CHECK(!tn_hook_add(x, NULL, NULL, NULL));
+    CHECK_FAILED(cx, TN_EARG, "hook_add: the function is NULL");
+    tn_tensor *h = tn_exp(x);
+    CHECK(tn_hook_add(h, watch, &wrong, end_watch) > 0);
+    CHECK_STATUS(tn_backward(tn_sum_all(tn_mul(h, h)), NULL), TN_ESHAPE);
+    CHECK_FAILED(cx, TN_ESHAPE, "hook: it returned f64 () for a gradient f64 (2, 3)");
+    tn_close(cx);
+    CHECK(wrong.ended == 1);
+}
+
 // Leaves of different dtypes in one expression.
 static void mixed_leaves_keep_their_dtypes(void)
 {
@@ -687,6 +868,10 @@ const test_case tests_gradients[] = {
     TEST(gradients_have_the_dtype_of_their_leaf),
     TEST(gradients_of_two_devices_agree),
     TEST(derivatives_of_functions_agree_with_each_other),
+    TEST(functions_over_examples_agree_with_single_ones),
+    TEST(mistakes_of_functions_over_examples_are_named),
+    TEST(hooks_change_gradients_as_they_pass),
+    TEST(mistakes_of_hooks_are_named),
     TEST(mixed_leaves_keep_their_dtypes),
     TEST(gradients_at_kinks_are_those_of_pytorch),
     TEST(detached_and_no_grad_values_pass_nothing),

@@ -485,6 +485,33 @@ CALL(jacobian)
     few(k, x);
     return tn_jacobian(product_of, 2, x, NULL, j) == TN_OK ? j[0] : NULL;
 }
+static void product_of_examples(void *user, tn_tensor *const *x, tn_tensor **y)
+{
+    y[0] = tn_mul(x[0], user);
+}
+CALL(vmap)
+{
+    tn_tensor *y    = NULL;
+    int        in[] = { (int)k->i - 1 };
+    tn_vmap(k->j & 4 ? NULL : product_of_examples, k->y, (int)k->j & 1, &k->x, k->j & 2 ? in : NULL,
+            1, &y, (int)k->i - 1);
+    return y;
+}
+static tn_tensor *twice(tn_tensor *g, void *user)
+{
+    return user ? tn_add(g, g) : NULL;
+}
+CALL(hook_add)
+{
+    int64_t h = tn_hook_add(k->x, k->j & 1 ? twice : NULL, NULL, NULL);
+    if (h > 0) tn_hook_remove(k->cx, h);
+    return h > 0 ? k->x : NULL;
+}
+CALL(hook_remove)
+{
+    tn_hook_remove(k->cx, k->i);
+    return NULL;
+}
 CALL(hvp)
 {
     tn_tensor *hv[2] = { 0 }, *x[] = { k->x, k->y };
@@ -501,7 +528,7 @@ CALL(hessian)
 const call calls_of_arrays[] = {
     B(complex), B(polar), O(real), O(imag), O(conj), O(angle), O(view_as_real), O(view_as_complex),
     O(fft), O(ifft), O(rfft), O(irfft), O(hfft), O(ihfft), O(fft2), O(ifft2), O(rfft2), O(irfft2), O(fftn), O(ifftn), O(rfftn), O(irfftn), O(fftshift), O(ifftshift), O(fftfreq), O(rfftfreq), O(hann_window), O(hamming_window), O(stft), O(istft),
-    T(vjp), T(jvp), T(jacobian), T(hvp), T(hessian),
+    T(vjp), T(jvp), O(vmap), O(hook_add), O(hook_remove), T(jacobian), T(hvp), T(hessian),
     T(margin_ranking), T(cosine_embedding), T(triplet_margin), T(multi_margin), T(gaussian_nll), T(focal),
     U(asin), U(acos), U(sinh), U(cosh), U(asinh), U(acosh), U(atanh), U(log10), U(erfinv), U(lgamma), U(digamma), U(signbit),
     B(atan2), B(hypot), B(logaddexp), B(copysign), B(nextafter), B(fmod), B(trunc_divide),
