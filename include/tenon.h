@@ -665,6 +665,7 @@ typedef struct {
     // tn_conv_opts.
     int64_t stride[3], padding[3], dilation[3];
     bool    exclude_padding;  // averages divide by the number of real elements
+    bool    ceil_mode;        // a last window may reach beyond x, if it begins before its end
 } tn_pool_opts;
 // Return the maximum or the average of each window of x (N, C, L), (N, C, H, W) or (N, C, D, H, W).
 TN_API tn_tensor *tn_max_pool1d(tn_tensor *x, int64_t kernel, tn_pool_opts o);

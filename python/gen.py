@@ -330,6 +330,8 @@ class Arguments:
             if kind == "function" or member in skip:
                 continue
             if size:
+                if kind == "double":
+                    self.option(member, "Sequence[float]", f"to_doubles(%s, \"{what}\", {size}, {where})")
                 if kind != "int64_t":
                     continue
                 zero = "TN_NO_PADDING" if member.endswith("padding") else "0"

@@ -518,8 +518,19 @@ def arrays():
     out["affine"], out["affine corners"] = grid, F.affine_grid(theta, [1, 2, 3, 4], align_corners=True)
     for i, (mode, border, corners) in enumerate([
             ("bilinear", "zeros", False), ("bilinear", "zeros", True), ("bilinear", "border", False),
-            ("bilinear", "reflection", False), ("bilinear", "reflection", True), ("nearest", "zeros", False)]):
+            ("bilinear", "reflection", False), ("bilinear", "reflection", True), ("nearest", "zeros", False),
+            ("bicubic", "zeros", False), ("bicubic", "border", True), ("bicubic", "reflection", False)]):
         out[f"sampled {i}"] = F.grid_sample(u, grid * 1.3, mode, border, corners)
+    solid, places = numbers((1, 2, 2, 3, 2)), numbers((1, 2, 1, 3, 3))
+    for i, (mode, border, corners) in enumerate([
+            ("bilinear", "zeros", False), ("bilinear", "reflection", True), ("nearest", "border", False)]):
+        out[f"solid {i}"] = F.grid_sample(solid, places, mode, border, corners)
+    out["resized solid"] = F.interpolate(solid, (3, 2, 5), mode="trilinear")
+    for i, (f, k, stride, padding, more) in enumerate([
+            (F.max_pool2d, (2, 3), 2, 0, {}), (F.max_pool2d, (3, 2), 3, 1, {}), (F.avg_pool2d, (2, 3), 2, 0, {}),
+            (F.avg_pool2d, (3, 2), 3, 1, {}), (F.avg_pool2d, (3, 2), 3, 1, {"count_include_pad": False}),
+            (F.avg_pool2d, (6, 5), 2, 0, {})]):
+        out[f"pooled {i}"] = f(u, k, stride, padding, ceil_mode=True, **more)
     out["shuffled"] = F.pixel_shuffle(numbers((1, 8, 2, 3)), 2)
     out["unshuffled"] = F.pixel_unshuffle(numbers((1, 2, 4, 6)), 2)
     out["unfolded"] = F.unfold(u, (2, 3), dilation=(2, 1), padding=(1, 0), stride=(1, 2))

@@ -28,7 +28,7 @@ TN_API tn_tensor *tn_atan2(tn_tensor *a, tn_tensor *b);      // angle of the poi
 TN_API tn_tensor *tn_hypot(tn_tensor *a, tn_tensor *b);      // sqrt(a * a + b * b)
 TN_API tn_tensor *tn_logaddexp(tn_tensor *a, tn_tensor *b);  // log(exp(a) + exp(b))
 TN_API tn_tensor *tn_copysign(tn_tensor *a, tn_tensor *b);   // a with the sign of b
-// The number after a in the direction of b, of f32 and f64.
+// The number after a in the direction of b, in their dtype.
 TN_API tn_tensor *tn_nextafter(tn_tensor *a, tn_tensor *b);
 // What division leaves, with the sign of a, and the quotient without its fraction. Integers keep
 // their dtype; divided by 0 they give 0.
@@ -245,6 +245,10 @@ TN_API tn_tensor *tn_isclose(tn_tensor *a, tn_tensor *b, double rtol, double ato
 // Whether that holds everywhere; reads the result. False on error.
 TN_API bool tn_allclose(tn_tensor *a, tn_tensor *b, double rtol, double atol, bool equal_nan);
 
+// Returns the bits of x's elements as elements of another dtype: in x's shape, or, if their sizes differ, with a last
+// axis of as many as its bytes make. x is computed first; there is no gradient. PyTorch's x.view(dtype).
+TN_API tn_tensor *tn_bitcast(tn_tensor *x, tn_dtype dt);
+
 // ---- order -------------------------------------------------------------------------------------
 
 // Return the largest or smallest element along an axis and the place of the first one, without the
@@ -370,11 +374,13 @@ TN_API tn_tensor *tn_affine_grid(tn_tensor *theta, int64_t height, int64_t width
                                  bool align_corners);
 typedef enum { TN_BORDER_ZEROS, TN_BORDER_REPLICATE, TN_BORDER_REFLECT } tn_border;
 typedef struct {
-    bool      nearest;        // the nearest place; otherwise bilinear
+    bool      nearest;        // the nearest place; otherwise linear
     bool      align_corners;  // -1 and 1 are the middles of the outer places, not their edges
     tn_border border;         // what is outside
+    bool      cubic;          // of an image: bicubic
 } tn_grid_opts;
-// Returns x (N, C, H, W) at the coordinates (x, y) of grid (N, P, Q, 2): (N, C, P, Q).
+// Returns x (N, C, H, W) at the coordinates (x, y) of grid (N, P, Q, 2): (N, C, P, Q); or x (N, C, D,
+// H, W) at (x, y, z) of grid (N, O, P, Q, 3).
 TN_API tn_tensor *tn_grid_sample(tn_tensor *x, tn_tensor *grid, tn_grid_opts o);
 
 // Move channels to pixels, (..., C * r * r, H, W) to (..., C, H * r, W * r), and back.

@@ -421,19 +421,36 @@ bool to_layers(call *k, PyObject *o, const char *what, int *n, tn_layer *const *
     return (*v = read_list(k, o, what, false, sizeof **v, read_layer, n)) != NULL;
 }
 
+// The numbers of an option as a new tuple; NULL, with an exception, if there are more than `room`.
+static PyObject *few_numbers(PyObject *o, const char *what, int room)
+{
+    PyObject *t = sequence(o, what, true);
+    if (!t || PyTuple_Size(t) <= room) return t;
+    PyErr_Format(PyExc_ValueError, "%s has %zd numbers, at most %d are possible", what,
+                 PyTuple_Size(t), room);
+    Py_DECREF(t);
+    return NULL;
+}
+
 bool to_places(PyObject *o, const char *what, int room, int64_t zero, int64_t *v)
 {
-    PyObject *t  = sequence(o, what, true);
+    PyObject *t  = few_numbers(o, what, room);
     bool      ok = t != NULL;
     int       n  = ok ? (int)PyTuple_Size(t) : 0;
-    if (n > room) {
-        PyErr_Format(PyExc_ValueError, "%s has %d numbers, at most %d are possible", what, n, room);
-        ok = false;
-    }
     for (int i = 0; i < n && ok; i++) {
         ok = to_int64(PyTuple_GetItem(t, i), what, &v[i]);
         if (ok && i && !v[i]) v[i] = zero;
     }
+    Py_XDECREF(t);
+    return ok;
+}
+
+bool to_doubles(PyObject *o, const char *what, int room, double *v)
+{
+    PyObject *t  = few_numbers(o, what, room);
+    bool      ok = t != NULL;
+    int       n  = ok ? (int)PyTuple_Size(t) : 0;
+    for (int i = 0; i < n && ok; i++) ok = to_double(PyTuple_GetItem(t, i), what, &v[i]);
     Py_XDECREF(t);
     return ok;
 }

@@ -208,6 +208,7 @@ bool to_int64s(call *k, PyObject *o, const char *what, int *n, const int64_t **v
 bool to_ints(call *k, PyObject *o, const char *what, int *n, const int **v);
 // Up to `room` numbers of an option: one for all axes, or one each. zero replaces zeros after the first.
 bool to_places(PyObject *o, const char *what, int room, int64_t zero, int64_t *v);
+bool to_doubles(PyObject *o, const char *what, int room, double *v);
 bool to_tensors(call *k, PyObject *o, const char *what, int *n, tn_tensor *const **v);
 bool to_texts(call *k, PyObject *o, const char *what, int *n, const char *const **v);
 bool to_layers(call *k, PyObject *o, const char *what, int *n, tn_layer *const **v);

@@ -27,6 +27,7 @@ from ._errors import *  # noqa: E402,F403
 from ._exchange import *  # noqa: E402,F403
 from ._functions import *  # noqa: E402,F403
 from ._composed import *  # noqa: E402,F403
+from ._array_api import *  # noqa: E402,F403
 from ._tensor import Tensor as Tensor  # noqa: E402
 from .autograd import (autocast as autocast, enable_grad as enable_grad, grad as grad, gradcheck as gradcheck,  # noqa: E402
                        gradgradcheck as gradgradcheck, inference_mode as inference_mode,

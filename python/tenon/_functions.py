@@ -392,22 +392,25 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True, sorted: bool = Tr
     return ValuesIndices(*_c.topk(x, k, axis if dim is None else dim, largest))
 
 
-def unique(x: Any, return_inverse: bool = False, return_counts: bool = False) -> Any:
-    """The different elements in order; on request the place of each element among them, and their numbers."""
+def unique_parts(x: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The different elements in order, where each is first, the place of each element among them, and their numbers."""
     x = as_tensor(x).detach()
     if not x.size:
         none = zeros(0, dtype=int64, device=x.context)
-        found = [_c.reshape(x, (0,)), _c.reshape(none, x.shape), none]
-    else:
-        values, order = _c.sort(_c.reshape(x, (-1,)), 0, False)
-        n = x.size
-        fresh = _c.concat([ones(1, dtype=bool_, device=x.context), _c.ne(values[1:], values[:-1])], 0)
-        places = _c.true_places(fresh)
-        ends = _c.concat([places[1:], full(1, n, int64, device=x.context)], 0)
-        rank = _c.cumsum(_c.cast(fresh, int64), 0) - 1
-        inverse = _c.reshape(_c.scatter(_c.zeros_like(order), 0, order, rank), x.shape)
-        found = [_c.index_select(values, 0, places), inverse, ends - places]
-    wanted = [y for y, on in zip(found, (True, return_inverse, return_counts)) if on]
+        return _c.reshape(x, (0,)), none, _c.reshape(none, x.shape), none
+    values, order = _c.sort(_c.reshape(x, (-1,)), 0, False)  # equal ones keep their order
+    fresh = _c.concat([ones(1, dtype=bool_, device=x.context), _c.ne(values[1:], values[:-1])], 0)
+    places = _c.true_places(fresh)
+    ends = _c.concat([places[1:], full(1, x.size, int64, device=x.context)], 0)
+    rank = _c.cumsum(_c.cast(fresh, int64), 0) - 1
+    inverse = _c.reshape(_c.scatter(_c.zeros_like(order), 0, order, rank), x.shape)
+    return _c.index_select(values, 0, places), _c.index_select(order, 0, places), inverse, ends - places
+
+
+def unique(x: Any, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    """The different elements in order; on request the place of each element among them, and their numbers."""
+    values, _, inverse, counts = unique_parts(x)
+    wanted = [values] + [inverse] * return_inverse + [counts] * return_counts
     return wanted[0] if len(wanted) == 1 else tuple(wanted)
 
 

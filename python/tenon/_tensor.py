@@ -134,7 +134,9 @@ class Tensor(Exchange, _c.Tensor):
         return _c.reshape(self, F.sizes(shape))
 
     def view(self, *shape: Any) -> Tensor:
-        """The same elements in another shape, never copied."""
+        """The same elements in another shape, never copied; of a dtype, their bits as elements of it, as a copy."""
+        if len(shape) == 1 and isinstance(shape[0], (DType, type, str)):
+            return _c.bitcast(self, shape[0])
         return _c.view(self, F.sizes(shape))
 
     def expand(self, *shape: Any) -> Tensor:

@@ -8,14 +8,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
-from . import _c, _functions as F
+from . import _c, _composed, _functions as F
 
 if TYPE_CHECKING:
     from ._tensor import Tensor
 
 __all__ = ["cholesky", "cholesky_ex", "solve", "solve_ex", "solve_triangular", "lstsq", "inv", "inv_ex", "pinv", "det", "slogdet",
            "qr", "eigh", "eigvalsh", "svd", "svdvals", "matrix_rank", "matrix_power", "multi_dot", "norm", "vector_norm",
-           "matrix_norm", "cond", "diagonal", "vecdot", "cross"]
+           "matrix_norm", "cond", "diagonal", "vecdot", "cross", "matmul",
+           "matrix_transpose", "outer", "tensordot", "trace"]
 
 _NORMS = {"fro": 0, "nuc": 1, 1: 2, math.inf: 3, 2: 4, -1: 5, -math.inf: 6, -2: 7}
 
@@ -256,3 +257,28 @@ def vecdot(x: Any, y: Any, *, dim: int = -1) -> Tensor:
 def cross(x: Any, y: Any, *, dim: int = -1) -> Tensor:
     """The cross product along an axis of 3 elements."""
     return _c.cross(x, y, dim)
+
+
+def matmul(a: Any, b: Any) -> Tensor:
+    """The product of matrices."""
+    return _c.matmul(a, b)
+
+
+def matrix_transpose(x: Any) -> Tensor:
+    """The last two axes exchanged."""
+    return _c.transpose(x, -2, -1)
+
+
+def outer(a: Any, b: Any) -> Tensor:
+    """The products of all elements of one vector with all of another."""
+    return _c.outer(a, b)
+
+
+def tensordot(a: Any, b: Any, *, axes: Any = 2) -> Tensor:
+    """The sums of products over some axes of both, or the last and first ones, as many as axes says."""
+    return _composed.tensordot(a, b, axes)
+
+
+def trace(x: Any, *, offset: int = 0) -> Tensor:
+    """The sum of a diagonal of each matrix."""
+    return _c.sum(_c.diagonal(x, offset, -2, -1), -1)

@@ -320,6 +320,51 @@ class Elements(Case):
         self.check(p.grad, [10, 12])
 
 
+class ArrayApi(Case):
+    def test_dtypes(self):
+        x = tn.tensor([1, 2], tn.int32)
+        self.assertIs(tn.astype(x, tn.float64).dtype, tn.float64)
+        self.assertIs(tn.astype(x, tn.int32, copy=False), x)
+        self.assertIs(tn.result_type(x, tn.uint8), tn.int32)
+        self.assertIs(tn.result_type(x, 1.5), tn.float32)
+        self.assertIs(tn.result_type(tn.tensor(1.0), tn.float16), tn.float32)  # also without axes
+        self.assertTrue(tn.can_cast(tn.uint8, tn.int16) and not tn.can_cast(tn.float32, "int64"))
+        self.assertTrue(tn.isdtype(tn.int8, "signed integer") and tn.isdtype(tn.float16, ("integral", "real floating")))
+        self.assertFalse(tn.isdtype(tn.bool_, "numeric") or tn.isdtype(tn.float32, tn.float64))
+        with self.assertRaisesRegex(ValueError, "no tensor or dtype"):
+            tn.result_type(1, 2)
+
+    def test_functions(self):
+        x = tn.tensor([[3, 1, 3], [2, 1, 3]])
+        every = tn.unique_all(x)
+        self.assertEqual([v.tolist() for v in every], [[1, 2, 3], [1, 3, 0], [[2, 0, 2], [1, 0, 2]], [2, 1, 3]])
+        self.assertEqual(tn.unique_counts(x).counts.tolist(), [2, 1, 3])
+        self.assertEqual(tn.unique_inverse(x).inverse_indices.tolist(), [[2, 0, 2], [1, 0, 2]])
+        self.assertEqual(tn.unique_values(tn.zeros(0)).tolist(), [])
+        self.assertEqual(tn.cumulative_sum(x, axis=1, include_initial=True).tolist(), [[0, 3, 4, 7], [0, 2, 3, 6]])
+        self.assertEqual(tn.cumulative_prod(x[0], dtype=tn.float32).tolist(), [3, 3, 9])
+        self.assertIs(tn.cumulative_sum(x[0], dtype=tn.int8).dtype, tn.int8)
+        with self.assertRaisesRegex(ValueError, "cumulative_sum: x has 2 axes"):
+            tn.cumulative_sum(x)
+        self.assertEqual(tn.permute_dims(x, (1, 0)).tolist(), tn.matrix_transpose(x).tolist())
+        self.assertEqual([v.tolist() for v in tn.unstack(x, axis=1)], [[3, 2], [1, 1], [3, 3]])
+        self.assertEqual([v.shape for v in tn.broadcast_arrays(x, tn.ones(1, 3))], [(2, 3), (2, 3)])
+        self.assertEqual(tn.vecdot(x, x).tolist(), [19, 14])
+        self.assertEqual(tn.bitwise_left_shift(x, 2).tolist(), (x * 4).tolist())
+        self.assertEqual(tn.bitwise_right_shift(tn.bitwise_invert(x), 1).tolist(), [[-2, -1, -2], [-2, -1, -2]])
+        self.assertEqual(tn.positive(x).tolist(), x.tolist())
+        self.assertEqual(tn.linalg.trace(x[:, :2], offset=1).tolist(), 1)
+        self.assertEqual(tn.linalg.tensordot(x, x, axes=2).tolist(), 33)
+        self.assertEqual(tn.linalg.outer(x[0], x[1]).tolist(), [[6, 3, 9], [2, 1, 3], [6, 3, 9]])
+        self.assertEqual(tn.linalg.matmul(x, tn.linalg.matrix_transpose(x)).tolist(), [[19, 16], [16, 14]])
+
+    def test_bits(self):
+        x = tn.tensor([1.0, -2.0])
+        self.assertEqual(x.view(tn.int32).tolist(), [0x3f800000, -0x40000000])
+        self.assertEqual(x.view("uint8").shape, (8,))
+        self.assertEqual(x.view(tn.uint8).view(tn.float32).tolist(), [1, -2])
+
+
 class Einsum(Case):
     FORMS = [("ij,jk->ik", (2, 3), (3, 4)), ("ij,jk", (2, 3), (3, 4)), ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)),
              ("ij->ji", (2, 3)), ("ij->", (2, 3)), ("ij->i", (2, 3)), ("ii->i", (3, 3)), ("ii", (3, 3)),

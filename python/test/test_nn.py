@@ -301,6 +301,9 @@ LAYERS = [
     ("MaxPool1d(3, 2)", [(2, 3, 9)]),
     ("MaxPool2d(3, stride=2, padding=1)", [(2, 3, 8, 7)]),
     ("MaxPool2d(2, ceil_mode=True)", [(2, 3, 7, 5)]),
+    ("MaxPool2d(3, stride=3, padding=1, ceil_mode=True)", [(2, 3, 7, 5)]),
+    ("AvgPool2d(3, stride=2, padding=1, ceil_mode=True)", [(2, 3, 8, 7)]),
+    ("AvgPool3d(2, stride=3, ceil_mode=True, count_include_pad=False)", [(2, 2, 4, 4, 5)]),
     ("MaxPool3d(2)", [(2, 2, 4, 4, 5)]),
     ("AvgPool1d(3, stride=2, padding=1)", [(2, 3, 9)]),
     ("AvgPool2d((3, 2), stride=2, padding=1, count_include_pad=False)", [(2, 3, 8, 7)]),
@@ -522,6 +525,9 @@ class BesideTorch(unittest.TestCase):
                      "F.pad(a, (1, -1))", "F.pixel_unshuffle(a[:, :, :, :4], 2)", "F.pairwise_distance(a, b)",
                      "F.scaled_dot_product_attention(a, b, b, is_causal=True)",
                      "F.scaled_dot_product_attention(a, b, b, scale=0.3)", "F.interpolate(a, scale_factor=0.5)",
+                     "F.interpolate(a, scale_factor=1.7, mode='bilinear')", "F.interpolate(a, (3, 9), mode='bicubic', antialias=True)",
+                     "F.interpolate(a[0], 3, mode='area')", "F.grid_sample(a, b[..., :2], 'bicubic', align_corners=False)",
+                     "F.grid_sample(a[:, None], b[:, :, None, :, :3], padding_mode='border', align_corners=True)",
                      "F.one_hot(a.argmax(dim=-1), 7)", "F.dropout(a, 0.5, training=False)",
                      "F.instance_norm(a)", "F.threshold(a, 0.0, 1.0)"]:
             with self.subTest(text):

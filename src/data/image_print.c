@@ -46,12 +46,14 @@ static bool has_colours(FILE *f)
     return isatty(fileno(f)) && term && strcmp(term, "dumb") != 0 && !(no && *no);
 }
 
+// Characters in a line; 80 of what is no terminal, such as a file.
 static int width_of(FILE *f)
 {
     struct winsize size;
     return ioctl(fileno(f), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+// What is asked for, as far as the locale and the terminal can show it.
 static tn_image_style style_of(FILE *f, tn_image_style asked)
 {
     if (asked == TN_IMAGE_DOTS && !is_utf8()) return TN_IMAGE_SHADES;
@@ -111,6 +113,7 @@ static void print_dots(const canvas *v, int64_t x, int64_t y)
     else fputc(' ', v->f);
 }
 
+// The mean of both pixels, as one of ten characters from dark to bright.
 static void print_shade(const canvas *v, int64_t x, int64_t y)
 {
     float mean = (grey_of(v, x, 2 * y) + grey_of(v, x, 2 * y + 1)) / 2;

@@ -118,6 +118,7 @@ static void put_symbol(packer *p, uint32_t s)
     else put_code(p, 0xc0 + s - 280, 8);
 }
 
+// The highest bit that is set, from 0.
 static int log2_of(uint32_t v)
 {
     int n = 0;
@@ -142,6 +143,7 @@ static void put_repetition(packer *p, uint32_t length, uint32_t distance)
 
 enum { PLACES = 1 << 12, LONGEST = 258, WINDOW = 1 << 15 };
 
+// The table's place for the three bytes at s: the shortest repetition that deflate has.
 static uint32_t place_of(const unsigned char *s)
 {
     return ((uint32_t)s[0] << 16 | (uint32_t)s[1] << 8 | s[2]) * 2654435761u >> 20;
@@ -179,11 +181,13 @@ static void put_block(packer *p, const unsigned char *s, size_t n)
 
 // ---- PNG ---------------------------------------------------------------------------------------
 
+// Numbers in PNG have their highest byte first.
 static void put_u32(unsigned char *to, uint32_t v)
 {
     for (int i = 0; i < 4; i++) to[i] = (unsigned char)(v >> 8 * (3 - i));
 }
 
+// The sum of a chunk that PNG asks for, CRC-32, bit by bit: files are small beside what made the images.
 static uint32_t crc_of(const unsigned char *p, size_t n)
 {
     uint32_t c = ~0u;
@@ -194,6 +198,7 @@ static uint32_t crc_of(const unsigned char *p, size_t n)
     return ~c;
 }
 
+// The sum at the end of zlib's format, of the bytes before they were shortened.
 static uint32_t adler_of(const unsigned char *p, size_t n)
 {
     uint32_t a = 1, b = 0;
@@ -244,6 +249,7 @@ static size_t png_of(const tni_shown *s, const unsigned char *rows, size_t n, un
     return (size_t)(end_chunk(at, "IEND", 0) - file);
 }
 
+// The file appears whole or not at all.
 static tn_status save(tn_ctx *cx, const char *path, const unsigned char *file, size_t bytes)
 {
     tni_outfile *out = tni_outfile_open(cx, "image_write", path);

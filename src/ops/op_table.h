@@ -47,7 +47,7 @@ typedef enum {
     TNI_NUMBER,   // all but bool, the promoted one
     TNI_REAL,     // all but bool; integers are returned unchanged
     TNI_FLOAT,    // integers and bool become f32
-    TNI_FULL,     // the same, but for the floats of 16 bits, which are computed in f32
+    TNI_FULL,     // the same, but kernels have it for f32 and f64 alone: in 16 bits it is composed
     TNI_INTEGER,  // integers
     TNI_BITS,     // integers and bool
     TNI_TO_BOOL,  // all, bool

@@ -8,6 +8,7 @@ typedef struct {
     const char *op;
     int         axes;
     int64_t     kernel[3], stride[3], padding[3], dilation[3];
+    bool        ceil;  // a window more, where the last one leaves elements over
 } pool;
 
 // "(2, 3)", for messages.
@@ -19,7 +20,7 @@ static tni_text kernel_text(const pool *p)
 // Fills in the defaults; a stride of 0 is the kernel's size.
 static pool fill_pool(const char *op, int axes, const int64_t *kernel, const tn_pool_opts *o)
 {
-    pool p = { .op = op, .axes = axes };
+    pool p = { .op = op, .axes = axes, .ceil = o->ceil_mode };
     for (int i = 0; i < axes; i++) {
         p.kernel[i]   = kernel[i];
         p.stride[i]   = tni_option_at(o->stride, i, kernel[i]);
@@ -29,6 +30,17 @@ static pool fill_pool(const char *op, int axes, const int64_t *kernel, const tn_
     return p;
 }
 
+// The number of windows along n elements, 0 if there is none. In ceil mode the last may reach beyond the padding, if it
+// begins in x or before it.
+static int64_t count_windows(const pool *p, int i, int64_t n)
+{
+    int64_t s = p->stride[i], pad = p->padding[i], span = (p->kernel[i] - 1) * p->dilation[i] + 1;
+    int64_t room = n + 2 * pad - span + (p->ceil ? s - 1 : 0);
+    if (room < 0) return 0;
+    int64_t windows = room / s + 1;
+    return p->ceil && (windows - 1) * s >= n + pad ? windows - 1 : windows;
+}
+
 // Whether axis i of the windows fits into n elements. Padding of at most half a window, as in
 // PyTorch: every window then spans an element of x, which with dilation may lie between its own.
 static bool window_fits(const pool *p, int i, int64_t n)
@@ -36,8 +48,8 @@ static bool window_fits(const pool *p, int i, int64_t n)
     int64_t k = p->kernel[i], d = p->dilation[i], pad = p->padding[i];
     if (k < 1 || d < 1 || p->stride[i] < 1 || pad < 0) return false;
     if (k > 1 && d > (INT64_MAX / 4) / (k - 1)) return false;
-    int64_t span = (k - 1) * d + 1;
-    return pad <= span / 2 && n >= 1 && n >= span - 2 * pad;
+    if (p->stride[i] > INT64_MAX / 4) return false;
+    return pad <= ((k - 1) * d + 1) / 2 && n >= 1 && count_windows(p, i, n) > 0;
 }
 
 // Ranks with and without a batch axis; the message has all options, since any of them may be wrong.
@@ -106,11 +118,8 @@ typedef struct {
 // past x for every window.
 static extent extent_of(const pool *p, int i, int64_t n)
 {
-    int64_t s = p->stride[i], d = p->dilation[i], pad = p->padding[i];
-    // The elements from a window's first to its last; then the number of windows and where the last
-    // begins.
-    int64_t span    = (p->kernel[i] - 1) * d + 1;
-    int64_t windows = (n + 2 * pad - span) / s + 1, last = (windows - 1) * s;
+    int64_t d = p->dilation[i], pad = p->padding[i];
+    int64_t windows = count_windows(p, i, n), last = (windows - 1) * p->stride[i];
     int64_t skip = pad > last ? (pad - last) / d : 0, reach = (pad + n - 1) / d + 1;
     extent  e   = { .kernel  = (p->kernel[i] < reach ? p->kernel[i] : reach) - skip,
                     .before  = pad - skip * d,
@@ -163,7 +172,7 @@ static tn_tensor *max_pool(const pool *p, tn_tensor *x)
     if (!check_pool(p, x)) return NULL;
     memory_axes l      = in_memory_order(x);
     tn_tensor  *w      = pool_windows(p, &l, tn_rank(x) - p->axes, lowest(tn_dtype_of(x)));
-    bool        padded = p->padding[0] || p->padding[1] || p->padding[2];
+    bool        padded = p->padding[0] || p->padding[1] || p->padding[2] || p->ceil;
     return w ? show_in_order(&l, tni_first_max(p->op, w, window_axes(p, w), false, padded)) : NULL;
 }
 
@@ -176,16 +185,33 @@ static tn_tensor *window_sums(const pool *p, tn_tensor *x)
     return w ? show_in_order(&l, tni_sum_over(w, p->op, window_axes(p, w), false)) : NULL;
 }
 
-// Without padding in the count, the divisor of each window is the sum of a window of ones.
+// How many elements of each window count: those of x or, unless they are excluded, of x and its padding, but not what
+// a last window reaches beyond it. The sums of windows of ones.
+static tn_tensor *window_counts(const pool *p, tn_tensor *x, tn_dtype dt, bool exclude_padding)
+{
+    tni_view s = tni_layout(x);
+    int64_t *n = s.size + s.rank - p->axes;
+    pool     q = *p;
+    extent   e[3];
+    for (int i = 0; i < p->axes; i++) {
+        e[i] = extent_of(p, i, n[i]);
+        if (exclude_padding) continue;
+        n[i] += 2 * p->padding[i];
+        q.padding[i] = 0;
+    }
+    tn_tensor *y = window_sums(&q, tn_ones(x->cx, dt, p->axes, n));
+    // Without its padding, another last window may begin before the end.
+    for (int i = 0; i < p->axes; i++) y = tn_slice(y, i, 0, e[i].windows, 1);
+    return y;
+}
+
 static tn_tensor *avg_pool(const pool *p, tn_tensor *x, bool exclude_padding)
 {
     if (!check_pool(p, x) || !tni_want_float(x, p->op)) return NULL;
     tn_tensor *y = window_sums(p, tni_widen(x));
     if (!y) return NULL;
-    if (exclude_padding) {
-        tni_view s   = tni_layout(x);
-        int      end = s.rank - p->axes;
-        y = tn_div(y, window_sums(p, tn_ones(x->cx, tn_dtype_of(y), p->axes, s.size + end)));
+    if (exclude_padding || p->ceil) {
+        y = tn_div(y, window_counts(p, x, tn_dtype_of(y), exclude_padding));
     } else {
         double count = 1;
         for (int i = 0; i < p->axes; i++) count *= (double)p->kernel[i];

@@ -312,6 +312,22 @@ static bool broadcast_shape(tn_ctx *cx, const char *op, int n, tn_tensor *const 
     return !grown || tni_shape_ok(cx, op, *rank, size);
 }
 
+// The neighbour of a in the direction of b in a dtype of 16 bits, whose digits the row of the op does not know: a little
+// more than half a step from a in that direction, rounded. A step is 2^-digits to 2^(1 - digits) of a number, and never
+// less than the smallest number. The direction is that of the neighbour in f32, which has no gradient either.
+static tn_tensor *next_rounded(tn_tensor *a, tn_tensor *b, tn_dtype dt)
+{
+    const tni_dtype_facts *f   = &tni_dtype_table[dt];
+    double                 bit = ldexp(1, -f->digits);
+    tn_tensor *x = tn_cast(tn_cast(a, dt), TN_F32), *y = tn_cast(tn_cast(b, dt), TN_F32);
+    tn_tensor *n = tn_nextafter(x, y);
+    x = tn_detach(x), y = tn_detach(y);
+    tn_tensor *step = tn_maximum_s(tn_mul_s(tn_abs(x), 1.25 * bit), 1.5 * bit * f->low);
+    tn_tensor *z    = tn_add(n, tn_where(tn_lt(x, y), step, tn_neg(step)));
+    z               = tn_where(tn_isinf(x), tn_clamp(n, -f->high, f->high), z);
+    return tn_cast(tn_where(tn_eq(x, y), y, z), dt);
+}
+
 // A map over n operands that are promoted to one dtype; the first `skip` keep their own (the
 // condition of where). If all operands are plain numbers, so is the result. floor and its kin are
 // the identity on integers.
@@ -336,6 +352,8 @@ static tn_tensor *record_promoted(int op, const char *name, tn_ctx *cx, int n, t
         if (is_whole_number(x[i])) kinds[i].dtype = TN_I64;
     tn_dtype promoted = tni_autocast_dtype(cx, tni_op_table[op].autocast,
                                            tni_promote_all(n - skip, kinds + skip));
+    if (tni_op_table[op].rule == TNI_FULL && tni_is_rounded(promoted))
+        return next_rounded(x[0], x[1], promoted);
     if (!tni_dtype_rule_apply(tni_op_table[op].rule, promoted, &in, &out))
         return refuse_dtype(cx, name, promoted);
     // floor, ceil, round and trunc of integers.

@@ -243,11 +243,23 @@ tn_tensor *tn_affine_grid(tn_tensor *theta, int64_t height, int64_t width, bool 
                       tn_dtype_of(theta));
 }
 
-// Coordinates in -1 .. 1 as places 0 .. n - 1; beyond the ends as the border says.
+// What one axis of a coordinate is made of: whole places, and the weight of each; NULL of a single one.
+typedef struct {
+    int        count;
+    tn_tensor *at[4], *w[4];
+} taps;
+
+// Coordinates in -1 .. 1 as places 0 .. n - 1.
 static tn_tensor *to_places(tn_tensor *g, int64_t n, tn_grid_opts o)
 {
+    return o.align_corners ? tn_mul_s(tn_add_s(g, 1), (double)(n - 1) / 2)
+                           : tn_add_s(tn_mul_s(tn_add_s(g, 1), (double)n / 2), -0.5);
+}
+
+// Places beyond the ends as the border says.
+static tn_tensor *inside(tn_tensor *x, int64_t n, tn_grid_opts o)
+{
     double lo = o.align_corners ? 0 : -0.5, span = o.align_corners ? (double)(n - 1) : (double)n;
-    tn_tensor *x = tn_add_s(tn_mul_s(tn_add_s(g, 1), span / 2), lo);
     if (o.border == TN_BORDER_REFLECT) {
         // Back and forth between the ends: the distance from the nearest even one.
         if (span <= 0) return tn_zeros_like(x);
@@ -258,51 +270,107 @@ static tn_tensor *to_places(tn_tensor *g, int64_t n, tn_grid_opts o)
     return o.border == TN_BORDER_ZEROS ? x : tn_clamp(x, 0, (double)(n - 1));
 }
 
-// The elements of x (N, C, H * W) at whole places (N, L) times weights w (N, L) or 1; 0 outside.
-static tn_tensor *at_places(tn_tensor *x, tn_tensor *row, tn_tensor *col, int64_t H, int64_t W,
+// The cubic of Keys with a = -0.75 at distance t, below 1 (near) or from 1 to 2.
+static tn_tensor *cubic_weight(tn_tensor *t, bool near)
+{
+    if (near) return tn_add_s(tn_mul(tn_mul(tn_sub_s(tn_mul_s(t, 1.25), 2.25), t), t), 1);
+    tn_tensor *w = tn_add_s(tn_mul(tn_sub_s(t, 5), t), 8);
+    return tn_mul_s(tn_sub_s(tn_mul(w, t), 4), -0.75);
+}
+
+// The border moves a coordinate before it is divided among two places, but of a cubic each of its four places.
+static taps find_taps(tn_tensor *g, int64_t n, tn_grid_opts o)
+{
+    tn_tensor *x = to_places(g, n, o);
+    if (!o.cubic) x = inside(x, n, o);
+    if (o.nearest) return (taps){ 1, { tn_round(tn_detach(x)) }, { NULL } };
+    tn_tensor *f = tn_floor(tn_detach(x)), *t = tn_sub(x, f), *rest = tn_rsub_s(t, 1);
+    if (!o.cubic) return (taps){ 2, { f, tn_add_s(f, 1) }, { rest, t } };
+    taps c = { .count = 4 };
+    for (int k = 0; k < 4; k++) c.at[k] = inside(tn_add_s(f, k - 1), n, o);
+    c.w[0] = cubic_weight(tn_add_s(t, 1), false);
+    c.w[1] = cubic_weight(t, true);
+    c.w[2] = cubic_weight(rest, true);
+    c.w[3] = cubic_weight(tn_add_s(rest, 1), false);
+    return c;
+}
+
+// The elements of x (N, C, places) at whole places (N, L) of its `axes` axes times weights w (N, L) or 1; 0 outside.
+static tn_tensor *at_places(tn_tensor *x, int axes, tn_tensor *const *at, const int64_t *size,
                             tn_tensor *w)
 {
-    tn_tensor *in    = tn_logical_and(tn_logical_and(tn_ge_s(row, 0), tn_lt_s(row, (double)H)),
-                                      tn_logical_and(tn_ge_s(col, 0), tn_lt_s(col, (double)W)));
-    tn_tensor *r     = tn_cast(tn_clamp(row, 0, (double)(H - 1)), TN_I64);
-    tn_tensor *c     = tn_cast(tn_clamp(col, 0, (double)(W - 1)), TN_I64);
-    tn_tensor *index = tn_unsqueeze(tn_add(tn_mul_i64(r, W), c), 1);
-    tn_tensor *v     = tn_take_along_axis(x, index, 2);
-    v                = tn_where(tn_unsqueeze(in, 1), v, tni_number_like(v, 0));
+    tn_tensor *in = NULL, *index = NULL;
+    for (int i = 0; i < axes; i++) {
+        tn_tensor *ok = tn_logical_and(tn_ge_s(at[i], 0), tn_lt_s(at[i], (double)size[i]));
+        tn_tensor *to = tn_cast(tn_clamp(at[i], 0, (double)(size[i] - 1)), TN_I64);
+        in            = i ? tn_logical_and(in, ok) : ok;
+        index         = i ? tn_add(tn_mul_i64(index, size[i]), to) : to;
+    }
+    tn_tensor *v = tn_take_along_axis(x, tn_unsqueeze(index, 1), 2);
+    v            = tn_where(tn_unsqueeze(in, 1), v, tni_number_like(v, 0));
     return w ? tn_mul(v, tn_unsqueeze(w, 1)) : v;
 }
 
-// The four places around each coordinate, weighed by nearness; gradients flow to x by the gathers, to
-// the grid by the weights.
+// The sum over all combinations of the axes' taps, the last axis running fastest.
+static tn_tensor *sum_taps(tn_tensor *x, int axes, const taps *t, const int64_t *size)
+{
+    tn_tensor *y = NULL;
+    int        n = 1;
+    for (int i = 0; i < axes; i++) n *= t[i].count;
+    for (int k = 0; k < n; k++) {
+        tn_tensor *at[3], *w = NULL;
+        for (int i = axes - 1, rest = k; i >= 0; rest /= t[i--].count)
+            at[i] = t[i].at[rest % t[i].count];
+        for (int i = 0, part = n; i < axes && t[i].w[0]; i++) {
+            part /= t[i].count;
+            tn_tensor *one = t[i].w[k / part % t[i].count];
+            w              = w ? tn_mul(w, one) : one;
+        }
+        tn_tensor *v = at_places(x, axes, at, size, w);
+        y            = y ? tn_add(y, v) : v;
+    }
+    return y;
+}
+
+// Whether x (N, C, places) and grid (N, places, axes) fit.
+static bool check_grid(tn_ctx *cx, tn_tensor *x, tn_tensor *grid, tn_grid_opts o)
+{
+    int  axes = tn_rank(x) - 2;
+    bool fit  = (axes == 2 || axes == 3) && tn_rank(grid) == tn_rank(x) &&
+               tn_size(grid, -1) == axes && tn_size(x, 0) == tn_size(grid, 0);
+    for (int i = 0; fit && i < axes; i++) fit = tn_size(x, 2 + i) > 0;
+    if (!fit)
+        return tni_refuse(cx, TN_ESHAPE,
+                          "grid_sample: x %s and grid %s, not (N, C, H, W) and (N, P, Q, 2), nor "
+                          "(N, C, D, H, W) and (N, O, P, Q, 3)",
+                          tni_shape_of(x).s, tni_shape_of(grid).s);
+    if (o.cubic && (o.nearest || axes == 3))
+        return tni_refuse(cx, TN_EARG, "grid_sample: cubic %s",
+                          o.nearest ? "and nearest" : "is for images (N, C, H, W)");
+    return true;
+}
+
+// The places around each coordinate, weighed by nearness; gradients flow to x by the gathers, to the grid by the
+// weights. The last axis of the grid has the coordinate of x's last axis first.
 tn_tensor *tn_grid_sample(tn_tensor *x, tn_tensor *grid, tn_grid_opts o)
 {
     static const char *const names[] = { "x", "grid" };
     tn_ctx *cx = tni_args("grid_sample", 2, (tn_tensor *const[]){ x, grid }, names);
-    if (!cx || !tni_want_float(x, "grid_sample") || !tni_want_float(grid, "grid_sample"))
+    if (!cx || !tni_want_float(x, "grid_sample") || !tni_want_float(grid, "grid_sample") ||
+        !check_grid(cx, x, grid, o))
         return NULL;
-    if (tn_rank(x) != 4 || tn_rank(grid) != 4 || tn_size(grid, 3) != 2 ||
-        tn_size(x, 0) != tn_size(grid, 0) || tn_size(x, 2) < 1 || tn_size(x, 3) < 1)
-        return tni_fail(cx, TN_ESHAPE,
-                        "grid_sample: x %s and grid %s, not (N, C, H, W) and (N, P, Q, 2)",
-                        tni_shape_of(x).s, tni_shape_of(grid).s);
-    int64_t    N = tn_size(x, 0), C = tn_size(x, 1), H = tn_size(x, 2), W = tn_size(x, 3);
-    int64_t    P = tn_size(grid, 1), Q = tn_size(grid, 2);
-    tn_tensor *g   = tn_reshape(tni_widen(grid), TN_SHAPE(N, P * Q, 2)), *y;
-    tn_tensor *v   = tn_reshape(tni_widen(x), TN_SHAPE(N, C, H * W));
-    tn_tensor *col = to_places(tn_select(g, 2, 0), W, o),
-              *row = to_places(tn_select(g, 2, 1), H, o);
-    if (o.nearest) y = at_places(v, tn_round(tn_detach(row)), tn_round(tn_detach(col)), H, W, NULL);
-    else {
-        tn_tensor *r = tn_floor(tn_detach(row)), *c = tn_floor(tn_detach(col));
-        tn_tensor *a = tn_sub(row, r), *b = tn_sub(col, c), *a1 = tn_rsub_s(a, 1),
-                  *b1 = tn_rsub_s(b, 1);
-        tn_tensor *r1 = tn_add_s(r, 1), *c1 = tn_add_s(c, 1);
-        y = tn_add(at_places(v, r, c, H, W, tn_mul(a1, b1)),
-                   at_places(v, r, c1, H, W, tn_mul(a1, b)));
-        y = tn_add(y, at_places(v, r1, c, H, W, tn_mul(a, b1)));
-        y = tn_add(y, at_places(v, r1, c1, H, W, tn_mul(a, b)));
-    }
-    return tni_narrow(tn_reshape(y, TN_SHAPE(N, C, P, Q)), tn_dtype_of(x));
+    tni_view   s = tni_layout(x), p = tni_layout(grid);
+    int        axes = s.rank - 2;
+    int64_t    N = s.size[0], C = s.size[1];
+    taps       t[3];
+    tn_tensor *g = tn_reshape(tni_widen(grid),
+                              TN_SHAPE(N, tni_shape_count(axes, p.size + 1), axes));
+    tn_tensor *v = tn_reshape(tni_widen(x), TN_SHAPE(N, C, tni_shape_count(axes, s.size + 2)));
+    for (int i = 0; i < axes; i++)
+        t[i] = find_taps(tn_select(g, 2, axes - 1 - i), s.size[2 + i], o);
+    tn_tensor *y = sum_taps(v, axes, t, s.size + 2);
+    for (int i = 0; i < axes; i++) s.size[2 + i] = p.size[1 + i];
+    return tni_narrow(tn_reshape(y, s.rank, s.size), tn_dtype_of(x));
 }
 
 // ---- pixels and windows ------------------------------------------------------------------------

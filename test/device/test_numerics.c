@@ -518,7 +518,7 @@ static bool pool_is_right(tn_ctx *cx, int n, int k, int d, int pad, int s)
     double     have[8];
     int        windows = (n + 2 * pad - (k - 1) * d - 1) / s + 1;
     tn_tensor *x       = tn_view(tn_arange(cx, TN_F64, 1, n + 1, 1), TN_SHAPE(1, n));
-    tn_tensor *y       = tn_max_pool1d(x, k, (tn_pool_opts){ { s }, { pad }, { d }, false });
+    tn_tensor *y       = tn_max_pool1d(x, k, (tn_pool_opts){ { s }, { pad }, { d }, false, false });
     if (!y || tn_count(y) != windows || tn_read(y, TN_F64, have, windows) != TN_OK) return false;
     for (int w = 0; w < windows; w++) {
         double most = -INFINITY;
@@ -542,7 +542,7 @@ static void windows_past_the_ends_meet_what_lies_inside(void)
                         wrong += !pool_is_right(cx, n, k, d, pad, s);
     test_that(tried > 700 && wrong == 0, "%d of %d pools are wrong", wrong, tried);
     CHECK(tn_item(tn_max_pool1d(tn_ones(cx, TN_F32, TN_SHAPE(1, 1)), far,
-                                (tn_pool_opts){ { 1 }, { far / 2 }, { 1 }, false })) == 1);
+                                (tn_pool_opts){ { 1 }, { far / 2 }, { 1 }, false, false })) == 1);
     tn_close(cx);
 }
 

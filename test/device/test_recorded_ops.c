@@ -94,13 +94,12 @@ static void maps_are_pytorchs_at_every_end(void)
         }
 }
 
-// Integers become f32, but for divisions, which keep them; of 16 bits there is no neighbour.
+// Integers become f32, but for divisions, which keep them.
 static void maps_promote_integers_as_pytorch(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
         tn_tensor *x   = tn_from(cx, TN_I32, TN_SHAPE(2), (int32_t[]){ -7, 7 });
-        tn_tensor *h   = tn_zeros(cx, TN_F16, TN_SHAPE(2)),
-                  *two = tn_full_i64(cx, TN_I32, 0, NULL, 2);
+        tn_tensor *two = tn_full_i64(cx, TN_I32, 0, NULL, 2);
         CHECK(tn_dtype_of(tn_asinh(x)) == TN_F32 && tn_dtype_of(tn_atan2(x, x)) == TN_F32);
         CHECK(tn_dtype_of(tn_copysign(x, x)) == TN_F32);
         CHECK(tn_dtype_of(tn_nextafter(x, x)) == TN_F32 && tn_dtype_of(tn_signbit(x)) == TN_BOOL);
@@ -108,8 +107,57 @@ static void maps_promote_integers_as_pytorch(void)
         CHECK_VALUES(tn_trunc_divide(x, two), -3, 3);
         CHECK_VALUES(tn_fmod(x, two), -1, 1);
         CHECK_VALUES(tn_signbit(x), 1, 0);
-        CHECK(!tn_nextafter(h, h));
-        CHECK_FAILED(cx, TN_EDTYPE, "nextafter: f16 is not");
+    }
+}
+
+// Every number of 16 bits, up and down: floats of one sign are ordered as their bits are, so the neighbour has the bits
+// plus or minus 1, but around zero and at infinity.
+static void neighbours_in_16_bits_differ_by_a_bit(void)
+{
+    enum { N = 1 << 16 };
+    static uint16_t       bits[N], up[N], down[N];
+    static const tn_dtype dtypes[] = { TN_F16, TN_BF16 };
+    for (int i = 0; i < N; i++) bits[i] = (uint16_t)i;
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx))
+        for (int k = 0; k < 2; k++) {
+            tn_tensor *x   = tn_from(cx, dtypes[k], TN_SHAPE(N), bits),
+                      *two = tn_full(cx, dtypes[k], TN_0D, INFINITY);
+            tn_read(tn_nextafter(x, two), dtypes[k], up, N);
+            tn_read(tn_nextafter(x, tn_neg(two)), dtypes[k], down, N);
+            int end = k ? 0x7f80 : 0x7c00, wrong = 0;  // the bits of infinity
+            for (int i = 0; i <= end; i++) {
+                int most = i < end ? i + 1 : end, least = i ? i - 1 : 0x8001;
+                wrong += up[i] != most || down[i] != least;
+                // The negative number of the same size.
+                wrong += down[i | 0x8000] != (most | 0x8000) ||
+                         up[i | 0x8000] != (i ? least | 0x8000 : 1);
+            }
+            for (int i = end + 1; i < 0x8000; i++)
+                wrong += (up[i] & 0x7fff) <= end || (down[i] & 0x7fff) <= end;
+            test_that(wrong == 0, "%s: %d neighbours are wrong", tn_dtype_name(dtypes[k]), wrong);
+        }
+}
+
+// The bits of numbers, of the same size and of others, there and back, and of NaN's own.
+static void bits_are_viewed_as_other_dtypes(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_tensor *x = tn_from(cx, TN_F32, TN_SHAPE(2, 2), (float[]){ 1, -2, 0.5f, INFINITY });
+        tn_tensor *b = tn_bitcast(tn_mul_s(x, 1), TN_I32);
+        CHECK_VALUES(tn_shr(b, tn_full_i64(cx, TN_I32, TN_0D, 23)), 127, -256 + 128, 126, 255);
+        CHECK_VALUES(tn_bitcast(tn_add_i64(b, 1 << 23), TN_F32), 2, -4, 1, -0.0);
+        tn_tensor *h = tn_bitcast(tn_transpose(x, 0, 1),
+                                  TN_U16);  // little-endian: the low half first
+        CHECK(tn_size(h, 0) == 2 && tn_size(h, 1) == 4);
+        CHECK_VALUES(h, 0, 0x3f80, 0, 0x3f00, 0, 0xc000, 0, 0x7f80);
+        CHECK_VALUES(tn_bitcast(h, TN_F32), 1, 0.5, -2, INFINITY);
+        CHECK_VALUES(tn_bitcast(tn_select(h, 1, 1), TN_BF16), 1, -2);
+        CHECK_VALUES(tn_bitcast(tn_full(cx, TN_F64, TN_SHAPE(1), 1), TN_I64), 0x3ff0000000000000);
+        CHECK(!tn_bitcast(tn_slice(h, 1, 0, 3, 1), TN_F32));
+        CHECK_FAILED(cx, TN_ESHAPE,
+                     "bitcast: the last axis of (2, 3) u16 is not a whole number of f32");
+        CHECK(!tn_bitcast(b, TN_BOOL));
+        CHECK_FAILED(cx, TN_EDTYPE, "bitcast: i32 to bool");
     }
 }
 
@@ -244,6 +292,25 @@ ARRAY(sampled_2, SAMPLED(.border = TN_BORDER_REPLICATE))
 ARRAY(sampled_3, SAMPLED(.border = TN_BORDER_REFLECT))
 ARRAY(sampled_4, SAMPLED(.border = TN_BORDER_REFLECT, .align_corners = true))
 ARRAY(sampled_5, SAMPLED(.nearest = true))
+ARRAY(sampled_6, SAMPLED(.cubic = true))
+ARRAY(sampled_7, SAMPLED(.cubic = true, .align_corners = true, .border = TN_BORDER_REPLICATE))
+ARRAY(sampled_8, SAMPLED(.cubic = true, .border = TN_BORDER_REFLECT))
+#define SOLID(...)                                                                             \
+    tn_grid_sample(numbers(cx, TN_SHAPE(1, 2, 2, 3, 2)), numbers(cx, TN_SHAPE(1, 2, 1, 3, 3)), \
+                   (tn_grid_opts){ __VA_ARGS__ })
+ARRAY(solid_0, SOLID(0))
+ARRAY(solid_1, SOLID(.border = TN_BORDER_REFLECT, .align_corners = true))
+ARRAY(solid_2, SOLID(.nearest = true, .border = TN_BORDER_REPLICATE))
+ARRAY(resized_solid, tn_interpolate(numbers(cx, TN_SHAPE(1, 2, 2, 3, 2)), TN_SHAPE(3, 2, 5),
+                                    (tn_interpolate_opts){ .mode = TN_INTERPOLATE_LINEAR }))
+#define POOL(f, kh, kw, ...) f(U_IMAGE, kh, kw, (tn_pool_opts){ __VA_ARGS__, .ceil_mode = true })
+ARRAY(pooled_0, POOL(tn_max_pool2d, 2, 3, .stride = { 2, 2 }))
+ARRAY(pooled_1, POOL(tn_max_pool2d, 3, 2, .stride = { 3 }, .padding = { 1 }))
+ARRAY(pooled_2, POOL(tn_avg_pool2d, 2, 3, .stride = { 2, 2 }))
+ARRAY(pooled_3, POOL(tn_avg_pool2d, 3, 2, .stride = { 3 }, .padding = { 1 }))
+ARRAY(pooled_4,
+      POOL(tn_avg_pool2d, 3, 2, .stride = { 3 }, .padding = { 1 }, .exclude_padding = true))
+ARRAY(pooled_5, POOL(tn_avg_pool2d, 6, 5, .stride = { 2 }))
 ARRAY(shuffled, tn_pixel_shuffle(numbers(cx, TN_SHAPE(1, 8, 2, 3)), 2))
 ARRAY(unshuffled, tn_pixel_unshuffle(numbers(cx, TN_SHAPE(1, 2, 4, 6)), 2))
 ARRAY(unfolded,
@@ -371,6 +438,19 @@ static const struct {
     { "sampled 3", sampled_3 },
     { "sampled 4", sampled_4 },
     { "sampled 5", sampled_5 },
+    { "sampled 6", sampled_6 },
+    { "sampled 7", sampled_7 },
+    { "sampled 8", sampled_8 },
+    { "solid 0", solid_0 },
+    { "solid 1", solid_1 },
+    { "solid 2", solid_2 },
+    { "resized solid", resized_solid },
+    { "pooled 0", pooled_0 },
+    { "pooled 1", pooled_1 },
+    { "pooled 2", pooled_2 },
+    { "pooled 3", pooled_3 },
+    { "pooled 4", pooled_4 },
+    { "pooled 5", pooled_5 },
     { "shuffled", shuffled },
     { "unshuffled", unshuffled },
     { "unfolded", unfolded },
@@ -537,7 +617,12 @@ static void einsum_says_what_is_wrong(void)
 }
 
 const test_case tests_recorded_ops[] = {
-    TEST(functions_of_arrays_are_pytorchs), TEST(complex_arithmetic_is_numpys_at_every_end),
-    TEST(einsum_says_what_is_wrong),        TEST(maps_are_pytorchs_at_every_end),
-    TEST(maps_promote_integers_as_pytorch), TEST_END,
+    TEST(functions_of_arrays_are_pytorchs),
+    TEST(complex_arithmetic_is_numpys_at_every_end),
+    TEST(einsum_says_what_is_wrong),
+    TEST(maps_are_pytorchs_at_every_end),
+    TEST(maps_promote_integers_as_pytorch),
+    TEST(bits_are_viewed_as_other_dtypes),
+    TEST(neighbours_in_16_bits_differ_by_a_bit),
+    TEST_END,
 };

@@ -652,7 +652,7 @@ static tn_conv_opts conv_of(const call_args *k)
 }
 static tn_pool_opts pool_of(const call_args *k)
 {
-    return (tn_pool_opts){ { k->i }, { k->j / 2 }, { k->i }, k->i & 1 };
+    return (tn_pool_opts){ { k->i }, { k->j / 2 }, { k->i }, k->i & 1, k->j & 1 };
 }
 CALL(max_pool3d)
 {

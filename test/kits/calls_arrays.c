@@ -30,6 +30,10 @@ CALL(cosine_similarity)
 {
     return tn_cosine_similarity(k->x, k->y, (int)k->i, k->d);
 }
+CALL(bitcast)
+{
+    return tn_bitcast(k->x, (tn_dtype)(k->i & 15));
+}
 CALL(tile)
 {
     return tn_tile(k->x, (int)k->i, (int64_t[16]){ k->j, 2, 1, 1, 1, 1, 1, 1 });
@@ -539,7 +543,7 @@ const call calls_of_arrays[] = {
     O(sparse_coo), T(sparse_csr), O(sparse_from_dense), O(sparse_to_dense), O(sparse_indices), T(sparse_matmul), T(sparse_sampled),
     O(max_indexed), O(min_indexed), O(cummax), O(cummin), O(median), O(mode), O(kthvalue), O(quantile), T(searchsorted),
     O(bincount), O(histogram), O(nonzero), T(masked_select), O(unique), T(scatter_reduce), T(index_add), T(index_put),
-    O(pad_reflect), O(pad_replicate), O(pad_circular), O(interpolate), O(affine_grid), T(grid_sample), O(pixel_shuffle),
+    O(bitcast), O(pad_reflect), O(pad_replicate), O(pad_circular), O(interpolate), O(affine_grid), T(grid_sample), O(pixel_shuffle),
     O(pixel_unshuffle), O(unfold), O(fold_windows), T(scan), T(rnn), T(ctc_loss),
     { 0 },
 };

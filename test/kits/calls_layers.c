@@ -419,7 +419,7 @@ CALL(nn_max_pool2d)
 }
 CALL(nn_max_pool2d_hw)
 {
-    tn_pool_opts o = { { k->j }, { k->i }, { k->j }, k->i & 1 };
+    tn_pool_opts o = { { k->j }, { k->i }, { k->j }, k->i & 1, k->j & 1 };
     return run(tn_nn_max_pool2d_hw(k->cx, k->i, k->j, o), k);
 }
 CALL(nn_avg_pool2d)
@@ -428,7 +428,7 @@ CALL(nn_avg_pool2d)
 }
 CALL(nn_avg_pool2d_hw)
 {
-    tn_pool_opts o = { { k->j }, { k->i }, { k->j }, k->i & 1 };
+    tn_pool_opts o = { { k->j }, { k->i }, { k->j }, k->i & 1, k->j & 1 };
     return run(tn_nn_avg_pool2d_hw(k->cx, k->i, k->j, o), k);
 }
 CALL(nn_adaptive_avg_pool2d)

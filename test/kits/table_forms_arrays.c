@@ -215,6 +215,9 @@ FORM(f_area, RESIZED(TN_SHAPE(2, 3), .mode = TN_INTERPOLATE_AREA))
 FORM(f_affine_grid, tn_affine_grid(x[0], 3, 2, false))
 FORM(f_grid_sample,
      tn_grid_sample(x[0], tn_mul_s(x[1], 0.6), (tn_grid_opts){ .align_corners = true }))
+FORM(f_grid_cubic,
+     tn_grid_sample(x[0], x[1], (tn_grid_opts){ .cubic = true, .border = TN_BORDER_REFLECT }))
+FORM(f_grid_solid, tn_grid_sample(x[0], tn_mul_s(x[1], 0.6), (tn_grid_opts){ 0 }))
 FORM(f_grid_border, tn_grid_sample(x[0], x[1], (tn_grid_opts){ .border = TN_BORDER_REPLICATE }))
 FORM(f_pixel_shuffle, tn_pixel_shuffle(x[0], 2))
 FORM(f_pixel_unshuffle, tn_pixel_unshuffle(x[0], 2))
@@ -410,6 +413,8 @@ const form forms_arrays[] = {
     { "interpolate, area",    f_area,            SMOOTH, 2, 1, { IN(4, APART, 1, 2, 5, 4) } },
     { "affine_grid",          f_affine_grid,     SMOOTH, 1, 1, { IN(3, APART, 2, 2, 3) } },
     { "grid_sample",          f_grid_sample,     SMOOTH, 3, 2, { IN(4, APART, 1, 2, 3, 4), IN(4, UNIT, 1, 2, 2, 2) } },
+    { "grid_sample, cubic",   f_grid_cubic,      SMOOTH, 3, 2, { IN(4, APART, 1, 2, 3, 4), IN(4, UNIT, 1, 1, 2, 2) } },
+    { "grid_sample, 3-d",     f_grid_solid,      SMOOTH, 3, 2, { IN(5, APART, 1, 2, 2, 3, 2), IN(5, UNIT, 1, 1, 2, 1, 3) } },
     { "grid_sample, border",  f_grid_border,     SMOOTH, 3, 2, { IN(4, APART, 1, 2, 3, 4), IN(4, UNIT, 1, 2, 2, 2) } },
     { "pixel_shuffle",        f_pixel_shuffle,   SMOOTH, 1, 1, { IN(4, APART, 1, 4, 2, 3) } },
     { "pixel_unshuffle",      f_pixel_unshuffle, SMOOTH, 1, 1, { IN(3, APART, 2, 4, 2) } },

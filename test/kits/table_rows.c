@@ -22,7 +22,7 @@ bool row_dtype(int op, tn_dtype promoted, tn_dtype *result)
         return true;
     case TNI_FULL:
         if (!real) *result = TN_F32;
-        return *result == TN_F32 || *result == TN_F64;
+        return true;
     case TNI_INTEGER: return !real && !boolean;
     case TNI_BITS: return !real;
     case TNI_TO_BOOL: *result = TN_BOOL; return true;

@@ -28,22 +28,33 @@ static void runs(const char *command, int status, const char *const *lines)
 
 // ---- examples
 
-// What an example prints, in part.
+// What an example prints, in part, and how many steps it takes here, if not all: a minute of training is for people.
 static const struct {
-    const char *name, *line[2];
+    const char *name, *line[2], *steps;
 } expected[] = {
-    { "01_tensor", { "[[10. 21. 32.]\n [40. 51. 62.]]", "TN_ESHAPE: matmul" } },
-    { "02_autograd", { "d(x^3)/dx at 2: 12", "w = 3.0" } },
-    { "03_mlp", { "step 1250  loss 0.", "test accuracy 9" } },
-    { "04_conv", { "norm2 (BatchNorm)", "step 120  lr 0.000" } },
-    { "05_gpt", { "110336 parameters", "This is the" } },
-    { "06_custom_op", { "0.5        1.20710678", "gradients agree" } },
-    { "07_save_and_resume", { "resumed at step 25, update 12", "60 steps: equal" } },
-    { "08_custom_cuda", { "largest difference from the composed op", "they agree" } },
+    { "01_tensor", { "[[10. 21. 32.]\n [40. 51. 62.]]", "TN_ESHAPE: matmul" }, NULL },
+    { "02_autograd", { "d(x^3)/dx at 2: 12", "w = 3.0" }, NULL },
+    { "03_mlp", { "step 1250  loss 0.", "test accuracy 9" }, NULL },
+    { "04_conv", { "norm2 (BatchNorm)", "step 120  lr 0.000" }, NULL },
+    { "05_gpt", { "110336 parameters", "This is the" }, NULL },
+    { "06_custom_op", { "0.5        1.20710678", "gradients agree" }, NULL },
+    { "07_save_and_resume", { "resumed at step 25, update 12", "60 steps: equal" }, NULL },
+    { "10_vae", { "step    0  error ", "divergence  0.0" }, "4" },
+    { "11_gan", { "step    0  critic 1.", "generator 0." }, "4" },
+    { "12_diffusion", { " parameters", "step    0  loss " }, "4" },
+    { "13_ctc", { "step   0  loss ", "of 32 strips without an error" }, "4" },
+    { "08_custom_cuda", { "largest difference from the composed op", "they agree" }, NULL },
 };
 
 // Where the examples run: they leave files behind.
 #define WORK TN_BUILD_DIR "/examples/work"
+
+static const char *steps_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        if (!strcmp(expected[i].name, name) && expected[i].steps) return expected[i].steps;
+    return "";
+}
 
 // Calls f for every example of the source tree, with the command that runs it. Those that train take
 // the number of steps; few is for places where each step is slow.
@@ -57,8 +68,8 @@ static void each_example(bool few, void (*f)(const char *name, const char *comma
         char name[256], command[COMMAND];
         snprintf(name, sizeof name, "%s", strrchr(l.path[i], '/') + 1);
         name[strlen(name) - 2] = 0;
-        snprintf(command, sizeof command, "'%s/examples/%s'%s", TN_BUILD_DIR, name,
-                 few ? " 2" : "");
+        snprintf(command, sizeof command, "'%s/examples/%s' %s", TN_BUILD_DIR, name,
+                 few ? "2" : steps_of(name));
         f(name, command);
     }
     tree_free(&l);
@@ -112,7 +123,7 @@ static void valgrind_finds_nothing_in_the_examples(void)
     each_example(true, run_in_valgrind);
 }
 
-static void every_example_is_a_lesson_of_at_most_100_lines(void)
+static void every_example_is_a_lesson_of_at_most_120_lines(void)
 {
     tree_list l = { 0 };
     tree_add(&l, "examples", ".c");
@@ -120,7 +131,7 @@ static void every_example_is_a_lesson_of_at_most_100_lines(void)
         char *text  = tree_read(l.path[i], NULL);
         int   lines = 0;
         for (char *s = text; s && (s = strchr(s, '\n')) != NULL; s++) lines++;
-        test_that(lines > 0 && lines <= 100, "%s has %d lines", l.path[i], lines);
+        test_that(lines > 0 && lines <= 120, "%s has %d lines", l.path[i], lines);
         test_that(text && strncmp(text, "// ", 3) == 0, "%s does not say what it is", l.path[i]);
         free(text);
     }
@@ -217,7 +228,7 @@ static void a_full_disk_is_an_error_of_the_tool(void)
 const test_case tests_examples[] = {
     TEST(every_example_runs),
     TEST(every_example_runs_on_the_reference_device),
-    TEST(every_example_is_a_lesson_of_at_most_100_lines),
+    TEST(every_example_is_a_lesson_of_at_most_120_lines),
     TEST(valgrind_finds_nothing_in_the_examples),
     TEST(the_program_in_the_readme_runs),
     TEST(the_tool_tells_its_version),

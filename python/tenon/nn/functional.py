@@ -127,19 +127,6 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 
 # ---- pools
 
-def _window_ends(x: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
-                 dilation: Sequence[int]) -> list[int]:
-    """How many places each axis must get at its end so that ceil_mode's last window fits."""
-    ends = []
-    for size, k, s, p, d in zip(x.shape[-len(kernel):], kernel, stride, padding, dilation):
-        span = size + 2 * p - d * (k - 1) - 1
-        windows = -(-span // s) + 1
-        if (windows - 1) * s >= size + p:  # a window must start inside the input or the padding before it
-            windows -= 1
-        ends.append(_max(0, (windows - 1) * s + d * (k - 1) + 1 - size - 2 * p))
-    return ends
-
-
 def _max_pool(n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
               return_indices: bool) -> Tensor:
     if return_indices:
@@ -149,12 +136,8 @@ def _max_pool(n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, dilatio
     padding, dilation = places(padding, n), places(dilation, n)
     if any(2 * p > k for p, k in zip(padding, kernel)):
         raise ValueError(f"max_pool{n}d: padding {padding} is more than half of the window {kernel}")
-    ends = _window_ends(x, kernel, stride, padding, dilation) if ceil_mode else [0] * n
-    if any(ends):
-        x = pad(x, [v for p, e in zip(reversed(padding), reversed(ends)) for v in (p, p + e)], value=-math.inf)
-        padding = (0,) * n
     f = (_c.max_pool1d, _c.max_pool2d, _c.max_pool3d)[n - 1]
-    return _batched(x, n + 2, lambda v: f(v, *kernel, stride=stride, padding=padding, dilation=dilation))
+    return _batched(x, n + 2, lambda v: f(v, *kernel, stride=stride, padding=padding, dilation=dilation, ceil_mode=ceil_mode))
 
 
 def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
@@ -180,11 +163,11 @@ def _avg_pool(n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil_mo
     kernel = places(kernel, n)
     stride = kernel if stride is None else places(stride, n)
     padding = places(padding, n)
-    if ceil_mode and any(_window_ends(x, kernel, stride, padding, (1,) * n)):
-        raise NotImplementedError(f"avg_pool{n}d: ceil_mode where the last window passes the end")
+    if ceil_mode and divisor_override is not None:
+        raise NotImplementedError(f"avg_pool{n}d: divisor_override with ceil_mode")
     f = (_c.avg_pool1d, _c.avg_pool2d, _c.avg_pool3d)[n - 1]
     exclude = not count_include_pad and divisor_override is None
-    y = _batched(x, n + 2, lambda v: f(v, *kernel, stride=stride, padding=padding, exclude_padding=exclude))
+    y = _batched(x, n + 2, lambda v: f(v, *kernel, stride=stride, padding=padding, exclude_padding=exclude, ceil_mode=ceil_mode))
     return y if divisor_override is None else y * (math.prod(kernel) / divisor_override)
 
 
@@ -548,56 +531,32 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
 
 def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
                 align_corners: bool | None = None) -> Tensor:
-    """Images (N, C, H, W) at coordinates (N, P, Q, 2) in -1 .. 1: (N, C, P, Q)."""
+    """Images (N, C, H, W) at coordinates (N, P, Q, 2) in -1 .. 1: (N, C, P, Q); or (N, C, D, H, W) at (N, O, P, Q, 3)."""
     borders = ("zeros", "border", "reflection")
-    if mode not in ("bilinear", "nearest") or padding_mode not in borders:
-        raise NotImplementedError(f"grid_sample: mode {mode!r}, padding_mode {padding_mode!r}")
-    return _c.grid_sample(input, grid, nearest=mode == "nearest", align_corners=bool(align_corners), border=borders.index(padding_mode))
+    if mode not in ("bilinear", "nearest", "bicubic") or padding_mode not in borders:
+        raise ValueError(f"grid_sample: mode {mode!r}, padding_mode {padding_mode!r}")
+    return _c.grid_sample(input, grid, nearest=mode == "nearest", cubic=mode == "bicubic", align_corners=bool(align_corners), border=borders.index(padding_mode))
+
+
+_MODES = {"nearest": 0, "linear": 1, "bilinear": 1, "trilinear": 1, "bicubic": 2, "area": 3}
 
 
 def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
-                align_corners: bool | None = None) -> Tensor:
-    """Changes the number of places of (N, C, ...): mode nearest, or linear, bilinear, trilinear."""
+                align_corners: bool | None = None, recompute_scale_factor: bool | None = None, antialias: bool = False) -> Tensor:
+    """Changes the number of places of (N, C, ...): mode nearest, linear, bilinear, trilinear, bicubic or area."""
     n = input.ndim - 2
-    scales: Any
+    scales = None
     if (size is None) == (scale_factor is None):
         raise ValueError("interpolate: one of size and scale_factor must be given")
+    if mode not in _MODES:
+        raise NotImplementedError(f"interpolate: mode {mode!r}")
     if size is not None:
-        sizes, scales = places(size, n), (None,) * n
+        sizes = places(size, n)
     else:
         scales = (scale_factor,) * n if isinstance(scale_factor, (int, float)) else tuple(scale_factor)
         sizes = tuple(int(math.floor(s * f)) for s, f in zip(input.shape[2:], scales))
-    if mode not in ("nearest", "linear", "bilinear", "trilinear"):
-        raise NotImplementedError(f"interpolate: mode {mode!r}")
-    for i, (new, scale) in enumerate(zip(sizes, scales)):
-        f = _nearest if mode == "nearest" else _lerp
-        input = f(input, 2 + i, new, scale, bool(align_corners))
-    return input
-
-
-def _indices(x: Tensor, values: list[int]) -> Tensor:
-    return _c.from_object(values, x.context)
-
-
-def _nearest(x: Tensor, axis: int, new: int, scale: float | None, align: bool) -> Tensor:
-    old = x.shape[axis]
-    step = old / new if scale is None else 1 / scale
-    return _c.index_select(x, axis, _indices(x, [_min(int(i * step), old - 1) for i in range(new)]))
-
-
-def _lerp(x: Tensor, axis: int, new: int, scale: float | None, align: bool) -> Tensor:
-    old = x.shape[axis]
-    if align:
-        at = [i * (old - 1) / _max(new - 1, 1) for i in range(new)]
-    else:
-        step = old / new if scale is None else 1 / scale
-        at = [_max((i + 0.5) * step - 0.5, 0.0) for i in range(new)]
-    low = [_min(int(a), old - 1) for a in at]
-    t = _c.cast(_c.from_object([a - i for a, i in zip(at, low)], x.context), x.dtype)
-    t = _c.reshape(t, (new,) + (1,) * (x.ndim - 1 - axis))
-    a = _c.index_select(x, axis, _indices(x, low))
-    b = _c.index_select(x, axis, _indices(x, [_min(i + 1, old - 1) for i in low]))
-    return a + (b - a) * t
+    return _c.interpolate(input, sizes, mode=_MODES[mode], align_corners=bool(align_corners), antialias=antialias,
+                          scale=None if recompute_scale_factor else scales)
 
 
 # ---- attention
