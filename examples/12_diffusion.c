@@ -12,7 +12,7 @@
 #include <tenon.h>
 #include <tenon/models.h>
 
-enum { B = 32, SIDE = 14, TURNS = 30 };
+enum { B = 32, SIDE = 14 };
 
 static const double RIGHT_ANGLE = 1.5707963267948966;
 
@@ -39,16 +39,16 @@ static tn_tensor *predict(tn_layer *net, tn_tensor *x, tn_tensor *a, tn_tensor *
     return tn_forward(net, tn_concat(3, in, 1));
 }
 
-// Turns noise into images of the digits y.
-static tn_tensor *draw(tn_ctx *cx, tn_layer *net, tn_tensor *y)
+// Turns noise into images of the digits y, by that many turns of the angle.
+static tn_tensor *draw(tn_ctx *cx, tn_layer *net, tn_tensor *y, int turns)
 {
     int64_t    n = tn_size(y, 0);
     tn_tensor *x = tn_randn(cx, TN_F32, TN_SHAPE(n, 1, SIDE, SIDE));
-    for (int i = TURNS; i > 0; i--) {
-        tn_tensor *a     = tn_full(cx, TN_F32, TN_SHAPE(n, 1, 1, 1), RIGHT_ANGLE * i / TURNS);
+    for (int i = turns; i > 0; i--) {
+        tn_tensor *a     = tn_full(cx, TN_F32, TN_SHAPE(n, 1, 1, 1), RIGHT_ANGLE * i / turns);
         tn_tensor *v     = predict(net, x, a, y);
         tn_tensor *image = tn_clamp(turn(x, tn_neg(v), a), -1, 1), *noise = turn(v, x, a);
-        x = turn(image, noise, tn_sub_s(a, RIGHT_ANGLE / TURNS));
+        x = turn(image, noise, tn_sub_s(a, RIGHT_ANGLE / turns));
     }
     return x;
 }
@@ -88,7 +88,8 @@ int main(int argc, char **argv)
     };
     int64_t    rows = steps < 100 ? 1 : 8;
     tn_tensor *y    = tn_tile(tn_arange_i64(cx, TN_I64, 0, 10, 1), 1, &rows);
-    tn_tensor *x    = tn_interpolate(draw(cx, net, y), TN_SHAPE(2 * SIDE, 2 * SIDE),
+    tn_tensor *x    = tn_interpolate(draw(cx, net, y, steps < 100 ? 2 : 30),
+                                     TN_SHAPE(2 * SIDE, 2 * SIDE),
                                      (tn_interpolate_opts){ .mode = TN_INTERPOLATE_LINEAR });
     tn_image_print_with(tn_slice(x, 0, 0, 20, 1), stdout, o);
     tn_image_write_with(x, "diffusion.png", o);

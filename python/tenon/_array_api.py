@@ -21,20 +21,23 @@ def astype(x: Any, dtype: DTypeLike, /, *, copy: bool = True) -> Tensor:
     return x if not copy and x.dtype is as_dtype(dtype) else _c.cast(x, dtype)
 
 
+_NUMBERS = (bool, int, float, complex)
+
+
 def _sample(x: Any) -> Any:
     """What promotes as x does: a number of Python, or a tensor of one element, since one without axes would count as a number."""
-    if isinstance(x, (bool, int, float)):
+    if isinstance(x, _NUMBERS):
         return x
     return _c.zeros(x.dtype if F.is_tensor(x) else as_dtype(x), (1,))
 
 
 def result_type(*args: Any) -> DType:
     """The dtype that tensors, dtypes and numbers of Python promote to together."""
-    tensors = [_sample(x) for x in args if not isinstance(x, (bool, int, float))]
+    tensors = [_sample(x) for x in args if not isinstance(x, _NUMBERS)]
     if not tensors:
         raise ValueError("result_type: there is no tensor or dtype among the arguments")
     y = tensors[0]
-    for x in tensors[1:] + [x for x in args if isinstance(x, (bool, int, float))]:
+    for x in tensors[1:] + [x for x in args if isinstance(x, _NUMBERS)]:
         y = _c.add(y, x)
     return y.dtype
 

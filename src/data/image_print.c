@@ -120,6 +120,7 @@ static void print_shade(const canvas *v, int64_t x, int64_t y)
     fputc(shades[(int)(mean / v->brightest * (sizeof shades - 2) + 0.5f)], v->f);
 }
 
+// Line by line; colours end with each line, so that what is printed beside or after it has its own.
 static void print_all(const canvas *v)
 {
     for (int64_t y = 0; y < v->lines; y++) {
@@ -143,7 +144,8 @@ static float brightest_of(const tni_shown *s)
     return most > 1 || most < 1e-6f ? 1 : most;
 }
 
-// A character is twice as high as wide.
+// A character is twice as high as wide, and so is the block of pixels that it stands for: images keep their shape.
+// One that is narrower than a line keeps its size, since larger pixels would show nothing more.
 static void print_shown(const tni_shown *s, FILE *f, tn_image_style style, int64_t width)
 {
     bool   dots = style == TN_IMAGE_DOTS;
@@ -170,6 +172,8 @@ static int64_t columns_for(tn_tensor *x, const tn_image_show_opts *o, tn_image_s
     return each > 0 && pixels - pad >= each ? (pixels - pad) / each : 1;
 }
 
+// What is printed is read back from the device, which waits. Errors of the stream are the caller's to see, as with
+// fprintf.
 tn_status tn_image_print_with(tn_tensor *x, FILE *f, tn_image_show_opts o)
 {
     tni_shown s;

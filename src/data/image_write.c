@@ -47,6 +47,7 @@ static tn_tensor *join(tn_tensor *x, int64_t columns, int64_t pad)
     return tn_pad(x, (int64_t[]){ 0, 0, 0 }, (int64_t[]){ 0, pad, pad }, 0);
 }
 
+// The images of x as one, f32. The message of a wrong option has both numbers, since either may be wrong.
 static tn_tensor *grid(const char *op, tn_tensor *x, tn_image_show_opts o)
 {
     if (!x || !(x = as_images(op, x))) return NULL;
@@ -62,11 +63,14 @@ static tn_tensor *grid(const char *op, tn_tensor *x, tn_image_show_opts o)
     return join(x, o.columns ? o.columns : 8, o.padding < 0 ? 0 : o.padding ? o.padding : 2);
 }
 
+// The only one of these functions that has a gradient: a grid may be part of a network.
 tn_tensor *tn_image_grid(tn_tensor *x, tn_image_show_opts o)
 {
     return tni_arg1("image_grid", x, "x") ? grid("image_grid", x, o) : NULL;
 }
 
+// Sizes are checked before memory is allocated by them; the limit is that of the reader, so that what is written can
+// be read.
 bool tni_shown_read(const char *op, tn_tensor *x, tn_image_show_opts o, tni_shown *s)
 {
     tn_tensor *g = grid(op, x, o);
@@ -219,6 +223,7 @@ static unsigned char *end_chunk(unsigned char *at, const char *name, size_t n)
 }
 
 // Rows of a filter byte, 0, and the channels of each pixel. NaN is black.
+// A value is rounded to the nearest of 256; what is below black or above white becomes these.
 static void fill_rows(unsigned char *to, const tni_shown *s)
 {
     for (int64_t y = 0; y < s->H; y++) {
@@ -259,6 +264,7 @@ static tn_status save(tn_ctx *cx, const char *path, const unsigned char *file, s
     return tni_failed();
 }
 
+// A literal may take 9 bits, so that noise becomes an eighth longer; the rest of the room is for headers and sums.
 tn_status tn_image_write_with(tn_tensor *x, const char *path, tn_image_show_opts o)
 {
     tni_shown s;

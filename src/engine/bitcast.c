@@ -46,6 +46,7 @@ tn_tensor *tn_bitcast(tn_tensor *x, tn_dtype dt)
     if (!find_shape(x, dt, &v)) return NULL;
     if (cx->engine->device->memory->element_size(dt) != tni_dtype_size(dt))
         return through_host(x, dt, &v);
+    // The gradient of bits is none, so x's history ends here.
     // A copy that nothing else holds when this call ends, so that no later write meets two dtypes in one buffer.
     tn_tensor *own = tn_clone(tn_contiguous(tn_detach(x)));
     tni_node  *n   = own ? tni_value(own, "bitcast") : NULL;

@@ -200,6 +200,7 @@ static tn_tensor *window_counts(const pool *p, tn_tensor *x, tn_dtype dt, bool e
         q.padding[i] = 0;
     }
     tn_tensor *y = window_sums(&q, tn_ones(x->cx, dt, p->axes, n));
+    // Rows, columns and planes each have their own number of windows.
     // Without its padding, another last window may begin before the end.
     for (int i = 0; i < p->axes; i++) y = tn_slice(y, i, 0, e[i].windows, 1);
     return y;

@@ -286,6 +286,7 @@ static taps find_taps(tn_tensor *g, int64_t n, tn_grid_opts o)
     if (o.nearest) return (taps){ 1, { tn_round(tn_detach(x)) }, { NULL } };
     tn_tensor *f = tn_floor(tn_detach(x)), *t = tn_sub(x, f), *rest = tn_rsub_s(t, 1);
     if (!o.cubic) return (taps){ 2, { f, tn_add_s(f, 1) }, { rest, t } };
+    // Two places on either side; the weights of the outer ones are small and negative, which keeps edges sharp.
     taps c = { .count = 4 };
     for (int k = 0; k < 4; k++) c.at[k] = inside(tn_add_s(f, k - 1), n, o);
     c.w[0] = cubic_weight(tn_add_s(t, 1), false);
@@ -299,6 +300,8 @@ static taps find_taps(tn_tensor *g, int64_t n, tn_grid_opts o)
 static tn_tensor *at_places(tn_tensor *x, int axes, tn_tensor *const *at, const int64_t *size,
                             tn_tensor *w)
 {
+    // Row-major: the index of the axes so far times the size of the next one. Places outside are read at the nearest
+    // end and then set to 0, so that no gather leaves x.
     tn_tensor *in = NULL, *index = NULL;
     for (int i = 0; i < axes; i++) {
         tn_tensor *ok = tn_logical_and(tn_ge_s(at[i], 0), tn_lt_s(at[i], (double)size[i]));

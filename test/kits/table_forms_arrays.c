@@ -215,6 +215,16 @@ FORM(f_area, RESIZED(TN_SHAPE(2, 3), .mode = TN_INTERPOLATE_AREA))
 FORM(f_affine_grid, tn_affine_grid(x[0], 3, 2, false))
 FORM(f_grid_sample,
      tn_grid_sample(x[0], tn_mul_s(x[1], 0.6), (tn_grid_opts){ .align_corners = true }))
+FORM(f_max_pool_ceil,
+     tn_max_pool2d(x[0], 3, 2, (tn_pool_opts){ .stride = { 2, 3 }, .ceil_mode = true }))
+FORM(f_avg_pool_ceil,
+     tn_avg_pool2d(x[0], 3, 3,
+                   (tn_pool_opts){ .stride = { 2, 3 }, .padding = { 1 }, .ceil_mode = true }))
+FORM(f_avg_pool_ceil_real, tn_avg_pool2d(x[0], 2, 2,
+                                         (tn_pool_opts){ .stride          = { 3 },
+                                                         .padding         = { 1 },
+                                                         .exclude_padding = true,
+                                                         .ceil_mode       = true }))
 FORM(f_grid_cubic,
      tn_grid_sample(x[0], x[1], (tn_grid_opts){ .cubic = true, .border = TN_BORDER_REFLECT }))
 FORM(f_grid_solid, tn_grid_sample(x[0], tn_mul_s(x[1], 0.6), (tn_grid_opts){ 0 }))
@@ -413,8 +423,6 @@ const form forms_arrays[] = {
     { "interpolate, area",    f_area,            SMOOTH, 2, 1, { IN(4, APART, 1, 2, 5, 4) } },
     { "affine_grid",          f_affine_grid,     SMOOTH, 1, 1, { IN(3, APART, 2, 2, 3) } },
     { "grid_sample",          f_grid_sample,     SMOOTH, 3, 2, { IN(4, APART, 1, 2, 3, 4), IN(4, UNIT, 1, 2, 2, 2) } },
-    { "grid_sample, cubic",   f_grid_cubic,      SMOOTH, 3, 2, { IN(4, APART, 1, 2, 3, 4), IN(4, UNIT, 1, 1, 2, 2) } },
-    { "grid_sample, 3-d",     f_grid_solid,      SMOOTH, 3, 2, { IN(5, APART, 1, 2, 2, 3, 2), IN(5, UNIT, 1, 1, 2, 1, 3) } },
     { "grid_sample, border",  f_grid_border,     SMOOTH, 3, 2, { IN(4, APART, 1, 2, 3, 4), IN(4, UNIT, 1, 2, 2, 2) } },
     { "pixel_shuffle",        f_pixel_shuffle,   SMOOTH, 1, 1, { IN(4, APART, 1, 4, 2, 3) } },
     { "pixel_unshuffle",      f_pixel_unshuffle, SMOOTH, 1, 1, { IN(3, APART, 2, 4, 2) } },
@@ -428,6 +436,11 @@ const form forms_arrays[] = {
     { "rnn, both ways",       f_rnn,             SMOOTH, 4, 3, { IN(3, UNIT, 3, 2, 3), IN(2, UNIT, 6, 3), IN(1, UNIT, 6) } },
     { "ctc_loss",             f_ctc,             SMOOTH, 4, 1, { IN(3, APART, 4, 2, 3) } },
     { "ctc_loss, impossible", f_ctc_each,        SMOOTH, 4, 1, { IN(3, APART, 4, 2, 3) } },
+    { "grid_sample, cubic",   f_grid_cubic,      SMOOTH, 3, 2, { IN(4, APART, 1, 2, 3, 4), IN(4, UNIT, 1, 1, 2, 2) } },
+    { "grid_sample, 3-d",     f_grid_solid,      SMOOTH, 3, 2, { IN(5, APART, 1, 2, 2, 3, 2), IN(5, UNIT, 1, 1, 2, 1, 3) } },
+    { "max_pool2d ceil",     f_max_pool_ceil,   SMOOTH, 1, 1, { IN(4, APART, 2, 2, 4, 5) } },
+    { "avg_pool2d ceil",     f_avg_pool_ceil,   SMOOTH, 1, 1, { IN(4, APART, 2, 2, 4, 5) } },
+    { "avg_pool2d ceil real", f_avg_pool_ceil_real, SMOOTH, 1, 1, { IN(4, APART, 2, 2, 4, 5) } },
     { .name = NULL },
 };
 // clang-format on

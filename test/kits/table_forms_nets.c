@@ -81,16 +81,6 @@ FORM(f_max_pool3d, tn_max_pool3d(x[0], 2, 2, 3, (tn_pool_opts){ .padding = { 1, 
 FORM(f_avg_pool3d, tn_avg_pool3d(x[0], 2, 1, 2, (tn_pool_opts){ .stride = { 1 } }))
 FORM(f_adaptive_avg, tn_adaptive_avg_pool2d(x[0], 2, 3))
 FORM(f_adaptive_avg_1, tn_adaptive_avg_pool2d(x[0], 1, 1))
-FORM(f_max_pool_ceil,
-     tn_max_pool2d(x[0], 3, 2, (tn_pool_opts){ .stride = { 2, 3 }, .ceil_mode = true }))
-FORM(f_avg_pool_ceil,
-     tn_avg_pool2d(x[0], 3, 3,
-                   (tn_pool_opts){ .stride = { 2, 3 }, .padding = { 1 }, .ceil_mode = true }))
-FORM(f_avg_pool_ceil_real, tn_avg_pool2d(x[0], 2, 2,
-                                         (tn_pool_opts){ .stride          = { 3 },
-                                                         .padding         = { 1 },
-                                                         .exclude_padding = true,
-                                                         .ceil_mode       = true }))
 FORM(f_adaptive_max, tn_adaptive_max_pool2d(x[0], 3, 2))
 
 // ---- normalization -----------------------------------------------------------------------------
@@ -212,9 +202,6 @@ const form forms_nets[] = {
     { "avg_pool2d of real",  f_avg_pool2d_real, SMOOTH, 1, 1, { IMAGE } },
     { "adaptive_avg_pool2d", f_adaptive_avg,    SMOOTH, 1, 1, { IMAGE } },
     { "adaptive_avg_pool2d 1", f_adaptive_avg_1, SMOOTH, 1, 1, { IMAGE } },
-    { "max_pool2d ceil",     f_max_pool_ceil,   SMOOTH, 1, 1, { IMAGE } },
-    { "avg_pool2d ceil",     f_avg_pool_ceil,   SMOOTH, 1, 1, { IMAGE } },
-    { "avg_pool2d ceil real", f_avg_pool_ceil_real, SMOOTH, 1, 1, { IMAGE } },
     { "adaptive_max_pool2d", f_adaptive_max,    SMOOTH, 1, 1, { IMAGE } },
     { "layer_norm",          f_layer_norm,      SMOOTH, 1, 3, { IN(2, APART, 3, 4), IN(1, APART, 4), IN(1, APART, 4) } },
     { "layer_norm over 2",   f_layer_norm_2,    SMOOTH, 1, 1, { IN(3, APART, 2, 2, 3) } },
