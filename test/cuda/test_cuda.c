@@ -247,6 +247,9 @@ static const struct {
     { "sort", tni_text_sort, { "sort_blocks", "sort_merge" } },
     { "index", tni_text_index, { "scatter" } },
     { "fft", tni_text_fft, { "fft_lines_1", "fft_lines_2", "fft_scale" } },
+    { "solver",
+      tni_text_solver,
+      { "solver_check", "solver_end", "solver_order", "solver_rows", "solver_finite" } },
     { "sparse", tni_text_sparse, { "spmm", "spmm_narrow", "sddmm" } },
     { "segments", tni_text_segments, { "pair_blocks", "pair_merge", "add_segments" } },
 };
@@ -269,6 +272,7 @@ static bool is_asked_for(int hand, tn_dtype x, tn_dtype y)
     if (!strncmp(hands[hand].name, "conv", 4) || !strncmp(hands[hand].name, "weights", 7))
         return floats && y == x;
     if (text == tni_text_fft) return (x == TN_F32 || x == TN_F64) && y == x;
+    if (text == tni_text_solver) return (x == TN_F32 || x == TN_F64) && y == x;
     if (text == tni_text_sparse) return floats && y == x;
     if (text == tni_text_index) return y == x || (narrow && y == TN_F32);
     return y == x;

@@ -45,6 +45,7 @@ static void close_gpu_session(void *session)
     tni_index_check_close(c);
     tni_cuda_scratch_close(c);
     tni_arena_close(c);
+    tni_solver_close(c);
     if (c->workspace) cu->mem_free(c->workspace);
     tni_replay_close(c);
     tni_timing_close(c);

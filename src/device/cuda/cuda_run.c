@@ -58,12 +58,23 @@ static tn_status run_copy(const tni_call *call)
     return call->compile_only ? TN_OK : copy_bytes(call);
 }
 
-// On the host, with copies that wait, if no kernel takes it: such a run can never be a graph.
+// Small matrices by kernels, large ones by cuSOLVER. On the host, with copies that wait, if nothing else takes it: such a run can never
+// be a graph.
 static tn_status run_linalg(const tni_call *call)
 {
     if (tni_groups_takes_linalg(call)) return tni_groups_linalg_small(call);
+    if (tni_solver_takes(call)) {
+        tn_status s = tni_solver_run(call);
+        if (s != TN_EARG) return s;
+    }
     if (!tni_linalg_is_value(call) && !call->compile_only) tni_replay_never_graph(call->session);
     return tni_call_on_host(call);
+}
+
+static size_t linalg_scratch(const tni_call *call)
+{
+    bool solver = !tni_groups_takes_linalg(call) && tni_solver_takes(call);
+    return solver ? tni_solver_scratch(call) : 0;
 }
 
 // ---- calls and the kernels behind them ---------------------------------------------------------
@@ -121,7 +132,7 @@ const tni_device_calls tni_cuda_calls = {
                                                 .strided = true },
                                [TNI_conv] = CONVOLUTION, [TNI_conv_dgrad] = CONVOLUTION,
                                [TNI_conv_wgrad] = CONVOLUTION, [TNI_attention] = ATTENTION,
-                               [TNI_attention_grad] = ATTENTION, [TNI_linalg] = { .run = run_linalg },
+                               [TNI_attention_grad] = ATTENTION, [TNI_linalg] = { .run = run_linalg, .scratch = linalg_scratch },
                                [TNI_fft]    = { .run     = tni_cuda_fft,
                                                 .prepare = tni_cuda_prepare_fft,
                                                 .forget  = tni_cuda_forget_fft,

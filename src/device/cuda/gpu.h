@@ -8,6 +8,7 @@
 #include "device/cuda/driver.h"
 #include "device/cuda/product_rows.h"
 #include "device/cuda/replay.h"
+#include "device/cuda/solver.h"
 #include "device/device.h"
 #include "device/simt/groups.h"
 
@@ -110,6 +111,7 @@ typedef struct tni_cuda {
     tni_collects     collect;
     tni_recorder     recorder;
     tni_rows_waiting waiting;  // products of one launch, of the run that is recorded
+    tni_solver       solver;   // for large matrices
     tni_timing      *timing;   // of a profile; NULL before the first event
 } tni_cuda;
 
