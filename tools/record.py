@@ -469,6 +469,40 @@ def maps():
     return {name: v.double() for name, v in out.items()}
 
 
+def signed(v, columns=True):
+    """Vectors of which the sign is not determined, with the largest element of each positive."""
+    dim = -2 if columns else -1
+    at = v.abs().argmax(dim, keepdim=True)
+    return v * v.gather(dim, at).sign()
+
+
+def factorizations():
+    """Linear algebra: of a tall, a square and a symmetric matrix, and of what has no factors. test_recorded_ops.c has the same calls."""
+    L = torch.linalg
+    tall, square, b = numbers((2, 4, 3)) / 2, numbers((3, 3)) + 2 * torch.eye(3), numbers((2, 3, 4))
+    s = tall.mT @ tall + torch.eye(3).double()
+    q, r = L.qr(tall)
+    w, v = L.eigh(s)
+    u, d, vh = L.svd(tall, full_matrices=False)
+    indefinite = torch.stack([s[0], torch.diag(torch.tensor([1.0, -2.0, 3.0])).double()])
+    found = L.cholesky_ex(indefinite)
+    singular = torch.ones(3, 3).double()
+    return {
+        "cholesky": L.cholesky(s), "cholesky upper": L.cholesky(s, upper=True), "cholesky info": found.info,
+        "solve": L.solve(s, b), "solve vector": L.solve(square, b[0, :, 0]), "solve info": L.lu_factor_ex(singular).info,
+        "solve triangle": L.solve_triangular(s.triu(), b, upper=True), "inverse": L.inv(s), "det": L.det(s), "det 0": L.det(singular),
+        "slogdet": torch.stack(L.slogdet(-s)), "slogdet 0": torch.stack(L.slogdet(singular * 0)),
+        "qr q": q, "qr r": r, "qr complete": L.qr(tall, mode="complete").R, "qr wide": L.qr(b).R,
+        "eigh": w, "eigh v": signed(v), "svd": d, "svd u": signed(u), "svd v": signed(vh, False), "svdvals": L.svdvals(b),
+        "lstsq": L.lstsq(tall, b.mT[:, :, :2]).solution, "pinv": L.pinv(tall), "pinv 1": L.pinv(singular),
+        "rank": L.matrix_rank(torch.stack([square, singular, singular * 0])), "power": L.matrix_power(square, -2),
+        "norms": torch.stack([L.matrix_norm(square, p) for p in ("fro", "nuc", 1, math.inf, 2, -1, -math.inf, -2)]),
+        "vector norms": torch.stack([L.vector_norm(tall[0], p) for p in (0, 1, 3, math.inf, -math.inf)]),
+        "cond": torch.stack([L.cond(square, p) for p in (None, "fro", 1)]),
+        "sparse": (tall[0].to_sparse() @ b[0]).to_dense(),
+    }
+
+
 def arrays():
     """Functions of tenon/arrays.h over numbers(); test_recorded_ops.c has the same calls."""
     x, y, z = numbers((2, 3, 4)), numbers((2, 4, 3)) / 2, numbers((3, 3))
@@ -550,6 +584,7 @@ def arrays():
     ce = F.binary_cross_entropy_with_logits(p, right, reduction="none")
     out["focal"] = (ce * wrong ** 2 * (0.25 * right + 0.75 * (1 - right))).mean()
     out["focal 1.5"] = (ce * wrong ** 1.5).sum()
+    out |= factorizations()
     out["folded"] = F.fold(numbers((1, 12, 6)), (5, 4), (2, 3), dilation=(2, 1), padding=(0, 1), stride=(1, 2))
     out |= complexes()
     return {name: v.double().flatten() for name, v in out.items()}

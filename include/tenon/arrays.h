@@ -218,6 +218,10 @@ TN_API tn_tensor *tn_sparse_indices(tn_sparse a);
 TN_API tn_tensor *tn_sparse_matmul(tn_sparse a, tn_tensor *x);
 // Returns the elements of the product of x (rows, k) and y (k, cols) at the places of a: (count).
 TN_API tn_tensor *tn_sparse_sampled(tn_sparse a, tn_tensor *x, tn_tensor *y);
+// bool, of w's shape: the two elements of each four along the last axis that are farthest from 0. both: of each
+// tile of 4 x 4 those that leave most and are two in each row and each column, so that the mask holds for
+// the transposed matrix, too. tn_layer_prune keeps it while a network is trained.
+TN_API tn_tensor *tn_prune_2_4(tn_tensor *w, bool both);
 
 // ---- repetition, triangles, comparison ---------------------------------------------------------
 

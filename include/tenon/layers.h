@@ -59,7 +59,10 @@ typedef struct {
 // torch.nn.utils.spectral_norm: NAME is NAME_orig divided by its largest singular value, as the vectors NAME_u and NAME_v
 // tell it, which are buffers.
 TN_API tn_status tn_layer_spectral_norm(tn_layer *l, const char *name, tn_spectral_norm_opts o);
-// Ends either of them: NAME is a parameter again, with the value that it has now.
+// torch.nn.utils.prune.custom_from_mask: NAME is NAME_orig where the mask, of its shape, is not 0, and 0 elsewhere. NAME_mask
+// is a buffer, so that it is saved and loaded, and optimizers train what is left.
+TN_API tn_status tn_layer_prune(tn_layer *l, const char *name, tn_tensor *mask);
+// Ends any of them: NAME is a parameter again, with the value that it has now.
 TN_API tn_status tn_layer_remove_norm(tn_layer *l, const char *name);
 // Switches the layer and all layers below it to training mode (the default) or evaluation mode,
 // which changes dropout and batch norm.

@@ -261,6 +261,17 @@ class Modules(unittest.TestCase):
             nn.utils.weight_norm(nn.utils.weight_norm(nn.Linear(4, 3)))
         with self.assertRaisesRegex(ValueError, "is not normalized"):
             nn.utils.remove_weight_norm(nn.Linear(4, 3))
+        pruned = nn.Linear(8, 4)
+        mask = tn.prune_2_4(pruned.weight, True)
+        nn.utils.prune.custom_from_mask(pruned, "weight", mask)
+        self.assertEqual(sorted(pruned.state_dict()), ["bias", "weight_mask", "weight_orig"])
+        opt = tn.optim.AdamW(pruned.parameters(), lr=0.1, weight_decay=0.1)
+        for _ in range(3):
+            opt.step((pruned(tn.ones(2, 8)) ** 2).sum())
+        nn.utils.prune.remove(pruned, "weight")
+        self.assertEqual((pruned.weight != 0).tolist(), mask.tolist())
+        with self.assertRaisesRegex(ValueError, "is not one of"):
+            nn.utils.prune.custom_from_mask(nn.Linear(4, 4), "weight", mask)
         one = nn.utils.spectral_norm(nn.Linear(4, 3), n_power_iterations=50)
         one(x)
         nn.utils.remove_spectral_norm(one)

@@ -28,6 +28,7 @@ typedef struct tni_derived {
     tn_tensor          *source;  // NAME_v, or NAME_orig: a parameter
     tn_tensor          *g;       // weight norm: the lengths, a parameter
     tn_tensor          *u, *v;   // spectral norm: buffers
+    tn_tensor          *mask;    // of a pruned weight: a buffer
     int                 axis, iterations;
     double              eps;
 } tni_derived;

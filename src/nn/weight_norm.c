@@ -1,4 +1,4 @@
-// Weights that are computed from others in each forward pass: weight norm and spectral norm.
+// Weights that are computed from others in each forward pass: weight norm, spectral norm, and masks.
 //
 // A layer's function reads its weight through the handle that tn_layer_param gave it. Normalizing a weight takes this
 // handle out of the list of parameters, puts others there, and has tn_forward bind the handle's store to a value
@@ -6,6 +6,7 @@
 //
 //   weight norm      NAME_g, NAME_v           NAME = g v / |v|
 //   spectral norm    NAME_orig; NAME_u, _v    NAME = orig / (u . orig v)
+//   mask             NAME_orig; NAME_mask     NAME = orig mask
 #include "nn/layer.h"
 
 #include <math.h>
@@ -67,6 +68,7 @@ static tn_tensor *spectral_value(const tni_derived *d, bool training)
 static tn_tensor *value_of(const tni_derived *d, bool training)
 {
     if (d->spectral) return spectral_value(d, training);
+    if (d->mask) return tn_mul(d->source, d->mask);
     return tn_mul(d->source, tn_div(d->g, lengths(d->source, d->axis)));
 }
 
@@ -134,6 +136,13 @@ static bool add_parts(tn_layer *l, tni_derived *d)
 {
     tn_tensor *w = tn_detach(d->w);
     if (!w) return false;
+    if (d->mask) {  // the caller's, which becomes a buffer
+        tn_tensor *mask = d->mask;
+        d->mask         = NULL;
+        d->source       = add_part(l, d->name, "orig", w, true);
+        if (d->source) d->mask = add_part(l, d->name, "mask", mask, false);
+        return d->mask != NULL;
+    }
     if (!d->spectral) {
         d->g = add_part(l, d->name, "g", lengths(w, d->axis), true);
         if (d->g) d->source = add_part(l, d->name, "v", w, true);
@@ -246,6 +255,29 @@ tn_status tn_layer_spectral_norm(tn_layer *l, const char *name, tn_spectral_norm
     return derive(at, op, i, &d);
 }
 
+// An optimizer with weight decay or momentum moves all of NAME_orig, also what the mask hides: it does not matter, since only the product
+// is read, and tn_layer_remove_norm writes the zeros.
+//
+// The mask in the dtype of the weight, as PyTorch keeps it: a product with it keeps gradients of what is left, and makes the others 0.
+tn_status tn_layer_prune(tn_layer *l, const char *name, tn_tensor *mask)
+{
+    const char *op   = "layer_prune";
+    int         axis = 0;
+    size_t      i;
+    tn_layer   *at = normalizable(l, op, name, &axis, &i);
+    if (!at || !tni_arg1(op, mask, "mask")) return tni_failed();
+    tn_tensor *w = at->param[i].t;
+    if (mask->cx != w->cx ||
+        !tni_shape_equal(tn_rank(mask), tni_sizes(mask), tn_rank(w), tni_sizes(w)))
+        return tni_fail_status(l->owned.cx, TN_ESHAPE, "%s: mask %s is not one of \"%.100s\" %s",
+                               op, tni_shape_of(mask).s, name, tni_shape_of(w).s);
+    tn_scope  *s   = tn_begin(w->cx);
+    tn_tensor *own = s ? tn_cast(tn_ne_s(tn_detach(mask), 0), tn_dtype_of(w)) : NULL;
+    tn_status  e   = own ? derive(at, op, i, &(tni_derived){ .mask = own }) : tni_failed();
+    if (s) tni_scope_close(s);
+    return e;
+}
+
 // ---- ending ------------------------------------------------------------------------------------
 
 // Removes one entry of a list of named tensors.
@@ -273,6 +305,7 @@ static bool restore(tn_layer *l, tni_derived *d)
     if (!tn_requires_grad(d->w, true)) return false;
     remove_named(l, l->param, &l->params, d->source);
     if (d->g) remove_named(l, l->param, &l->params, d->g);
+    if (d->mask) remove_named(l, l->buffer, &l->buffers, d->mask);
     if (d->u) remove_named(l, l->buffer, &l->buffers, d->u);
     if (d->v) remove_named(l, l->buffer, &l->buffers, d->v);
     l->param[l->params++] = (tni_named){ .name = d->name, .t = d->w };

@@ -148,6 +148,8 @@ static int compare_places(const elements *e, int64_t i, int64_t j)
     return 0;
 }
 
+// Checked once, here, so that no kernel has to: an index of a matrix that was made is never out of range.
+//
 // Whether all indices are inside of the matrix; else the first that is not is reported.
 static bool check_indices(const elements *e)
 {

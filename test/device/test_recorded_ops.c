@@ -393,11 +393,123 @@ ARRAY(fourier_istft,
                (tn_stft_opts){ .hop = 2, .window = tn_hann_window(cx, TN_F64, 8, false) }))
 ARRAY(complex_angle, tn_angle(CX_X))
 ARRAY(complex_equal, tn_eq(CX_X, tn_flip(CX_X, 0)))
+// ---- linear algebra
+
+#define TALL         tn_mul_s(numbers(cx, TN_SHAPE(2, 4, 3)), 0.5)
+#define SQUARE       tn_add(numbers(cx, TN_SHAPE(3, 3)), tn_mul_s(tn_eye(cx, TN_F64, 3, 3), 2))
+#define ONES         tn_ones(cx, TN_F64, TN_SHAPE(3, 3))
+#define RIGHTS       numbers(cx, TN_SHAPE(2, 3, 4))
+#define EACH(n, ...) tn_stack(n, (tn_tensor *const[]){ __VA_ARGS__ }, 0)
+
+// x' x + 1 of TALL.
+static tn_tensor *symmetric(tn_ctx *cx)
+{
+    tn_tensor *x = TALL;
+    return tn_add(tn_matmul(tn_transpose(x, 1, 2), x), tn_eye(cx, TN_F64, 3, 3));
+}
+// Vectors with the largest element of each positive, along an axis.
+static tn_tensor *signs(tn_tensor *v, int axis)
+{
+    return tn_mul(v, tn_sign(tn_gather(v, axis, tn_argmax_keep(tn_abs(v), axis))));
+}
+// One of several tensors that a function writes; the others are left.
+static tn_tensor *written(tn_status s, tn_tensor *y)
+{
+    return s == TN_OK ? y : NULL;
+}
+#define WRITTEN(name, which, ...)                                                \
+    static tn_tensor *name(tn_ctx *cx, tn_tensor *x, tn_tensor *y, tn_tensor *z) \
+    {                                                                            \
+        tn_tensor *r[3] = { NULL };                                              \
+        tn_status  s    = __VA_ARGS__;                                           \
+        (void)cx, (void)x, (void)y, (void)z;                                     \
+        return written(s, which);                                                \
+    }
+// The first of x' x + 1, and a diagonal with a negative element.
+static tn_tensor *indefinite(tn_ctx *cx)
+{
+    tn_tensor *d = tn_mul(tn_eye(cx, TN_F64, 3, 3),
+                          tn_from(cx, TN_F64, TN_SHAPE(3), (double[]){ 1, -2, 3 }));
+    return EACH(2, tn_select(symmetric(cx), 0, 0), d);
+}
+ARRAY(cholesky, tn_cholesky(symmetric(cx), false))
+ARRAY(cholesky_upper, tn_cholesky(symmetric(cx), true))
+WRITTEN(cholesky_info, r[1], tn_cholesky_ex(indefinite(cx), false, &r[0], &r[1]))
+ARRAY(solve, tn_solve(symmetric(cx), RIGHTS))
+ARRAY(solve_vector, tn_solve(SQUARE, tn_select(tn_select(RIGHTS, 0, 0), 1, 0)))
+WRITTEN(solve_info, r[1], tn_solve_ex(ONES, ONES, &r[0], &r[1]))
+ARRAY(solve_triangle, tn_solve_triangular(symmetric(cx), RIGHTS, true, false))
+ARRAY(inverse, tn_inv(symmetric(cx)))
+ARRAY(det, tn_det(symmetric(cx)))
+ARRAY(det_0, tn_det(ONES))
+WRITTEN(slogdet, tn_stack(2, r, 0), tn_slogdet(tn_neg(symmetric(cx)), &r[0], &r[1]))
+WRITTEN(slogdet_0, tn_stack(2, r, 0),
+        tn_slogdet(tn_zeros(cx, TN_F64, TN_SHAPE(3, 3)), &r[0], &r[1]))
+WRITTEN(qr_q, r[0], tn_qr(TALL, false, &r[0], &r[1]))
+WRITTEN(qr_r, r[1], tn_qr(TALL, false, &r[0], &r[1]))
+WRITTEN(qr_complete, r[1], tn_qr(TALL, true, &r[0], &r[1]))
+WRITTEN(qr_wide, r[1], tn_qr(RIGHTS, false, &r[0], &r[1]))
+WRITTEN(eigh, r[0], tn_eigh(symmetric(cx), false, &r[0], &r[1]))
+WRITTEN(eigh_v, signs(r[1], -2), tn_eigh(symmetric(cx), false, &r[0], &r[1]))
+WRITTEN(svd, r[1], tn_svd(TALL, false, &r[0], &r[1], &r[2]))
+WRITTEN(svd_u, signs(r[0], -2), tn_svd(TALL, false, &r[0], &r[1], &r[2]))
+WRITTEN(svd_v, signs(r[2], -1), tn_svd(TALL, false, &r[0], &r[1], &r[2]))
+ARRAY(svdvals, tn_svdvals(RIGHTS))
+ARRAY(lstsq, tn_lstsq(TALL, tn_slice(tn_transpose(RIGHTS, 1, 2), 2, 0, 2, 1)))
+ARRAY(pinv, tn_pinv(TALL, 0))
+ARRAY(pinv_1, tn_pinv(ONES, 0))
+ARRAY(rank, tn_matrix_rank(EACH(3, SQUARE, ONES, tn_zeros(cx, TN_F64, TN_SHAPE(3, 3))), 0))
+ARRAY(power, tn_matrix_power(SQUARE, -2))
+#define NORM(kind) tn_matrix_norm(SQUARE, TN_NORM_##kind)
+ARRAY(norms, EACH(8, NORM(FRO), NORM(NUC), NORM(1), NORM(INF), NORM(2), NORM(MINUS_1),
+                  NORM(MINUS_INF), NORM(MINUS_2)))
+#define LENGTH(p) tn_vector_norm(tn_select(TALL, 0, 0), p, 0, NULL, false)
+ARRAY(vector_norms, EACH(5, LENGTH(0), LENGTH(1), LENGTH(3), LENGTH(INFINITY), LENGTH(-INFINITY)))
+ARRAY(cond,
+      EACH(3, tn_cond(SQUARE, TN_NORM_2), tn_cond(SQUARE, TN_NORM_FRO), tn_cond(SQUARE, TN_NORM_1)))
+static tn_tensor *sparse(tn_ctx *cx, tn_tensor *x, tn_tensor *y, tn_tensor *z)
+{
+    tn_sparse a;
+    (void)x, (void)y, (void)z;
+    if (tn_sparse_from_dense(tn_select(TALL, 0, 0), &a) != TN_OK) return NULL;
+    return tn_sparse_matmul(a, tn_select(RIGHTS, 0, 0));
+}
 
 static const struct {
     const char *name;
     array_call *call;
 } arrays[] = {
+    { "cholesky", cholesky },
+    { "cholesky upper", cholesky_upper },
+    { "cholesky info", cholesky_info },
+    { "solve", solve },
+    { "solve vector", solve_vector },
+    { "solve info", solve_info },
+    { "solve triangle", solve_triangle },
+    { "inverse", inverse },
+    { "det", det },
+    { "det 0", det_0 },
+    { "slogdet", slogdet },
+    { "slogdet 0", slogdet_0 },
+    { "qr q", qr_q },
+    { "qr r", qr_r },
+    { "qr complete", qr_complete },
+    { "qr wide", qr_wide },
+    { "eigh", eigh },
+    { "eigh v", eigh_v },
+    { "svd", svd },
+    { "svd u", svd_u },
+    { "svd v", svd_v },
+    { "svdvals", svdvals },
+    { "lstsq", lstsq },
+    { "pinv", pinv },
+    { "pinv 1", pinv_1 },
+    { "rank", rank },
+    { "power", power },
+    { "norms", norms },
+    { "vector norms", vector_norms },
+    { "cond", cond },
+    { "sparse", sparse },
     { "ranking mean", ranking_mean },
     { "ranking sum", ranking_sum },
     { "ranking none", ranking_none },

@@ -392,6 +392,12 @@ CALL(layer_spectral_norm)
     tn_layer_spectral_norm(l, name_of(k), (tn_spectral_norm_opts){ 0, (int)k->j, k->d });
     return run(l, k);
 }
+CALL(layer_prune)
+{
+    tn_layer *l = to_normalize(k);
+    tn_layer_prune(l, name_of(k), k->j & 1 ? k->x : tn_layer_find(l, "weight"));
+    return run(l, k);
+}
 CALL(layer_remove_norm)
 {
     tn_layer *l = to_normalize(k);
@@ -614,7 +620,7 @@ const call calls_of_layers[] = {
     O(nn_avg_pool3d), O(nn_avg_pool3d_dhw), O(nn_batch_norm), O(nn_batch_norm_with), O(nn_layer_norm),
     O(nn_layer_norm_nd), O(nn_rms_norm), O(nn_rms_norm_nd), O(nn_group_norm),
     O(nn_group_norm_with), O(nn_embedding), O(nn_instance_norm), O(nn_bilinear), O(nn_swiglu), O(nn_prelu), O(nn_glu),
-    O(nn_positional), O(layer_weight_norm), O(layer_spectral_norm), O(layer_remove_norm), O(nn_rnn), O(nn_dropout), O(nn_max_pool2d), O(nn_max_pool2d_hw),
+    O(nn_positional), O(layer_weight_norm), O(layer_spectral_norm), O(layer_prune), O(layer_remove_norm), O(nn_rnn), O(nn_dropout), O(nn_max_pool2d), O(nn_max_pool2d_hw),
     O(nn_avg_pool2d), O(nn_avg_pool2d_hw), O(nn_adaptive_avg_pool2d), O(nn_act), O(nn_flatten),
     O(nn_seq_n), O(nn_residual), O(nn_residual_with), O(nn_standardize),
     O(nn_standardize_nd), O(nn_attention), O(nn_attention_with), O(nn_transformer_block), O(nn_transformer_block_with),

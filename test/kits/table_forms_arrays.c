@@ -114,6 +114,8 @@ FORM(f_sparse_matmul, tn_sparse_matmul(sparse_of(x[0]), x[1]))
 FORM(f_sparse_turned, tn_sparse_matmul(turned(sparse_of(x[0])), x[1]))
 FORM(f_sparse_dense, tn_sparse_to_dense(sparse_of(x[0])))
 FORM(f_sparse_sampled, tn_sparse_sampled(sparse_of(x[0]), x[1], x[2]))
+FORM(f_prune, tn_prune_2_4(x[0], false))
+FORM(f_prune_both, tn_prune_2_4(x[0], true))
 FORM(f_cholesky, tn_cholesky(positive(x[0]), false))
 FORM(f_cholesky_upper, tn_cholesky(positive(x[0]), true))
 FORM(f_solve, tn_solve(regular(x[0]), x[1]))
@@ -387,6 +389,8 @@ const form forms_arrays[] = {
     { "fftshift",             f_fftshift,        SMOOTH, 1, 1, { IN(3, APART, 4, 3, 2) } },
     { "stft",                 f_stft,            SMOOTH, 2, 1, { IN(2, APART, 2, 9) } },
     { "istft",                f_istft,           SMOOTH, 3, 1, { IN(4, APART, 2, 3, 5, 2) } },
+    { "prune_2_4",            f_prune,           NO_GRAD, 1, 1, { IN(2, APART, 3, 8) } },
+    { "prune_2_4, both",      f_prune_both,      NO_GRAD, 1, 1, { IN(3, APART, 2, 4, 8) } },
     { "tile",                 f_tile,            SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
     { "tile, more axes",      f_tile_more,       SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },
     { "repeat_interleave",    f_interleave,      SMOOTH, 1, 1, { IN(2, APART, 3, 4) } },

@@ -1,6 +1,7 @@
 // test_nn.c: the layers that come with Tenon: values and gradients as PyTorch's, running
 // statistics, normalized weights, and wrong arguments.
 #include "rules_kit.h"
+#include "scratch.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -600,6 +601,42 @@ static void a_normalized_weight_is_trained_and_becomes_plain_again(void)
     }
 }
 
+// The mask stays through steps of an optimizer that moves every weight, goes into a file and back, and holds in the plain weight.
+static void a_pruned_weight_keeps_its_mask(void)
+{
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        tn_layer  *l = tn_nn_linear(cx, 8, 4), *copy = tn_nn_linear(cx, 8, 4);
+        tn_tensor *mask = tn_keep(tn_prune_2_4(tn_layer_find(l, "weight"), true));
+        CHECK(tn_item(tn_sum_all(mask)) == 16);
+        CHECK(tn_item(tn_all_all(tn_eq_s(tn_sum(mask, 0), 2))) == 1);
+        CHECK_STATUS(tn_layer_prune(l, "weight", mask), TN_OK);
+        CHECK_STATUS(tn_layer_prune(copy, "weight", tn_ones_like(mask)), TN_OK);
+        tn_optim *opt = tn_adamw(l, (tn_adamw_opts){ .lr = 0.1, .weight_decay = 0.1 });
+        for (int i = 0; i < 3; i++) {
+            tn_scope *s = tn_begin(cx);
+            CHECK_STATUS(tn_step(opt, tn_mean_all(tn_square(
+                                          tn_forward(l, tn_ones(cx, TN_F32, TN_SHAPE(2, 8)))))),
+                         TN_OK);
+            CHECK_STATUS(tn_end(s), TN_OK);
+        }
+        CHECK(scratch_open());
+        CHECK_STATUS(tn_save(l, scratch_path("pruned.safetensors")), TN_OK);
+        CHECK_STATUS(tn_load(copy, scratch_path("pruned.safetensors")), TN_OK);
+        tn_tensor *x = tn_ones(cx, TN_F32, TN_SHAPE(1, 8));
+        // A file has 32 bits, of which the reference device keeps more.
+        CHECK(tn_item(tn_max_all(tn_abs(tn_sub(tn_forward(l, x), tn_forward(copy, x))))) < 1e-6);
+        CHECK_STR(list(l).names, "bias weight_orig weight_mask ");
+        CHECK_STATUS(tn_layer_remove_norm(copy, "weight"), TN_OK);
+        CHECK(tn_item(tn_all_all(tn_eq(tn_ne_s(tn_layer_find(copy, "weight"), 0), mask))) == 1);
+        tn_optim_free(opt);
+        CHECK_STATUS(tn_layer_prune(copy, "weight", tn_ones(cx, TN_F32, TN_SHAPE(4, 4))),
+                     TN_ESHAPE);
+        CHECK_FAILED(cx, TN_ESHAPE, "layer_prune: mask (4, 4) is not one of \"weight\" (4, 8)");
+        CHECK(!tn_prune_2_4(tn_ones(cx, TN_F32, TN_SHAPE(3, 8)), true));
+        CHECK_FAILED(cx, TN_ESHAPE, "prune_2_4: w (3, 8) is not of fours along its last two axes");
+    }
+}
+
 static void wrong_weights_are_not_normalized(void)
 {
     tn_ctx   *cx = rules_open("cpu");
@@ -918,6 +955,7 @@ const test_case tests_nn[] = {
     TEST(batch_norm_remembers_what_pytorch_remembers),
     TEST(instance_norm_remembers_what_pytorch_remembers),
     TEST(a_normalized_weight_is_trained_and_becomes_plain_again),
+    TEST(a_pruned_weight_keeps_its_mask),
     TEST(wrong_weights_are_not_normalized),
     TEST(attention_names_the_input_that_does_not_fit),
     TEST(batch_norm_in_evaluation_uses_and_keeps_its_statistics),

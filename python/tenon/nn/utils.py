@@ -174,6 +174,38 @@ def spectral_norm(module: Any, name: str = "weight", n_power_iterations: int = 1
     return module
 
 
+class _Masked(_Normalized):
+    PARTS = ("_orig", "_mask")
+
+    def __init__(self, name: str, mask: Tensor) -> None:
+        super().__init__(name, None)
+        self.mask = mask
+
+    def split(self, module: Module, weight: Tensor) -> None:
+        if self.mask.shape != weight.shape:
+            raise ValueError(f"a mask {tuple(self.mask.shape)} is not one of {self.name} {tuple(weight.shape)}")
+        module.register_parameter(self.name + "_orig", Parameter(weight.clone()))
+        module.register_buffer(self.name + "_mask", _c.cast(self.mask.detach() != 0, weight.dtype))
+
+    def compute(self, module: Module, training: bool = True) -> Tensor:
+        return getattr(module, self.name + "_orig") * getattr(module, self.name + "_mask")
+
+
+class prune:
+    """torch.nn.utils.prune, as far as it is here: weights under a mask that training keeps, such as that of prune_2_4."""
+
+    @staticmethod
+    def custom_from_mask(module: Any, name: str, mask: Any) -> Any:
+        """From now on the weight is weight_orig * weight_mask; returns the module."""
+        _Masked(name, mask).apply(module)
+        return module
+
+    @staticmethod
+    def remove(module: Any, name: str) -> Any:
+        """The weight is a parameter again, with zeros where the mask has them."""
+        return _remove(_Masked, module, name)
+
+
 def _remove(kind: type[_Normalized], module: Any, name: str) -> Any:
     for hook in list((module._forward_pre_hooks or {}).values()):
         if isinstance(hook, kind) and hook.name == name:

@@ -71,6 +71,7 @@ static tn_status run_linalg(const tni_call *call)
     return tni_call_on_host(call);
 }
 
+// Kernels for small matrices and the host have no scratch of the device.
 static size_t linalg_scratch(const tni_call *call)
 {
     bool solver = !tni_groups_takes_linalg(call) && tni_solver_takes(call);
@@ -132,12 +133,13 @@ const tni_device_calls tni_cuda_calls = {
                                                 .strided = true },
                                [TNI_conv] = CONVOLUTION, [TNI_conv_dgrad] = CONVOLUTION,
                                [TNI_conv_wgrad] = CONVOLUTION, [TNI_attention] = ATTENTION,
-                               [TNI_attention_grad] = ATTENTION, [TNI_linalg] = { .run = run_linalg, .scratch = linalg_scratch },
-                               [TNI_fft]    = { .run     = tni_cuda_fft,
-                                                .prepare = tni_cuda_prepare_fft,
-                                                .forget  = tni_cuda_forget_fft,
-                                                .scratch = tni_cuda_fft_scratch,
-                                                .method  = tni_cuda_fft_method },
+                               [TNI_attention_grad] = ATTENTION,
+                               [TNI_linalg]         = { .run = run_linalg, .scratch = linalg_scratch },
+                               [TNI_fft]            = { .run     = tni_cuda_fft,
+                                                        .prepare = tni_cuda_prepare_fft,
+                                                        .forget  = tni_cuda_forget_fft,
+                                                        .scratch = tni_cuda_fft_scratch,
+                                                        .method  = tni_cuda_fft_method },
                                [TNI_custom] = { .run = tni_cuda_custom, .scratch = tni_cuda_custom_scratch } },
     .groups                = &groups,
     .row_bytes             = 16,  // what cuBLASLt's fast algorithms ask of leading dimensions

@@ -45,6 +45,8 @@ static void *open_blas(void)
     return tni_nvidia_open_for(found.where.s, blas);
 }
 
+// One without the other is of no use: factors without triangles would have to be copied to the host in every solution. What is missing is
+// said by name, so that a half installed toolkit can be told from none.
 static void find_cusolver(void)
 {
     void       *lib = tni_nvidia_open(names, &found.where), *blas = lib ? open_blas() : NULL;

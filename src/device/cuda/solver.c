@@ -27,6 +27,9 @@ typedef struct {
 _Static_assert(sizeof(solver_params) == 7 * 8 + 2 * 4,
                "no padding: the text declares the same fields");
 
+// Everything that the functions below need of a call is here, and nothing of it outlives the call: the libraries keep their handles alone,
+// and scratch is the plan's.
+//
 // One call: sizes, what the library wants, and where parts of scratch begin.
 typedef struct {
     const tni_call     *call;
@@ -56,6 +59,7 @@ static bool open_solver(tni_cuda *c, const tni_cusolver *lib)
     return !s->failed;
 }
 
+// In the order opposite to that of opening. A session whose handles were made halfway has those that there are.
 void tni_solver_close(tni_cuda *c)
 {
     tni_text            why = { "" };
@@ -68,6 +72,9 @@ void tni_solver_close(tni_cuda *c)
     *s = (tni_solver){ 0 };
 }
 
+// Left to the host: values that other ops computed, singular values, and matrices without elements, of which there is nothing to factor.
+// The handles are made here, since the library answers sizes through them.
+//
 // Sizes are 32 bits in parts of the interface.
 bool tni_solver_takes(const tni_call *call)
 {
@@ -81,6 +88,8 @@ bool tni_solver_takes(const tni_call *call)
     return lib && open_solver(call->session, lib);
 }
 
+// No address is needed for that, so that scratch is known when a plan is made.
+//
 // Asks the library how much memory it wants. False if it does not answer.
 static bool ask_sizes(job *j)
 {
@@ -112,6 +121,7 @@ static size_t round_up(size_t n)
 }
 
 // Scratch, in order: a matrix by columns, of qr with room for q, or right sides; pivots, tau or eigenvalues; the library's; a word.
+// Offsets follow from sizes alone, which are those of one matrix: all of a batch use the same memory, one after the other.
 static bool open_job(job *j, const tni_call *call)
 {
     tni_text why = { "" };
@@ -135,12 +145,16 @@ static bool open_job(job *j, const tni_call *call)
     return true;
 }
 
+// The same sizes as in the run, in which the library is asked again: they follow from shapes alone. 256 more, for alignment.
 size_t tni_solver_scratch(const tni_call *call)
 {
     job j;
     return open_job(&j, call) ? j.end + 256 : 0;
 }
 
+// Kernels of ours let the next one begin before they end; those of the libraries know nothing of that, so that a word is written in between,
+// which waits for all ahead of it.
+//
 // Whether a call of a library is to be made now: behind all kernels ahead of it.
 static bool may_call(job *j, const char *what)
 {
@@ -154,6 +168,8 @@ static bool may_call(job *j, const char *what)
 
 // ---- kernels -----------------------------------------------------------------------------------
 
+// Kernels take a buffer and a place in it, since a buffer is what OpenCL can pass; on cuda it begins at the address.
+//
 // The place of an address in its buffer, in elements of `bytes` bytes; its buffer is passed.
 static int64_t add_address(tni_kernel_args *h, const void *p, int64_t bytes)
 {
@@ -218,6 +234,8 @@ static char *matrix(const tni_linalg_array *x, int64_t i)
     return x->data ? x->data + i * x->count * (int64_t)tni_dtype_size(x->dtype) : NULL;
 }
 
+// Errors of the library are not reported to the program: the host computes the call instead, which is slower and right.
+//
 // What the library returned as a status: TN_EARG if it failed.
 static tn_status by_library(int error)
 {
@@ -231,7 +249,7 @@ static tn_status run_cholesky(job *j, int64_t i)
     tni_solver         *o   = &j->c->solver;
     int64_t             n   = j->f.n;
     char               *l   = matrix(&j->f.out[0], i);
-    if (!l) return TN_EARG;  // info alone is asked for: the host has memory for what nobody reads
+    if (!l) return TN_EARG;  // info alone is asked for: the host has memory for what is not read
     tn_status s = copy_matrix(j, matrix(&j->f.in[0], i), l, n, n, false);
     if (s == TN_OK && may_call(j, "potrf"))
         s = by_library(lib->potrf(o->handle, o->params, TNI_SOLVER_UPPER, n, j->type, l, n, j->type,
@@ -258,6 +276,8 @@ static tn_status write_order(const job *j, char *order, char *info)
     return tni_kernel_args_launch(&h, 1, 256, j->call->why);
 }
 
+// Pivots are those of LAPACK: row i was exchanged with row pivots[i] - 1, in this order. A pivot of 0 is no failure: l and u are right, and
+// info tells where.
 static tn_status run_lu(job *j, int64_t i)
 {
     const tni_cusolver *lib  = j->lib;
@@ -400,6 +420,8 @@ static tn_status run_eigh(job *j, int64_t i)
 
 // ---- the call ----------------------------------------------------------------------------------
 
+// A caller may have given the session another stream since the last call.
+//
 // Both libraries work in the session's stream.
 static bool set_streams(const job *j)
 {
