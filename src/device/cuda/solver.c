@@ -82,7 +82,8 @@ bool tni_solver_takes(const tni_call *call)
     const tni_arg *a   = &call->in[0];
     if (tni_linalg_is_value(call) || call->attr->linalg.kind == TNI_LINALG_SVD) return false;
     if (a->size[a->rank - 1] == 0 || a->size[a->rank - 2] == 0) return false;
-    for (int i = 0; i < call->nin; i++)
+    // The first two are the matrix and its right sides; an order of rows is no matrix.
+    for (int i = 0; i < call->nin && i < 2; i++)
         if (tni_shape_count(2, call->in[i].size + call->in[i].rank - 2) >= INT32_MAX) return false;
     const tni_cusolver *lib = tni_cusolver_get(&why);
     return lib && open_solver(call->session, lib);
@@ -295,8 +296,8 @@ static tn_status run_lu(job *j, int64_t i)
     return s == TN_OK ? write_order(j, matrix(&j->f.out[1], i), matrix(&j->f.out[2], i)) : s;
 }
 
-// op(a) x = x in place, x by columns. What a is by rows is a' by columns, the other triangle. From the left: from the right, where x
-// could stay by rows, the library takes a hundred times as long for few right sides.
+// op(a) x = x in place, x by columns, as the library's own solutions have it. What a is by rows is a' by columns, of which the other
+// triangle is read.
 static tn_status solve_triangle(job *j, const char *a, char *x, bool upper, bool unit)
 {
     static const double one_d = 1;
