@@ -373,7 +373,8 @@ static bool compares_values(const lowering *l, const tni_node *n, const int *x)
     return l->u->value[x[0]].ins.code != TNI_I_NUMBER && l->u->value[x[1]].ins.code != TNI_I_NUMBER;
 }
 
-// Writes a map: its operands at its own coordinates. Operands of a comparison are rounded first.
+// Writes a map: its operands at its own coordinates. Operands of a comparison are rounded first; so is what a cast to a wider float
+// takes from a map, or the logits of a loss, in f32 here and read by an index there, would differ by a rounding.
 static int lower_map(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n    = item_node(l, i);
@@ -383,6 +384,9 @@ static int lower_map(lowering *l, int32_t i, const tni_coords *c)
     for (uint32_t s = 0; s < 2 && compares_values(l, n, x); s++)
         if ((x[s] = round_value(l, i, x[s])) == FAILED) return FAILED;
     tn_dtype dt = (tn_dtype)n->dtype;
+    if (n->op == TNI_cast && tni_is_float(dt) && l->u->value[x[0]].ins.code == TNI_I_MAP &&
+        (x[0] = round_value(l, i, x[0])) == FAILED)
+        return FAILED;
     if (n->op == TNI_cast) return cast_of(l, i, i, c, dt, x[0]);
     return map_of(l, i, i, c, n->op, dt, x[0], x[1], x[2]);
 }

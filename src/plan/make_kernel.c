@@ -215,23 +215,8 @@ static int16_t push_reduce(kernel_builder *m, const tni_lowered *v, tni_ins x)
     return push_ins(m, x, v->origin);
 }
 
-// Returns the operand of a cast from 16 bits to a wider float: rounded first if the value is stored too. Others
-// read it from memory, and a loss takes its logits in f32 here and by an index there: if the two differed by a
-// rounding, the loss of a sure prediction could be negative. Within 16 bits values keep their digits.
-static int16_t operand_of_cast(kernel_builder *m, const int16_t *to, tni_ins x)
-{
-    const tni_lowered *v      = &m->u->value[x.a];
-    bool               narrow = v->ins.code == TNI_I_MAP && tni_is_rounded((tn_dtype)v->ins.dtype);
-    if (!narrow || !is_stored_value(m, v) || !tni_is_float((tn_dtype)x.dtype)) return to[x.a];
-    tni_ins rounded = { .code = TNI_I_CAST, .b = -1, .c = -1, .access = -1, .number = -1 };
-    rounded.dtype   = v->ins.dtype;
-    rounded.a       = to[x.a];
-    return push_ins(m, rounded, v->origin);
-}
-
 // Appends the values as instructions, then one store for each seed in memory. `to` maps values to
-// instructions: there are more of those where a reduction is two, and where a stored value is rounded
-// before a cast; both are counted with the seeds (fuse.c: fits_limits). A buffer has the dtype of the
+// instructions: there are more of those where a reduction is two. A buffer has the dtype of the
 // elements stored there.
 static void push_instructions(kernel_builder *m)
 {
@@ -241,9 +226,9 @@ static void push_instructions(kernel_builder *m)
     for (size_t i = 0; i < u->values; i++) {
         const tni_lowered *v = &u->value[i];
         tni_ins            x = v->ins;
-        x.a = x.code == TNI_I_CAST ? operand_of_cast(m, to, x) : new_index(to, x.a);
-        x.b = new_index(to, x.b);
-        x.c = new_index(to, x.c);
+        x.a                  = new_index(to, x.a);
+        x.b                  = new_index(to, x.b);
+        x.c                  = new_index(to, x.c);
         if (x.code == TNI_I_LOAD)
             m->out->kernel->access[x.access].buffer = (int16_t)buffer_of(
                 m, m->source[x.access].place, (tn_dtype)x.dtype, false);
