@@ -417,7 +417,7 @@ static void a_narrowing_cast_stays_whatever_follows(void)
     tn_close(cx);
 }
 
-// In a kernel a sum of bf16 is an f32; one that is widened and narrowed has been rounded by that.
+// In a kernel a sum of bf16 is an f32; one that is widened has been rounded by that, and narrowing it again changes nothing.
 static void what_was_not_rounded_yet_is_rounded_by_a_cast_there_and_back(void)
 {
     static char kernel[ROOM];
@@ -426,7 +426,7 @@ static void what_was_not_rounded_yet_is_rounded_by_a_cast_there_and_back(void)
     tn_tensor  *x = input(cx, 0, TN_BF16), *y = input(cx, 1, TN_BF16);
     tn_neg(tn_cast(tn_cast(tn_add(x, y), TN_F32), TN_BF16));
     instructions(cx, kernel);
-    CHECK_INT(count(kernel, " cast "), 2);
+    CHECK_INT(count(kernel, " cast "), 1);
     tn_end(s);
     tn_close(cx);
 }
