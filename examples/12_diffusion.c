@@ -55,7 +55,7 @@ static tn_tensor *draw(tn_ctx *cx, tn_layer *net, tn_tensor *y, int turns)
 
 int main(int argc, char **argv)
 {
-    int     steps = argc > 1 ? atoi(argv[1]) : 1800;
+    int     steps = argc > 1 ? atoi(argv[1]) : 1600;
     tn_ctx *cx    = tn_open_with((tn_open_opts){ .seed = 1 });
     if (!cx) {
         fprintf(stderr, "%s\n", tn_error_text(NULL));

@@ -128,6 +128,17 @@ static bool count_ok(tn_ctx *cx, const char *op, const char *name, int v, int le
                       TNI_MOST_PORTS);
 }
 
+// Makes a layer one whose function takes and fills arrays. NULL in, NULL out.
+static tn_layer *take_arrays(tn_layer *l, tn_forward_n_fn *f, tn_layer_counts n)
+{
+    if (!l) return NULL;
+    l->forward_n = f;
+    l->in        = n.in;
+    l->out       = n.out;
+    l->optional  = n.optional;
+    return l;
+}
+
 // Checks the counts, which later fix how tn_forward_n may be called.
 static tn_layer *new_layer_n(tn_ctx *cx, tn_forward_n_fn *f, tn_layer_counts n)
 {
@@ -142,13 +153,7 @@ static tn_layer *new_layer_n(tn_ctx *cx, tn_forward_n_fn *f, tn_layer_counts n)
     if (n.optional >= n.in)
         return tni_fail(cx, TN_EARG, "%s: optional %d leaves none of the %d inputs", op, n.optional,
                         n.in);
-    tn_layer *l = new_layer(cx, op, "Layer", NULL);
-    if (!l) return NULL;
-    l->forward_n = f;
-    l->in        = n.in;
-    l->out       = n.out;
-    l->optional  = n.optional;
-    return l;
+    return take_arrays(new_layer(cx, op, "Layer", NULL), f, n);
 }
 
 tn_layer *tn_layer_new_n(tn_ctx *cx, tn_forward_n_fn *f, tn_layer_counts n, void *self,
@@ -174,13 +179,7 @@ tn_layer *tni_layer_make(tn_ctx *cx, const char *op, const char *type, tn_forwar
 tn_layer *tni_layer_make_n(tn_ctx *cx, const char *op, const char *type, tn_forward_n_fn *f,
                            tn_layer_counts n, size_t self_bytes)
 {
-    tn_layer *l = tni_layer_make(cx, op, type, NULL, self_bytes);
-    if (!l) return NULL;
-    l->forward_n = f;
-    l->in        = n.in;
-    l->out       = n.out;
-    l->optional  = n.optional;
-    return l;
+    return take_arrays(tni_layer_make(cx, op, type, NULL, self_bytes), f, n);
 }
 
 // Returns NULL, so that constructors can return its result.

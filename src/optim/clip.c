@@ -171,23 +171,24 @@ static bool record_clip_each(tn_optim *o, double max)
     return true;
 }
 
-// Lazy, as the others: nothing waits for the norms.
-tn_status tn_optim_clip_each(tn_optim *o, double max)
+// Records a clipping that needs no norm of all gradients: nothing waits for its result.
+static tn_status clip_by(const char *op, tn_optim *o, double max,
+                         bool (*record)(tn_optim *, double))
 {
-    tn_ctx *cx = ready_to_clip("optim_clip_each", o, max);
+    tn_ctx *cx = ready_to_clip(op, o, max);
     if (!cx) return tni_failed();
     tn_scope *s  = tni_record_begin(cx);
-    bool      ok = s && record_clip_each(o, max);
+    bool      ok = s && record(o, max);
     if (s) tni_record_end(s);
     return ok ? TN_OK : tni_record_give_up(o);
 }
 
+tn_status tn_optim_clip_each(tn_optim *o, double max)
+{
+    return clip_by("optim_clip_each", o, max, record_clip_each);
+}
+
 tn_status tn_optim_clip_value(tn_optim *o, double max)
 {
-    tn_ctx *cx = ready_to_clip("optim_clip_value", o, max);
-    if (!cx) return tni_failed();
-    tn_scope *s  = tni_record_begin(cx);
-    bool      ok = s && record_clip_value(o, max);
-    if (s) tni_record_end(s);
-    return ok ? TN_OK : tni_record_give_up(o);
+    return clip_by("optim_clip_value", o, max, record_clip_value);
 }
