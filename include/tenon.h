@@ -903,6 +903,7 @@ TN_API tn_status tn_custom_n(const tn_op_def *op, tn_tensor *const *x, const voi
 #include "tenon/training.h"
 #include "tenon/dlpack.h"
 #include "tenon/dist.h"
+#include "tenon/onnx.h"
 
 // ---- devices, inspection -----------------------------------------------------------------------
 

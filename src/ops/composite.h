@@ -54,6 +54,10 @@ static inline int64_t tni_option_at(const int64_t *v, int i, int64_t fallback)
 // The losses y of elements, reduced and brought back to dt.
 tn_tensor *tni_reduce_loss(const char *op, tn_tensor *y, tn_reduction reduce, tn_dtype dt);
 
+// x with m places along an axis, each the sum of `taps` old ones: at[m][taps] with weights[m][taps].
+tn_tensor *tni_gather_taps(tn_tensor *x, int axis, int64_t m, int taps, const int64_t *at,
+                           const double *weights);
+
 // v in x's dtype, 0-d. NULL in, NULL out.
 static inline tn_tensor *tni_number_like(tn_tensor *x, double v)
 {

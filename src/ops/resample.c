@@ -152,19 +152,19 @@ static void set_taps(const resizing *r, int64_t i, tn_interpolate_opts o)
     set_range(r, i, first, last < r->n ? last : r->n, o);
 }
 
-// x gathered at all taps of an axis, weighed and summed over them.
-static tn_tensor *gather_taps(tn_tensor *x, int axis, const resizing *r)
+tn_tensor *tni_gather_taps(tn_tensor *x, int axis, int64_t m, int taps, const int64_t *at,
+                           const double *weights)
 {
     tni_view   v     = tni_layout(x);
-    int64_t    count = r->m * r->taps, size[TN_MAX_RANK], wide[TN_MAX_RANK];
-    tn_tensor *y     = tn_index_select(x, axis, tn_from(x->cx, TN_I64, 1, &count, r->at));
-    if (r->taps == 1) return y;
+    int64_t    count = m * taps, size[TN_MAX_RANK + 1], wide[TN_MAX_RANK + 1];
+    tn_tensor *y     = tn_index_select(x, axis, tn_from(x->cx, TN_I64, 1, &count, at));
+    if (taps == 1 || !y) return y;
     for (int i = 0; i <= v.rank; i++) {
-        int64_t n = i <= axis ? v.size[i] : i == axis + 1 ? r->taps : v.size[i - 1];
-        size[i]   = i == axis ? r->m : n;
+        int64_t n = i <= axis ? v.size[i] : i == axis + 1 ? taps : v.size[i - 1];
+        size[i]   = i == axis ? m : n;
         wide[i]   = i == axis || i == axis + 1 ? size[i] : 1;
     }
-    tn_tensor *w = tn_cast(tn_from(x->cx, TN_F64, 1, &count, r->w), tn_dtype_of(x));
+    tn_tensor *w = tn_cast(tn_from(x->cx, TN_F64, 1, &count, weights), tn_dtype_of(x));
     y            = tn_mul(tn_reshape(y, v.rank + 1, size), tn_reshape(w, v.rank + 1, wide));
     return tn_sum(y, axis + 1);
 }
@@ -181,7 +181,7 @@ static tn_tensor *resize_axis(tn_tensor *x, int axis, int64_t m, double scale,
     if (!r.at) return tni_fail_memory(x->cx, "interpolate");
     r.w = (double *)(r.at + room);
     for (int64_t i = 0; i < m; i++) set_taps(&r, i, o);
-    tn_tensor *y = gather_taps(x, axis, &r);
+    tn_tensor *y = tni_gather_taps(x, axis, m, r.taps, r.at, r.w);
     tni_free(&x->cx->heap, r.at);
     return y;
 }

@@ -15,7 +15,8 @@ typedef enum {
     TNI_FILE,
     TNI_CACHE,
     TNI_EXPR_OP,
-    TNI_DIST
+    TNI_DIST,
+    TNI_ONNX
 } tni_kind;
 
 // An object that belongs to a context besides tensors: a layer, an optimizer, a dataset, a

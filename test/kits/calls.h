@@ -12,6 +12,7 @@ typedef struct {
     tn_data  *data;  // images and classes
     tn_file  *file;  // with one tensor, "t"
     tn_dist  *dist;  // of one rank
+    tn_onnx  *onnx;  // y = relu(x)
 } call_things;
 
 // Arguments for any function: it takes those it has a use for.

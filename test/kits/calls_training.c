@@ -1,5 +1,6 @@
 // calls_training.c: the table of calls, optimizers, datasets, files, checkpoints; and the things that
 // calls are made on.
+#include "onnx_writer.h"
 #include "call_rows.h"
 #include "check.h"
 
@@ -31,12 +32,28 @@ static tn_file *make_file(tn_ctx *cx)
     return f;
 }
 
+static tn_onnx *make_model(tn_ctx *cx)
+{
+    char       path[] = "/tmp/tenon-calls-XXXXXX";
+    int        fd     = mkstemp(path);
+    onnx_bytes g = { .n = 0 }, relu = onnx_node("Relu", "x", "y"), file;
+    onnx_ports(&g, "x", "y");
+    onnx_message(&g, 1, &relu);
+    file = onnx_model(&g, 13);
+    if (fd < 0) return NULL;
+    tn_onnx *m = write(fd, file.data, file.n) == (ssize_t)file.n ? tn_onnx_open(cx, path) : NULL;
+    close(fd);
+    unlink(path);
+    return m;
+}
+
 call_things calls_things(tn_ctx *cx)
 {
     tn_scope   *s      = tn_begin(cx);
     call_things things = { .net = tn_nn_linear(cx, 2, 3), .data = make_data(cx) };
     things.opt         = tn_adam(things.net, (tn_adam_opts){ 0 });
     things.file        = make_file(cx);
+    things.onnx        = make_model(cx);
     things.dist        = tn_dist_open(cx, (tn_dist_opts){ 0 });
     tn_end(s);
     return things;
@@ -496,6 +513,46 @@ CALL(tokenizer_free)
     return NULL;
 }
 
+// ---- models of other programs
+
+CALL(onnx_open)
+{
+    tn_onnx_close(tn_onnx_open(k->cx, path_of(k)));
+    return NULL;
+}
+CALL(onnx_close)
+{
+    (void)k;
+    tn_onnx_close(NULL);
+    return NULL;
+}
+CALL(onnx_inputs)
+{
+    tn_onnx_inputs(k->has.onnx);
+    return NULL;
+}
+CALL(onnx_outputs)
+{
+    tn_onnx_outputs(k->has.onnx);
+    return NULL;
+}
+CALL(onnx_input)
+{
+    tn_onnx_input(k->has.onnx, (int)k->i);
+    return NULL;
+}
+CALL(onnx_output)
+{
+    tn_onnx_output(k->has.onnx, (int)k->i);
+    return NULL;
+}
+CALL(onnx_run)
+{
+    tn_tensor *y = NULL;
+    tn_onnx_run(k->has.onnx, 1, NULL, &k->x, 1, NULL, &y);
+    return y;
+}
+
 // ---- files
 
 CALL(file_open)
@@ -717,6 +774,7 @@ const call calls_of_training[] = {
     O(tokenizer_open), O(tokenizer_gpt2), Q(tokenizer_count), O(tokenizer_encode),
     O(tokenizer_encode_with), O(tokenizer_decode), O(tokenizer_stream), Q(tokenizer_longest),
     O(tokenizer_token), O(tokenizer_id), O(tokenizer_is_special), Q(tokenizer_free),
+    O(onnx_open), Q(onnx_close), Q(onnx_inputs), Q(onnx_outputs), Q(onnx_input), Q(onnx_output), O(onnx_run),
     O(file_open), Q(file_count), Q(file_info), Q(file_name), O(file_tensor), Q(file_meta),
     Q(file_meta_key), Q(file_free), O(file_write), O(npy_read), O(npy_write),
     O(save), O(save_with), O(load), O(load_with), O(checkpoint_save), O(checkpoint_load),

@@ -11,9 +11,9 @@
 // includes from its own folder and from those before it.
 static const char *const code[] = { "src",      "include", "models", "cli",   "test",
                                     "examples", "bench",   "tools",  "python" };
-static const char *const flow[] = { "base",   "tensor", "dist",   "ops",    "grad",
-                                    "kernel", "plan",   "device", "engine", "inspect",
-                                    "io",     "data",   "nn",     "optim",  "train" };
+static const char *const flow[] = { "base", "tensor", "dist",   "ops",     "grad", "kernel",
+                                    "plan", "device", "engine", "inspect", "io",   "data",
+                                    "nn",   "optim",  "train",  "onnx" };
 
 enum { CODE = sizeof code / sizeof *code, FLOW = sizeof flow / sizeof *flow };
 enum { MAX_FILE = 1000, MAX_FUNCTION = 100, PATH_ROOM = 1024 };

@@ -1,0 +1,39 @@
+// onnx.h: models from other programs, as ONNX files.
+//
+// Part of tenon.h, which includes it.
+#ifndef TENON_ONNX_H
+#define TENON_ONNX_H
+
+#ifndef TENON_H
+#error "include <tenon.h>"
+#endif
+
+typedef struct tn_onnx tn_onnx;  // a model that was read from a file
+
+// Reads a model of opset 6 or newer; weights that lie beside it must be in its folder. Nothing runs yet. Returns NULL on
+// failure. A model belongs to its context; tn_onnx_close is optional.
+TN_API tn_onnx *tn_onnx_open(tn_ctx *cx, const char *path);
+TN_API void     tn_onnx_close(tn_onnx *m);
+
+// What a model says of an input or output.
+typedef struct {
+    const char *name;
+    tn_dtype    dtype;
+    int         rank;                 // -1: not said
+    int64_t     size[TN_MAX_RANK];    // -1: not said, or a symbol
+    const char *symbol[TN_MAX_RANK];  // "batch"; NULL if the size has no name
+    bool        optional;             // an input that has a default
+} tn_onnx_port;
+// Return how many inputs and outputs there are, and each; weights are no inputs. The texts live as long as the model.
+TN_API_PLAIN int          tn_onnx_inputs(const tn_onnx *m);
+TN_API_PLAIN int          tn_onnx_outputs(const tn_onnx *m);
+TN_API_PLAIN tn_onnx_port tn_onnx_input(const tn_onnx *m, int i);
+TN_API_PLAIN tn_onnx_port tn_onnx_output(const tn_onnx *m, int i);
+
+// Runs the model on nx inputs, by name or, if names is NULL, in order, and fills y with the ny outputs that are named, or
+// the first ones. Values that are not read are not computed. As with any op the work is recorded, unless a size depends
+// on a value, for which it waits.
+TN_API tn_status tn_onnx_run(tn_onnx *m, int nx, const char *const *x_names, tn_tensor *const *x,
+                             int ny, const char *const *y_names, tn_tensor **y);
+
+#endif

@@ -1,0 +1,288 @@
+// The public object: a model with its weights.
+#include "onnx/onnx_run.h"
+
+#include <string.h>
+
+struct tn_onnx {
+    tni_owned      owned;  // first
+    tni_onnx_model model;
+    tni_onnx_run   run;
+    tn_onnx_port  *in, *out;
+    int            ins, outs;
+    char          *text;  // names and symbols of ports
+};
+
+// What is kept from run to run is owned by the model, on the device and on the host.
+static void release_value(tni_onnx_value *v)
+{
+    if (v->fixed && v->t) tn_release(v->t);
+    if (v->fixed && v->host) tn_release(v->host);
+}
+
+// Called by tn_onnx_close, or by tn_close for models that are left.
+static void free_model(tni_owned *t)
+{
+    tn_onnx  *m = (tn_onnx *)t;
+    tni_heap *h = &t->cx->heap;
+    for (size_t i = 0; m->run.value && i < m->model.values; i++) release_value(&m->run.value[i]);
+    tni_free(h, m->run.value);
+    tni_free(h, m->in);
+    tni_free(h, m->out);
+    tni_free(h, m->text);
+    tni_onnx_model_close(&m->model);
+    if (m->run.host) tn_ctx_take(m->run.host);
+    tn_close(m->run.host);
+    tni_free(h, m);
+}
+
+// ---- inputs and outputs ------------------------------------------------------------------------
+
+// Copies a text of the file behind those of other ports.
+static const char *keep_text(char **at, tni_wire w)
+{
+    char  *s = *at;
+    size_t n = tni_wire_size(w);
+    memcpy(s, w.at, n);
+    s[n] = 0;
+    *at += n + 1;
+    return s;
+}
+
+// Reads a ValueInfoProto: type (2) {tensor (1) {elements (1), shape (2) {dim (1) {size (1), symbol (2)}}}}.
+static tn_onnx_port read_port(tni_wire info, char **text)
+{
+    tn_onnx_port p  = { .name  = keep_text(text, tni_onnx_bytes(info, TNI_VALUE_NAME)),
+                        .dtype = TN_F32,
+                        .rank  = -1 };
+    tni_wire tensor = tni_onnx_bytes(tni_onnx_bytes(info, TNI_VALUE_TYPE), TNI_TYPE_TENSOR), shape;
+    tni_wire_field f;
+    tni_onnx_dtype(tni_onnx_int(tensor, 1, 0), &p.dtype);
+    if (!tni_wire_find(tensor, 2, &f) || f.type != TNI_WIRE_BYTES) return p;
+    shape  = f.bytes;
+    p.rank = 0;
+    while (tni_wire_next(&shape, &f) > 0 && p.rank < TN_MAX_RANK) {
+        if (f.number != 1 || f.type != TNI_WIRE_BYTES) continue;
+        tni_wire symbol  = tni_onnx_bytes(f.bytes, 2);
+        p.size[p.rank]   = tni_onnx_int(f.bytes, 1, -1);
+        p.symbol[p.rank] = tni_wire_size(symbol) ? keep_text(text, symbol) : NULL;
+        p.rank++;
+    }
+    return p;
+}
+
+// Ports of the graph's fields with that number. In old files weights are inputs too; one that has no data of its own is
+// an input.
+static bool read_ports(tn_onnx *m, uint32_t number, tn_onnx_port **ports, int *count, char **text)
+{
+    tni_wire       w = m->model.graph_message;
+    tni_wire_field f;
+    int            n = 0;
+    while (tni_wire_next(&w, &f) > 0) n += f.number == number && f.type == TNI_WIRE_BYTES;
+    *ports = tni_alloc(&m->owned.cx->heap, (size_t)n * sizeof **ports);
+    if (!*ports) return tni_fail_memory(m->owned.cx, m->model.op) != NULL;
+    w = m->model.graph_message;
+    while (tni_wire_next(&w, &f) > 0) {
+        if (f.number != number || f.type != TNI_WIRE_BYTES) continue;
+        char        *before = *text;
+        tn_onnx_port p      = read_port(f.bytes, text);
+        int32_t      v      = tni_onnx_named(&m->model, p.name);
+        bool weight = number == TNI_GRAPH_INPUT && v >= 0 && tni_wire_size(m->model.value[v].init);
+        if (weight && m->model.ir < 4) *text = before;
+        else {
+            p.optional           = weight;
+            (*ports)[(*count)++] = p;
+        }
+    }
+    return true;
+}
+
+// ---- opening -----------------------------------------------------------------------------------
+
+// Reads the file into a model whose struct is zeroed, opens its context on the host and describes its inputs and
+// outputs.
+static bool read_model(tn_onnx *m, const char *path)
+{
+    tn_ctx         *cx = m->owned.cx;
+    tni_onnx_model *f  = &m->model;
+    f->cx              = cx;
+    f->op              = "onnx_open";
+    f->map             = tni_mapping_open(cx, f->op, path);
+    f->path            = f->map ? tni_strdup(&cx->heap, path) : NULL;
+    if (!f->map) return false;
+    if (!f->path) return tni_fail_memory(cx, f->op) != NULL;
+    if (!tni_onnx_model_read(f)) return false;
+    m->run = (tni_onnx_run){ .m = f, .cx = cx, .host = tn_open("ref"), .room = TNI_ONNX_KEPT };
+    if (!m->run.host) return tni_fail(cx, TN_EDEVICE, "onnx_open: %s", tn_error_text(NULL)) != NULL;
+    tn_on_error(m->run.host, NULL, NULL);
+    m->run.value = tni_zalloc(&cx->heap, (f->values + 1) * sizeof *m->run.value);
+    // Every text of a port is in the graph's message, with two bytes before it.
+    char *text = m->text = tni_alloc(&cx->heap, tni_wire_size(f->graph_message) < 1 << 20
+                                                    ? tni_wire_size(f->graph_message) + 16
+                                                    : 1 << 20);
+    if (!m->run.value || !m->text) return tni_fail_memory(cx, f->op) != NULL;
+    return read_ports(m, TNI_GRAPH_INPUT, &m->in, &m->ins, &text) &&
+           read_ports(m, TNI_GRAPH_OUTPUT, &m->out, &m->outs, &text);
+}
+
+// A model that could not be read is freed as one that was: what it has not, is NULL.
+tn_onnx *tn_onnx_open(tn_ctx *cx, const char *path)
+{
+    if (!tni_ctx_ok(cx, "onnx_open")) return NULL;
+    tn_onnx *m = tni_zalloc(&cx->heap, sizeof *m);
+    if (!m) return tni_fail_memory(cx, "onnx_open");
+    m->owned.cx = cx;
+    if (!read_model(m, path)) {
+        free_model(&m->owned);
+        return NULL;
+    }
+    tni_owned_add(cx, &m->owned, TNI_ONNX, free_model);
+    return m;
+}
+
+// NULL may be closed, as it may be freed.
+void tn_onnx_close(tn_onnx *m)
+{
+    if (!m || !tni_owned_ok("onnx_close", m, TNI_ONNX)) return;
+    tni_owned_remove(&m->owned);
+    free_model(&m->owned);
+}
+
+// Getters of a NULL model say that there is nothing.
+int tn_onnx_inputs(const tn_onnx *m)
+{
+    return m ? m->ins : 0;
+}
+int tn_onnx_outputs(const tn_onnx *m)
+{
+    return m ? m->outs : 0;
+}
+
+tn_onnx_port tn_onnx_input(const tn_onnx *m, int i)
+{
+    return m && i >= 0 && i < m->ins ? m->in[i] : (tn_onnx_port){ .rank = -1 };
+}
+
+tn_onnx_port tn_onnx_output(const tn_onnx *m, int i)
+{
+    return m && i >= 0 && i < m->outs ? m->out[i] : (tn_onnx_port){ .rank = -1 };
+}
+
+// ---- running -----------------------------------------------------------------------------------
+
+// Gives weights their tensors, which are kept until the model is closed.
+static bool take_weights(tn_onnx *m)
+{
+    for (size_t i = 0; i < m->model.values; i++) {
+        tni_onnx_value *v = &m->run.value[i];
+        if (v->fixed || !tni_wire_size(m->model.value[i].init)) continue;
+        if (m->model.value[i].sparse)
+            return tni_onnx_wrong(&m->model, "sparse weights are not supported");
+        tn_tensor *t = tni_onnx_tensor(&m->model, m->owned.cx, m->model.value[i].init);
+        if (!t) return false;
+        tn_retain(t);
+        v->t     = t;
+        v->fixed = true;
+    }
+    return true;
+}
+
+// Forgets what the last run computed.
+static void clear_values(tn_onnx *m)
+{
+    for (void **list = m->run.lists; list; list = m->run.lists) {
+        m->run.lists = *list;
+        tni_free(&m->owned.cx->heap, list);
+    }
+    for (size_t i = 0; i < m->model.values; i++) {
+        tni_onnx_value *v = &m->run.value[i];
+        if (!v->fixed) *v = (tni_onnx_value){ 0 };
+    }
+}
+
+// The value that the i-th tensor of a call is for; TNI_ONNX_NONE, reported, if there is none.
+static int32_t port_value(tn_onnx *m, const char *what, const char *const *names, int i,
+                          const tn_onnx_port *port, int ports)
+{
+    const char *name = names ? names[i] : i < ports ? port[i].name : NULL;
+    int         at   = 0;
+    while (name && at < ports && strcmp(port[at].name, name) != 0) at++;
+    if (name && at < ports) return tni_onnx_named(&m->model, name);
+    if (name)
+        tni_fail(m->owned.cx, TN_EARG, "onnx_run: the model has no %s %s", what,
+                 tni_quoted(name).s);
+    else
+        tni_fail(m->owned.cx, TN_EARG, "onnx_run: the model has %d %ss, not %d", ports, what,
+                 i + 1);
+    return TNI_ONNX_NONE;
+}
+
+// Gives the inputs their tensors; all that have no default must be among them.
+static bool give_inputs(tn_onnx *m, int nx, const char *const *names, tn_tensor *const *x)
+{
+    for (int i = 0; i < nx; i++) {
+        int32_t v = port_value(m, "input", names, i, m->in, m->ins);
+        if (v < 0) return false;
+        if (!x[i]) return tni_fail(m->owned.cx, TN_EARG, "onnx_run: input %d is NULL", i) != NULL;
+        release_value(&m->run.value[v]);
+        m->run.value[v] = (tni_onnx_value){ .t = x[i] };
+    }
+    for (int i = 0; i < m->ins; i++) {
+        int32_t v = tni_onnx_named(&m->model, m->in[i].name);
+        if (!m->run.value[v].t)
+            return tni_fail(m->owned.cx, TN_EARG, "onnx_run: input %s is missing",
+                            tni_quoted(m->in[i].name).s) != NULL;
+    }
+    return true;
+}
+
+// Fills y. An output that is known on the host alone goes to the device.
+static bool take_outputs(tn_onnx *m, int ny, const char *const *names, tn_tensor **y)
+{
+    for (int i = 0; i < ny; i++) {
+        int32_t v = port_value(m, "output", names, i, m->out, m->outs);
+        if (v < 0) return false;
+        tni_onnx_value *o = &m->run.value[v];
+        if (!o->t && o->host) o->t = tn_copy_to(m->owned.cx, o->host);
+        if (!o->t)
+            return tni_fail(m->owned.cx, TN_EFORMAT, "onnx_run: output %d has no value", i) != NULL;
+        y[i] = o->t;
+    }
+    return true;
+}
+
+// Moves outputs out of the scope of the run. One that is an input or a weight is given as a copy, which the caller may
+// write to.
+static bool keep_outputs(tn_scope *s, int ny, tn_tensor **y)
+{
+    for (int i = 0; i < ny; i++) {
+        if (y[i]->scope != s || y[i]->owners) y[i] = tn_clone(y[i]);
+        if (!y[i]) return false;
+    }
+    for (int i = 0; i < ny; i++)
+        if (y[i]->scope == s) tn_keep(y[i]);
+    return true;
+}
+
+// Tensors of the run live in two scopes, one of the device's context and one of the host's, which end with it.
+tn_status tn_onnx_run(tn_onnx *m, int nx, const char *const *x_names, tn_tensor *const *x, int ny,
+                      const char *const *y_names, tn_tensor **y)
+{
+    tn_ctx *cx = tni_owned_ok("onnx_run", m, TNI_ONNX);
+    if (!cx) return tni_failed();
+    for (int i = 0; y && i < ny; i++) y[i] = NULL;
+    if ((nx && !x) || (ny && !y))
+        return tni_fail_status(cx, TN_EARG, "onnx_run: %s is NULL", nx && !x ? "x" : "y");
+    m->model.op = "onnx_run";
+    // The context may have another thread now than when the model was opened.
+    tn_ctx_take(m->run.host);
+    tn_scope *on_host = tn_begin(m->run.host), *inside = tn_begin(cx);
+    clear_values(m);
+    bool ok = take_weights(m) && give_inputs(m, nx, x_names, x) &&
+              tni_onnx_run_graph(&m->run, &m->model.graph[0]) && take_outputs(m, ny, y_names, y) &&
+              keep_outputs(inside, ny, y);
+    tn_end(inside);
+    tn_end(on_host);
+    clear_values(m);
+    for (int i = 0; !ok && i < ny; i++) y[i] = NULL;
+    return ok ? TN_OK : tni_failed();
+}

@@ -1,0 +1,314 @@
+// A run walks the nodes once and records each. Of a model that flattens its input,
+//
+//   s = Shape(x)             s is known on the host: x's sizes are
+//   n = Gather(s, 0)         both inputs are known: it runs on the host's context
+//   t = Concat(n, [-1])      likewise
+//   y = Reshape(x, t)        x is on the device: recorded there, with the sizes read from the host
+//
+// only the view y reaches the device. The functions of ops_*.c do not know where they run: tni_onnx_in gives a tensor of
+// the call's context, and every op of Tenon computes in the context of its operands.
+#include "onnx/onnx_run.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+// ---- values ------------------------------------------------------------------------------------
+
+// An input is left out by an empty name, or by a shorter list.
+tni_onnx_value *tni_onnx_value_in(const tni_onnx_call *c, int i)
+{
+    int32_t v = i < c->nin ? c->r->m->use[c->n->use + (uint32_t)i] : TNI_ONNX_NONE;
+    return v < 0 ? NULL : &c->r->value[v];
+}
+
+static const tni_onnx_static *input_static(const tni_onnx_call *c, int i)
+{
+    return &c->r->m->value[c->r->m->use[c->n->use + (uint32_t)i]];
+}
+
+// An input that is left out has no value; an optional that is empty has one.
+bool tni_onnx_has(const tni_onnx_call *c, int i)
+{
+    return tni_onnx_value_in(c, i) != NULL;
+}
+
+// Moves an error of the host's context to the model's own.
+static bool host_failed(tni_onnx_call *c)
+{
+    tni_onnx_refuse(c, "%s", tn_error_text(c->r->host));
+    tn_error_clear(c->r->host);
+    return false;
+}
+
+// The other form of a value lives as long as the value does.
+static tn_tensor *other_form(const tni_onnx_value *v, tn_tensor *t)
+{
+    if (t && v->fixed) tn_retain(t);
+    return t;
+}
+
+// A value on the host: what was computed there, a weight as the file has it, or what the device is asked for.
+static tn_tensor *on_host(tni_onnx_call *c, int i)
+{
+    tni_onnx_value *v = tni_onnx_value_in(c, i);
+    if (!v || v->host) return v ? v->host : NULL;
+    tni_wire init   = input_static(c, i)->init;
+    bool     weight = v->fixed && tni_wire_size(init) && !input_static(c, i)->sparse &&
+                  !(v->t && v->t->leaf);
+    if (weight) v->host = other_form(v, tni_onnx_tensor(c->r->m, c->r->host, init));
+    else if (v->t) v->host = other_form(v, tn_copy_to(c->r->host, v->t));
+    if (!v->host) host_failed(c);
+    return v->host;
+}
+
+// A weight that a node reads on the host comes from the file, and is not read back.
+tn_tensor *tni_onnx_in(tni_onnx_call *c, int i)
+{
+    tni_onnx_value *v = tni_onnx_value_in(c, i);
+    if (!v) return NULL;
+    return c->cx == c->r->host ? on_host(c, i) : tni_onnx_value_tensor(c, v);
+}
+
+// The form that is missing is made, and stays with the value.
+tn_tensor *tni_onnx_value_tensor(tni_onnx_call *c, tni_onnx_value *v)
+{
+    bool host = c->cx == c->r->host;
+    if (v->is_list || (!v->t && !v->host)) {
+        tni_onnx_refuse(c, v->is_list ? "a sequence stands for a tensor" : "a value is missing");
+        return NULL;
+    }
+    if (!host && !v->t) v->t = other_form(v, tn_copy_to(c->cx, v->host));
+    if (host && !v->host) v->host = other_form(v, tn_copy_to(c->cx, v->t));
+    return host ? v->host : v->t;
+}
+
+// Blocks of lists are chained by their first word, two words before the items.
+bool tni_onnx_list(tni_onnx_call *c, size_t n, tni_onnx_value *list)
+{
+    void **block = tni_zalloc(&c->r->cx->heap, 2 * sizeof(void *) + n * sizeof *list);
+    if (!block) return tni_fail_memory(c->r->cx, c->r->m->op) != NULL;
+    *block      = c->r->lists;
+    c->r->lists = block;
+    *list = (tni_onnx_value){ .item = (tni_onnx_value *)(block + 2), .items = n, .is_list = true };
+    return true;
+}
+
+// What a node gives is not kept until keep_fixed says so.
+void tni_onnx_value_out(tni_onnx_call *c, int i, tni_onnx_value value)
+{
+    int32_t v = i < c->nout ? c->r->m->use[c->n->use + (uint32_t)(c->nin + i)] : TNI_ONNX_NONE;
+    if (v < 0) return;
+    c->r->value[v]       = value;
+    c->r->value[v].fixed = false;
+}
+
+// A failed op of the host has its error in the host's context: it is moved to the model's.
+bool tni_onnx_out(tni_onnx_call *c, int i, tn_tensor *t)
+{
+    if (!t) return c->cx == c->r->host && tn_error(c->r->host) ? host_failed(c) : false;
+    bool host = tn_ctx_of(t) == c->r->host;
+    tni_onnx_value_out(c, i, (tni_onnx_value){ .t = host ? NULL : t, .host = host ? t : NULL });
+    return true;
+}
+
+// The two values share their tensors, which nothing writes to.
+bool tni_onnx_copy(tni_onnx_call *c, int to, int from)
+{
+    tni_onnx_value *x = tni_onnx_value_in(c, from);
+    tni_onnx_value_out(c, to, x ? *x : (tni_onnx_value){ 0 });
+    return true;
+}
+
+// A number that a file has in it, such as the power 2, can choose how an op is recorded.
+bool tni_onnx_is_constant(tni_onnx_call *c, int i)
+{
+    tni_onnx_value *v = tni_onnx_value_in(c, i);
+    return v && (v->host || (v->t && v->fixed));
+}
+
+// Reads an input of at most `most` elements, as dt.
+static bool read_input(tni_onnx_call *c, int i, int most, tn_dtype dt, void *v, int *n)
+{
+    *n = -1;
+    if (!tni_onnx_has(c, i)) return true;
+    tn_tensor *t = on_host(c, i);
+    if (!t) return false;
+    if (tn_count(t) > most)
+        return tni_onnx_refuse(c, "input %d has %lld elements, at most %d are expected", i,
+                               (long long)tn_count(t), most);
+    *n = (int)tn_count(t);
+    return tn_read(t, dt, v, *n) == TN_OK || host_failed(c);
+}
+
+// A float is cut to an integer, as a size that a model computed in floats.
+bool tni_onnx_ints(tni_onnx_call *c, int i, int most, int64_t *v, int *n)
+{
+    return read_input(c, i, most, TN_I64, v, n);
+}
+
+// Integers become real numbers.
+bool tni_onnx_reals(tni_onnx_call *c, int i, int most, double *v, int *n)
+{
+    return read_input(c, i, most, TN_F64, v, n);
+}
+
+// ---- attributes --------------------------------------------------------------------------------
+
+// An attribute may be there with nothing in it, which is not the same as none.
+bool tni_onnx_has_attr(const tni_onnx_call *c, const char *name)
+{
+    tni_wire a;
+    return tni_onnx_attribute(c->r->m, c->n, name, &a);
+}
+
+// An attribute of another type counts as none: the fallback.
+int64_t tni_onnx_attr_int(const tni_onnx_call *c, const char *name, int64_t or)
+{
+    tni_wire a;
+    return tni_onnx_attribute(c->r->m, c->n, name, &a) ? tni_onnx_int(a, TNI_ATTR_I, or) : or ;
+}
+
+// Floats of attributes have 4 bytes.
+double tni_onnx_attr_real(const tni_onnx_call *c, const char *name, double or)
+{
+    tni_wire       a;
+    tni_wire_field f;
+    if (!tni_onnx_attribute(c->r->m, c->n, name, &a)) return or ;
+    return tni_wire_find(a, TNI_ATTR_F, &f) && f.type == TNI_WIRE_4 ? tni_wire_float(f.value) : or ;
+}
+
+// Empty if there is none.
+tni_wire tni_onnx_attr_text(const tni_onnx_call *c, const char *name)
+{
+    tni_wire a;
+    if (!tni_onnx_attribute(c->r->m, c->n, name, &a)) return (tni_wire){ 0 };
+    return tni_onnx_bytes(a, TNI_ATTR_S);
+}
+
+// `or` is the answer for a node without the attribute.
+bool tni_onnx_attr_is(const tni_onnx_call *c, const char *name, const char *text, bool or)
+{
+    return tni_onnx_has_attr(c, name) ? tni_wire_is(tni_onnx_attr_text(c, name), text) : or ;
+}
+
+// Reads the numbers of a list: *n of them, -1 if the node has no such attribute.
+static bool read_list(tni_onnx_call *c, const char *name, uint32_t number, uint8_t type, int most,
+                      uint64_t *bits, int *n)
+{
+    tni_wire a;
+    *n = -1;
+    if (!tni_onnx_attribute(c->r->m, c->n, name, &a)) return true;
+    tni_wire_list l = tni_wire_list_of(a, number, type);
+    uint64_t      v;
+    for (*n = 0; tni_wire_list_next(&l, &v); bits[(*n)++] = v)
+        if (*n == most) return tni_onnx_refuse(c, "%s has more than %d numbers", name, most);
+    return !l.bad || tni_onnx_refuse(c, "%s is malformed", name);
+}
+
+// A list is unpacked, as PyTorch writes it, or packed.
+bool tni_onnx_attr_ints(tni_onnx_call *c, const char *name, int most, int64_t *v, int *n)
+{
+    return read_list(c, name, TNI_ATTR_INTS, TNI_WIRE_VARINT, most, (uint64_t *)v, n);
+}
+
+// They are read as bits first.
+bool tni_onnx_attr_reals(tni_onnx_call *c, const char *name, int most, double *v, int *n)
+{
+    uint64_t bits[TNI_ONNX_SMALL];
+    if (most > TNI_ONNX_SMALL) most = TNI_ONNX_SMALL;
+    if (!read_list(c, name, TNI_ATTR_FLOATS, TNI_WIRE_4, most, bits, n)) return false;
+    for (int i = 0; i < *n; i++) v[i] = tni_wire_float(bits[i]);
+    return true;
+}
+
+// "onnx_run: model.onnx: node 12 Conv "conv1": why". The first error of a context is the one that is reported.
+bool tni_onnx_refuse(tni_onnx_call *c, const char *fmt, ...)
+{
+    char    why[500];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(why, sizeof why, fmt, args);
+    va_end(args);
+    tni_fail(c->r->cx, TN_EFORMAT, "%s: %s: node %td %s: %s", c->r->m->op,
+             tni_escaped(c->r->m->path).s, c->n - c->r->m->node, tni_onnx_node_text(c->n).s, why);
+    return false;
+}
+
+// ---- nodes -------------------------------------------------------------------------------------
+
+// Whether an input can be computed with on the host: it is there already, or a weight of a few integers, as sizes are.
+// Weights of real numbers stay on the device, where they may be trained.
+static bool is_known(tni_onnx_call *c, int i)
+{
+    tni_onnx_value *v = tni_onnx_value_in(c, i);
+    if (!v || v->host) return true;
+    tni_wire init = input_static(c, i)->init;
+    tn_dtype dt;
+    if (v->is_list || !tni_wire_size(init) || input_static(c, i)->sparse) return false;
+    bool real = tni_onnx_dtype(tni_onnx_int(init, TNI_TENSOR_TYPE, 0), &dt) && tni_is_float(dt);
+    return v->t ? !real && tn_count(v->t) <= TNI_ONNX_SMALL : false;
+}
+
+// The value that output i is; NULL for one that no one asked for.
+static tni_onnx_value *output(const tni_onnx_call *c, int i)
+{
+    int32_t v = c->r->m->use[c->n->use + (uint32_t)(c->nin + i)];
+    return v < 0 ? NULL : &c->r->value[v];
+}
+
+// Whether an earlier run computed all that the node gives.
+static bool is_done(const tni_onnx_call *c)
+{
+    bool done = c->nout > 0;
+    for (int i = 0; done && i < c->nout; i++) done = !output(c, i) || output(c, i)->fixed;
+    return done;
+}
+
+// What is computed of weights and constants alone is kept for later runs: a transposed embedding can take longer than all
+// the rest. Nothing is kept whose weights are trained, nor more than the budget of results.
+static void keep_fixed(tni_onnx_call *c)
+{
+    tni_onnx_run *r     = c->r;
+    bool          fixed = !tni_onnx_op_at(c->n->row)->varies;
+    for (int i = 0; fixed && i < c->nin; i++) {
+        tni_onnx_value *v = tni_onnx_value_in(c, i);
+        fixed = !v || (v->fixed && !input_static(c, i)->replaceable && !(v->t && v->t->leaf));
+    }
+    for (int i = 0; fixed && i < c->nout; i++) {
+        tni_onnx_value *v = output(c, i);
+        if (!v || v->is_list) continue;
+        tn_tensor *t  = v->t ? v->t : v->host;
+        int64_t bytes = t && !tn_is_view(t) ? tn_count(t) * (int64_t)tni_dtype_size(tn_dtype_of(t))
+                                            : 0;
+        if (!t || bytes > r->room) continue;
+        r->room -= bytes;
+        if (v->t) tn_retain(v->t);
+        if (v->host) tn_retain(v->host);
+        v->fixed = true;
+    }
+}
+
+// Runs a node where all it reads is known on the host, unless it reads nothing.
+static bool run_node(tni_onnx_run *r, const tni_onnx_node *n)
+{
+    tni_onnx_call c = { r, n, r->cx, n->opset, n->nin, n->nout };
+    if (n->row < 0) return tni_onnx_refuse(&c, "Tenon has no such op");
+    bool known = n->nin > 0;
+    for (int i = 0; known && i < n->nin; i++) known = is_known(&c, i);
+    if (known) c.cx = r->host;
+    if (is_done(&c)) return true;
+    if (tni_onnx_op_at(n->row)->run(&c)) {
+        keep_fixed(&c);
+        return true;
+    }
+    if (tn_error(r->host)) return host_failed(&c);
+    return tn_error(r->cx) ? false : tni_onnx_refuse(&c, "it failed");
+}
+
+// The order of nodes in the file is an order they can run in: reading made sure of that.
+bool tni_onnx_run_graph(tni_onnx_run *r, const tni_onnx_graph *g)
+{
+    for (uint32_t i = g->first; i < g->first + g->count; i++)
+        if (!run_node(r, &r->m->node[i])) return false;
+    return true;
+}

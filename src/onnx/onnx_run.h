@@ -1,0 +1,85 @@
+// Running a model: its nodes are recorded one after the other as calls of Tenon's own ops. A value may be known on
+// the host, as shapes and what is computed of them are: then its op runs there, on a context of the ref device, and
+// never reaches the device.
+#ifndef TNI_ONNX_RUN_H
+#define TNI_ONNX_RUN_H
+
+#include "onnx/model.h"
+#include "onnx/onnx_rows.h"
+#include "ops/op_functions.h"
+
+// How many numbers are kept on the host, and at most read as sizes, axes or pads.
+enum { TNI_ONNX_SMALL = 4096 };
+// How many bytes of what is computed of weights alone are kept: more than a transposed embedding of a small model, less
+// than a file of a few bytes could fill a machine with.
+#define TNI_ONNX_KEPT ((int64_t)1 << 30)
+
+// A value while the model runs: nothing, a tensor in one context or in both, or a list of values.
+typedef struct tni_onnx_value tni_onnx_value;
+struct tni_onnx_value {
+    tn_tensor      *t, *host;
+    tni_onnx_value *item;  // of a sequence; NULL and is_list: an empty one
+    size_t          items;
+    bool            is_list;
+    bool            fixed;  // a weight, or computed of weights alone: kept from run to run
+};
+
+typedef struct {
+    tni_onnx_model *m;
+    tn_ctx         *cx, *host;
+    tni_onnx_value *value;  // by number
+    void           *lists;  // memory of sequences, until the run ends
+    int64_t         room;   // bytes of results that may still be kept from run to run
+} tni_onnx_run;
+
+// One application of an op: its inputs and outputs in a context, that of the device or of the host.
+struct tni_onnx_call {
+    tni_onnx_run        *r;
+    const tni_onnx_node *n;
+    tn_ctx              *cx;
+    int                  opset, nin, nout;
+};
+
+// Runs the nodes of a graph whose inputs have their values. False, reported, on failure.
+bool tni_onnx_run_graph(tni_onnx_run *r, const tni_onnx_graph *g);
+
+// ---- for ops
+
+bool tni_onnx_has(const tni_onnx_call *c, int i);
+// Values as they are: input i, NULL if it is left out; what output i becomes.
+tni_onnx_value *tni_onnx_value_in(const tni_onnx_call *c, int i);
+void            tni_onnx_value_out(tni_onnx_call *c, int i, tni_onnx_value v);
+// A value as a tensor in the call's context; NULL, reported, if it is none.
+tn_tensor *tni_onnx_value_tensor(tni_onnx_call *c, tni_onnx_value *v);
+// A list of n values, which are nothing yet, until the run ends; false, reported, when memory is out.
+bool tni_onnx_list(tni_onnx_call *c, size_t n, tni_onnx_value *list);
+// The tensor that is input i, in the call's context; NULL if it is left out or could not be made.
+tn_tensor *tni_onnx_in(tni_onnx_call *c, int i);
+// Gives output i its tensor, of either context; false if it is NULL.
+bool tni_onnx_out(tni_onnx_call *c, int i, tn_tensor *t);
+// Reads input i as integers or real numbers, from 0 to `most`; false, reported, if there are more or they cannot be read.
+// An input that is left out has -1 of them.
+bool tni_onnx_ints(tni_onnx_call *c, int i, int most, int64_t *v, int *n);
+bool tni_onnx_reals(tni_onnx_call *c, int i, int most, double *v, int *n);
+// Attributes, or what they are if the node has none.
+int64_t  tni_onnx_attr_int(const tni_onnx_call *c, const char *name, int64_t or);
+double   tni_onnx_attr_real(const tni_onnx_call *c, const char *name, double or);
+bool     tni_onnx_attr_is(const tni_onnx_call *c, const char *name, const char *text, bool or);
+tni_wire tni_onnx_attr_text(const tni_onnx_call *c, const char *name);
+// Reads a list of at most `most`; *n is -1 if there is none.
+bool tni_onnx_attr_ints(tni_onnx_call *c, const char *name, int most, int64_t *v, int *n);
+bool tni_onnx_attr_reals(tni_onnx_call *c, const char *name, int most, double *v, int *n);
+bool tni_onnx_has_attr(const tni_onnx_call *c, const char *name);
+// Whether input i is known without running anything: a weight, or a value of the host.
+bool tni_onnx_is_constant(tni_onnx_call *c, int i);
+// Makes output `to` the value that input `from` is.
+bool tni_onnx_copy(tni_onnx_call *c, int to, int from);
+// Reports why the node cannot run, after its name; false.
+bool tni_onnx_refuse(tni_onnx_call *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+// A tensor of a TensorProto in a context. NULL, reported, on failure.
+tn_tensor *tni_onnx_tensor(tni_onnx_model *m, tn_ctx *cx, tni_wire tensor);
+// The dtype of a TensorProto.DataType; false if Tenon has none.
+bool tni_onnx_dtype(int64_t type, tn_dtype *dt);
+
+#endif

@@ -1,0 +1,266 @@
+// Operators of several indices, and those whose result has a size that depends on values, for which they wait.
+//
+//   x (2, 3), indices (4, 2):     rows (i, j) are joined to i * 3 + j, places of x as one line
+//   x (2, 3), indices (4, 1):     rows (i) name lines of 3 elements
+//
+// so that both are one gather or scatter of lines.
+#include "onnx/onnx_ops.h"
+
+// The place in x's first axes, joined to one after `batch` of them, of each row of indices (..., k).
+static tn_tensor *joined_index(tn_tensor *x, tn_tensor *index, int batch, int k)
+{
+    tn_tensor *at = NULL;
+    for (int i = 0; i < k; i++) {
+        int64_t    n = tn_size(x, batch + i);
+        tn_tensor *v = tn_cast(tn_select(index, -1, i), TN_I64);
+        v            = tn_where(tn_lt_i64(v, 0), tn_add_i64(v, n), v);
+        at           = at ? tn_add(tn_mul_i64(at, n), v) : v;
+    }
+    return at;
+}
+
+// x as (batch, indexed places, rest), and how its indices are; false, reported, if they do not fit.
+typedef struct {
+    int     batch, k;
+    int64_t items, places, rest, rows;
+} nd_sizes;
+
+// The last axis of indices has k numbers, one for each axis of x behind the batch.
+static bool measure(tni_onnx_call *c, tn_tensor *x, tn_tensor *index, int batch, nd_sizes *s)
+{
+    *s = (nd_sizes){ .batch  = batch,
+                     .k      = tn_rank(index) ? (int)tn_size(index, -1) : -1,
+                     .items  = 1,
+                     .places = 1,
+                     .rest   = 1,
+                     .rows   = 1 };
+    if (s->k < 0 || batch < 0 || batch >= tn_rank(index) || batch + s->k > tn_rank(x))
+        return tni_onnx_refuse(c, "indices %s do not fit x %s", tni_shape_of(index).s,
+                               tni_shape_of(x).s);
+    for (int i = 0; i < tn_rank(x); i++)
+        *(i < batch ? &s->items : i < batch + s->k ? &s->places : &s->rest) *= tn_size(x, i);
+    for (int i = batch; i < tn_rank(index) - 1; i++) s->rows *= tn_size(index, i);
+    return true;
+}
+
+// GatherND(x, indices; batch_dims): x at rows of indices.
+bool tni_onnx_gather_nd(tni_onnx_call *c)
+{
+    tn_tensor *x = tni_onnx_in(c, 0), *index = tni_onnx_in(c, 1);
+    nd_sizes   s;
+    int64_t    size[2 * TN_MAX_RANK];
+    int        rank = 0;
+    if (!x || !index || !measure(c, x, index, (int)tni_onnx_attr_int(c, "batch_dims", 0), &s))
+        return false;
+    tn_tensor *at = s.k ? joined_index(x, index, s.batch, s.k) : NULL;
+    if (!at) return tni_onnx_refuse(c, "indices %s name no axis", tni_shape_of(index).s);
+    at = tn_expand(tn_reshape(at, TN_SHAPE(s.items, s.rows, 1)), TN_SHAPE(s.items, s.rows, s.rest));
+    tn_tensor *y = tn_gather(tn_reshape(x, TN_SHAPE(s.items, s.places, s.rest)), 1, at);
+    for (int i = 0; i < tn_rank(index) - 1; i++) size[rank++] = tn_size(index, i);
+    for (int i = s.batch + s.k; i < tn_rank(x); i++) size[rank++] = tn_size(x, i);
+    if (rank > TN_MAX_RANK)
+        return tni_onnx_refuse(c, "the result has more than %d axes", TN_MAX_RANK);
+    return tni_onnx_out(c, 0, tn_reshape(y, rank, size));
+}
+
+// ScatterND(x, indices, updates; reduction): a copy of x with updates at rows of indices.
+bool tni_onnx_scatter_nd(tni_onnx_call *c)
+{
+    tn_tensor *x = tni_onnx_in(c, 0), *index = tni_onnx_in(c, 1), *v = tni_onnx_in(c, 2), *y;
+    nd_sizes   s;
+    int64_t    size[TN_MAX_RANK];
+    tni_wire   how = tni_onnx_attr_text(c, "reduction");
+    if (!x || !index || !v || !measure(c, x, index, 0, &s)) return false;
+    tn_tensor *at = s.k ? joined_index(x, index, 0, s.k) : NULL;
+    if (!at) return tni_onnx_refuse(c, "indices %s name no axis", tni_shape_of(index).s);
+    at = tn_expand(tn_reshape(at, TN_SHAPE(s.rows, 1)), TN_SHAPE(s.rows, s.rest));
+    v  = tn_reshape(v, TN_SHAPE(s.rows, s.rest));
+    y  = tn_reshape(x, TN_SHAPE(s.places, s.rest));
+    if (!tni_wire_size(how) || tni_wire_is(how, "none")) y = tn_scatter(y, 0, at, v);
+    else
+        y = tn_scatter_reduce(y, 0, at, v,
+                              tni_wire_is(how, "add")   ? TN_FOLD_SUM
+                              : tni_wire_is(how, "mul") ? TN_FOLD_PROD
+                              : tni_wire_is(how, "max") ? TN_FOLD_MAX
+                                                        : TN_FOLD_MIN,
+                              true);
+    for (int i = 0; i < tn_rank(x); i++) size[i] = tn_size(x, i);
+    return tni_onnx_out(c, 0, tn_reshape(y, tn_rank(x), size));
+}
+
+// NonZero(x): (rank, count), which has to wait for the count.
+bool tni_onnx_non_zero(tni_onnx_call *c)
+{
+    tn_tensor *x = tni_onnx_in(c, 0), *y = tn_nonzero(x);
+    return tni_onnx_out(c, 0, y ? tn_transpose(y, 0, 1) : NULL);
+}
+
+// The parts of x along an axis where a condition, which may be shorter, is true; without an axis of x as a line.
+// The condition's length may be less than the axis: what is beyond is left out.
+bool tni_onnx_compress(tni_onnx_call *c)
+{
+    tn_tensor *x = tni_onnx_in(c, 0), *cond = tni_onnx_in(c, 1);
+    if (!x || !cond) return false;
+    bool line     = !tni_onnx_has_attr(c, "axis");
+    x             = line ? tn_reshape(x, TN_SHAPE(-1)) : x;
+    tn_tensor *at = tn_nonzero(cond);
+    return tni_onnx_out(c, 0,
+                        tn_index_select(x, line ? 0 : (int)tni_onnx_attr_int(c, "axis", 0),
+                                        at ? tn_select(at, 1, 0) : NULL));
+}
+
+// Each row of x until its length backwards, the rest as it is.
+// One axis is time, the other the batch.
+bool tni_onnx_reverse_sequence(tni_onnx_call *c)
+{
+    tn_tensor *x = tni_onnx_in(c, 0), *length = tni_onnx_in(c, 1);
+    int        time = (int)tni_onnx_attr_int(c, "time_axis", 0),
+        batch       = (int)tni_onnx_attr_int(c, "batch_axis", 1);
+    if (!x || !length) return false;
+    if (tn_rank(x) < 2 || time + batch != 1 || time < 0 || batch < 0)
+        return tni_onnx_refuse(c, "its axes are not 0 and 1");
+    int64_t    n = tn_size(x, time);
+    tn_tensor *t = tn_arange_i64(c->cx, TN_I64, 0, n, 1), *l = tn_cast(length, TN_I64);
+    t = tn_unsqueeze(t, time == 0 ? 1 : 0);
+    l = tn_unsqueeze(l, time == 0 ? 0 : 1);
+    t = tn_where(tn_lt(t, l), tn_sub(tn_add_i64(l, -1), t), t);
+    for (int i = 2; t && i < tn_rank(x); i++) t = tn_unsqueeze(t, -1);
+    return tni_onnx_out(c, 0, tn_take_along_axis(x, t, time));
+}
+
+// Cuts or pads axes in the middle to a shape.
+// Of an odd number of places the one more is at the end.
+bool tni_onnx_center_crop_pad(tni_onnx_call *c)
+{
+    tn_tensor *x = tni_onnx_in(c, 0);
+    int64_t    size[TN_MAX_RANK], axes[TN_MAX_RANK], before[TN_MAX_RANK] = { 0 },
+                                                  after[TN_MAX_RANK] = { 0 };
+    int n, some;
+    if (!x || !tni_onnx_ints(c, 1, TN_MAX_RANK, size, &n) ||
+        !tni_onnx_attr_ints(c, "axes", TN_MAX_RANK, axes, &some))
+        return false;
+    if (n != (some < 0 ? tn_rank(x) : some))
+        return tni_onnx_refuse(c, "shape has %d sizes for x %s", n, tni_shape_of(x).s);
+    for (int i = 0; i < n; i++) {
+        int64_t a = some < 0 ? i : axes[i] < 0 ? axes[i] + tn_rank(x) : axes[i];
+        if (a < 0 || a >= tn_rank(x) || size[i] < 0)
+            return tni_onnx_refuse(c, "an axis or size is out of range of x %s", tni_shape_of(x).s);
+        int64_t more = size[i] - tn_size(x, (int)a);
+        before[a]    = more / 2;
+        after[a]     = more - before[a];
+    }
+    return tni_onnx_out(c, 0,
+                        tni_is_float(tn_dtype_of(x)) ? tn_pad(x, before, after, 0)
+                                                     : tn_pad_i64(x, before, after, 0));
+}
+
+// Sums windows up at their places.
+// The inverse of taking windows as columns, but for elements that several windows have.
+bool tni_onnx_col2im(tni_onnx_call *c)
+{
+    tn_tensor *x = tni_onnx_in(c, 0);
+    int64_t image[3], block[3], stride[3] = { 1, 1, 1 }, dilation[3] = { 1, 1, 1 }, pads[6] = { 0 };
+    int     n, m, k;
+    if (!x || !tni_onnx_ints(c, 1, 3, image, &n) || !tni_onnx_ints(c, 2, 3, block, &m) ||
+        !tni_onnx_attr_ints(c, "strides", 3, stride, &k) ||
+        !tni_onnx_attr_ints(c, "dilations", 3, dilation, &k) ||
+        !tni_onnx_attr_ints(c, "pads", 6, pads, &k))
+        return false;
+    if (n != 2 || m != 2) return tni_onnx_refuse(c, "an image of %d axes is not supported", n);
+    tn_conv_opts o = { .stride   = { stride[0], stride[1] },
+                       .dilation = { dilation[0], dilation[1] } };
+    // Sums over a larger image, of which the pads are cut.
+    int64_t before[4] = { 0, 0, -pads[0], -pads[1] }, after[4] = { 0, 0, -pads[2], -pads[3] };
+    x = tn_fold_windows(x, image[0] + pads[0] + pads[2], image[1] + pads[1] + pads[3], block[0],
+                        block[1], o);
+    return tni_onnx_out(c, 0, tn_pad(x, before, after, 0));
+}
+
+// ---- NonMaxSuppression -------------------------------------------------------------------------
+
+typedef struct {
+    float y1, x1, y2, x2;
+} box;
+
+// A box by two corners, in either order, or by its center and sizes.
+static box box_of(const float *b, bool center)
+{
+    if (center) return (box){ b[1] - b[3] / 2, b[0] - b[2] / 2, b[1] + b[3] / 2, b[0] + b[2] / 2 };
+    return (box){ b[0] < b[2] ? b[0] : b[2], b[1] < b[3] ? b[1] : b[3], b[0] < b[2] ? b[2] : b[0],
+                  b[1] < b[3] ? b[3] : b[1] };
+}
+
+// The area of what two boxes share over that of what they cover together.
+static float overlap(box a, box b)
+{
+    float h = (a.y2 < b.y2 ? a.y2 : b.y2) - (a.y1 > b.y1 ? a.y1 : b.y1),
+          w = (a.x2 < b.x2 ? a.x2 : b.x2) - (a.x1 > b.x1 ? a.x1 : b.x1);
+    if (h <= 0 || w <= 0) return 0;
+    float both = h * w, all = (a.y2 - a.y1) * (a.x2 - a.x1) + (b.y2 - b.y1) * (b.x2 - b.x1) - both;
+    return all > 0 ? both / all : 0;
+}
+
+// Of one class: the boxes kept, best first; `live` has the scores of those that are left.
+static int64_t suppress(const float *boxes, float *live, int64_t n, int64_t most, float iou,
+                        bool center, int64_t *kept)
+{
+    int64_t count = 0;
+    while (count < most) {
+        int64_t best = -1;
+        for (int64_t i = 0; i < n; i++)
+            if (live[i] == live[i] && (best < 0 || live[i] > live[best])) best = i;
+        if (best < 0) break;
+        kept[count++] = best;
+        box b         = box_of(boxes + 4 * best, center);
+        for (int64_t i = 0; i < n; i++)
+            if (live[i] == live[i] &&
+                (i == best || overlap(b, box_of(boxes + 4 * i, center)) > iou))
+                live[i] = __builtin_nanf("");
+    }
+    return count;
+}
+
+// Boxes and scores are read, and chosen on the host.
+// A box is kept if its score is above the threshold and no better box of its class that is kept overlaps it by more than the
+// limit. Rows of the result are (batch, class, box), classes one after the other. Without a number of boxes there are none.
+bool tni_onnx_non_max_suppression(tni_onnx_call *c)
+{
+    tn_tensor *boxes = tni_onnx_in(c, 0), *scores = tni_onnx_in(c, 1);
+    int64_t    most = 0;
+    double     iou = 0, least = -__builtin_inf();
+    int        n;
+    bool       center = tni_onnx_attr_int(c, "center_point_box", 0) != 0;
+    tni_heap  *h      = &c->r->cx->heap;
+    if (!boxes || !scores || (tni_onnx_has(c, 2) && !tni_onnx_ints(c, 2, 1, &most, &n)) ||
+        (tni_onnx_has(c, 3) && !tni_onnx_reals(c, 3, 1, &iou, &n)) ||
+        (tni_onnx_has(c, 4) && !tni_onnx_reals(c, 4, 1, &least, &n)))
+        return false;
+    if (tn_rank(boxes) != 3 || tn_rank(scores) != 3 || tn_size(boxes, 2) != 4 ||
+        tn_size(scores, 2) != tn_size(boxes, 1) || tn_size(scores, 0) != tn_size(boxes, 0))
+        return tni_onnx_refuse(c, "boxes %s and scores %s do not fit", tni_shape_of(boxes).s,
+                               tni_shape_of(scores).s);
+    int64_t N = tn_size(boxes, 0), B = tn_size(boxes, 1), C = tn_size(scores, 1), rows = 0;
+    if (most > B) most = B;
+    if (most < 0) most = 0;
+    float *b      = tni_alloc(h, (size_t)(N * B) * 16 + 1),
+          *s      = tni_alloc(h, (size_t)(N * C * B) * 4 + 1);
+    int64_t *kept = tni_alloc(h, (size_t)(most + 1) * 8),
+            *out  = tni_alloc(h, (size_t)(N * C * most) * 24 + 1);
+    bool ok       = b && s && kept && out && tn_read(boxes, TN_F32, b, N * B * 4) == TN_OK &&
+              tn_read(scores, TN_F32, s, N * C * B) == TN_OK;
+    for (int64_t i = 0; ok && i < N; i++)
+        for (int64_t k = 0; k < C; k++) {
+            float *live = s + (i * C + k) * B;
+            for (int64_t j = 0; j < B; j++)
+                if (!(live[j] > (float)least)) live[j] = __builtin_nanf("");
+            int64_t count = suppress(b + i * B * 4, live, B, most, (float)iou, center, kept);
+            for (int64_t j = 0; j < count; j++, rows++)
+                out[3 * rows] = i, out[3 * rows + 1] = k, out[3 * rows + 2] = kept[j];
+        }
+    tn_tensor *y = ok ? tn_from(c->r->host, TN_I64, TN_SHAPE(rows, 3), out) : NULL;
+    tni_free(h, b);
+    tni_free(h, s);
+    tni_free(h, kept);
+    tni_free(h, out);
+    return tni_onnx_out(c, 0, y);
+}
