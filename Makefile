@@ -92,6 +92,12 @@ test-transformers: configure
 	@$(build) --target tenon-transformers
 	@$(or $(TN_PYTHON),python3) test/transformers/compare.py $(B)/tenon-transformers '$(DEVICE)' $(MODELS)
 
+# The cases of the onnx package, and others that ONNX Runtime judges; TN_PYTHON has both.
+test-onnx: configure
+	@$(build) --target tenon-onnx
+	@$(or $(TN_PYTHON),python3) test/onnx/cases.py $(B)/onnx
+	@TN_DEVICE=$${TN_DEVICE:-$(DEVICE)} $(B)/tenon-onnx $(B)/onnx $(T)
+
 demo: setup-demo
 	@$(MAKE) --no-print-directory all
 	@$(B)/tenon demo --force --save $(B)/lenet.safetensors $(ARGS)
@@ -158,6 +164,7 @@ help:
 	@echo 'make test-python         its tests'
 	@echo 'make test-peer           random programs here and in PyTorch: PROGRAMS=1000 SEED=... DEVICE=cpu | opencl | cuda WITHOUT="op op" PEER_JOBS=1'
 	@echo 'make test-transformers   language models here and in Hugging Face transformers: MODELS="tinyllama smollm" DEVICE=cpu | opencl | cuda'
+	@echo 'make test-onnx [T=name]  the cases of the onnx package and of ONNX Runtime, by operator: DEVICE=cpu | opencl | cuda'
 	@echo 'make fuzz                feed damaged files to every reader, FUZZ_SECONDS=60 each, with sanitizers'
 	@echo 'make demo                train a small model and show what ran'
 	@echo 'make bench [ARGS=...]    measure; ARGS=--list names the cases, --quick only tries them'
@@ -174,4 +181,4 @@ help:
 	@echo 'test and demo say what is missing and install that alone, with apt-get, as root or by a sudo that asks'
 	@echo 'for no password. Otherwise, or with TN_NO_INSTALL=1, they go on without what is optional.'
 
-.PHONY: all configure check test test-long test-oclgrind test-gpu sanitize-gpu test-peer test-transformers python test-python fuzz fuzz-all demo bench bench-gpu bench-lm bench-conv setup-test setup-demo install docs golden sites format format-check clean help
+.PHONY: all configure check test test-long test-oclgrind test-gpu sanitize-gpu test-peer test-transformers test-onnx python test-python fuzz fuzz-all demo bench bench-gpu bench-lm bench-conv setup-test setup-demo install docs golden sites format format-check clean help
