@@ -92,3 +92,12 @@ void tni_mapping_unref(tni_mapping *m)
     }
     tni_free(m->heap, m);
 }
+
+// Whole pages alone: those at the ends may have other bytes that are in use. Nothing was written to them, so that they
+// are read from the file again.
+void tni_mapping_forget(const tni_mapping *m, const unsigned char *at, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), start = (size_t)(at - m->data);
+    size_t first = (start + page - 1) / page * page, end = (start + bytes) / page * page;
+    if (end > first) madvise((void *)(m->data + first), end - first, MADV_DONTNEED);
+}

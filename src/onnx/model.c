@@ -299,6 +299,7 @@ static bool add_inputs(tni_onnx_model *m, tni_wire node, uint32_t scope, uint16_
                                   tni_onnx_node_text(&(tni_onnx_node){ .message = node }).s,
                                   tni_onnx_quoted(f.bytes).s);
         if (!add_use(m, v)) return false;
+        if (v >= 0) m->value[v].readers++;
         ++*count;
     }
     return true;
@@ -408,7 +409,7 @@ static bool add_initializer(tni_onnx_model *m, tni_wire init, bool sparse, uint3
     int32_t        v        = is_input ? e->value : TNI_ONNX_NONE;
     if (!tni_wire_size(name)) return tni_onnx_wrong(m, "a weight has no name");
     if (!is_input && !define(m, name, scope, &v)) return false;
-    m->value[v] = (tni_onnx_static){ init, sparse, is_input && m->ir >= 4 };
+    m->value[v] = (tni_onnx_static){ init, sparse, is_input && m->ir >= 4, 0 };
     return true;
 }
 
@@ -428,6 +429,7 @@ static bool add_output(tni_onnx_model *m, tni_wire info, uint32_t scope)
     if (!tni_wire_ok(info)) return malformed(m, info, "an output");
     int32_t v = look_up(m, name, (int32_t)scope);
     if (v < 0) return tni_onnx_wrong(m, "output %s is defined nowhere", tni_onnx_quoted(name).s);
+    m->value[v].readers++;
     return add_use(m, v);
 }
 

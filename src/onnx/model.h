@@ -121,6 +121,7 @@ typedef struct {
     tni_wire init;
     bool     sparse;
     bool     replaceable;  // also an input, for which it is the default
+    uint32_t readers;      // nodes and outputs that read it
 } tni_onnx_static;
 
 // Graph 0 is the model's own.

@@ -17,6 +17,7 @@ static void release_value(tni_onnx_value *v)
 {
     if (v->fixed && v->t) tn_release(v->t);
     if (v->fixed && v->host) tn_release(v->host);
+    if (v->fixed && v->strips) tn_release(v->strips);
 }
 
 // Called by tn_onnx_close, or by tn_close for models that are left.
@@ -33,6 +34,19 @@ static void free_model(tni_owned *t)
     if (m->run.host) tn_ctx_take(m->run.host);
     tn_close(m->run.host);
     tni_free(h, m);
+}
+
+// Forgets what the last run computed. Weights are read when a node asks for them.
+static void clear_values(tn_onnx *m)
+{
+    for (void **list = m->run.lists; list; list = m->run.lists) {
+        m->run.lists = *list;
+        tni_free(&m->owned.cx->heap, list);
+    }
+    for (size_t i = 0; i < m->model.values; i++) {
+        tni_onnx_value *v = &m->run.value[i];
+        if (!v->fixed) *v = (tni_onnx_value){ .fixed = tni_wire_size(m->model.value[i].init) > 0 };
+    }
 }
 
 // ---- inputs and outputs ------------------------------------------------------------------------
@@ -120,6 +134,7 @@ static bool read_model(tn_onnx *m, const char *path)
                                                     ? tni_wire_size(f->graph_message) + 16
                                                     : 1 << 20);
     if (!m->run.value || !m->text) return tni_fail_memory(cx, f->op) != NULL;
+    clear_values(m);
     return read_ports(m, TNI_GRAPH_INPUT, &m->in, &m->ins, &text) &&
            read_ports(m, TNI_GRAPH_OUTPUT, &m->out, &m->outs, &text);
 }
@@ -169,36 +184,6 @@ tn_onnx_port tn_onnx_output(const tn_onnx *m, int i)
 
 // ---- running -----------------------------------------------------------------------------------
 
-// Gives weights their tensors, which are kept until the model is closed.
-static bool take_weights(tn_onnx *m)
-{
-    for (size_t i = 0; i < m->model.values; i++) {
-        tni_onnx_value *v = &m->run.value[i];
-        if (v->fixed || !tni_wire_size(m->model.value[i].init)) continue;
-        if (m->model.value[i].sparse)
-            return tni_onnx_wrong(&m->model, "sparse weights are not supported");
-        tn_tensor *t = tni_onnx_tensor(&m->model, m->owned.cx, m->model.value[i].init);
-        if (!t) return false;
-        tn_retain(t);
-        v->t     = t;
-        v->fixed = true;
-    }
-    return true;
-}
-
-// Forgets what the last run computed.
-static void clear_values(tn_onnx *m)
-{
-    for (void **list = m->run.lists; list; list = m->run.lists) {
-        m->run.lists = *list;
-        tni_free(&m->owned.cx->heap, list);
-    }
-    for (size_t i = 0; i < m->model.values; i++) {
-        tni_onnx_value *v = &m->run.value[i];
-        if (!v->fixed) *v = (tni_onnx_value){ 0 };
-    }
-}
-
 // The value that the i-th tensor of a call is for; TNI_ONNX_NONE, reported, if there is none.
 static int32_t port_value(tn_onnx *m, const char *what, const char *const *names, int i,
                           const tn_onnx_port *port, int ports)
@@ -228,7 +213,7 @@ static bool give_inputs(tn_onnx *m, int nx, const char *const *names, tn_tensor 
     }
     for (int i = 0; i < m->ins; i++) {
         int32_t v = tni_onnx_named(&m->model, m->in[i].name);
-        if (!m->run.value[v].t)
+        if (!m->run.value[v].t && !m->run.value[v].fixed)
             return tni_fail(m->owned.cx, TN_EARG, "onnx_run: input %s is missing",
                             tni_quoted(m->in[i].name).s) != NULL;
     }
@@ -241,11 +226,14 @@ static bool take_outputs(tn_onnx *m, int ny, const char *const *names, tn_tensor
     for (int i = 0; i < ny; i++) {
         int32_t v = port_value(m, "output", names, i, m->out, m->outs);
         if (v < 0) return false;
-        tni_onnx_value *o = &m->run.value[v];
-        if (!o->t && o->host) o->t = tn_copy_to(m->owned.cx, o->host);
-        if (!o->t)
+        tni_onnx_value *o    = &m->run.value[v];
+        tni_wire        init = m->model.value[v].init;
+        tn_tensor      *t    = o->t;
+        if (!t && o->host) t = tn_copy_to(m->owned.cx, o->host);
+        else if (!t && o->fixed) t = tni_onnx_tensor(&m->model, m->owned.cx, init);
+        if (!t)
             return tni_fail(m->owned.cx, TN_EFORMAT, "onnx_run: output %d has no value", i) != NULL;
-        y[i] = o->t;
+        y[i] = t;
     }
     return true;
 }
@@ -277,9 +265,8 @@ tn_status tn_onnx_run(tn_onnx *m, int nx, const char *const *x_names, tn_tensor 
     tn_ctx_take(m->run.host);
     tn_scope *on_host = tn_begin(m->run.host), *inside = tn_begin(cx);
     clear_values(m);
-    bool ok = take_weights(m) && give_inputs(m, nx, x_names, x) &&
-              tni_onnx_run_graph(&m->run, &m->model.graph[0]) && take_outputs(m, ny, y_names, y) &&
-              keep_outputs(inside, ny, y);
+    bool ok = give_inputs(m, nx, x_names, x) && tni_onnx_run_graph(&m->run, &m->model.graph[0]) &&
+              take_outputs(m, ny, y_names, y) && keep_outputs(inside, ny, y);
     tn_end(inside);
     tn_end(on_host);
     clear_values(m);

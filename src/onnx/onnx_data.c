@@ -55,6 +55,16 @@ bool tni_onnx_dtype(int64_t type, tn_dtype *dt)
     return i >= 0;
 }
 
+// Sizes of 1 alone, or none.
+bool tni_onnx_is_single(tni_wire tensor)
+{
+    tni_wire_list l = tni_wire_list_of(tensor, TNI_TENSOR_DIMS, TNI_WIRE_VARINT);
+    uint64_t      v;
+    while (tni_wire_list_next(&l, &v))
+        if (v != 1) return false;
+    return !l.bad;
+}
+
 // ---- files beside the model --------------------------------------------------------------------
 
 // Returns the text of a key of external_data.
@@ -202,7 +212,9 @@ tn_tensor *tni_onnx_tensor(tni_onnx_model *m, tn_ctx *cx, tni_wire tensor)
         tni_onnx_int(tensor, TNI_TENSOR_LOCATION, 0) == 0) {
         if (tni_wire_size(raw.bytes) != (size_t)(count * width))
             return wrong_tensor(m, tensor, "its sizes do not fit its bytes");
-        return tn_from(cx, dt, rank, size, raw.bytes.at);
+        tn_tensor *t = tn_from(cx, dt, rank, size, raw.bytes.at);
+        tni_mapping_forget(m->map, raw.bytes.at, tni_wire_size(raw.bytes));
+        return t;
     }
     bool outside = tni_onnx_int(tensor, TNI_TENSOR_LOCATION, 0) == 1;
     if (!outside && (uint64_t)count > tni_wire_size(tensor))

@@ -14,16 +14,34 @@
 
 // ---- values ------------------------------------------------------------------------------------
 
-// An input is left out by an empty name, or by a shorter list.
-tni_onnx_value *tni_onnx_value_in(const tni_onnx_call *c, int i)
-{
-    int32_t v = i < c->nin ? c->r->m->use[c->n->use + (uint32_t)i] : TNI_ONNX_NONE;
-    return v < 0 ? NULL : &c->r->value[v];
-}
-
 static const tni_onnx_static *input_static(const tni_onnx_call *c, int i)
 {
     return &c->r->m->value[c->r->m->use[c->n->use + (uint32_t)i]];
+}
+
+// Reads a weight from the file when a node first asks for it: single numbers to the host, others to the device. So memory
+// that one weight gave up for its strips serves the next.
+static void load_weight(const tni_onnx_call *c, tni_onnx_value *v, const tni_onnx_static *s)
+{
+    bool one = tni_onnx_is_single(s->init);
+    if (s->sparse) {
+        tni_onnx_wrong(c->r->m, "sparse weights are not supported");
+        return;
+    }
+    tn_tensor *t = tni_onnx_tensor(c->r->m, one ? c->r->host : c->r->cx, s->init);
+    if (!t) return;
+    tn_retain(t);
+    *(one ? &v->host : &v->t) = t;
+}
+
+// An input is left out by an empty name, or by a shorter list.
+tni_onnx_value *tni_onnx_value_in(const tni_onnx_call *c, int i)
+{
+    int32_t n = i < c->nin ? c->r->m->use[c->n->use + (uint32_t)i] : TNI_ONNX_NONE;
+    if (n < 0) return NULL;
+    tni_onnx_value *v = &c->r->value[n];
+    if (v->fixed && !v->t && !v->host && !v->strips) load_weight(c, v, &c->r->m->value[n]);
+    return v;
 }
 
 // An input that is left out has no value; an optional that is empty has one.
@@ -61,12 +79,38 @@ static tn_tensor *on_host(tni_onnx_call *c, int i)
     return v->host;
 }
 
-// A weight that a node reads on the host comes from the file, and is not read back.
+// A call of a function has readers of its own for its inputs; what is no weight can be an output of several calls.
+bool tni_onnx_is_read_once(tni_onnx_call *c, int i)
+{
+    const tni_onnx_static *s = input_static(c, i);
+    return tni_wire_size(s->init) && !s->replaceable && s->readers == 1;
+}
+
+// A weight that a node reads on the host comes from the file, and is not read back. One that was given up for its strips
+// is read again.
 tn_tensor *tni_onnx_in(tni_onnx_call *c, int i)
 {
     tni_onnx_value *v = tni_onnx_value_in(c, i);
     if (!v) return NULL;
+    if (v->strips && !v->t && !v->host) {
+        load_weight(c, v, input_static(c, i));
+        if (!v->t) return NULL;
+    }
     return c->cx == c->r->host ? on_host(c, i) : tni_onnx_value_tensor(c, v);
+}
+
+// A single number of the host as a number of the recording, which kernels take as an argument: nothing is stored, and
+// what depends on it, such as the scale of an attention, is recognized. NULL, with no error, if it is none.
+static tn_tensor *as_number(tni_onnx_call *c, tn_tensor *t)
+{
+    int64_t  size[TN_MAX_RANK], k;
+    double   v;
+    tn_dtype dt = tn_dtype_of(t);
+    if (tn_count(t) != 1 || dt == TN_BOOL) return NULL;
+    for (int i = 0; i < tn_rank(t); i++) size[i] = 1;
+    if (tni_is_float(dt))
+        return tn_read(t, TN_F64, &v, 1) ? NULL : tn_full(c->cx, dt, tn_rank(t), size, v);
+    return tn_read(t, TN_I64, &k, 1) ? NULL : tn_full_i64(c->cx, dt, tn_rank(t), size, k);
 }
 
 // The form that is missing is made, and stays with the value.
@@ -77,7 +121,11 @@ tn_tensor *tni_onnx_value_tensor(tni_onnx_call *c, tni_onnx_value *v)
         tni_onnx_refuse(c, v->is_list ? "a sequence stands for a tensor" : "a value is missing");
         return NULL;
     }
-    if (!host && !v->t) v->t = other_form(v, tn_copy_to(c->cx, v->host));
+    if (!host && !v->t) {
+        tn_tensor *number = as_number(c, v->host);
+        if (number) return number;
+        v->t = other_form(v, tn_copy_to(c->cx, v->host));
+    }
     if (host && !v->host) v->host = other_form(v, tn_copy_to(c->cx, v->t));
     return host ? v->host : v->t;
 }

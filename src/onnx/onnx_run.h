@@ -22,6 +22,9 @@ struct tni_onnx_value {
     size_t          items;
     bool            is_list;
     bool            fixed;  // a weight, or computed of weights alone: kept from run to run
+    bool            strips_turned;
+    int64_t         strips_columns;
+    tn_tensor      *strips;  // of a fixed matrix, or its transpose: see ops_product.c; NULL: none
 };
 
 typedef struct {
@@ -72,6 +75,8 @@ bool tni_onnx_attr_reals(tni_onnx_call *c, const char *name, int most, double *v
 bool tni_onnx_has_attr(const tni_onnx_call *c, const char *name);
 // Whether input i is known without running anything: a weight, or a value of the host.
 bool tni_onnx_is_constant(tni_onnx_call *c, int i);
+// Whether the node is all that reads input i, a weight of the file.
+bool tni_onnx_is_read_once(tni_onnx_call *c, int i);
 // Makes output `to` the value that input `from` is.
 bool tni_onnx_copy(tni_onnx_call *c, int to, int from);
 // Reports why the node cannot run, after its name; false.
@@ -79,6 +84,8 @@ bool tni_onnx_refuse(tni_onnx_call *c, const char *fmt, ...) __attribute__((form
 
 // A tensor of a TensorProto in a context. NULL, reported, on failure.
 tn_tensor *tni_onnx_tensor(tni_onnx_model *m, tn_ctx *cx, tni_wire tensor);
+// Whether a TensorProto has one element.
+bool tni_onnx_is_single(tni_wire tensor);
 // The dtype of a TensorProto.DataType; false if Tenon has none.
 bool tni_onnx_dtype(int64_t type, tn_dtype *dt);
 

@@ -70,9 +70,12 @@ bool tni_onnx_pow(tni_onnx_call *c)
         tni_onnx_is_constant(c, 1)) {
         if (!tni_onnx_reals(c, 1, 1, &power, &n)) return false;
         return tni_onnx_out(c, 0,
-                            power == 2     ? tn_square(a)
-                            : power == 0.5 ? tn_sqrt(a)
-                                           : tn_pow_s(a, power));
+                            power == 2      ? tn_square(a)
+                            : power == 3    ? tn_mul(tn_square(a), a)
+                            : power == 0.5  ? tn_sqrt(a)
+                            : power == -0.5 ? tn_rsqrt(a)
+                            : power == -1   ? tn_reciprocal(a)
+                                            : tn_pow_s(a, power));
     }
     if (!tni_is_float(dt) && tni_is_float(tn_dtype_of(b)))
         return tni_onnx_out(c, 0, tn_cast(tn_pow(tn_cast(a, TN_F64), b), dt));

@@ -1,4 +1,4 @@
-// Operators of networks: products, convolutions, pools, normalizations.
+// Operators of networks: convolutions, pools, normalizations.
 //
 // The windows of an axis of 5 places, kernel 3, stride 2, pads 1 before and after, with ceil_mode or without:
 //
@@ -12,30 +12,6 @@
 #include "onnx/onnx_ops.h"
 
 #include <math.h>
-
-// ---- products ----------------------------------------------------------------------------------
-
-// alpha * a' * b' + beta * c. The usual form, alpha and beta 1 and b transposed, is a linear layer.
-// Files of PyTorch have linear layers in this form. c may have any shape that broadcasts to the result.
-bool tni_onnx_gemm(tni_onnx_call *c)
-{
-    tn_tensor *a = tni_onnx_in(c, 0), *b = tni_onnx_in(c, 1), *add = tni_onnx_in(c, 2);
-    double     alpha = tni_onnx_attr_real(c, "alpha", 1), beta = tni_onnx_attr_real(c, "beta", 1);
-    if (!a || !b || (tni_onnx_has(c, 2) && !add)) return false;
-    if (tn_rank(a) != 2 || tn_rank(b) != 2)
-        return tni_onnx_refuse(c, "a %s and b %s are no matrices", tni_shape_of(a).s,
-                               tni_shape_of(b).s);
-    if (tni_onnx_attr_int(c, "transA", 0)) a = tn_transpose(a, 0, 1);
-    bool turned = tni_onnx_attr_int(c, "transB", 0) != 0;
-    if (turned && alpha == 1 &&
-        (!add || (beta == 1 && tn_rank(add) == 1 && tn_size(add, 0) == tn_size(b, 0))))
-        return tni_onnx_out(c, 0, tn_linear(a, b, add));
-    tn_tensor *y = tn_matmul(a, turned ? tn_transpose(b, 0, 1) : b);
-    if (y && alpha != 1)
-        y = tni_is_float(tn_dtype_of(y)) ? tn_mul_s(y, alpha) : tn_mul_i64(y, (int64_t)alpha);
-    if (y && add && beta != 0) y = tn_add(y, beta == 1 ? add : tn_mul_s(add, beta));
-    return tni_onnx_out(c, 0, y);
-}
 
 // ---- windows -----------------------------------------------------------------------------------
 

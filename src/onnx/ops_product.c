@@ -1,0 +1,110 @@
+// Products with weights. One row times a matrix reads each weight once, so that memory decides: its columns are kept in
+// strips, one after the other, which is the order they are read in.
+//
+//   w (2, 6), strips of 3 columns      0 1 2 3 4 5        0 1 2 6 7 8  3 4 5 9 a b
+//                                      6 7 8 9 a b
+//
+// A product with strips is one of a batch, x (1, K) with each of (N / S, K, S). It gives (N / S, 1, S), which is y.
+#include "engine/engine.h"
+#include "onnx/onnx_ops.h"
+
+enum {
+    // Columns of a strip: two cache lines. Of a 768 x 3072 matrix a Neoverse-N1 core reads 11 GB/s by rows, 17 GB/s in
+    // strips of 32, 13 in strips of 64.
+    STRIP = 32,
+    // Elements from which on a matrix is more than caches hold, and worth a copy.
+    LARGE = 1 << 18
+};
+
+// The strips of a matrix (K, N): (N / S, K, S); columns that the last one is short of are 0.
+static tn_tensor *make_strips(tn_tensor *w)
+{
+    int64_t k = tn_size(w, 0), n = tn_size(w, 1), strips = (n + STRIP - 1) / STRIP;
+    if (n % STRIP) w = tn_pad(w, (int64_t[]){ 0, 0 }, (int64_t[]){ 0, strips * STRIP - n }, 0);
+    w = tn_permute(tn_reshape(w, TN_SHAPE(k, strips, STRIP)), TN_AXES(1, 0, 2));
+    return tn_contiguous(w);
+}
+
+// Whether the rows of x are one, as long as a matrix of k rows wants it.
+static bool is_one_row(tn_tensor *x, int64_t k)
+{
+    return tn_rank(x) > 0 && tn_size(x, -1) == k && tn_count(x) == k;
+}
+
+// Makes the strips of input i, a weight that stays as it is, on a device that reads memory as a core does. They are kept
+// with the value, instead of the matrix where nothing else reads that: a later run of many rows reads it from the file
+// again. False where there are none, with no error.
+static bool keep_strips(tni_onnx_call *c, int i, bool turned)
+{
+    tni_onnx_value *v = tni_onnx_value_in(c, i);
+    tn_tensor      *w = v->t;
+    if (!v->fixed || v->strips || !w || w->leaf || tn_rank(w) != 2 || tn_count(w) < LARGE ||
+        !tni_is_float(tn_dtype_of(w)) || !c->cx->engine->device->memory->host)
+        return false;
+    // In a scope of its own, since views of the matrix would keep it in memory until the run ends.
+    tn_scope  *scope = tn_begin(c->cx);
+    tn_tensor *s     = make_strips(turned ? tn_transpose(w, 0, 1) : w);
+    bool       made  = s && tn_eval_of(s) == TN_OK;
+    if (made) tn_retain(s);
+    tn_end(scope);
+    if (!made) return false;
+    v->strips         = s;
+    v->strips_columns = tn_size(w, turned ? 0 : 1);
+    v->strips_turned  = turned;
+    if (!tni_onnx_is_read_once(c, i)) return true;
+    tn_release(v->t);
+    v->t = NULL;
+    return true;
+}
+
+// One row times the matrix that input i is, turned or not, by its strips: (1, ..., K) becomes (1, ..., N). NULL, with no
+// error, if x has more rows or there are no strips.
+static tn_tensor *one_row(tni_onnx_call *c, tn_tensor *x, int i, bool turned)
+{
+    tni_onnx_value *v = tni_onnx_value_in(c, i);
+    int64_t         size[TN_MAX_RANK];
+    if (!v || (!v->strips && v->t && tn_rank(v->t) == 2 &&
+               is_one_row(x, tn_size(v->t, turned ? 1 : 0)) && !keep_strips(c, i, turned)))
+        return NULL;
+    tn_tensor *s = v->strips;
+    if (!s || v->strips_turned != turned || !is_one_row(x, tn_size(s, 1)) ||
+        tn_dtype_of(x) != tn_dtype_of(s) || c->cx != s->cx)
+        return NULL;
+    int rank = tn_rank(x);
+    for (int k = 0; k < rank; k++) size[k] = 1;
+    size[rank - 1] = tn_size(s, 0) * STRIP;
+    tn_tensor *y   = tn_reshape(tn_matmul(tn_reshape(x, TN_SHAPE(1, -1)), s), rank, size);
+    return v->strips_columns == size[rank - 1] ? y : tn_slice(y, -1, 0, v->strips_columns, 1);
+}
+
+// MatMul(a, b).
+bool tni_onnx_mat_mul(tni_onnx_call *c)
+{
+    tn_tensor *a = tni_onnx_in(c, 0), *y = a ? one_row(c, a, 1, false) : NULL;
+    return tni_onnx_out(c, 0, y ? y : tn_matmul(a, tni_onnx_in(c, 1)));
+}
+
+// Gemm(a, b, c; alpha, beta, transA, transB): alpha * a' * b' + beta * c, where c has any shape that broadcasts to the
+// result. The usual form, alpha and beta 1 and b transposed, is a linear layer; files of PyTorch have it.
+bool tni_onnx_gemm(tni_onnx_call *c)
+{
+    tn_tensor *a = tni_onnx_in(c, 0), *add = tni_onnx_in(c, 2), *y;
+    double     alpha = tni_onnx_attr_real(c, "alpha", 1), beta = tni_onnx_attr_real(c, "beta", 1);
+    bool       turned = tni_onnx_attr_int(c, "transB", 0) != 0;
+    if (!a || (tni_onnx_has(c, 2) && !add)) return false;
+    if (tn_rank(a) != 2) return tni_onnx_refuse(c, "a %s is no matrix", tni_shape_of(a).s);
+    if (tni_onnx_attr_int(c, "transA", 0)) a = tn_transpose(a, 0, 1);
+    if (!(y = one_row(c, a, 1, turned))) {
+        tn_tensor *b = tni_onnx_in(c, 1);
+        if (!b) return false;
+        if (tn_rank(b) != 2) return tni_onnx_refuse(c, "b %s is no matrix", tni_shape_of(b).s);
+        if (turned && alpha == 1 &&
+            (!add || (beta == 1 && tn_rank(add) == 1 && tn_size(add, 0) == tn_size(b, 0))))
+            return tni_onnx_out(c, 0, tn_linear(a, b, add));
+        y = tn_matmul(a, turned ? tn_transpose(b, 0, 1) : b);
+    }
+    if (y && alpha != 1)
+        y = tni_is_float(tn_dtype_of(y)) ? tn_mul_s(y, alpha) : tn_mul_i64(y, (int64_t)alpha);
+    if (y && add && beta != 0) y = tn_add(y, beta == 1 ? add : tn_mul_s(add, beta));
+    return tni_onnx_out(c, 0, y);
+}
