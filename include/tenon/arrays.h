@@ -190,6 +190,17 @@ TN_API tn_tensor *tn_matrix_norm(tn_tensor *x, tn_matrix_norm_kind kind);
 // Returns the norm of x times that of its inverse; for TN_NORM_2 of any shape.
 TN_API tn_tensor *tn_cond(tn_tensor *x, tn_matrix_norm_kind kind);
 
+// ---- products of bytes -------------------------------------------------------------------------
+
+// Multiply tensors of i8 or u8, each its own, and add up in i32: exact while sums fit, as 65536 products of u8 by i8
+// do, and wrapping beyond. Quantized networks compute so. There are no gradients.
+//
+// Shapes are those of tn_matmul.
+TN_API tn_tensor *tn_matmul_i32(tn_tensor *a, tn_tensor *b);
+// Convolves x (N, C, L), (N, C, H, W) or (N, C, D, H, W) with w (O, C / groups, taps); the padding counts as `pad`, which
+// is the zero point of x. The result is stored channels last.
+TN_API tn_tensor *tn_conv_i32(tn_tensor *x, tn_tensor *w, int64_t pad, tn_conv_opts o);
+
 // ---- sparse matrices ---------------------------------------------------------------------------
 
 // A matrix of which most elements are 0: the others, and where they are. Its tensors are ordinary ones,

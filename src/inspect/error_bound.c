@@ -194,7 +194,7 @@ static double length(const tni_call *c)
     case TNI_FLOPS_CONV:
         if (c->op == TNI_conv_wgrad) return in / (double)c->in[0].size[1];
         return (double)tni_shape_count(c->in[1].rank, c->in[1].size) /
-               (double)c->in[1].size[c->op != TNI_conv];
+               (double)c->in[1].size[!tni_is_conv(c->op)];
     case TNI_FLOPS_SPARSE: return (double)(c->op == TNI_spmm ? c->in[1].size[0] : c->in[1].size[1]);
     case TNI_FLOPS_EACH: return (double)c->in[0].size[c->attr->axis.axis];  // scans
     case TNI_FLOPS_FOLD: return in / (double)tni_shape_count(c->out.rank, c->out.size);

@@ -28,11 +28,13 @@ typedef struct {
 //   scan      along attr->axis.axis
 //   concat    an input that is already in its place in out is not copied
 //   pad, gather (x, index), scatter and scatter_add (x, index, v), fold (out: the base)
-//   matmul    a (..., m, k), b (..., k, n), out (..., m, n), leading sizes equal
+//   matmul    a (..., m, k), b (..., k, n), out (..., m, n), leading sizes equal; matmul_i32: a and b of
+//             i8 or u8, each its own, out of i32, which wraps
 //   conv      x (N, C, places), w (O, C / groups, taps), one to three axes of both; conv_dgrad
 //             (gy, w) -> x; conv_wgrad (gy, x) -> w; with attr->conv.channels_last x and y are (N,
 //             places, C), and with TNI_WEIGHTS_LAST w is (O, taps, C / groups); tni_conv_form_of
-//             shows all of them alike
+//             shows all of them alike. conv_i32: as conv, with dtypes as matmul_i32; the padding counts
+//             as attr->conv.fill
 //   attention q (B, T, H, D), k (B, S, Hk, D), v (B, S, Hk, E) -> (B, T, H, E); device/attention.h
 //             names what may follow v. more[0]: log(sum(e^score)) of each query, (B, H, T), in the
 //             dtype that is computed in, -inf where it sees no key.
@@ -135,7 +137,7 @@ static inline tni_conv_form tni_conv_form_of(const tni_call *c, int axes)
     const struct tni_attr_conv *a    = &c->attr->conv;
     int                         more = axes + 2 - c->out.rank;
     tni_conv_form               f    = { .axes = axes, .groups = a->groups };
-    f.result                         = c->op == TNI_conv ? 2 : c->op == TNI_conv_dgrad ? 0 : 1;
+    f.result                         = tni_is_conv(c->op) ? 2 : c->op == TNI_conv_dgrad ? 0 : 1;
     const tni_arg *in[3];
     in[f.result]              = &c->out;
     in[f.result == 2 ? 0 : 2] = &c->in[0];

@@ -117,7 +117,8 @@ static tn_tensor *record_conv(int op, const char *name, tn_tensor *a, tn_tensor 
 {
     tni_node *src[] = { tni_resolve(a, name), tni_resolve(b, name) };
     if (!src[0] || !src[1]) return NULL;
-    return tni_record(a->cx, op, (tn_dtype)src[0]->dtype, rank, size, 2, src, attr);
+    tn_dtype dt = op == TNI_conv_i32 ? TN_I32 : (tn_dtype)src[0]->dtype;
+    return tni_record(a->cx, op, dt, rank, size, 2, src, attr);
 }
 
 // The checks and the node of a convolution or, if extra is given, of a transposed one. Sizes are
@@ -257,6 +258,24 @@ static tn_tensor *conv_in_format(const char *name, tn_tensor *x, tn_tensor *w, t
     return tni_show_permuted(conv_named(name, with_channels_last(x), w, a, extra), order);
 }
 
+// ---- bytes -------------------------------------------------------------------------------------
+
+// x and the result are channels last on every device: a window is then runs of bytes, which the instructions that
+// multiply bytes add up along. The weight keeps its order, so that a device finds the value that it packed before.
+static tn_tensor *conv_bytes(tn_tensor *x, tn_tensor *w, tni_attr *a)
+{
+    const char *name = "conv_i32";
+    tni_view    vx = tni_layout(x), vw = tni_layout(w), vy = { .rank = vx.rank };
+    const int  *order = tni_channels_last_order(vx.rank);
+    if (!conv_size(&vx, &vw, a, vy.size)) return no_fit(x->cx, name, &vx, &vw, a);
+    if (!tni_shape_ok(x->cx, name, vy.rank, vy.size)) return NULL;
+    tni_view_permute(&vy, order);
+    a->conv.channels_last = true;
+    x                     = with_channels_last(x);
+    if (!x) return NULL;
+    return tni_show_permuted(record_conv(TNI_conv_i32, name, x, w, vy.rank, vy.size, a), order);
+}
+
 // ---- the public ones ---------------------------------------------------------------------------
 
 // A convolution is of x (N, C, places) and w (O, C / groups, taps), a transposed one of w (C, O /
@@ -290,16 +309,36 @@ static tn_tensor *add_bias(tn_tensor *y, tn_tensor *b, int axes)
     return tn_add(y, tn_reshape(b, axes + 1, (int64_t[]){ -1, 1, 1, 1 }));
 }
 
+static bool no_output_padding(tn_ctx *cx, const char *name, int axes, const tn_conv_opts *o)
+{
+    if (!o->output_padding[0] && !o->output_padding[1] && !o->output_padding[2]) return true;
+    return tni_refuse(cx, TN_EARG, "%s: output_padding %s is for transposed convolutions", name,
+                      tni_shape_text(axes, o->output_padding).s);
+}
+
 static tn_tensor *convolve(const char *name, int axes, tn_tensor *x, tn_tensor *w, tn_tensor *b,
                            const tn_conv_opts *o)
 {
     tni_attr a  = conv_attr(axes, o);
     tn_ctx  *cx = conv_args(name, axes, x, w, b);
     if (!cx || !bias_ok(cx, name, w, b, tn_size(w, 0))) return NULL;
-    if (o->output_padding[0] || o->output_padding[1] || o->output_padding[2])
-        return tni_fail(cx, TN_EARG, "%s: output_padding %s is for transposed convolutions", name,
-                        tni_shape_text(axes, o->output_padding).s);
+    if (!no_output_padding(cx, name, axes, o)) return NULL;
     return add_bias(conv_in_format(name, x, w, &a, NULL), b, axes);
+}
+
+tn_tensor *tn_conv_i32(tn_tensor *x, tn_tensor *w, int64_t pad, tn_conv_opts o)
+{
+    int      rank = x ? tni_rank(x) : 0, axes = rank > 2 && rank < 6 ? rank - 2 : 2;
+    tni_attr a  = conv_attr(axes, &o);
+    tn_ctx  *cx = conv_args("conv_i32", axes, x, w, NULL);
+    if (!cx || !no_output_padding(cx, "conv_i32", axes, &o) || !tni_want_bytes("conv_i32", x, w))
+        return NULL;
+    int64_t low = tni_dtype(x) == TN_I8 ? INT8_MIN : 0;
+    if (pad < low || pad > low + UINT8_MAX)
+        return tni_fail(cx, TN_EARG, "conv_i32: pad %lld: x is of %s", (long long)pad,
+                        tn_dtype_name(tni_dtype(x)));
+    a.conv.fill = pad;
+    return conv_bytes(x, w, &a);
 }
 
 // Where output_padding is below the dilation and not below the stride, x gets zeros at its end, which

@@ -56,7 +56,7 @@ static tn_tensor *conv_windows(const tni_fallback_args *r, tn_tensor *x, const i
     int64_t                     before[TN_MAX_RANK] = { 0 };
     bool                        any                 = false;
     for (int i = 0; i < axes; i++) any |= (before[2 + i] = a->padding[i]) > 0;
-    if (any) x = tn_pad(x, before, before, 0);
+    if (any) x = tn_pad(x, before, before, (double)a->fill);
     for (int i = 0; i < axes; i++)
         x = tn_window_dilated(x, 2 + i, taps[i], a->stride[i], a->dilation[i]);
     if (!x) return NULL;
@@ -96,6 +96,19 @@ tn_tensor *tni_fallback_conv(const tni_fallback_args *r)
     tn_tensor *out  = tn_matmul(conv_weights(r, w), tn_transpose(rows, 2, 3));
     result_sizes(r, size);
     return given_format(r, tn_reshape(out, r->rank, size));
+}
+
+// Sums of i32, which wrap as those of the ops do.
+tn_tensor *tni_fallback_matmul_i32(const tni_fallback_args *r)
+{
+    return tn_matmul(tn_cast(r->x[0], TN_I32), tn_cast(r->x[1], TN_I32));
+}
+
+tn_tensor *tni_fallback_conv_i32(const tni_fallback_args *r)
+{
+    tni_fallback_args wide = *r;
+    for (int i = 0; i < 2; i++) wide.x[i] = tn_cast(r->x[i], TN_I32);
+    return wide.x[0] && wide.x[1] ? tni_fallback_conv(&wide) : NULL;
 }
 
 // Weights times the gradient gives what each window gets; a fold adds it up where the windows read.

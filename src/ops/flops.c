@@ -4,7 +4,7 @@
 // A convolution and its gradients multiply every element of y by every weight that it came from.
 static double conv_flops(const tni_node *n)
 {
-    const tni_node *y = n->op == TNI_conv ? n : n->src[0];
+    const tni_node *y = tni_is_conv(n->op) ? n : n->src[0];
     const tni_node *w = n->op == TNI_conv_wgrad ? n : n->src[1];
     return 2 * (double)tni_node_count(y) * (double)tni_shape_count(w->rank - 1, w->size + 1);
 }

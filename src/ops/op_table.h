@@ -55,7 +55,8 @@ typedef enum {
     TNI_ACCUM,    // all; integers and bool become i64
     TNI_SELECT,   // bool, then all: the promoted one of those
     TNI_INDEX,    // all, and an index
-    TNI_WIDE      // i64
+    TNI_WIDE,     // i64
+    TNI_BYTES     // i8 and u8, each input its own; i32
 } tni_dtype_rule;
 
 // How the planner computes an op: which kernels it can be part of, and what plan/lower.c writes for
@@ -138,6 +139,18 @@ extern const tni_op_facts tni_op_table[TNI_OPS];
 static inline bool tni_is_map(int op)
 {
     return tni_op_table[op].class <= TNI_CAST;
+}
+
+// Whether an op is a convolution, not one of its gradients.
+static inline bool tni_is_conv(int op)
+{
+    return op == TNI_conv || op == TNI_conv_i32;
+}
+
+// Whether an op is a product of matrices.
+static inline bool tni_is_matmul(int op)
+{
+    return op == TNI_matmul || op == TNI_matmul_i32;
 }
 
 // One number everywhere.

@@ -15,6 +15,8 @@ double tni_node_flops(const tni_node *n);
 
 // Whether ops compute with a dtype; false, reported, if it only stores numbers.
 bool tni_want_math_dtype(tn_ctx *cx, const char *op, tn_dtype dt);
+// Whether both are of i8 or u8, as products of bytes take them; otherwise an error.
+bool tni_want_bytes(const char *op, tn_tensor *a, tn_tensor *b);
 
 // Records an op over nodes and wraps it in a handle. attr may be NULL.
 tn_tensor *tni_record(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,

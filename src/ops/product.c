@@ -10,20 +10,20 @@
 
 // Broadcasts the leading axes of a and b and puts the product's shape into *y. Messages show the
 // operands as they were given, before vectors became matrices.
-static bool broadcast_batches(tn_ctx *cx, tn_tensor *const *given, tn_tensor **a, tn_tensor **b,
-                              tni_view *y)
+static bool broadcast_batches(tn_ctx *cx, const char *name, tn_tensor *const *given, tn_tensor **a,
+                              tn_tensor **b, tni_view *y)
 {
     tni_view va = tni_layout(*a), vb = tni_layout(*b);
     int64_t  lead[TN_MAX_RANK];
     int      rank = va.rank - 2;
     memcpy(lead, va.size, sizeof lead);
     if (va.size[va.rank - 1] != vb.size[vb.rank - 2]) {
-        tni_fail(cx, TN_ESHAPE, "matmul: %s @ %s: inner sizes differ", tni_shape_of(given[0]).s,
+        tni_fail(cx, TN_ESHAPE, "%s: %s @ %s: inner sizes differ", name, tni_shape_of(given[0]).s,
                  tni_shape_of(given[1]).s);
         return false;
     }
     if (!tni_shape_broadcast(&rank, lead, vb.rank - 2, vb.size)) {
-        tni_fail(cx, TN_ESHAPE, "matmul: %s @ %s: leading sizes do not broadcast",
+        tni_fail(cx, TN_ESHAPE, "%s: %s @ %s: leading sizes do not broadcast", name,
                  tni_shape_of(given[0]).s, tni_shape_of(given[1]).s);
         return false;
     }
@@ -34,7 +34,7 @@ static bool broadcast_batches(tn_ctx *cx, tn_tensor *const *given, tn_tensor **a
     size_a[rank] = y->size[rank] = va.size[va.rank - 2];
     size_a[rank + 1] = size_b[rank] = va.size[va.rank - 1];
     size_b[rank + 1] = y->size[rank + 1] = vb.size[vb.rank - 1];
-    if (!tni_shape_ok(cx, "matmul", y->rank, y->size)) return false;
+    if (!tni_shape_ok(cx, name, y->rank, y->size)) return false;
     *a = tni_expand_to(*a, rank + 2, size_a);
     *b = tni_expand_to(*b, rank + 2, size_b);
     return *a && *b;
@@ -80,21 +80,51 @@ static void fold_batch(tn_tensor **a, tn_tensor **b, tn_tensor *right)
     }
 }
 
-// a is (..., m, k), b is (..., k, n); leading sizes broadcast. A vector on the left is a row, one
-// on the right a column, and the axis it lacks is missing in the result too: the node has that
-// shape, since a product is the same memory with or without an axis of size 1.
-tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
+// The node of a product of a (..., m, k) and b (..., k, n), which have the dtypes that the op takes;
+// leading sizes broadcast. A vector on the left is a row, one on the right a column, and the axis it
+// lacks is missing in the result too: the node has that shape, since a product is the same memory with
+// or without an axis of size 1.
+static tn_tensor *record_product(tn_ctx *cx, int op, tn_dtype dt, tn_tensor *const *given,
+                                 tn_tensor *a, tn_tensor *b)
+{
+    const char *name = tni_op_table[op].name;
+    bool        row = tni_rank(given[0]) == 1, col = tni_rank(given[1]) == 1;
+    if (row) a = tn_unsqueeze(a, 0);
+    if (col) b = tn_unsqueeze(b, 1);
+    tni_view   y;
+    tn_tensor *right = b;
+    if (!a || !b || !broadcast_batches(cx, name, given, &a, &b, &y)) return NULL;
+    fold_batch(&a, &b, right);
+    tni_node *src[] = { tni_resolve(a, name), tni_resolve(b, name) };
+    if (!src[0] || !src[1]) return NULL;
+    // The axes that were added to vectors are left out of the result.
+    if (col) y.rank--;
+    if (row) {
+        y.rank--;
+        if (!col) y.size[y.rank - 1] = y.size[y.rank];
+    }
+    return tni_record(cx, op, dt, y.rank, y.size, 2, src, NULL);
+}
+
+// The checks that all products have; NULL if one fails.
+static tn_ctx *product_args(const char *name, tn_tensor *a, tn_tensor *b)
 {
     static const char *const names[] = { "a", "b" };
-    tn_tensor *const         given[] = { a, b };
-    if (tni_any_complex(2, given)) return tni_complex_matmul(a, b);
-    tn_ctx *cx = tni_args("matmul", 2, given, names);
-    if (!cx) return NULL;
-    bool row = tni_rank(a) == 1, col = tni_rank(b) == 1;
-    if (!tni_rank(a) || !tni_rank(b))
-        return tni_fail(cx, TN_ESHAPE, "matmul: %s @ %s: a 0-d tensor has no product",
+    tn_ctx                  *cx      = tni_args(name, 2, (tn_tensor *const[]){ a, b }, names);
+    if (cx && (!tni_rank(a) || !tni_rank(b)))
+        return tni_fail(cx, TN_ESHAPE, "%s: %s @ %s: a 0-d tensor has no product", name,
                         tni_shape_of(a).s, tni_shape_of(b).s);
-    if (!tni_want_math_dtype(cx, "matmul", tni_dtype(a)) ||
+    return cx;
+}
+
+// Integers keep their dtype and wrap. Complex numbers are products of their parts, and a product that ends attention
+// spelled out becomes that.
+tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
+{
+    tn_tensor *const given[] = { a, b };
+    if (tni_any_complex(2, given)) return tni_complex_matmul(a, b);
+    tn_ctx *cx = product_args("matmul", a, b);
+    if (!cx || !tni_want_math_dtype(cx, "matmul", tni_dtype(a)) ||
         !tni_want_math_dtype(cx, "matmul", tni_dtype(b)))
         return NULL;
     tn_tensor *low[] = { a, b };
@@ -109,21 +139,24 @@ tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
     uint64_t   failures  = cx->failures;
     tn_tensor *attention = cx->recognizes && a && b ? tni_recognize_attention(a, b) : NULL;
     if (attention || cx->failures != failures) return attention;
-    if (row) a = tn_unsqueeze(a, 0);
-    if (col) b = tn_unsqueeze(b, 1);
-    tni_view   y;
-    tn_tensor *right = b;
-    if (!a || !b || !broadcast_batches(cx, given, &a, &b, &y)) return NULL;
-    fold_batch(&a, &b, right);
-    tni_node *src[] = { tni_resolve(a, "matmul"), tni_resolve(b, "matmul") };
-    if (!src[0] || !src[1]) return NULL;
-    // The axes that were added to vectors are left out of the result.
-    if (col) y.rank--;
-    if (row) {
-        y.rank--;
-        if (!col) y.size[y.rank - 1] = y.size[y.rank];
-    }
-    return tni_record(cx, TNI_matmul, dt, y.rank, y.size, 2, src, NULL);
+    return record_product(cx, TNI_matmul, dt, given, a, b);
+}
+
+bool tni_want_bytes(const char *name, tn_tensor *a, tn_tensor *b)
+{
+    tn_dtype da = tni_dtype(a), db = tni_dtype(b), out;
+    if (tni_dtype_rule_apply(TNI_BYTES, da, &da, &out) &&
+        tni_dtype_rule_apply(TNI_BYTES, db, &db, &out))
+        return true;
+    return tni_refuse(a->cx, TN_EDTYPE, "%s: %s and %s: both have to be i8 or u8", name,
+                      tn_dtype_name(da), tn_dtype_name(db));
+}
+
+tn_tensor *tn_matmul_i32(tn_tensor *a, tn_tensor *b)
+{
+    tn_ctx *cx = product_args("matmul_i32", a, b);
+    if (!cx || !tni_want_bytes("matmul_i32", a, b)) return NULL;
+    return record_product(cx, TNI_matmul_i32, TN_I32, (tn_tensor *const[]){ a, b }, a, b);
 }
 
 // x w' + b. The transposed w is a view; devices read it in place. The bias is a separate op that

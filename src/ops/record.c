@@ -75,6 +75,7 @@ bool tni_dtype_rule_apply(tni_dtype_rule rule, tn_dtype promoted, tn_dtype *in, 
         if (!real) *out = tni_total_dtype(promoted);
         return true;
     case TNI_WIDE: *in = *out = TN_I64; return true;
+    case TNI_BYTES: *out = TN_I32; return promoted == TN_I8 || promoted == TN_U8;
     default: return true;
     }
 }

@@ -237,6 +237,7 @@ static tn_tensor *apply_rule(const replay *r, const tni_node *n, outcome *how)
     case TNI_argsort: return axis_rule(r, n);
     case TNI_matmul: return matmul_rule(r, n);
     case TNI_conv:
+    case TNI_conv_i32:
     case TNI_conv_dgrad:
         if (is_first_alone(r, n)) return record_joined(r, n);
         break;

@@ -34,7 +34,7 @@ static tni_arg result_arg(const tni_node *n)
 // axes or the axes of a vector.
 static void full_shape(const tni_node *n, tni_arg *out)
 {
-    bool    product = n->op == TNI_matmul;
+    bool    product = tni_is_matmul(n->op);
     int64_t size[TN_MAX_RANK];
     if (!product && tni_op_table[n->op].class != TNI_REDUCE) return;
     const tni_node *x = n->src[0], *y = n->src[n->nsrc - 1];

@@ -738,7 +738,7 @@ static void results_do_not_depend_on_threads(void)
 static void library_ops_are_what_their_fallbacks_are(void)
 {
     int ops[TNI_OPS], n = device_table_ops(TNI_LIBRARY, ops);
-    CHECK_INT(n, 10);
+    CHECK_INT(n, 12);
     device_table("skeleton", false, COMPLETE, n, ops);
 }
 

@@ -181,6 +181,19 @@ CALL(linalg_check)
     tn_linalg_check("op", k->i & 1 ? k->x : tn_cast(k->x, TN_I32));
     return NULL;
 }
+// ---- products of bytes
+
+CALL(matmul_i32)
+{
+    tn_dtype dt = k->i & 4 ? tn_dtype_of(k->x) : TN_U8;
+    return tn_matmul_i32(tn_cast(k->x, dt), tn_cast(k->y, TN_I8));
+}
+CALL(conv_i32)
+{
+    tn_conv_opts o = { { k->i }, { k->j }, { k->i }, k->j, { 0 } };
+    return tn_conv_i32(tn_cast(k->x, TN_I8), tn_cast(k->y, TN_U8), k->i - k->j, o);
+}
+
 // A matrix of x's elements on a diagonal, or with sizes that may not fit.
 static tn_sparse sparse_of(const call_args *k)
 {
@@ -546,7 +559,7 @@ const call calls_of_arrays[] = {
     T(meshgrid), T(isclose), T(allclose),
     O(cholesky), O(cholesky_ex), T(solve), T(solve_ex), T(solve_triangular), T(lstsq), U(inv), O(inv_ex), U(det), O(slogdet), O(qr),
     O(eigh), O(eigvalsh), O(svd), U(svdvals), O(pinv), O(matrix_rank), O(matrix_power), O(vector_norm), O(matrix_norm), O(cond), O(linalg_check),
-    O(sparse_coo), T(sparse_csr), O(sparse_from_dense), O(sparse_to_dense), O(sparse_indices), T(sparse_matmul), T(sparse_sampled), O(prune_2_4),
+    T(matmul_i32), T(conv_i32), O(sparse_coo), T(sparse_csr), O(sparse_from_dense), O(sparse_to_dense), O(sparse_indices), T(sparse_matmul), T(sparse_sampled), O(prune_2_4),
     O(max_indexed), O(min_indexed), O(cummax), O(cummin), O(median), O(mode), O(kthvalue), O(quantile), T(searchsorted),
     O(bincount), O(histogram), O(nonzero), T(masked_select), O(unique), T(scatter_reduce), T(index_add), T(index_put),
     O(bitcast), O(pad_reflect), O(pad_replicate), O(pad_circular), O(interpolate), O(affine_grid), T(grid_sample), O(pixel_shuffle),

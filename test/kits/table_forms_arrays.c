@@ -114,6 +114,11 @@ FORM(f_sparse_matmul, tn_sparse_matmul(sparse_of(x[0]), x[1]))
 FORM(f_sparse_turned, tn_sparse_matmul(turned(sparse_of(x[0])), x[1]))
 FORM(f_sparse_dense, tn_sparse_to_dense(sparse_of(x[0])))
 FORM(f_sparse_sampled, tn_sparse_sampled(sparse_of(x[0]), x[1], x[2]))
+// Of 0 and 1, which every dtype rounds alike.
+#define BYTES(i, dt) tn_cast(tn_gt_s(x[i], 0.2), dt)
+FORM(f_matmul_i32, tn_matmul_i32(BYTES(0, TN_U8), BYTES(1, TN_I8)))
+FORM(f_conv_i32,
+     tn_conv_i32(BYTES(0, TN_I8), BYTES(1, TN_U8), -3, (tn_conv_opts){ .padding = { 1 } }))
 FORM(f_prune, tn_prune_2_4(x[0], false))
 FORM(f_prune_both, tn_prune_2_4(x[0], true))
 FORM(f_cholesky, tn_cholesky(positive(x[0]), false))
@@ -346,6 +351,8 @@ const form forms_arrays[] = {
     { "vector_norm",          f_vector_norm,     SMOOTH, 3, 1, { IN(2, POSITIVE, 3, 4) } },
     { "cond",                 f_cond,            SMOOTH, 3, 1, { IN(2, APART, 3, 3) } },
     { "matrix_rank",          f_matrix_rank,     NO_GRAD, 1, 1, { IN(2, APART, 3, 4) } },
+    { "matmul_i32",           f_matmul_i32,      NO_GRAD, 1, 2, { IN(3, APART, 2, 3, 4), IN(2, APART, 4, 5) } },
+    { "conv_i32",             f_conv_i32,        NO_GRAD, 1, 2, { IN(4, APART, 1, 2, 4, 4), IN(4, APART, 3, 2, 2, 2) } },
     { "sparse_matmul",        f_sparse_matmul,   SMOOTH, 2, 2, { IN(1, APART, 5), IN(2, APART, 4, 3) } },
     { "sparse_matmul, vector", f_sparse_matmul,  SMOOTH, 2, 2, { IN(1, APART, 5), IN(1, APART, 4) } },
     { "sparse_matmul, turned", f_sparse_turned,  SMOOTH, 2, 2, { IN(1, APART, 5), IN(2, APART, 3, 2) } },

@@ -31,6 +31,7 @@ bool row_dtype(int op, tn_dtype promoted, tn_dtype *result)
         if (!real) *result = promoted == TN_U64 ? TN_U64 : TN_I64;
         return true;
     case TNI_WIDE: return promoted == TN_I64;
+    case TNI_BYTES: *result = TN_I32; return promoted == TN_I8 || promoted == TN_U8;
     default: return true;
     }
 }
@@ -149,8 +150,16 @@ static void write_inputs(sample *s)
     add_input(s, s->dt, s->variant == 1 ? ZERO_D : s->lay, 2, size, WILD);
 }
 
+// The dtype of the second factor: of products of bytes, in every other variant the other one.
+static tn_dtype factor_dtype(const sample *s)
+{
+    bool bytes = tni_op_table[s->op].rule == TNI_BYTES && s->variant & 1;
+    return bytes && s->dt == TN_I8 ? TN_U8 : bytes && s->dt == TN_U8 ? TN_I8 : s->dt;
+}
+
 static void matmul_inputs(sample *s)
 {
+    tn_dtype             dt     = factor_dtype(s);
     static const int64_t a[][4] = {
         { 0, 13, 37 }, { 3, 7, 21 }, { 0, 0, 19 }, { 0, 5, 300 }, { 0, 65, 130 }
     };
@@ -163,13 +172,13 @@ static void matmul_inputs(sample *s)
     s->depth     = (double)a[v][2];
     if (v == 1) {
         add_input(s, s->dt, s->lay, 3, a[v], m);
-        add_input(s, s->dt, s->lay == EMPTY ? EMPTY : lay_b, 3, b[v], m);
+        add_input(s, dt, s->lay == EMPTY ? EMPTY : lay_b, 3, b[v], m);
     } else if (v == 2) {
         add_input(s, s->dt, lay_b, 1, a[v] + 2, m);
-        add_input(s, s->dt, lay_b, 2, b[v] + 1, m);
+        add_input(s, dt, lay_b, 2, b[v] + 1, m);
     } else {
         add_input(s, s->dt, s->lay, 2, a[v] + 1, m);
-        add_input(s, s->dt, lay_b, v == 3 ? 1 : 2, b[v] + 1, m);
+        add_input(s, dt, lay_b, v == 3 ? 1 : 2, b[v] + 1, m);
     }
 }
 
@@ -225,9 +234,10 @@ static void conv_inputs(sample *s)
     int              r = conv_rank(c);
     s->depth = s->op == TNI_conv_wgrad ? (double)(c->y[0] * tni_shape_count(r - 2, c->y + 2))
                                        : (double)tni_shape_count(r - 1, c->w + 1);
-    add_input(s, s->dt, s->lay, r, s->op == TNI_conv ? c->x : c->y, TAME);
+    mood m   = s->op == TNI_conv_i32 ? WILD : TAME;
+    add_input(s, s->dt, s->lay, r, tni_is_conv(s->op) ? c->x : c->y, m);
     if (s->op == TNI_conv_wgrad) add_input(s, s->dt, s->lay, r, c->x, TAME);
-    else add_input(s, s->dt, w, r, c->w, TAME);
+    else add_input(s, factor_dtype(s), w, r, c->w, m);
 }
 
 static tn_tensor *build_conv(const sample *s, tn_ctx *cx, tn_tensor *const *x)
@@ -236,6 +246,7 @@ static tn_tensor *build_conv(const sample *s, tn_ctx *cx, tn_tensor *const *x)
     tni_attr         a = conv_attr(c);
     int64_t          size[5];
     (void)cx;
+    if (s->op == TNI_conv_i32) return tn_conv_i32(x[0], x[1], s->variant & 2 ? 0 : 101, c->o);
     if (s->op == TNI_conv && conv_rank(c) == 3) return tn_conv1d(x[0], x[1], NULL, c->o);
     if (s->op == TNI_conv && conv_rank(c) == 5) return tn_conv3d(x[0], x[1], NULL, c->o);
     if (s->op == TNI_conv) return tn_conv2d(x[0], x[1], NULL, c->o);
@@ -597,8 +608,8 @@ static tn_status write_refuses(const sample *s)
 
 static tn_tensor *build_matmul(const sample *s, tn_ctx *cx, tn_tensor *const *x)
 {
-    (void)s, (void)cx;
-    return tn_matmul(x[0], x[1]);
+    (void)cx;
+    return s->op == TNI_matmul ? tn_matmul(x[0], x[1]) : tn_matmul_i32(x[0], x[1]);
 }
 
 static tn_tensor *bound_matmul(const sample *s, tn_ctx *cx, tn_tensor *const *x)
@@ -611,6 +622,12 @@ static tn_status matmul_refuses(const sample *s)
 {
     if (s->lay == ZERO_D) return TN_ESHAPE;
     return s->dt == TN_BOOL ? TN_EDTYPE : TN_OK;
+}
+
+static tn_status bytes_refuse(const sample *s)
+{
+    if (s->lay == ZERO_D) return TN_ESHAPE;
+    return s->dt == TN_I8 || s->dt == TN_U8 ? TN_OK : TN_EDTYPE;
 }
 
 // Variants: the axis, and which way.
@@ -893,6 +910,8 @@ static const row rows[TNI_OPS] = {
     [TNI_conv]        = { build_conv, conv_inputs, 9, SUMS, bound_conv, conv_refuses, .why = NULL },
     [TNI_conv_dgrad]  = { build_conv, conv_inputs, 9, SUMS, bound_conv, conv_refuses, .why = NULL },
     [TNI_conv_wgrad]  = { build_conv, conv_inputs, 9, SUMS, bound_conv, conv_refuses, .why = NULL },
+    [TNI_matmul_i32]  = { build_matmul, matmul_inputs, 5, EXACT, .refuses = bytes_refuse },
+    [TNI_conv_i32]    = { build_conv, conv_inputs, 9, EXACT, .refuses = bytes_refuse },
     [TNI_argsort]     = { build_argsort, one_input, 4, EXACT, .why = NULL },
     [TNI_attention]   = { build_attention, attention_inputs, 5, SUMS, bound_attention,
                           attention_refuses, .why = NULL },

@@ -45,6 +45,7 @@ static const char *const rules[] = {
     [TNI_SELECT]  = "bool, then any, promoted",
     [TNI_INDEX]   = "any, with an i64 or i32 index",
     [TNI_WIDE]    = "gives i64",
+    [TNI_BYTES]   = "i8 and u8; gives i32",
 };
 
 // Escapes bars, which would end the cell of the table.

@@ -4,6 +4,29 @@
 
 #include <string.h>
 
+// pointwise: x is its own windows. With channels last that is so for gradients, too.
+void tni_conv_sizes(tni_conv_plan *c, const tni_conv_form *f)
+{
+    const tni_arg *x = &f->arg[0], *w = &f->arg[1], *y = &f->arg[2];
+    tni_conv_axis *axis[] = { &c->along_d, &c->along_h, &c->along_w };
+    c->N = x->size[0], c->C = x->size[1];
+    c->D = x->size[2], c->H = x->size[3], c->W = x->size[4];
+    c->KD = w->size[2], c->KH = w->size[3], c->KW = w->size[4];
+    c->OD = y->size[2], c->OH = y->size[3], c->OW = y->size[4];
+    c->O = w->size[0], c->G = f->groups, c->CG = w->size[1], c->OG = c->O / c->G;
+    c->I             = c->D * c->H * c->W;
+    c->T             = c->KD * c->KH * c->KW;
+    c->P             = c->OD * c->OH * c->OW;
+    c->K             = c->CG * c->T;
+    c->channels_last = c->call->attr->conv.channels_last;
+    c->pointwise     = (tni_is_conv(c->call->op) || c->channels_last) && c->T == 1;
+    for (int i = 0; i < 3; i++) {
+        *axis[i] = (tni_conv_axis){ f->stride[i], f->padding[i], f->dilation[i] };
+        c->pointwise &= f->stride[i] == 1 && f->padding[i] == 0;
+    }
+    c->empty = c->N * c->P * c->K * c->O == 0;
+}
+
 // Finds the i of 0 .. n-1 for which shift + i * step is in 0 .. size-1: *lo .. *hi-1. The rest is
 // padding.
 static void valid_range(int64_t shift, int64_t step, int64_t size, int64_t n, int64_t *lo,
@@ -123,14 +146,14 @@ static void gather_window(const tni_conv_plan *c, const char *x, int64_t p, char
     for (int64_t k = 0; k < c->KD * c->KH; k++, row += (size_t)c->KW * run) {
         int64_t lo, hi, at;
         if (!window_row(c, p, k, &lo, &hi, &at)) {
-            memset(row, 0, (size_t)c->KW * run);
+            memset(row, c->fill, (size_t)c->KW * run);
             continue;
         }
-        if (lo > 0) memset(row, 0, (size_t)lo * run);
+        if (lo > 0) memset(row, c->fill, (size_t)lo * run);
         if (side) memcpy(row + (size_t)lo * run, x + at * c->bytes, (size_t)(hi - lo) * run);
         for (int64_t i = lo; i < hi && !side; i++, at += c->along_w.dilation * c->C)
             memcpy(row + (size_t)i * run, x + at * c->bytes, run);
-        if (hi < c->KW) memset(row + (size_t)hi * run, 0, (size_t)(c->KW - hi) * run);
+        if (hi < c->KW) memset(row + (size_t)hi * run, c->fill, (size_t)(c->KW - hi) * run);
     }
 }
 

@@ -34,6 +34,7 @@ typedef struct {
     int64_t             N, C, D, H, W, I, O, OD, OH, OW, KD, KH, KW, T, G, CG, OG, P, K;
     tni_conv_axis       along_d, along_h, along_w;
     char               *x, *w, *y, *result;
+    int                 fill;           // channels last, of bytes: the padding
     tni_arg             out;            // the call's output, in its memory order
     bool                channels_last;  // the second of the two memory orders
     bool                pointwise;      // one tap, stride 1, no padding: x is its own windows
@@ -56,6 +57,9 @@ static inline int64_t tni_clamp(int64_t v, int64_t lo, int64_t hi)
 {
     return v < lo ? lo : v > hi ? hi : v;
 }
+
+// Fills in the sizes by their letters, and the order of axes.
+void tni_conv_sizes(tni_conv_plan *c, const tni_conv_form *f);
 
 // The addresses of x of group g and image n; of y of group g and position q; of w of group g.
 static inline char *tni_conv_x(const tni_conv_plan *c, int64_t n, int64_t g)

@@ -39,6 +39,7 @@
 #include "device/cpu/conv_winograd.h"
 
 #include "device/cpu/gemm_kernel.h"
+#include "device/cpu/kept_weights.h"
 
 #include <string.h>
 
@@ -594,22 +595,12 @@ static void run_gradient(winograd *g)
     tni_parallel(g->threads, g->O, gather_item, g);
 }
 
-// Transforms the weights, unless they are kept: into memory that keeps them if this value was here before, else
-// into scratch.
+// Transforms the weights, unless they are kept.
 static void make_weights(winograd *g, const tni_call *call, char *scratch)
 {
-    tni_winograd_weights *kept  = call->entry;
-    uint64_t              value = call->value[1];
-    bool same = kept && value && kept->value == value && kept->data == call->in[1].data;
-    g->u      = (float *)scratch;
-    if (same && !kept->u) kept->u = tni_alloc_block(kept->heap, weight_bytes(g));
-    if (same && kept->u) g->u = kept->u;
-    if (!same || !kept->u || !kept->made)
-        tni_parallel(g->threads, g->rows / g->isa->f32.mr, weight_item, g);
-    if (!kept) return;
-    kept->value = value;
-    kept->data  = call->in[1].data;
-    kept->made  = same && kept->u;
+    bool make;
+    g->u = tni_kept_weights_place(call, weight_bytes(g), scratch, &make);
+    if (make) tni_parallel(g->threads, g->rows / g->isa->f32.mr, weight_item, g);
 }
 
 void tni_winograd_run(const tni_conv_plan *c, int threads, char *scratch)

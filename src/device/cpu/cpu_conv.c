@@ -137,29 +137,6 @@ static tni_gemm weight_product(const tni_conv_plan *c, char *w, matrix x, matrix
 
 // ---- planning ----
 
-// Fills in the sizes by their letters.
-static void find_sizes(tni_conv_plan *c, const tni_conv_form *f)
-{
-    const tni_arg *x = &f->arg[0], *w = &f->arg[1], *y = &f->arg[2];
-    tni_conv_axis *axis[] = { &c->along_d, &c->along_h, &c->along_w };
-    c->N = x->size[0], c->C = x->size[1];
-    c->D = x->size[2], c->H = x->size[3], c->W = x->size[4];
-    c->KD = w->size[2], c->KH = w->size[3], c->KW = w->size[4];
-    c->OD = y->size[2], c->OH = y->size[3], c->OW = y->size[4];
-    c->O = w->size[0], c->G = f->groups, c->CG = w->size[1], c->OG = c->O / c->G;
-    c->I             = c->D * c->H * c->W;
-    c->T             = c->KD * c->KH * c->KW;
-    c->P             = c->OD * c->OH * c->OW;
-    c->K             = c->CG * c->T;
-    c->channels_last = c->call->attr->conv.channels_last;
-    c->pointwise     = (c->call->op == TNI_conv || c->channels_last) && c->T == 1;
-    for (int i = 0; i < 3; i++) {
-        *axis[i] = (tni_conv_axis){ f->stride[i], f->padding[i], f->dilation[i] };
-        c->pointwise &= f->stride[i] == 1 && f->padding[i] == 0;
-    }
-    c->empty = c->N * c->P * c->K * c->O == 0;
-}
-
 // Cuts conv_dgrad, channels first: blocks of whole images and of channels, since each channel
 // of gx is summed by one task. Small images are taken together, up to `least` positions;
 // channels are split as far as that gives all threads work.
@@ -310,7 +287,7 @@ static tni_conv_plan plan_conv_blocks(const tni_call *call, char *scratch, size_
     char         *data[3];
     c.bytes = (int64_t)tni_dtype_size(c.dtype);
     *used   = 0;
-    find_sizes(&c, &f);
+    tni_conv_sizes(&c, &f);
     c.winograd  = tni_winograd_takes(&c);
     c.depthwise = tni_depthwise_takes(&c);
     if (has_windows(&c)) cut_conv(&c);
@@ -584,27 +561,9 @@ tn_status tni_cpu_conv(const tni_call *call)
     return TN_OK;
 }
 
-static void forget_weights(void *entry)
+bool tni_cpu_conv_keeps(const tni_call *call)
 {
-    tni_winograd_weights *kept = entry;
-    tni_heap             *heap = kept->heap;
-    tni_free_block(heap, kept->u);
-    tni_free(heap, kept);
-}
-
-void *tni_cpu_prepare_call(const tni_call *call)
-{
-    if (call->op == TNI_fft) return tni_cpu_prepare_fft(call);
-    bool                  conv = call->op == TNI_conv || call->op == TNI_conv_dgrad;
-    size_t                used;
-    tni_winograd_weights *kept = NULL;
-    if (conv && plan_conv_blocks(call, NULL, &used).winograd)
-        kept = tni_alloc(call->session, sizeof *kept);
-    if (kept) *kept = (tni_winograd_weights){ .forget = forget_weights, .heap = call->session };
-    return kept;
-}
-
-void tni_cpu_forget_call(void *entry)
-{
-    (*(void (**)(void *))entry)(entry);
+    size_t used;
+    bool   conv = call->op == TNI_conv || call->op == TNI_conv_dgrad;
+    return conv && plan_conv_blocks(call, NULL, &used).winograd;
 }

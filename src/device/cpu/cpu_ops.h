@@ -29,7 +29,9 @@ void      tni_cpu_fold(const tni_call *call);
 
 // The tables of a Fourier transform, which its runs share. What is kept of any call begins with the function that frees it.
 void *tni_cpu_prepare_fft(const tni_call *call);
-// What a convolution keeps from run to run; NULL for other calls, and if memory is out.
+// Whether a convolution or its gradient keeps its weights from run to run, transformed.
+bool tni_cpu_conv_keeps(const tni_call *call);
+// What a call keeps from run to run; NULL if nothing, and if memory is out.
 void *tni_cpu_prepare_call(const tni_call *call);
 void  tni_cpu_forget_call(void *entry);
 

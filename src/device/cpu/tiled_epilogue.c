@@ -23,13 +23,17 @@ bool tni_tiled_epilogue_begin(tni_tiled_epilogue *epilogue, int64_t band, int64_
 }
 
 // Runs the kernel over `count` indices of its first axis from `first` on: the same launch, with
-// offsets moved and the first axis shortened. It cannot fail: a kernel with a CHECK is no epilogue.
-static void run_band(const tni_tiled_epilogue *epilogue, int64_t first, int64_t count, int worker)
+// offsets moved and the first axis shortened. It cannot fail: a kernel with a CHECK is no epilogue. If data
+// is given, it is that band of the result, which is buffer number `buffer`.
+static void run_band(const tni_tiled_epilogue *epilogue, int64_t first, int64_t count, int worker,
+                     int buffer, char *data)
 {
     tni_launch l       = *epilogue->l;
     int64_t    fail[2] = { 0 };
     int64_t    arg[TNI_C_MAX_ARGS];
-    for (int i = 0; i < l.kernel->naccess; i++) l.offset[i] += first * l.stride[i][0];
+    for (int i = 0; i < l.kernel->naccess; i++)
+        if (!data || l.kernel->access[i].buffer != buffer) l.offset[i] += first * l.stride[i][0];
+    if (data) l.buffer[buffer] = data;
     l.size[0] = count;
     tni_emit_c_args(&l, arg);
     epilogue->run(l.buffer, arg, &l.number[0].u, 0, tni_kernel_split(&l).units, 0, NULL,
@@ -43,7 +47,14 @@ void tni_tiled_epilogue_tile_done(tni_tiled_epilogue *epilogue, int64_t which, i
 {
     if (epilogue->tiles > 1 && atomic_fetch_sub(&epilogue->tiles_left[which], 1) > 1) return;
     run_band(epilogue, (epilogue->offset + first) / epilogue->row_elements,
-             count / epilogue->row_elements, worker);
+             count / epilogue->row_elements, worker, -1, NULL);
+}
+
+void tni_tiled_epilogue_band_at(tni_tiled_epilogue *epilogue, int buffer, char *data, int64_t first,
+                                int64_t count, int worker)
+{
+    run_band(epilogue, (epilogue->offset + first) / epilogue->row_elements,
+             count / epilogue->row_elements, worker, buffer, data);
 }
 
 // A task wrapped so that each item reports its tile.
@@ -81,7 +92,7 @@ bool tni_cpu_takes(void *session, const tni_offer *o)
     if (o->prologue || o->first_row || o->epilogue.sum >= 0 ||
         (o->launch && o->launch->kernel->tails))
         return false;
-    return op == TNI_matmul || op == TNI_conv || op == TNI_conv_dgrad;
+    return tni_is_matmul(op) || tni_is_conv(op) || op == TNI_conv_dgrad;
 }
 
 // Returns the scratch that a thread of the kernel needs.

@@ -42,6 +42,16 @@ size_t tni_ref_matmul_scratch(const tni_call *c)
     return 0;
 }
 
+size_t tni_ref_matmul_i32_scratch(const tni_call *c)
+{
+    return tni_ref_matmul_scratch(c);
+}
+
+tn_status tni_ref_matmul_i32(const tni_call *c)
+{
+    return tni_ref_matmul(c);
+}
+
 // Leading axes are walked one matrix at a time; a broadcast axis has stride 0.
 tn_status tni_ref_matmul(const tni_call *c)
 {
@@ -61,7 +71,8 @@ static void add_terms(int op, int64_t n, tni_cell *x, int64_t step_x, tni_cell *
                       tni_cell *y)
 {
     double gy = y->f;
-    if (op == TNI_conv) y->f += float_dot(n, x, step_x, w, step_w);
+    if (op == TNI_conv_i32) y->i = tni_ref_wrap(TN_I32, y->i + int_dot(n, x, step_x, w, step_w));
+    else if (op == TNI_conv) y->f += float_dot(n, x, step_x, w, step_w);
     else if (op == TNI_conv_dgrad)
         for (int64_t c = 0; c < n; c++) x[c * step_x].f += gy * w[c * step_w].f;
     else
@@ -80,27 +91,30 @@ static bool meeting_place(const tni_conv_form *f, const int64_t *place, const in
     return in;
 }
 
-// Visits all terms: every image and place of y with every tap, except where these meet in the padding;
-// there every output channel with every input channel of its group.
-static void all_terms(int op, const tni_conv_form *f)
+// Visits all terms: every image and place of y with every tap; there every output channel with every
+// input channel of its group. Where these meet in the padding, x is `fill`.
+static void all_terms(int op, const tni_conv_form *f, int64_t fill)
 {
     const tni_arg *x = &f->arg[0], *w = &f->arg[1], *y = &f->arg[2];
     int64_t        outs = w->size[0] / f->groups, ins = w->size[1];  // channels of a group
     int64_t        one[TN_MAX_RANK];                                 // y of one channel
+    tni_cell       padding = { .i = fill };
     memcpy(one, y->size, (size_t)y->rank * sizeof *one);
     one[1] = 1;
     for (tni_ref_walk p = tni_ref_walk_over(y->rank, one); p.left; tni_ref_walk_next(&p))
         for (tni_ref_walk k = tni_ref_walk_over(f->axes, w->size + 2); k.left;
              tni_ref_walk_next(&k)) {
             int64_t in_x[TN_MAX_RANK] = { p.at[0] }, in_w[TN_MAX_RANK] = { 0 };
-            if (!meeting_place(f, p.at + 2, k.at, in_x + 2)) continue;
+            bool    inside = meeting_place(f, p.at + 2, k.at, in_x + 2);
+            if (!inside && !fill) continue;
             memcpy(in_w + 2, k.at, (size_t)f->axes * sizeof *in_w);
-            tni_cell *at_x = tni_cells(x) + tni_ref_offset(x, in_x),
+            int64_t   step = inside ? x->stride[1] : 0;
+            tni_cell *at_x = inside ? tni_cells(x) + tni_ref_offset(x, in_x) : &padding,
                      *at_w = tni_cells(w) + tni_ref_offset(w, in_w),
                      *at_y = tni_cells(y) + tni_ref_offset(y, p.at);
             for (int64_t o = 0; o < w->size[0]; o++)
-                add_terms(op, ins, at_x + o / outs * ins * x->stride[1], x->stride[1],
-                          at_w + o * w->stride[0], w->stride[1], at_y + o * y->stride[1]);
+                add_terms(op, ins, at_x + o / outs * ins * step, step, at_w + o * w->stride[0],
+                          w->stride[1], at_y + o * y->stride[1]);
         }
 }
 
@@ -110,11 +124,21 @@ size_t tni_ref_conv_scratch(const tni_call *c)
     return 0;
 }
 
-// Serves conv, conv_dgrad and conv_wgrad: clears the result, then adds every term to it.
+// Serves conv, its gradients and conv_i32: clears the result, then adds every term to it.
 tn_status tni_ref_conv(const tni_call *c)
 {
     tni_conv_form f = tni_conv_form_of(c, c->out.rank - 2);
     memset(c->out.data, 0, (size_t)tni_shape_count(c->out.rank, c->out.size) * sizeof(tni_cell));
-    all_terms(c->op, &f);
+    all_terms(c->op, &f, c->attr->conv.fill);
     return TN_OK;
+}
+
+size_t tni_ref_conv_i32_scratch(const tni_call *c)
+{
+    return tni_ref_conv_scratch(c);
+}
+
+tn_status tni_ref_conv_i32(const tni_call *c)
+{
+    return tni_ref_conv(c);
 }
