@@ -5,11 +5,13 @@
 #include <string.h>
 
 static const tni_onnx_op rows[] = {
-#define OP(name, f)   { #name, tni_onnx_##f, NULL, NULL, false, false },
-#define FLOW(name, f) { #name, tni_onnx_##f, NULL, NULL, true, false },
-#define ONE(name, f)  { #name, tni_onnx_one, f, NULL, false, false },
-#define TWO(name, f)  { #name, tni_onnx_two, NULL, f, false, false },
-#define FOLD(name, f) { #name, tni_onnx_variadic, NULL, f, false, false },
+#define OP(name, f)      { #name, tni_onnx_##f, NULL, NULL, false, 0 },
+#define FLOW(name, f)    { #name, tni_onnx_##f, NULL, NULL, true, 0 },
+#define ONE(name, f)     { #name, tni_onnx_one, f, NULL, false, 0 },
+#define TWO(name, f)     { #name, tni_onnx_two, NULL, f, false, 0 },
+#define FOLD(name, f)    { #name, tni_onnx_variadic, NULL, f, false, 0 },
+#define THEIRS(name, f)  { #name, tni_onnx_##f, NULL, NULL, false, 'm' },
+#define LEARNED(name, f) { #name, tni_onnx_##f, NULL, NULL, false, 'l' },
 #include "onnx/onnx_ops.def"
 };
 enum { ROWS = sizeof rows / sizeof *rows };
@@ -23,9 +25,17 @@ const tni_onnx_op *tni_onnx_op_at(int row)
 // The names are compared one after the other, once for each node of a file.
 int16_t tni_onnx_row(tni_wire op, tni_wire domain)
 {
-    bool plain  = !tni_wire_size(domain) || tni_wire_is(domain, "ai.onnx");
-    bool theirs = tni_wire_is(domain, "com.microsoft");
-    for (int i = 0; i < ROWS && (plain || theirs); i++)
-        if (rows[i].microsoft == theirs && tni_wire_is(op, rows[i].name)) return (int16_t)i;
+    static const struct {
+        const char *name;
+        char        is;
+    } domains[] = { { "", 0 },
+                    { "ai.onnx", 0 },
+                    { "ai.onnx.preview", 0 },
+                    { "ai.onnx.preview.training", 0 },
+                    { "com.microsoft", 'm' },
+                    { "ai.onnx.ml", 'l' } };
+    for (int d = 0; d < (int)(sizeof domains / sizeof *domains); d++)
+        for (int i = 0; i < ROWS && tni_wire_is(domain, domains[d].name); i++)
+            if (rows[i].domain == domains[d].is && tni_wire_is(op, rows[i].name)) return (int16_t)i;
     return -1;
 }

@@ -13,8 +13,8 @@ typedef struct {
     bool (*run)(tni_onnx_call *c);
     tn_tensor *(*one)(tn_tensor *x);
     tn_tensor *(*two)(tn_tensor *a, tn_tensor *b);
-    bool varies;     // its results are not the same each time, or depend on more than its inputs
-    bool microsoft;  // of com.microsoft, not of ai.onnx
+    bool varies;  // its results are not the same each time, or depend on more than its inputs
+    char domain;  // 0: ai.onnx and its previews, 'm': com.microsoft, 'l': ai.onnx.ml
 } tni_onnx_op;
 
 // The row of an operator, or -1; and what it says.

@@ -261,9 +261,6 @@ bool tni_onnx_grid_sample(tni_onnx_call *c)
                        .border        = tni_wire_is(pad, "border")       ? TN_BORDER_REPLICATE
                                         : tni_wire_is(pad, "reflection") ? TN_BORDER_REFLECT
                                                                          : TN_BORDER_ZEROS };
-    if (!x) return false;
-    if (tni_wire_is(mode, "cubic") || tni_wire_is(mode, "bicubic") || tn_rank(x) != 4)
-        return tni_onnx_refuse(c, "mode %s of x %s is not supported", tni_onnx_quoted(mode).s,
-                               tni_shape_of(x).s);
+    o.cubic        = tni_wire_is(mode, "cubic") || tni_wire_is(mode, "bicubic");
     return tni_onnx_out(c, 0, tn_grid_sample(x, tni_onnx_in(c, 1), o));
 }

@@ -137,6 +137,20 @@ bool tni_onnx_cast_like(tni_onnx_call *c)
     return tni_onnx_out(c, 0, x && like ? tn_cast(x, tn_dtype_of(like)) : NULL);
 }
 
+// BitCast(x; to): the same bits, of elements of the same size.
+bool tni_onnx_bit_cast(tni_onnx_call *c)
+{
+    tn_tensor *x  = tni_onnx_in(c, 0);
+    int64_t    to = tni_onnx_attr_int(c, "to", 0);
+    tn_dtype   dt;
+    if (!x) return false;
+    if (!tni_onnx_dtype(to, &dt) || tni_dtype_size(dt) != tni_dtype_size(tn_dtype_of(x)))
+        return tni_onnx_refuse(c, "elements of type %lld have not the size of %s", (long long)to,
+                               tn_dtype_name(tn_dtype_of(x)));
+    bool truth = dt == TN_BOOL || tn_dtype_of(x) == TN_BOOL;
+    return tni_onnx_out(c, 0, truth ? tn_cast(x, dt) : tn_bitcast(x, dt));
+}
+
 // Where(condition, a, b).
 bool tni_onnx_where(tni_onnx_call *c)
 {
@@ -199,6 +213,15 @@ bool tni_onnx_swish(tni_onnx_call *c)
     tn_tensor *x     = tni_onnx_in(c, 0);
     double     alpha = tni_onnx_attr_real(c, "alpha", 1);
     return tni_onnx_out(c, 0, alpha == 1 ? tn_silu(x) : tn_mul(x, tn_sigmoid(tn_mul_s(x, alpha))));
+}
+
+// SwiGLU(a, b; alpha): a * sigmoid(alpha * a) * b.
+bool tni_onnx_swi_glu(tni_onnx_call *c)
+{
+    tn_tensor *a = tni_onnx_in(c, 0), *b = tni_onnx_in(c, 1);
+    double     alpha = tni_onnx_attr_real(c, "alpha", 1);
+    if (alpha == 1) return tni_onnx_out(c, 0, tn_swiglu(a, b));
+    return tni_onnx_out(c, 0, tn_mul(tn_mul(a, tn_sigmoid(tn_mul_s(a, alpha))), b));
 }
 
 // The slope broadcasts to x; in old files a slope of (C) is of channels.

@@ -15,15 +15,8 @@
 
 // ---- windows -----------------------------------------------------------------------------------
 
-// The windows of a convolution or pool: of up to three axes of places.
-typedef struct {
-    int     n;
-    int64_t kernel[3], stride[3], dilation[3], before[3], after[3];
-    bool    ceil;
-} windows;
-
 // How many places a window reaches over.
-static int64_t span(const windows *w, int i)
+static int64_t span(const tni_onnx_windows *w, int i)
 {
     return (w->kernel[i] - 1) * w->dilation[i] + 1;
 }
@@ -42,7 +35,7 @@ static bool sizes(tni_onnx_call *c, const char *name, int n, int64_t *v, int64_t
 }
 
 // SAME: as many results as x has steps; the odd one of the pads is at the end (UPPER) or at the start (LOWER).
-static void pad_same(windows *w, tn_tensor *x, bool upper)
+static void pad_same(tni_onnx_windows *w, tn_tensor *x, bool upper)
 {
     for (int i = 0; i < w->n; i++) {
         int64_t in = tn_size(x, 2 + i), out = (in + w->stride[i] - 1) / w->stride[i];
@@ -54,10 +47,11 @@ static void pad_same(windows *w, tn_tensor *x, bool upper)
 }
 
 // The windows of x (N, C, places...); taps: of a weight, which a file need not repeat.
-static bool read_windows(tni_onnx_call *c, tn_tensor *x, tn_tensor *taps, windows *w)
+bool tni_onnx_read_windows(tni_onnx_call *c, tn_tensor *x, tn_tensor *taps, tni_onnx_windows *w)
 {
     int64_t pads[6];
-    *w = (windows){ .n = tn_rank(x) - 2, .ceil = tni_onnx_attr_int(c, "ceil_mode", 0) != 0 };
+    *w = (tni_onnx_windows){ .n    = tn_rank(x) - 2,
+                             .ceil = tni_onnx_attr_int(c, "ceil_mode", 0) != 0 };
     if (w->n < 1 || w->n > 3 || (taps && tn_rank(taps) != tn_rank(x)))
         return tni_onnx_refuse(c, "x %s has not one to three axes of places", tni_shape_of(x).s);
     if (!sizes(c, "kernel_shape", w->n, w->kernel, 0) || !sizes(c, "strides", w->n, w->stride, 1) ||
@@ -79,7 +73,7 @@ static bool read_windows(tni_onnx_call *c, tn_tensor *x, tn_tensor *taps, window
 }
 
 // Whether the pads of both ends are alike, as Tenon's convolutions have them.
-static bool is_symmetric(const windows *w)
+static bool is_symmetric(const tni_onnx_windows *w)
 {
     for (int i = 0; i < w->n; i++)
         if (w->before[i] != w->after[i]) return false;
@@ -87,7 +81,7 @@ static bool is_symmetric(const windows *w)
 }
 
 // Pads x itself, where an op has one pad for both ends.
-static tn_tensor *pad_places(tn_tensor *x, const windows *w, double v)
+static tn_tensor *pad_places(tn_tensor *x, const tni_onnx_windows *w, double v)
 {
     int64_t before[5] = { 0 }, after[5] = { 0 };
     for (int i = 0; i < w->n; i++) before[2 + i] = w->before[i], after[2 + i] = w->after[i];
@@ -95,7 +89,7 @@ static tn_tensor *pad_places(tn_tensor *x, const windows *w, double v)
 }
 
 // The options of Tenon's convolutions: 0 in them is the entry before, so that no padding has a name of its own.
-static tn_conv_opts conv_opts(const windows *w, int64_t groups, bool padded)
+static tn_conv_opts conv_opts(const tni_onnx_windows *w, int64_t groups, bool padded)
 {
     tn_conv_opts o = { .groups = groups };
     for (int i = 0; i < w->n; i++) {
@@ -112,8 +106,8 @@ static tn_conv_opts conv_opts(const windows *w, int64_t groups, bool padded)
 // Pads that differ are put around x first.
 tn_tensor *tni_onnx_convolve(tni_onnx_call *c, tn_tensor *x, tn_tensor *w, tn_tensor *b)
 {
-    windows k;
-    if (!x || !w || !read_windows(c, x, w, &k)) return NULL;
+    tni_onnx_windows k;
+    if (!x || !w || !tni_onnx_read_windows(c, x, w, &k)) return NULL;
     bool pad = !is_symmetric(&k);
     if (pad) x = pad_places(x, &k, 0);
     tn_conv_opts o = conv_opts(&k, tni_onnx_attr_int(c, "group", 1), pad);
@@ -136,11 +130,11 @@ bool tni_onnx_conv(tni_onnx_call *c)
 // with SAME_UPPER at the end.
 bool tni_onnx_conv_transpose(tni_onnx_call *c)
 {
-    tn_tensor *x = tni_onnx_in(c, 0), *w = tni_onnx_in(c, 1), *b = tni_onnx_in(c, 2), *y;
-    windows    k;
-    int64_t    more[3], shape[3];
-    int        shapes;
-    if (!x || !w || (tni_onnx_has(c, 2) && !b) || !read_windows(c, x, w, &k) ||
+    tn_tensor       *x = tni_onnx_in(c, 0), *w = tni_onnx_in(c, 1), *b = tni_onnx_in(c, 2), *y;
+    tni_onnx_windows k;
+    int64_t          more[3], shape[3];
+    int              shapes;
+    if (!x || !w || (tni_onnx_has(c, 2) && !b) || !tni_onnx_read_windows(c, x, w, &k) ||
         !sizes(c, "output_padding", k.n, more, 0) ||
         !tni_onnx_attr_ints(c, "output_shape", 3, shape, &shapes))
         return false;
@@ -154,7 +148,7 @@ bool tni_onnx_conv_transpose(tni_onnx_call *c)
         k.before[i] = upper ? cut >> 1 : cut - (cut >> 1);  // rounded down, also below 0
         k.after[i]  = cut - k.before[i];
     }
-    windows plain = k;
+    tni_onnx_windows plain = k;
     for (int i = 0; i < 3; i++) plain.before[i] = plain.after[i] = 0;
     tn_conv_opts o    = conv_opts(&plain, tni_onnx_attr_int(c, "group", 1), true);
     y                 = k.n == 1   ? tn_conv_transpose1d(x, w, NULL, o)
@@ -171,7 +165,7 @@ bool tni_onnx_conv_transpose(tni_onnx_call *c)
 
 // Rounding up adds the last window where it starts inside x or the pad before it: pads more at the end, which counts for
 // nothing.
-static void round_up(windows *w, tn_tensor *x, int64_t *extra)
+static void round_up(tni_onnx_windows *w, tn_tensor *x, int64_t *extra)
 {
     for (int i = 0; i < w->n; i++) {
         extra[i] = 0;
@@ -185,7 +179,7 @@ static void round_up(windows *w, tn_tensor *x, int64_t *extra)
 }
 
 // All windows of padded x: axes (N, C, places..., taps...).
-static tn_tensor *window_axes(tn_tensor *x, const windows *w)
+static tn_tensor *window_axes(tn_tensor *x, const tni_onnx_windows *w)
 {
     for (int i = 0; x && i < w->n; i++)
         x = tn_window_dilated(x, 2 + i, w->kernel[i], w->stride[i], w->dilation[i]);
@@ -193,7 +187,7 @@ static tn_tensor *window_axes(tn_tensor *x, const windows *w)
 }
 
 // Reduces the axes of taps, which are the last.
-static tn_tensor *over_taps(tn_tensor *x, const windows *w,
+static tn_tensor *over_taps(tn_tensor *x, const tni_onnx_windows *w,
                             tn_tensor *(*f)(tn_tensor *, int, const int *, bool))
 {
     int axes[3];
@@ -209,7 +203,7 @@ static double lowest(tn_dtype dt)
 
 // Where the maximum of each window is in x, as if all of x were one line: a window of places, then the first largest
 // element.
-static tn_tensor *places_of_max(tn_tensor *x, const windows *w, bool columns)
+static tn_tensor *places_of_max(tn_tensor *x, const tni_onnx_windows *w, bool columns)
 {
     int64_t    plane = 1, size[5];
     tn_tensor *at;
@@ -239,10 +233,10 @@ static tn_tensor *places_of_max(tn_tensor *x, const windows *w, bool columns)
 // storage_order, by columns of the plane.
 bool tni_onnx_max_pool(tni_onnx_call *c)
 {
-    tn_tensor *x = tni_onnx_in(c, 0), *y;
-    windows    w;
-    int64_t    extra[3];
-    if (!x || !read_windows(c, x, NULL, &w)) return false;
+    tn_tensor       *x = tni_onnx_in(c, 0), *y;
+    tni_onnx_windows w;
+    int64_t          extra[3];
+    if (!x || !tni_onnx_read_windows(c, x, NULL, &w)) return false;
     round_up(&w, x, extra);
     bool plain = is_symmetric(&w) && tni_is_float(tn_dtype_of(x)) && c->nout < 2;
     for (int i = 0; i < w.n; i++) {
@@ -269,10 +263,10 @@ bool tni_onnx_max_pool(tni_onnx_call *c)
 // Rounding up adds places that never count, not even with count_include_pad.
 bool tni_onnx_average_pool(tni_onnx_call *c)
 {
-    tn_tensor *x = tni_onnx_in(c, 0), *ones, *y;
-    windows    w;
-    int64_t    extra[3], size[5];
-    if (!x || !read_windows(c, x, NULL, &w)) return false;
+    tn_tensor       *x = tni_onnx_in(c, 0), *ones, *y;
+    tni_onnx_windows w;
+    int64_t          extra[3], size[5];
+    if (!x || !tni_onnx_read_windows(c, x, NULL, &w)) return false;
     bool with = tni_onnx_attr_int(c, "count_include_pad", 0) != 0, plain = is_symmetric(&w);
     round_up(&w, x, extra);
     for (int i = 0; i < w.n; i++)
@@ -289,9 +283,9 @@ bool tni_onnx_average_pool(tni_onnx_call *c)
     }
     for (int i = 0; i < w.n; i++)
         size[2 + i] = tn_size(x, 2 + i) + (with ? w.before[i] + w.after[i] : 0);
-    size[0] = size[1] = 1;
-    ones              = tn_ones(c->cx, tn_dtype_of(x), 2 + w.n, size);
-    windows rest      = w;
+    size[0] = size[1]     = 1;
+    ones                  = tn_ones(c->cx, tn_dtype_of(x), 2 + w.n, size);
+    tni_onnx_windows rest = w;
     for (int i = 0; i < w.n; i++) {
         w.after[i] += extra[i];
         rest.before[i] = with ? 0 : w.before[i];
@@ -306,11 +300,11 @@ bool tni_onnx_average_pool(tni_onnx_call *c)
 // (sum |x|^p)^(1/p) of each window.
 bool tni_onnx_lp_pool(tni_onnx_call *c)
 {
-    tn_tensor *x = tni_onnx_in(c, 0), *y;
-    windows    w;
-    int64_t    extra[3];
-    double     p = (double)tni_onnx_attr_int(c, "p", 2);
-    if (!x || !read_windows(c, x, NULL, &w)) return false;
+    tn_tensor       *x = tni_onnx_in(c, 0), *y;
+    tni_onnx_windows w;
+    int64_t          extra[3];
+    double           p = (double)tni_onnx_attr_int(c, "p", 2);
+    if (!x || !tni_onnx_read_windows(c, x, NULL, &w)) return false;
     round_up(&w, x, extra);
     for (int i = 0; i < w.n; i++) w.after[i] += extra[i];
     y = over_taps(window_axes(pad_places(tn_pow_s(tn_abs(x), p), &w, 0), &w), &w, tn_sum_axes);

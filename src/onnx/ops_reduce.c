@@ -4,6 +4,8 @@
 // for the others. No axes means all of them, or with noop_with_empty_axes none.
 #include "onnx/onnx_ops.h"
 
+#include <math.h>
+
 // The axes of a reduction: an attribute in old files, an input from opset `since` on. false: reported. n 0: all;
 // *none: the result is x itself.
 // An axis may be negative, which the reductions know.
@@ -36,6 +38,33 @@ static bool reduce(tni_onnx_call *c, int since, reduce_axes *f, tn_tensor *(*bef
                         y && tn_dtype_of(y) != tn_dtype_of(x) ? tn_cast(y, tn_dtype_of(x)) : y);
 }
 
+// The largest of nothing is what is less than all: -inf, the lowest integer, false. The axis becomes one of such elements.
+static tn_tensor *or_least(tn_tensor *x, int n, const int *axes, bool lowest)
+{
+    int64_t  size[TN_MAX_RANK];
+    tn_dtype dt = tn_dtype_of(x);
+    for (int i = 0; i < tn_rank(x); i++) size[i] = tn_size(x, i);
+    for (int i = 0; i < (n ? n : tn_rank(x)); i++) {
+        int a = !n ? i : axes[i] < 0 ? axes[i] + tn_rank(x) : axes[i];
+        if (a >= 0 && a < tn_rank(x) && !size[a]) size[a] = 1;
+    }
+    if (tni_is_float(dt))
+        return tn_full(tn_ctx_of(x), dt, tn_rank(x), size, lowest ? -INFINITY : INFINITY);
+    bool    sign = dt == TN_I8 || dt == TN_I16 || dt == TN_I32 || dt == TN_I64;
+    int     bits = dt == TN_BOOL ? 1 : 8 * (int)tni_dtype_size(dt);
+    int64_t all  = (int64_t)(UINT64_MAX >> (64 - bits + sign)),
+            v    = lowest ? sign ? -all - 1 : 0 : all;
+    return tn_full_i64(tn_ctx_of(x), dt, tn_rank(x), size, v);
+}
+static tn_tensor *max_of(tn_tensor *x, int n, const int *axes, bool keep)
+{
+    return tn_max_axes(tn_count(x) ? x : or_least(x, n, axes, true), n, axes, keep);
+}
+static tn_tensor *min_of(tn_tensor *x, int n, const int *axes, bool keep)
+{
+    return tn_min_axes(tn_count(x) ? x : or_least(x, n, axes, false), n, axes, keep);
+}
+
 // The operators: from which opset axes are an input, the reduction, and what is done before and after it.
 // clang-format off
 #define REDUCTION(name, since, f, before, after) \
@@ -43,8 +72,8 @@ static bool reduce(tni_onnx_call *c, int since, reduce_axes *f, tn_tensor *(*bef
 REDUCTION(sum,         13, tn_sum_axes,       NULL,      NULL)
 REDUCTION(mean,        18, tn_mean_axes,      NULL,      NULL)
 REDUCTION(prod,        18, tn_prod_axes,      NULL,      NULL)
-REDUCTION(max,         18, tn_max_axes,       NULL,      NULL)
-REDUCTION(min,         18, tn_min_axes,       NULL,      NULL)
+REDUCTION(max,         18, max_of,            NULL,      NULL)
+REDUCTION(min,         18, min_of,            NULL,      NULL)
 REDUCTION(l1,          18, tn_sum_axes,       tn_abs,    NULL)
 REDUCTION(l2,          18, tn_sum_axes,       tn_square, tn_sqrt)
 REDUCTION(log_sum,     18, tn_sum_axes,       NULL,      tn_log)
@@ -116,21 +145,37 @@ bool tni_onnx_arg_min(tni_onnx_call *c)
     return extreme(c, tn_argmin_keep);
 }
 
-// Running sums, also from the other end, also without the element itself.
-// The axis is an input. From the other end is the sum of the flipped tensor, flipped; without the element itself is the sum
-// minus the element.
-bool tni_onnx_cum_sum(tni_onnx_call *c)
+// Running sums or products, also from the other end, also without the element itself.
+// The axis is an input. From the other end is that of the flipped tensor, flipped; without the element itself all move by
+// one place, behind what is the result of nothing.
+static bool running(tni_onnx_call *c, tn_tensor *(*f)(tn_tensor *x, int axis), int64_t nothing)
 {
     tn_tensor *x = tni_onnx_in(c, 0), *y;
-    int64_t    axis;
+    int64_t    axis, before[TN_MAX_RANK] = { 0 }, after[TN_MAX_RANK] = { 0 };
     int        n;
     bool       reverse = tni_onnx_attr_int(c, "reverse", 0) != 0;
     if (!x || !tni_onnx_ints(c, 1, 1, &axis, &n)) return false;
-    if (n != 1) return tni_onnx_refuse(c, "axis is missing");
-    x = reverse ? tn_flip(x, (int)axis) : x;
-    y = x ? tn_cast(tn_cumsum(x, (int)axis), tn_dtype_of(x)) : NULL;
-    if (tni_onnx_attr_int(c, "exclusive", 0)) y = tn_sub(y, x);
+    if (n == 1 && axis < 0) axis += tn_rank(x);
+    if (n != 1 || axis < 0 || axis >= tn_rank(x))
+        return tni_onnx_refuse(c, "axis is missing, or none of x %s", tni_shape_of(x).s);
+    y = f(reverse ? tn_flip(x, (int)axis) : x, (int)axis);
+    y = y ? tn_cast(y, tn_dtype_of(x)) : NULL;
+    if (y && tni_onnx_attr_int(c, "exclusive", 0) && tn_size(x, (int)axis)) {
+        before[axis] = 1;
+        after[axis]  = -1;
+        y            = tni_is_float(tn_dtype_of(x)) ? tn_pad(y, before, after, (double)nothing)
+                                                    : tn_pad_i64(y, before, after, nothing);
+    }
     return tni_onnx_out(c, 0, reverse ? tn_flip(y, (int)axis) : y);
+}
+
+bool tni_onnx_cum_sum(tni_onnx_call *c)
+{
+    return running(c, tn_cumsum, 0);
+}
+bool tni_onnx_cum_prod(tni_onnx_call *c)
+{
+    return running(c, tn_cumprod, 1);
 }
 
 // K is an input from opset 10 on; largest and sorted came with 11.

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 // How many cases must pass where all of them run, with onnx 1.23.2 and ONNX Runtime 1.31.1.
-enum { LEAST = 1680 };
+enum { LEAST = 1812 };
 
 enum { MOST_CASES = 8000, MOST_PORTS = 64, SECONDS = 60, WORKERS = 64 };
 
@@ -128,6 +128,9 @@ static outcome compare(test_case *c, int i, tn_tensor *have, tn_tensor *want)
                                 tn_dtype_name(tn_dtype_of(have)), tni_shape_of(have).s,
                                 tn_dtype_name(tn_dtype_of(want)), tni_shape_of(want).s)
                         .s);
+    char path[300];
+    snprintf(path, sizeof path, "%s/random", c->path);
+    if (access(path, F_OK) == 0) return PASSED;
     int64_t  n  = tn_count(want);
     tn_dtype dt = tn_dtype_of(want), as = dt == TN_I64 || dt == TN_U64 ? dt : TN_F64;
     double  *a = malloc((size_t)n * 8 + 8), *b = malloc((size_t)n * 8 + 8), r = 1e-3;
@@ -196,6 +199,15 @@ static outcome run_case(tn_ctx *cx, test_case *c)
 }
 
 // ---- workers -----------------------------------------------------------------------------------
+
+static table *shared;
+
+// Ends early: cases that are running end, no other begins, and what there is is printed.
+static void stop(int signal)
+{
+    (void)signal;
+    atomic_store(&shared->next, MOST_CASES);
+}
 
 static void work(table *t, int worker)
 {
@@ -295,6 +307,8 @@ int main(int argc, char **argv)
     table *t = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (t == MAP_FAILED) return 1;
     find_cases(t, argv[1], argc - 2, argv + 2);
+    shared = t;
+    signal(SIGTERM, stop);
     const char *jobs = getenv("TN_TEST_JOBS");
     int         n = jobs ? atoi(jobs) : (int)sysconf(_SC_NPROCESSORS_ONLN), sum[5] = { 0 };
     if (!run_all(t, n < 1 ? 1 : n > WORKERS ? WORKERS : n)) return 1;
