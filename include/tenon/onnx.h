@@ -31,9 +31,14 @@ TN_API_PLAIN tn_onnx_port tn_onnx_input(const tn_onnx *m, int i);
 TN_API_PLAIN tn_onnx_port tn_onnx_output(const tn_onnx *m, int i);
 
 // Runs the model on nx inputs, by name or, if names is NULL, in order, and fills y with the ny outputs that are named, or
-// the first ones. Values that are not read are not computed. As with any op the work is recorded, unless a size depends
-// on a value, for which it waits.
+// the first ones. Other values of the graph can be asked for by name, too: features, for a head of your own. Values that
+// are not read are not computed. As with any op the work is recorded, unless a size depends on a value, for which it waits.
 TN_API tn_status tn_onnx_run(tn_onnx *m, int nx, const char *const *x_names, tn_tensor *const *x,
                              int ny, const char *const *y_names, tn_tensor **y);
+
+// The model as a layer, of at most 16 inputs and outputs, which it takes and gives in order. Weights are parameters with
+// their names, so that it is trained further, saved and loaded as any layer; the statistics of batch norms are buffers.
+// There is one layer of a model, which runs until the model is closed.
+TN_API tn_layer *tn_onnx_layer(tn_onnx *m);
 
 #endif

@@ -1,23 +1,15 @@
 // The public object: a model with its weights.
-#include "onnx/onnx_run.h"
+#include "onnx/onnx_object.h"
 
 #include <string.h>
 
-struct tn_onnx {
-    tni_owned      owned;  // first
-    tni_onnx_model model;
-    tni_onnx_run   run;
-    tn_onnx_port  *in, *out;
-    int            ins, outs;
-    char          *text;  // names and symbols of ports
-};
-
 // What is kept from run to run is owned by the model, on the device and on the host.
-static void release_value(tni_onnx_value *v)
+void tni_onnx_release(tni_onnx_value *v)
 {
     if (v->fixed && v->t) tn_release(v->t);
     if (v->fixed && v->host) tn_release(v->host);
     if (v->fixed && v->strips) tn_release(v->strips);
+    *v = (tni_onnx_value){ 0 };
 }
 
 // Called by tn_onnx_close, or by tn_close for models that are left.
@@ -25,7 +17,8 @@ static void free_model(tni_owned *t)
 {
     tn_onnx  *m = (tn_onnx *)t;
     tni_heap *h = &t->cx->heap;
-    for (size_t i = 0; m->run.value && i < m->model.values; i++) release_value(&m->run.value[i]);
+    if (m->layer) *(tn_onnx **)tn_layer_self(m->layer) = NULL;
+    for (size_t i = 0; m->run.value && i < m->model.values; i++) tni_onnx_release(&m->run.value[i]);
     tni_free(h, m->run.value);
     tni_free(h, m->in);
     tni_free(h, m->out);
@@ -184,14 +177,16 @@ tn_onnx_port tn_onnx_output(const tn_onnx *m, int i)
 
 // ---- running -----------------------------------------------------------------------------------
 
-// The value that the i-th tensor of a call is for; TNI_ONNX_NONE, reported, if there is none.
+// The value that the i-th tensor of a call is for; TNI_ONNX_NONE, reported, if there is none. Any value of the graph can
+// be asked for, as features of a network are.
 static int32_t port_value(tn_onnx *m, const char *what, const char *const *names, int i,
                           const tn_onnx_port *port, int ports)
 {
     const char *name = names ? names[i] : i < ports ? port[i].name : NULL;
     int         at   = 0;
+    int32_t     v    = name ? tni_onnx_named(&m->model, name) : TNI_ONNX_NONE;
     while (name && at < ports && strcmp(port[at].name, name) != 0) at++;
-    if (name && at < ports) return tni_onnx_named(&m->model, name);
+    if (v >= 0 && (at < ports || port == m->out)) return v;
     if (name)
         tni_fail(m->owned.cx, TN_EARG, "onnx_run: the model has no %s %s", what,
                  tni_quoted(name).s);
@@ -208,7 +203,7 @@ static bool give_inputs(tn_onnx *m, int nx, const char *const *names, tn_tensor 
         int32_t v = port_value(m, "input", names, i, m->in, m->ins);
         if (v < 0) return false;
         if (!x[i]) return tni_fail(m->owned.cx, TN_EARG, "onnx_run: input %d is NULL", i) != NULL;
-        release_value(&m->run.value[v]);
+        tni_onnx_release(&m->run.value[v]);
         m->run.value[v] = (tni_onnx_value){ .t = x[i] };
     }
     for (int i = 0; i < m->ins; i++) {

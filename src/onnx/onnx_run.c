@@ -71,8 +71,7 @@ static tn_tensor *on_host(tni_onnx_call *c, int i)
     tni_onnx_value *v = tni_onnx_value_in(c, i);
     if (!v || v->host) return v ? v->host : NULL;
     tni_wire init   = input_static(c, i)->init;
-    bool     weight = v->fixed && tni_wire_size(init) && !input_static(c, i)->sparse &&
-                  !(v->t && v->t->leaf);
+    bool     weight = v->fixed && tni_wire_size(init) && !input_static(c, i)->sparse && !v->param;
     if (weight) v->host = other_form(v, tni_onnx_tensor(c->r->m, c->r->host, init));
     else if (v->t) v->host = other_form(v, tn_copy_to(c->r->host, v->t));
     if (!v->host) host_failed(c);
@@ -320,7 +319,7 @@ static void keep_fixed(tni_onnx_call *c)
     bool          fixed = !tni_onnx_op_at(c->n->row)->varies;
     for (int i = 0; fixed && i < c->nin; i++) {
         tni_onnx_value *v = tni_onnx_value_in(c, i);
-        fixed = !v || (v->fixed && !input_static(c, i)->replaceable && !(v->t && v->t->leaf));
+        fixed             = !v || (v->fixed && !v->param && !input_static(c, i)->replaceable);
     }
     for (int i = 0; fixed && i < c->nout; i++) {
         tni_onnx_value *v = output(c, i);

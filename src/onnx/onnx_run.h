@@ -22,6 +22,7 @@ struct tni_onnx_value {
     size_t          items;
     bool            is_list;
     bool            fixed;  // a weight, or computed of weights alone: kept from run to run
+    bool            param;  // of the model's layer: its value may change at any time
     bool            strips_turned;
     int64_t         strips_columns;
     tn_tensor      *strips;  // of a fixed matrix, or its transpose: see ops_product.c; NULL: none
@@ -33,6 +34,7 @@ typedef struct {
     tni_onnx_value *value;  // by number
     void           *lists;  // memory of sequences, until the run ends
     int64_t         room;   // bytes of results that may still be kept from run to run
+    bool            training;
 } tni_onnx_run;
 
 // One application of an op: its inputs and outputs in a context, that of the device or of the host.

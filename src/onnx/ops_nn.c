@@ -347,7 +347,7 @@ bool tni_onnx_global_lp_pool(tni_onnx_call *c)
 // In training form the statistics of the batch; momentum weighs the old ones, and the variance is that of the batch
 // itself, not of what it was drawn from.
 // Momentum weighs the old statistics: 0.9 here is 0.1 in PyTorch. Files of exporters have the training form only if they
-// were made for training.
+// were made for training. A model whose layer is in training normalizes by the batch as PyTorch's own layer does.
 bool tni_onnx_batch_normalization(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0), *w = tni_onnx_in(c, 1), *b = tni_onnx_in(c, 2),
@@ -358,9 +358,9 @@ bool tni_onnx_batch_normalization(tni_onnx_call *c)
     if (c->opset < 14 || !tni_onnx_attr_int(c, "training_mode", 0)) {
         if (c->opset < 9 && !tni_onnx_attr_int(c, "spatial", 1))
             return tni_onnx_refuse(c, "spatial 0 is not supported");
-        return tni_onnx_out(c, 0,
-                            tn_batch_norm(x, mean, var, w, b,
-                                          (tn_batch_norm_opts){ .eps = eps ? eps : TN_ZERO }));
+        tn_batch_norm_opts o = { .eps = eps ? eps : TN_ZERO, .training = c->r->training };
+        if (o.training) o.momentum = momentum < 1 ? 1 - momentum : TN_ZERO;
+        return tni_onnx_out(c, 0, tn_batch_norm(x, mean, var, w, b, o));
     }
     int     axes[TN_MAX_RANK], n = 0;
     int64_t size[TN_MAX_RANK];

@@ -38,7 +38,7 @@ static bool keep_strips(tni_onnx_call *c, int i, bool turned)
 {
     tni_onnx_value *v = tni_onnx_value_in(c, i);
     tn_tensor      *w = v->t;
-    if (!v->fixed || v->strips || !w || w->leaf || tn_rank(w) != 2 || tn_count(w) < LARGE ||
+    if (!v->fixed || v->param || v->strips || !w || tn_rank(w) != 2 || tn_count(w) < LARGE ||
         !tni_is_float(tn_dtype_of(w)) || !c->cx->engine->device->memory->host)
         return false;
     // In a scope of its own, since views of the matrix would keep it in memory until the run ends.

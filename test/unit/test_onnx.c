@@ -246,6 +246,76 @@ static void weights_beside_it_are_in_its_folder(void)
     rules_close_scratch(cx);
 }
 
+// y = batch norm of relu(x @ fc.weight + fc.bias) + mask, where the mask is a constant.
+static onnx_bytes trainable_model(void)
+{
+    onnx_bytes g = { .n = 0 };
+    onnx_bytes w = onnx_tensor("fc.weight", 1, 2, (int64_t[]){ 2, 2 }, (float[]){ 1, -1, 2, 1 }),
+               b = onnx_tensor("fc.bias", 1, 1, (int64_t[]){ 2 }, (float[]){ 0.5f, 0 }),
+               scale = onnx_tensor("bn.weight", 1, 1, (int64_t[]){ 2 }, (float[]){ 1, 1 }),
+               shift = onnx_tensor("bn.bias", 1, 1, (int64_t[]){ 2 }, (float[]){ 0, 0 }),
+               mean  = onnx_tensor("bn.mean", 1, 1, (int64_t[]){ 2 }, (float[]){ 0, 0 }),
+               var   = onnx_tensor("bn.var", 1, 1, (int64_t[]){ 2 }, (float[]){ 1, 1 }),
+               mask  = onnx_tensor("mask", 1, 2, (int64_t[]){ 1, 2 }, (float[]){ 0, -1e9f }),
+               fc    = onnx_node("Gemm", "x fc.weight fc.bias", "h"),
+               relu  = onnx_node("Relu", "h", "r"),
+               bn    = onnx_node("BatchNormalization", "r bn.weight bn.bias bn.mean bn.var", "y"),
+               add   = onnx_node("Add", "y mask", "masked");
+    onnx_bytes *inits[] = { &w, &b, &scale, &shift, &mean, &var, &mask };
+    onnx_ports(&g, "x", "y");
+    for (int i = 0; i < 7; i++) onnx_message(&g, 5, inits[i]);
+    onnx_message(&g, 1, &fc);
+    onnx_message(&g, 1, &relu);
+    onnx_message(&g, 1, &bn);
+    onnx_message(&g, 1, &add);
+    return onnx_model(&g, 17);
+}
+
+// Weights are parameters with their names: the layer is trained, its statistics move, and what was saved is loaded by
+// another. A mask is none of them, and a value inside can be asked for.
+static void a_model_is_trained_further(void)
+{
+    tn_ctx    *cx   = rules_open_scratch();
+    onnx_bytes file = trainable_model();
+    tn_onnx   *m    = tn_onnx_open(cx, write_model(&file)),
+            *other  = tn_onnx_open(cx, write_model(&file));
+    tn_tensor *x    = tn_from(cx, TN_F32, TN_SHAPE(2, 2), (float[]){ 1, 2, 3, 1 }), *y, *h;
+    CHECK_STATUS(tn_onnx_run(m, 1, NULL, &x, 1, (const char *[]){ "h" }, &h), TN_OK);
+    CHECK_VALUES(h, 5.5, 1, 5.5, -2);
+    tn_layer *l = tn_onnx_layer(m);
+    CHECK(l && tn_onnx_layer(m) == l);
+    CHECK_INT(tn_layer_count(l), 4 + 2 + 2 + 2);
+    CHECK(tn_layer_find(l, "bn.mean") && tn_layer_find(l, "fc.weight"));
+    tn_optim *o    = tn_adam(l, (tn_adam_opts){ .lr = 0.05 });
+    double    loss = 0, first = 0;
+    for (int i = 0; i < 30; i++) {
+        tn_scope  *s = tn_begin(cx);
+        tn_tensor *e = tn_mean_all(tn_square(tn_add_s(tn_forward(l, x), -0.5)));
+        tn_step(o, e);
+        tn_read(e, TN_F64, &loss, 1);
+        if (!i) first = loss;
+        tn_end(s);
+    }
+    CHECK(loss < 0.5 * first);
+    double mean[2];
+    CHECK_STATUS(tn_read(tn_layer_find(l, "bn.mean"), TN_F64, mean, 2), TN_OK);
+    CHECK(mean[0] > 1);
+    const char *saved = scratch_path("trained.safetensors");
+    CHECK_STATUS(tn_save(l, saved), TN_OK);
+    CHECK_STATUS(tn_load(tn_onnx_layer(other), saved), TN_OK);
+    tn_layer_train(l, false);
+    tn_layer_train(tn_onnx_layer(other), false);
+    CHECK_STATUS(tn_onnx_run(other, 1, NULL, &x, 1, NULL, &y), TN_OK);
+    float a[4], b[4];
+    CHECK_STATUS(tn_read(y, TN_F32, a, 4), TN_OK);
+    CHECK_STATUS(tn_read(tn_forward(l, x), TN_F32, b, 4), TN_OK);
+    CHECK(!memcmp(a, b, sizeof a));
+    tn_onnx_close(m);
+    CHECK(!tn_forward(l, x));
+    CHECK_FAILED2(cx, TN_EARG, "forward", "closed");
+    rules_close_scratch(cx);
+}
+
 // A model that is cut anywhere is refused, or is a smaller model; each byte turned is no worse.
 static void no_cut_or_changed_file_is_a_crash(void)
 {
@@ -281,6 +351,7 @@ const test_case tests_onnx[] = {
     TEST(shapes_are_known_on_the_host),
     TEST(what_is_wrong_is_named),
     TEST(weights_beside_it_are_in_its_folder),
+    TEST(a_model_is_trained_further),
     TEST(no_cut_or_changed_file_is_a_crash),
     TEST_END
 };

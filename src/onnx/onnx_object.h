@@ -1,0 +1,20 @@
+// The public object: a model with its weights.
+#ifndef TNI_ONNX_OBJECT_H
+#define TNI_ONNX_OBJECT_H
+
+#include "onnx/onnx_run.h"
+
+struct tn_onnx {
+    tni_owned      owned;  // first
+    tni_onnx_model model;
+    tni_onnx_run   run;
+    tn_onnx_port  *in, *out;
+    int            ins, outs;
+    char          *text;   // names and symbols of ports
+    tn_layer      *layer;  // tn_onnx_layer; its self is the address of the model. NULL: none
+};
+
+// Lets go of what a value keeps from run to run.
+void tni_onnx_release(tni_onnx_value *v);
+
+#endif
