@@ -213,7 +213,7 @@ tn_tensor *tni_onnx_tensor(tni_onnx_model *m, tn_ctx *cx, tni_wire tensor)
         if (tni_wire_size(raw.bytes) != (size_t)(count * width))
             return wrong_tensor(m, tensor, "its sizes do not fit its bytes");
         tn_tensor *t = tn_from(cx, dt, rank, size, raw.bytes.at);
-        tni_mapping_forget(m->map, raw.bytes.at, tni_wire_size(raw.bytes));
+        if (m->map) tni_mapping_forget(m->map, raw.bytes.at, tni_wire_size(raw.bytes));
         return t;
     }
     bool outside = tni_onnx_int(tensor, TNI_TENSOR_LOCATION, 0) == 1;
