@@ -39,7 +39,7 @@ static const struct {
 };
 enum { TYPES = sizeof types / sizeof *types };
 
-// The row of a TensorProto.DataType, or -1: strings, complex numbers and types of less than a byte are none.
+// The row of a TensorProto.DataType, or -1: strings and complex numbers are none.
 static int type_row(int64_t type)
 {
     for (int i = 0; i < TYPES; i++)
@@ -50,9 +50,9 @@ static int type_row(int64_t type)
 // *dt stays as it is if there is none.
 bool tni_onnx_dtype(int64_t type, tn_dtype *dt)
 {
-    int i = type_row(type);
+    int i = type_row(type), bits;
     if (i >= 0) *dt = (tn_dtype)types[i].dt;
-    return i >= 0;
+    return i >= 0 || tni_onnx_is_narrow(type, dt, &bits);
 }
 
 // Sizes of 1 alone, or none.
@@ -63,6 +63,14 @@ bool tni_onnx_is_single(tni_wire tensor)
     while (tni_wire_list_next(&l, &v))
         if (v != 1) return false;
     return !l.bad;
+}
+
+// 0 if there is none.
+int64_t tni_onnx_type_of(tn_dtype dt)
+{
+    for (int i = 0; i < TYPES; i++)
+        if (types[i].dt == (int8_t)dt) return types[i].type;
+    return 0;
 }
 
 // ---- files beside the model --------------------------------------------------------------------
@@ -168,10 +176,12 @@ static tn_tensor *wrong_tensor(tni_onnx_model *m, tni_wire tensor, const char *w
     return NULL;
 }
 
-// Writes the numbers of a list as elements of `size` bytes: the low bytes of an integer, or of a float's bits.
+// Writes the numbers of a list as elements of `size` bytes: the low bytes of an integer, or of a float's bits. Narrow
+// types have no row: a number is a byte of theirs.
 static bool read_list(tni_wire tensor, int row, size_t size, char *to, int64_t count)
 {
-    tni_wire_list l = tni_wire_list_of(tensor, types[row].list, types[row].wire);
+    tni_wire_list l = tni_wire_list_of(tensor, row < 0 ? TNI_TENSOR_INTS : types[row].list,
+                                       row < 0 ? TNI_WIRE_VARINT : types[row].wire);
     uint64_t      v;
     int64_t       n = 0;
     for (; tni_wire_list_next(&l, &v); n++)
@@ -185,48 +195,59 @@ static void free_copy(void *data, void *user)
     tni_free_block(user, data);
 }
 
-// Sizes are checked against the bytes that are there before anything is allocated.
-tn_tensor *tni_onnx_tensor(tni_onnx_model *m, tn_ctx *cx, tni_wire tensor)
+// The sizes of a tensor and how many elements that makes; -1, reported, if they cannot be.
+static int64_t read_sizes(tni_onnx_model *m, tni_wire tensor, int *rank, int64_t *size)
 {
-    tni_wire_list  l   = tni_wire_list_of(tensor, TNI_TENSOR_DIMS, TNI_WIRE_VARINT);
-    int            row = type_row(tni_onnx_int(tensor, TNI_TENSOR_TYPE, 0)), rank = 0;
-    int64_t        size[TN_MAX_RANK], count                                       = 1;
-    uint64_t       v;
-    tni_wire_field raw;
-    if (row < 0)
-        return wrong_tensor(m, tensor,
-                            tni_text_of("elements of type %lld are not supported",
-                                        (long long)tni_onnx_int(tensor, TNI_TENSOR_TYPE, 0))
-                                .s);
-    tn_dtype dt    = (tn_dtype)types[row].dt;
-    int64_t  width = (int64_t)tni_dtype_size(dt);
-    while (tni_wire_list_next(&l, &v)) {
-        if (rank == TN_MAX_RANK) return wrong_tensor(m, tensor, "it has more than 8 axes");
+    tni_wire_list l     = tni_wire_list_of(tensor, TNI_TENSOR_DIMS, TNI_WIRE_VARINT);
+    int64_t       count = 1;
+    uint64_t      v;
+    for (*rank = 0; tni_wire_list_next(&l, &v); size[(*rank)++] = (int64_t)v) {
+        if (*rank == TN_MAX_RANK) return wrong_tensor(m, tensor, "it has more than 8 axes"), -1;
         if ((int64_t)v < 0 || __builtin_mul_overflow(count, (int64_t)v, &count) ||
             count > INT64_MAX / 16)
-            return wrong_tensor(m, tensor, "its sizes are negative or too large");
-        size[rank++] = (int64_t)v;
+            return wrong_tensor(m, tensor, "its sizes are negative or too large"), -1;
     }
-    if (l.bad) return wrong_tensor(m, tensor, "its sizes are malformed");
-    if (tni_wire_find(tensor, TNI_TENSOR_RAW, &raw) && raw.type == TNI_WIRE_BYTES &&
-        tni_onnx_int(tensor, TNI_TENSOR_LOCATION, 0) == 0) {
-        if (tni_wire_size(raw.bytes) != (size_t)(count * width))
-            return wrong_tensor(m, tensor, "its sizes do not fit its bytes");
+    return l.bad ? wrong_tensor(m, tensor, "its sizes are malformed"), -1 : count;
+}
+
+// Sizes are checked against the bytes that are there before anything is allocated. Elements of narrow types are packed
+// behind the room of what they become, which is written from the front.
+tn_tensor *tni_onnx_tensor(tni_onnx_model *m, tn_ctx *cx, tni_wire tensor)
+{
+    int64_t        type = tni_onnx_int(tensor, TNI_TENSOR_TYPE, 0), size[TN_MAX_RANK];
+    int            row = type_row(type), rank, bits = 0;
+    tn_dtype       dt;
+    tni_wire_field raw;
+    if (!tni_onnx_dtype(type, &dt))
+        return wrong_tensor(
+            m, tensor, tni_text_of("elements of type %lld are not supported", (long long)type).s);
+    bool    narrow = row < 0 && tni_onnx_is_narrow(type, &dt, &bits);
+    int64_t count = read_sizes(m, tensor, &rank, size), width = (int64_t)tni_dtype_size(dt);
+    if (count < 0) return NULL;
+    int64_t each = narrow ? 1 : width, items = narrow ? (count * bits + 7) / 8 : count,
+            place = tni_onnx_int(tensor, TNI_TENSOR_LOCATION, 0), room = narrow ? count * width : 0;
+    bool have = tni_wire_find(tensor, TNI_TENSOR_RAW, &raw) && raw.type == TNI_WIRE_BYTES && !place;
+    if (have && tni_wire_size(raw.bytes) != (size_t)(items * each))
+        return wrong_tensor(m, tensor, "its sizes do not fit its bytes");
+    if (have && !narrow) {
         tn_tensor *t = tn_from(cx, dt, rank, size, raw.bytes.at);
         if (m->map) tni_mapping_forget(m->map, raw.bytes.at, tni_wire_size(raw.bytes));
         return t;
     }
-    bool outside = tni_onnx_int(tensor, TNI_TENSOR_LOCATION, 0) == 1;
-    if (!outside && (uint64_t)count > tni_wire_size(tensor))
+    if (place != 1 && !have && (uint64_t)items > tni_wire_size(tensor))
         return wrong_tensor(m, tensor, "its sizes do not fit its bytes");
     if (!tni_shape_ok(cx, m->op, rank, size)) return NULL;
-    char *copy = tni_alloc_block(&cx->heap, (size_t)(count * width) + 1);
+    char *copy = tni_alloc_block(&cx->heap, (size_t)(room + items * each) + 1);
     if (!copy) return tni_fail_memory(m->cx, m->op);
-    bool ok = outside ? read_external(m, cx, tensor, copy, count * width)
-                      : read_list(tensor, row, (size_t)width, copy, count);
+    bool ok = true;
+    if (have) memcpy(copy + room, raw.bytes.at, (size_t)items);
+    else
+        ok = place == 1 ? read_external(m, cx, tensor, copy + room, items * each)
+                        : read_list(tensor, row, (size_t)each, copy + room, items);
     if (!ok) {
         tni_free_block(&cx->heap, copy);
-        return outside ? NULL : wrong_tensor(m, tensor, "its sizes do not fit its elements");
+        return place == 1 ? NULL : wrong_tensor(m, tensor, "its sizes do not fit its elements");
     }
+    if (narrow) tni_onnx_widen((int)type, (unsigned char *)copy + room, count, copy);
     return tn_borrow(cx, dt, rank, size, copy, free_copy, &cx->heap);
 }

@@ -21,6 +21,7 @@ struct tni_onnx_value {
     tni_onnx_value *item;  // of a sequence; NULL and is_list: an empty one
     size_t          items;
     bool            is_list;
+    int8_t          type;   // a TensorProto.DataType that is kept in a wider dtype; 0: what the dtype says
     bool            fixed;  // a weight, or computed of weights alone: kept from run to run
     bool            param;  // of the model's layer: its value may change at any time
     bool            strips_turned;
@@ -84,11 +85,24 @@ bool tni_onnx_copy(tni_onnx_call *c, int to, int from);
 // Reports why the node cannot run, after its name; false.
 bool tni_onnx_refuse(tni_onnx_call *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+// The TensorProto.DataType of input i where it is one that is kept in a wider dtype, or 0; output i becomes such a one.
+int  tni_onnx_narrow_in(const tni_onnx_call *c, int i);
+void tni_onnx_narrow_out(tni_onnx_call *c, int i, int type);
+// Whether elements of a type are kept in a wider dtype, and as what; *bits: of one in a file.
+bool tni_onnx_is_narrow(int64_t type, tn_dtype *dt, int *bits);
+// Writes count elements of such a type, packed from the low bits of each byte on, as that dtype.
+void tni_onnx_widen(int type, const unsigned char *packed, int64_t count, void *to);
+// x as elements of such a type, kept in that dtype. Beyond its range it saturates, or a float becomes a NaN. round: of powers
+// of two (type 24).
+tn_tensor *tni_onnx_narrowed(tn_tensor *x, int type, bool saturate, tni_wire round);
+
 // A tensor of a TensorProto in a context. NULL, reported, on failure.
 tn_tensor *tni_onnx_tensor(tni_onnx_model *m, tn_ctx *cx, tni_wire tensor);
 // Whether a TensorProto has one element.
 bool tni_onnx_is_single(tni_wire tensor);
 // The dtype of a TensorProto.DataType; false if Tenon has none.
 bool tni_onnx_dtype(int64_t type, tn_dtype *dt);
+// The TensorProto.DataType of a dtype.
+int64_t tni_onnx_type_of(tn_dtype dt);
 
 #endif

@@ -1,4 +1,4 @@
-// Operators that compute each element from those at the same place: arithmetic, comparison, activations, casts.
+// Operators that compute each element from those at the same place: arithmetic, comparison, activations.
 #include "onnx/onnx_ops.h"
 
 // The map of the node's row.
@@ -116,40 +116,7 @@ bool tni_onnx_is_inf(tni_onnx_call *c)
     return tni_onnx_out(c, 0, y);
 }
 
-// ---- casts -------------------------------------------------------------------------------------
-
-// A bool is whether a number is not 0; a float becomes an integer without its fraction.
-// What a float out of an integer's range becomes is not defined by the standard; here it is the nearest integer there is.
-bool tni_onnx_cast(tni_onnx_call *c)
-{
-    tn_tensor *x  = tni_onnx_in(c, 0);
-    int64_t    to = tni_onnx_attr_int(c, "to", 0);
-    tn_dtype   dt;
-    if (!tni_onnx_dtype(to, &dt))
-        return tni_onnx_refuse(c, "elements of type %lld are not supported", (long long)to);
-    return tni_onnx_out(c, 0, tn_cast(x, dt));
-}
-
-// CastLike(x, like).
-bool tni_onnx_cast_like(tni_onnx_call *c)
-{
-    tn_tensor *x = tni_onnx_in(c, 0), *like = tni_onnx_in(c, 1);
-    return tni_onnx_out(c, 0, x && like ? tn_cast(x, tn_dtype_of(like)) : NULL);
-}
-
-// BitCast(x; to): the same bits, of elements of the same size.
-bool tni_onnx_bit_cast(tni_onnx_call *c)
-{
-    tn_tensor *x  = tni_onnx_in(c, 0);
-    int64_t    to = tni_onnx_attr_int(c, "to", 0);
-    tn_dtype   dt;
-    if (!x) return false;
-    if (!tni_onnx_dtype(to, &dt) || tni_dtype_size(dt) != tni_dtype_size(tn_dtype_of(x)))
-        return tni_onnx_refuse(c, "elements of type %lld have not the size of %s", (long long)to,
-                               tn_dtype_name(tn_dtype_of(x)));
-    bool truth = dt == TN_BOOL || tn_dtype_of(x) == TN_BOOL;
-    return tni_onnx_out(c, 0, truth ? tn_cast(x, dt) : tn_bitcast(x, dt));
-}
+// ---- choices -----------------------------------------------------------------------------------
 
 // Where(condition, a, b).
 bool tni_onnx_where(tni_onnx_call *c)

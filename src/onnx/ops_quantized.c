@@ -45,12 +45,30 @@ static tn_tensor *quantize(tn_tensor *x, tn_tensor *scale, tn_tensor *zero, tn_d
     return tn_cast(tn_clamp(y, lo, hi), dt);
 }
 
+// The same to a type that is kept in a wider dtype: integers at the limits of their bits, floats as casts have them.
+static bool quantize_narrow(tni_onnx_call *c, tn_tensor *x, tn_tensor *scale, tn_tensor *zero,
+                            int type)
+{
+    tn_dtype   dt;
+    int        bits;
+    tn_tensor *y = tn_div(x, scale);
+    tni_onnx_is_narrow(type, &dt, &bits);
+    if (dt != TN_F32) y = tn_round(y);
+    if (zero) y = tn_add(y, tn_cast(zero, TN_F32));
+    double low = dt == TN_I8 ? -(1 << (bits - 1)) : 0;
+    if (dt != TN_F32) y = tn_cast(tn_clamp(y, low, low + (1 << bits) - 1), dt);
+    else y = tni_onnx_narrowed(y, type, tni_onnx_attr_int(c, "saturate", 1) != 0, (tni_wire){ 0 });
+    if (!tni_onnx_out(c, 0, y)) return false;
+    tni_onnx_narrow_out(c, 0, type);
+    return true;
+}
+
 // QuantizeLinear(x, scale, zero; axis, block_size, output_dtype), computed in f32.
 bool tni_onnx_quantize_linear(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0), *scale = tni_onnx_in(c, 1), *zero = tni_onnx_in(c, 2);
-    int        axis = (int)tni_onnx_attr_int(c, "axis", 1);
-    int64_t    type = tni_onnx_attr_int(c, "output_dtype", 0),
+    int        axis = (int)tni_onnx_attr_int(c, "axis", 1), few = tni_onnx_narrow_in(c, 2);
+    int64_t    type = tni_onnx_attr_int(c, "output_dtype", few),
             block   = tni_onnx_attr_int(c, "block_size", 0);
     tn_dtype dt     = zero ? tn_dtype_of(zero) : TN_U8;
     if (!x || !scale || (tni_onnx_has(c, 2) && !zero)) return false;
@@ -58,9 +76,11 @@ bool tni_onnx_quantize_linear(tni_onnx_call *c)
         return tni_onnx_refuse(c, "elements of type %lld are not supported", (long long)type);
     if (!tni_is_float(tn_dtype_of(x))) x = tn_cast(x, TN_F32);
     tn_tensor *wide = tn_cast(x, TN_F32);
-    return tni_onnx_out(c, 0,
-                        quantize(wide, along(c, x, tn_cast(scale, TN_F32), axis, block),
-                                 along(c, x, zero, axis, block), dt));
+    scale           = along(c, x, tn_cast(scale, TN_F32), axis, block);
+    zero            = zero ? along(c, x, zero, axis, block) : NULL;
+    if (!tni_onnx_is_narrow(type, &dt, &few))
+        return tni_onnx_out(c, 0, quantize(wide, scale, zero, dt));
+    return quantize_narrow(c, wide, scale, zero, (int)type);
 }
 
 // DequantizeLinear(x, scale, zero; axis, block_size): (x - zero) * scale, the difference in i32.
