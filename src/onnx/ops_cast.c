@@ -28,6 +28,7 @@ enum {
     F8E8M0   = 24
 };
 
+// The row of a type; -1: it has a dtype of its own, or is not known.
 static int narrow_row(int64_t type)
 {
     for (int i = 0; i < NARROW; i++)
@@ -69,6 +70,10 @@ void tni_onnx_widen(int type, const unsigned char *packed, int64_t count, void *
     }
 }
 
+//   x         1.1      0.3       -5
+//   bits      3f8ccccd 3e99999a  c0a00000      and 7f800000
+//   result    1        0.25      4
+//
 // 2 to the exponent of each element, from its bits: the largest power of two that is not above it.
 static tn_tensor *power_below(tn_tensor *x)
 {
@@ -137,6 +142,8 @@ int tni_onnx_narrow_in(const tni_onnx_call *c, int i)
     return tni_onnx_is_narrow(type, &dt, &bits) ? (int)type : 0;
 }
 
+// Called after the output has its tensor. Ops that only move elements do not pass the type on: their results are right, and a
+// scale or a cast that asks for the type of one is not.
 void tni_onnx_narrow_out(tni_onnx_call *c, int i, int type)
 {
     int32_t v = i < c->nout ? c->r->m->use[c->n->use + (uint32_t)(c->nin + i)] : TNI_ONNX_NONE;
