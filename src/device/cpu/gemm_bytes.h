@@ -15,6 +15,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+// A loop over registers, which must not become one over memory.
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 // A kernel. Operands are packed in strips of mr rows of a and nr columns of b. A strip goes along k in steps, each of
 // kr bytes of every row or column; bytes past the end of k are zeros.
 //

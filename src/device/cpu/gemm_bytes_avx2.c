@@ -33,9 +33,8 @@ static void tile(int64_t steps, int rows, const void *a, const void *b, const in
                 sum[i][j] = _mm256_add_epi32(sum[i][j], _mm256_madd_epi16(row, col[j]));
         }
     }
-    for (int i = 0; i < MR && i < rows; i++)
-        for (int j = 0; j < 2; j++)
-            _mm256_storeu_si256((__m256i *)(c + i * ldc + 8 * j), sum[i][j]);
+    UNROLL for (int i = 0; i < MR; i++) for (int j = 0; j < 2 && i < rows; j++)
+        _mm256_storeu_si256((__m256i *)(c + i * ldc + 8 * j), sum[i][j]);
 }
 
 const tni_bytes_kernel tni_bytes_avx2 = { "AVX2", MR, NR, KR, false, tile };

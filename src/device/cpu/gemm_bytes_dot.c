@@ -29,8 +29,8 @@ static void tile(int64_t steps, int rows, const void *a, const void *b, const in
             sum[7][j]     = vdotq_laneq_s32(sum[7][j], col, high, 3);
         }
     }
-    for (int i = 0; i < MR && i < rows; i++)
-        for (int j = 0; j < 2; j++) vst1q_s32(c + i * ldc + 4 * j, sum[i][j]);
+    UNROLL for (int i = 0; i < MR; i++) for (int j = 0; j < 2 && i < rows; j++)
+        vst1q_s32(c + i * ldc + 4 * j, sum[i][j]);
 }
 
 const tni_bytes_kernel tni_bytes_dot = { "SDOT", MR, NR, KR, false, tile };

@@ -26,14 +26,14 @@ static inline __attribute__((always_inline)) void multiply(int pairs, int64_t st
         for (int p = 0; p < pairs; p++)
             for (int j = 0; j < COLS; j++) sum[p][j] = vmmlaq_s32(sum[p][j], x[p], w[j]);
     }
-    for (int p = 0; p < pairs; p++)
-        for (int j = 0; j < COLS; j += 2) {
-            int64x2_t one = vreinterpretq_s64_s32(sum[p][j]),
-                      two = vreinterpretq_s64_s32(sum[p][j + 1]);
-            int32_t *to   = c + 2 * p * ldc + 2 * j;
-            vst1q_s32(to, vreinterpretq_s32_s64(vzip1q_s64(one, two)));
-            if (2 * p + 1 < rows) vst1q_s32(to + ldc, vreinterpretq_s32_s64(vzip2q_s64(one, two)));
-        }
+    UNROLL for (int p = 0; p < PAIRS; p++) for (int j = 0; j < COLS && p < pairs; j += 2)
+    {
+        int64x2_t one = vreinterpretq_s64_s32(sum[p][j]),
+                  two = vreinterpretq_s64_s32(sum[p][j + 1]);
+        int32_t *to   = c + 2 * p * ldc + 2 * j;
+        vst1q_s32(to, vreinterpretq_s32_s64(vzip1q_s64(one, two)));
+        if (2 * p + 1 < rows) vst1q_s32(to + ldc, vreinterpretq_s32_s64(vzip2q_s64(one, two)));
+    }
 }
 
 // Of few rows, as in a product with a vector, only as many pairs are computed.

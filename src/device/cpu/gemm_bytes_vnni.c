@@ -25,8 +25,8 @@ static void tile(int64_t steps, int rows, const void *a, const void *b, const in
             for (int j = 0; j < 2; j++) sum[i][j] = _mm512_dpbusd_epi32(sum[i][j], row, col[j]);
         }
     }
-    for (int i = 0; i < MR && i < rows; i++)
-        for (int j = 0; j < 2; j++) _mm512_storeu_si512(c + i * ldc + 16 * j, sum[i][j]);
+    UNROLL for (int i = 0; i < MR; i++) for (int j = 0; j < 2 && i < rows; j++)
+        _mm512_storeu_si512(c + i * ldc + 16 * j, sum[i][j]);
 }
 
 const tni_bytes_kernel tni_bytes_vnni = { "AVX512-VNNI", MR, NR, KR, true, tile };
