@@ -19,6 +19,10 @@ static void free_model(tni_owned *t)
     tni_heap *h = &t->cx->heap;
     if (m->layer) *(tn_onnx **)tn_layer_self(m->layer) = NULL;
     for (size_t i = 0; m->run.value && i < m->model.values; i++) tni_onnx_release(&m->run.value[i]);
+    for (size_t i = 0; m->run.kept && i < m->model.nodes; i++)
+        for (int k = 0; k < TNI_ONNX_SLOTS; k++)
+            if (m->run.kept[i][k]) tn_release(m->run.kept[i][k]);
+    tni_free(h, m->run.kept);
     tni_free(h, m->run.value);
     tni_free(h, m->in);
     tni_free(h, m->out);

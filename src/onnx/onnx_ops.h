@@ -52,6 +52,12 @@ tn_tensor *tni_onnx_rotated(tn_tensor *x, tn_tensor *cosine, tn_tensor *sine, in
 
 // The convolution that a node describes, of other operands than its inputs.
 tn_tensor *tni_onnx_convolve(tni_onnx_call *c, tn_tensor *x, tn_tensor *w, tn_tensor *b);
+tn_tensor *tni_onnx_convolve_bytes(tni_onnx_call *c, tn_tensor *x, tn_tensor *w, int64_t pad);
+// The means of the windows that a node describes.
+tn_tensor *tni_onnx_averages(tni_onnx_call *c, tn_tensor *x);
+// a minus p times the matrix of bytes that input b_at is, minus its zero point, which input bz_at is: i32.
+tn_tensor *tni_onnx_byte_product(tni_onnx_call *c, tn_tensor *a, tn_tensor *p, int b_at, int bz_at,
+                                 bool turned);
 bool       tni_onnx_one(tni_onnx_call *c);
 bool       tni_onnx_two(tni_onnx_call *c);
 bool       tni_onnx_variadic(tni_onnx_call *c);

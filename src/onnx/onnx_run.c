@@ -316,11 +316,7 @@ static bool is_done(const tni_onnx_call *c)
 static void keep_fixed(tni_onnx_call *c)
 {
     tni_onnx_run *r     = c->r;
-    bool          fixed = !tni_onnx_op_at(c->n->row)->varies;
-    for (int i = 0; fixed && i < c->nin; i++) {
-        tni_onnx_value *v = tni_onnx_value_in(c, i);
-        fixed             = !v || (v->fixed && !v->param && !input_static(c, i)->replaceable);
-    }
+    bool          fixed = !tni_onnx_op_at(c->n->row)->varies && tni_onnx_is_fixed(c, 0, c->nin);
     for (int i = 0; fixed && i < c->nout; i++) {
         tni_onnx_value *v = output(c, i);
         if (!v || v->is_list) continue;
@@ -333,6 +329,36 @@ static void keep_fixed(tni_onnx_call *c)
         if (v->host) tn_retain(v->host);
         v->fixed = true;
     }
+}
+
+// Inputs that are left out are as they are, too.
+bool tni_onnx_is_fixed(const tni_onnx_call *c, int from, int to)
+{
+    bool fixed = true;
+    for (int i = from; fixed && i < to; i++) {
+        tni_onnx_value *v = tni_onnx_value_in(c, i);
+        fixed             = !v || (v->fixed && !v->param && !input_static(c, i)->replaceable);
+    }
+    return fixed;
+}
+
+// A node of a loop's body has one place, like every other: its weights are the same in each round.
+tn_tensor *tni_onnx_kept(const tni_onnx_call *c, int slot)
+{
+    return c->r->kept ? c->r->kept[c->n - c->r->m->node][slot] : NULL;
+}
+
+// It is computed now, so that what it was computed of can go.
+tn_tensor *tni_onnx_keep(tni_onnx_call *c, int slot, tn_tensor *t)
+{
+    tni_onnx_run *r     = c->r;
+    int64_t       bytes = t ? tn_count(t) * (int64_t)tni_dtype_size(tn_dtype_of(t)) : 0;
+    if (!t || bytes > r->room || tn_ctx_of(t) != r->cx) return t;
+    if (!r->kept) r->kept = tni_zalloc(&r->cx->heap, r->m->nodes * sizeof *r->kept);
+    if (!r->kept || tn_eval_of(t) != TN_OK) return t;
+    r->room -= bytes;
+    tn_retain(t);
+    return r->kept[c->n - r->m->node][slot] = t;
 }
 
 // Runs a node where all it reads is known on the host, unless it reads nothing.

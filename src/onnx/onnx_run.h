@@ -9,7 +9,7 @@
 #include "ops/op_functions.h"
 
 // How many numbers are kept on the host, and at most read as sizes, axes or pads.
-enum { TNI_ONNX_SMALL = 4096 };
+enum { TNI_ONNX_SMALL = 4096, TNI_ONNX_SLOTS = 2 };
 // How many bytes of what is computed of weights alone are kept: more than a transposed embedding of a small model, less
 // than a file of a few bytes could fill a machine with.
 #define TNI_ONNX_KEPT ((int64_t)1 << 30)
@@ -21,12 +21,12 @@ struct tni_onnx_value {
     tni_onnx_value *item;  // of a sequence; NULL and is_list: an empty one
     size_t          items;
     bool            is_list;
-    int8_t          type;   // a TensorProto.DataType that is kept in a wider dtype; 0: what the dtype says
-    bool            fixed;  // a weight, or computed of weights alone: kept from run to run
-    bool            param;  // of the model's layer: its value may change at any time
-    bool            strips_turned;
-    int64_t         strips_columns;
-    tn_tensor      *strips;  // of a fixed matrix, or its transpose: see ops_product.c; NULL: none
+    int8_t  type;   // a TensorProto.DataType that is kept in a wider dtype; 0: what the dtype says
+    bool    fixed;  // a weight, or computed of weights alone: kept from run to run
+    bool    param;  // of the model's layer: its value may change at any time
+    bool    strips_turned;
+    int64_t strips_columns;
+    tn_tensor *strips;  // of a fixed matrix, or its transpose: see ops_product.c; NULL: none
 };
 
 typedef struct {
@@ -35,7 +35,9 @@ typedef struct {
     tni_onnx_value *value;  // by number
     void           *lists;  // memory of sequences, until the run ends
     int64_t         room;   // bytes of results that may still be kept from run to run
-    bool            training;
+    tn_tensor *(*kept)
+        [TNI_ONNX_SLOTS];  // by node: what its op computed of weights alone; NULL: nothing yet
+    bool training;
 } tni_onnx_run;
 
 // One application of an op: its inputs and outputs in a context, that of the device or of the host.
@@ -80,6 +82,12 @@ bool tni_onnx_has_attr(const tni_onnx_call *c, const char *name);
 bool tni_onnx_is_constant(tni_onnx_call *c, int i);
 // Whether the node is all that reads input i, a weight of the file.
 bool tni_onnx_is_read_once(tni_onnx_call *c, int i);
+// Whether inputs from .. to - 1 are weights, or computed of weights alone, that stay as they are.
+bool tni_onnx_is_fixed(const tni_onnx_call *c, int from, int to);
+// What the node has kept in a slot since an earlier run, or NULL; keeps t there, which is computed of fixed inputs, unless the
+// budget is spent. Returns t.
+tn_tensor *tni_onnx_kept(const tni_onnx_call *c, int slot);
+tn_tensor *tni_onnx_keep(tni_onnx_call *c, int slot, tn_tensor *t);
 // Makes output `to` the value that input `from` is.
 bool tni_onnx_copy(tni_onnx_call *c, int to, int from);
 // Reports why the node cannot run, after its name; false.

@@ -116,6 +116,18 @@ tn_tensor *tni_onnx_convolve(tni_onnx_call *c, tn_tensor *x, tn_tensor *w, tn_te
                       : tn_conv3d(x, w, b, o);
 }
 
+// The same of bytes, added up in i32; pads count as `pad`.
+tn_tensor *tni_onnx_convolve_bytes(tni_onnx_call *c, tn_tensor *x, tn_tensor *w, int64_t pad)
+{
+    tni_onnx_windows k;
+    int64_t          before[5] = { 0 }, after[5] = { 0 };
+    if (!x || !w || !tni_onnx_read_windows(c, x, w, &k)) return NULL;
+    bool around = !is_symmetric(&k);
+    for (int i = 0; i < k.n; i++) before[2 + i] = k.before[i], after[2 + i] = k.after[i];
+    if (around) x = tn_pad_i64(x, before, after, pad);
+    return tn_conv_i32(x, w, pad, conv_opts(&k, tni_onnx_attr_int(c, "group", 1), around));
+}
+
 // Conv(x, w, b; kernel_shape, strides, pads, dilations, group, auto_pad).
 bool tni_onnx_conv(tni_onnx_call *c)
 {
@@ -261,12 +273,12 @@ bool tni_onnx_max_pool(tni_onnx_call *c)
 // The mean of a window is its sum over the number of elements that count: those of x, with count_include_pad also
 // the pads, never what rounding up adds.
 // Rounding up adds places that never count, not even with count_include_pad.
-bool tni_onnx_average_pool(tni_onnx_call *c)
+tn_tensor *tni_onnx_averages(tni_onnx_call *c, tn_tensor *x)
 {
-    tn_tensor       *x = tni_onnx_in(c, 0), *ones, *y;
+    tn_tensor       *ones, *y;
     tni_onnx_windows w;
     int64_t          extra[3], size[5];
-    if (!x || !tni_onnx_read_windows(c, x, NULL, &w)) return false;
+    if (!x || !tni_onnx_read_windows(c, x, NULL, &w)) return NULL;
     bool with = tni_onnx_attr_int(c, "count_include_pad", 0) != 0, plain = is_symmetric(&w);
     round_up(&w, x, extra);
     for (int i = 0; i < w.n; i++)
@@ -279,7 +291,7 @@ bool tni_onnx_average_pool(tni_onnx_call *c)
         y              = w.n == 1   ? tn_avg_pool1d(x, w.kernel[0], o)
                          : w.n == 2 ? tn_avg_pool2d(x, w.kernel[0], w.kernel[1], o)
                                     : tn_avg_pool3d(x, w.kernel[0], w.kernel[1], w.kernel[2], o);
-        return tni_onnx_out(c, 0, y);
+        return y;
     }
     for (int i = 0; i < w.n; i++)
         size[2 + i] = tn_size(x, 2 + i) + (with ? w.before[i] + w.after[i] : 0);
@@ -292,9 +304,29 @@ bool tni_onnx_average_pool(tni_onnx_call *c)
         rest.after[i]  = with ? extra[i] : w.after[i];
     }
     y = over_taps(window_axes(pad_places(x, &w, 0), &w), &w, tn_sum_axes);
-    return tni_onnx_out(
-        c, 0,
-        tn_div(y, over_taps(window_axes(pad_places(ones, &rest, 0), &rest), &rest, tn_sum_axes)));
+    return tn_div(y, over_taps(window_axes(pad_places(ones, &rest, 0), &rest), &rest, tn_sum_axes));
+}
+
+// AveragePool(x; kernel_shape, strides, pads, dilations, ceil_mode, count_include_pad).
+bool tni_onnx_average_pool(tni_onnx_call *c)
+{
+    return tni_onnx_out(c, 0, tni_onnx_averages(c, tni_onnx_in(c, 0)));
+}
+
+// NhwcMaxPool(x; as MaxPool) of com.microsoft: channels are behind the places.
+bool tni_onnx_nhwc_max_pool(tni_onnx_call *c)
+{
+    tn_tensor       *x = tni_onnx_in(c, 0);
+    tni_onnx_windows w;
+    int64_t          extra[3];
+    if (!x || tn_rank(x) != 4)
+        return x && tni_onnx_refuse(c, "x %s has not four axes", tni_shape_of(x).s);
+    x = tn_permute(x, TN_AXES(0, 3, 1, 2));
+    if (!x || !tni_onnx_read_windows(c, x, NULL, &w)) return false;
+    round_up(&w, x, extra);
+    for (int i = 0; i < w.n; i++) w.after[i] += extra[i];
+    x = over_taps(window_axes(pad_places(x, &w, lowest(tn_dtype_of(x))), &w), &w, tn_max_axes);
+    return tni_onnx_out(c, 0, tn_permute(x, TN_AXES(0, 2, 3, 1)));
 }
 
 // (sum |x|^p)^(1/p) of each window.

@@ -4,7 +4,7 @@
     cases.py FOLDER
 
 FOLDER/node has those of the onnx package for each operator, FOLDER/export those it has of PyTorch's exporter and of
-small graphs. A case is a folder: model.onnx, and test_data_set_N with input_I.pb and output_I.pb, a TensorProto
+small graphs, FOLDER/theirs and FOLDER/traps those of judged.py. A case is a folder: model.onnx, and test_data_set_N with input_I.pb and output_I.pb, a TensorProto
 each. A model that takes or gives a sequence or an optional is written as one that takes and gives its tensors, with
 nodes before and behind that make and take apart the sequence. Nothing is written if the cases are there and were
 written by this program and these versions.
@@ -25,6 +25,8 @@ try:
 except ImportError as e:
     sys.exit(f"tenon: make test-onnx needs a Python with {e.name}: pip install onnx onnxruntime, "
              "or TN_PYTHON=PYTHON names one that has them")
+
+import judged
 
 HERE = pathlib.Path(__file__).parent
 # Of these the numbers are drawn: a file `random` beside the model says that shapes and dtypes alone are compared.
@@ -145,6 +147,13 @@ def write_export_cases(folder):
                 shutil.copytree(case, folder / kind / case.name)
 
 
+def write_judged_cases(folder, make):
+    def write(op, name, model, inputs, outputs):
+        write_case(folder / op / name, model, [([tensor(x) for x in inputs], [tensor(y) for y in outputs])])
+
+    make(judged.Cases(write))
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     sources = b"".join(p.read_bytes() for p in sorted(HERE.glob("*.py")))
@@ -155,6 +164,8 @@ def main():
     shutil.rmtree(folder, ignore_errors=True)
     write_node_cases(folder / "node")
     write_export_cases(folder / "export")
+    write_judged_cases(folder / "theirs", judged.theirs)
+    write_judged_cases(folder / "traps", judged.traps)
     (folder / "stamp").write_text(stamp)
 
 
