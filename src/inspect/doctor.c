@@ -93,7 +93,7 @@ static void print_cuda(FILE *f)
     int                n = tni_nvidia_report(library);
     print_line(f, "cuda");
     for (int i = 0; i < n; i++)
-        print_line(f, "  %-8s %-8s %s", library[i].name,
+        print_line(f, "  %-10s %-8s %s", library[i].name,
                    library[i].found ? library[i].version.s : "none", library[i].detail.s);
 }
 

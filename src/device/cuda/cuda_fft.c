@@ -16,12 +16,14 @@
 enum { R2C = 0x2a, C2R = 0x2c, C2C = 0x29, D2Z = 0x6a, Z2D = 0x6c, Z2Z = 0x69 };
 
 // The functions of cuFFT that are used; plans are small integers, results 0 for success.
+//   version           of the library
 //   create, destroy   a plan
 //   make              what it is of: axes and their lengths, how lines lie in memory (NULL: one after the other), a type from above, how many;
 //                     allocates the plan's work space
 //   stream            in which its transforms run
 //   c2c ... z2d       run: complex, real to complex and back, of f32 and of f64; direction -1 is forward
 typedef struct {
+    int (*version)(int *version);
     int (*create)(int *plan);
     int (*make)(int plan, int rank, long long *n, long long *inembed, long long istride,
                 long long idist, long long *onembed, long long ostride, long long odist, int type,
@@ -37,11 +39,12 @@ typedef struct {
 } cufft;
 
 static const tni_symbol symbols[] = {
-    { offsetof(cufft, create), "cufftCreate" },    { offsetof(cufft, make), "cufftMakePlanMany64" },
-    { offsetof(cufft, stream), "cufftSetStream" }, { offsetof(cufft, c2c), "cufftExecC2C" },
-    { offsetof(cufft, r2c), "cufftExecR2C" },      { offsetof(cufft, c2r), "cufftExecC2R" },
-    { offsetof(cufft, z2z), "cufftExecZ2Z" },      { offsetof(cufft, d2z), "cufftExecD2Z" },
-    { offsetof(cufft, z2d), "cufftExecZ2D" },      { offsetof(cufft, destroy), "cufftDestroy" },
+    { offsetof(cufft, version), "cufftGetVersion" },  { offsetof(cufft, create), "cufftCreate" },
+    { offsetof(cufft, make), "cufftMakePlanMany64" }, { offsetof(cufft, stream), "cufftSetStream" },
+    { offsetof(cufft, c2c), "cufftExecC2C" },         { offsetof(cufft, r2c), "cufftExecR2C" },
+    { offsetof(cufft, c2r), "cufftExecC2R" },         { offsetof(cufft, z2z), "cufftExecZ2Z" },
+    { offsetof(cufft, d2z), "cufftExecD2Z" },         { offsetof(cufft, z2d), "cufftExecZ2D" },
+    { offsetof(cufft, destroy), "cufftDestroy" },
 };
 enum { CALLS = sizeof symbols / sizeof *symbols };
 
@@ -50,20 +53,26 @@ static struct {
     pthread_once_t once;
     cufft          table;
     bool           there;
+    tni_text       where, missing;
 } found = { .once = PTHREAD_ONCE_INIT };
 
 // CUDA 13 has version 12, CUDA 12 version 11.
 static void find_cufft(void)
 {
     static const char *const names[] = { "libcufft.so.12", "libcufft.so.11", NULL };
-    tni_text                 where   = { "" };
-    void                    *lib     = tni_nvidia_open(names, &where);
+    void                    *lib     = tni_nvidia_open(names, &found.where);
     const char *missing = lib ? tni_symbols_fill(lib, &found.table, symbols, CALLS) : NULL;
     found.there         = lib && !missing;
-    if (missing) tni_library_log("cuFFT (%s) has no %s", where.s, missing);
-    else if (!lib)
-        tni_library_log(
-            "there is no cuFFT: transforms of other lengths than powers of two up to 2048 run on the host");
+    if (!lib) tni_text_add(&found.missing, "there is no cuFFT (libcufft.so)");
+    if (missing) tni_text_add(&found.missing, "cuFFT (%s) has no %s", found.where.s, missing);
+    if (!found.there) tni_library_log("%s: " TNI_WITHOUT_CUFFT, found.missing.s);
+}
+
+bool tni_cufft_find(int *version, tni_text *detail)
+{
+    pthread_once(&found.once, find_cufft);
+    tni_text_add(detail, "%s", found.there ? found.where.s : found.missing.s);
+    return found.there && !found.table.version(version);
 }
 
 // TN_CUFFT=0 turns it off.

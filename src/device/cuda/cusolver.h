@@ -20,6 +20,7 @@ typedef struct tni_blas_handle   *tni_blas_handle;
 // A _size function tells how many bytes of device and host memory the call wants; info is a word of device memory. Of two entries
 // the first is for f32, the second for f64.
 typedef struct {
+    int (*version)(int *version);  // 12200: 12.2.0
     int (*create)(tni_solver_handle *h);
     int (*destroy)(tni_solver_handle h);
     int (*set_stream)(tni_solver_handle h, tni_custream s);

@@ -2,7 +2,10 @@
 #include "device/cuda/library_report.h"
 
 #include "device/cuda/blaslt.h"
+#include "device/cuda/cuda_fft.h"
 #include "device/cuda/cudnn.h"
+#include "device/cuda/cusolver.h"
+#include "device/cuda/cusparselt.h"
 #include "device/cuda/driver.h"
 
 // *cuda: the version of CUDA that the driver serves, such as 13000.
@@ -74,6 +77,49 @@ static tni_nvidia_library report_cudnn(void)
     return p;
 }
 
+// As those number themselves that are older: 12200 is 12.2.0.
+static tni_text older_numbers(int version)
+{
+    return tni_text_of("%d.%d.%d", version / 1000, version / 100 % 10, version % 100);
+}
+
+// Without cuFFT everything works, on the host if need be.
+static tni_nvidia_library report_cufft(void)
+{
+    tni_nvidia_library p       = { .name = "cuFFT" };
+    int                version = 0;
+    p.found                    = tni_cufft_find(&version, &p.detail);
+    p.version                  = older_numbers(version);
+    if (!p.found) tni_text_add(&p.detail, ": " TNI_WITHOUT_CUFFT);
+    return p;
+}
+
+// It is of use with the cuBLAS that belongs to it alone, which the reason tells apart.
+static tni_nvidia_library report_cusolver(void)
+{
+    tni_nvidia_library  p       = { .name = "cuSOLVER" };
+    const tni_cusolver *lib     = tni_cusolver_get(&p.detail);
+    int                 version = 0;
+    p.found                     = lib && !lib->version(&version);
+    p.version                   = older_numbers(version);
+    tni_text_add(&p.detail, "%s",
+                 lib ? tni_cusolver_where()
+                     : ": factorizations of matrices above 64 x 64 run on the host");
+    return p;
+}
+
+// It is no part of CUDA's toolkit, so that it is missing on most machines without PyTorch.
+static tni_nvidia_library report_cusparselt(void)
+{
+    tni_nvidia_library    p  = { .name = "cuSPARSELt" };
+    const tni_cusparselt *lt = tni_cusparselt_get(&p.detail);
+    p.found                  = lt != NULL;
+    if (lt) p.version = three_numbers(tni_cusparselt_version(lt));
+    tni_text_add(&p.detail, "%s",
+                 lt ? tni_cusparselt_where() : ": products with 2:4 weights are dense");
+    return p;
+}
+
 // Without a driver the libraries are of no use, and are not looked for.
 int tni_nvidia_report(tni_nvidia_library library[TNI_NVIDIA_LIBRARIES])
 {
@@ -83,5 +129,8 @@ int tni_nvidia_report(tni_nvidia_library library[TNI_NVIDIA_LIBRARIES])
     if (!library[0].found) return n;
     library[n++] = report_blaslt();
     library[n++] = report_cudnn();
+    library[n++] = report_cufft();
+    library[n++] = report_cusolver();
+    library[n++] = report_cusparselt();
     return n;
 }

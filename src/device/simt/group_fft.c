@@ -122,7 +122,7 @@ tn_status tni_groups_fft_lines(const tni_call *c)
     return s;
 }
 
-// One item for each number.
+// Eight numbers for each item, as the kernel has them.
 tn_status tni_groups_fft_scale(const tni_call *c)
 {
     tni_kernel_args h;
@@ -133,7 +133,7 @@ tn_status tni_groups_fft_scale(const tni_call *c)
     put_scale(&o, c->attr->fft.scale);
     o.at_y = tni_kernel_args_add_buffer(&h, c->out.data) / (int64_t)tni_dtype_size(c->out.dtype);
     tni_kernel_args_add(&h, &o, sizeof o);
-    return tni_kernel_args_launch(&h, tni_ceil_div(o.lines, 256), 256, c->why);
+    return tni_kernel_args_launch(&h, tni_ceil_div(o.lines, 2048), 256, c->why);
 }
 
 tn_status tni_groups_fft(const tni_call *c)

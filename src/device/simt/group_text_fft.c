@@ -109,10 +109,14 @@ const char *const tni_text_fft[] = {
       } fft_params;),
     HEAD(fft_lines_1, 1) LOAD(1) READ(1) WRITE(1) LAST(1) STORE(1),
     HEAD(fft_lines_2, 2) LOAD(2) READ(2) WRITE(2) LAST(2) STORE(2),
-    // What a library left unscaled, `lines` numbers from at_y on.
+    // What a library left unscaled, `lines` numbers from at_y on, eight for each item: one load in flight is too few to fill memory's
+    // bandwidth.
     T(KERNEL(256) fft_scale(GLOBAL x_kept *y, GIVEN fft_params s) {
-          m_long at = (m_long)ITEM;
-          if (at < s.lines) y[s.at_y + at] = y[s.at_y + at] * SCALE;
+          m_long at = (m_long)GROUP_ID * 2048 + LOCAL_ID;
+          x_type v[8];
+          for (int j = 0; j < 8; j++) v[j] = at + 256 * j < s.lines ? y[s.at_y + at + 256 * j] : 0;
+          for (int j = 0; j < 8; j++)
+              if (at + 256 * j < s.lines) y[s.at_y + at + 256 * j] = v[j] * SCALE;
       }),
     NULL,
 };
