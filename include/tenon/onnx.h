@@ -41,4 +41,17 @@ TN_API tn_status tn_onnx_run(tn_onnx *m, int nx, const char *const *x_names, tn_
 // There is one layer of a model, which runs until the model is closed.
 TN_API tn_layer *tn_onnx_layer(tn_onnx *m);
 
+typedef struct {
+    int                opset;   // 13 to 21; 0: 17, which runtimes since 2022 read
+    bool               beside;  // weights go to PATH.data, as from 2 GiB on they must
+    const char        *batch;   // the symbol of axis 0, "N"; NULL: the size of x
+    const char *const *x_names, *const *y_names;  // NULL: x and y, or x0, x1, ...
+} tn_onnx_save_opts;
+// Writes a layer as an ONNX model, in evaluation mode. The layer records a pass over inputs of the shapes and dtypes of x, whose
+// values do not matter; with a symbol for the batch, inputs whose first axis is as long as that of x[0] have it there. Weights
+// keep their names. A layer of the user's own can be any function (tn_layer_new_n). An op that ONNX lacks is refused by its name.
+// The file appears whole or not at all.
+TN_API tn_status tn_onnx_save(tn_layer *l, const char *path, int nx, tn_tensor *const *x,
+                              tn_onnx_save_opts o);
+
 #endif

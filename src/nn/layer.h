@@ -87,6 +87,18 @@ static inline void tni_layer_let_go(tn_layer *l)
     l->owned.cx->nested--;
 }
 
+// A dry run: layers run as in evaluation and without gradients, and nothing that they record is computed, since it dies
+// with the scope. Modes, the gradient mode and the counter of random numbers are as before afterwards.
+typedef struct {
+    tn_layer *l;
+    tn_scope *scope;
+    bool     *training;  // of all layers below l, in order
+    uint64_t  counter;
+    int64_t   flush_at;
+} tni_dry_run;
+bool tni_dry_begin(tni_dry_run *d, const char *op, tn_layer *l);
+void tni_dry_end(const tni_dry_run *d);
+
 // The child whose name is the n characters at name; NULL if there is none.
 tn_layer *tni_layer_child_named(const tn_layer *l, const char *name, size_t n);
 // The layer at the top of l's tree.

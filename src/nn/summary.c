@@ -18,8 +18,7 @@
 // One layer in the table. Parameters that were counted in a row above (tied ones) do not count.
 typedef struct {
     tn_layer *l;
-    bool      training;  // before the summary
-    bool      tied;      // has parameters, all of them counted above
+    bool      tied;  // has parameters, all of them counted above
     int64_t   params;
     tni_text  label, shape;
 } row;
@@ -88,7 +87,7 @@ static bool gather_rows(table *t, tn_layer *root)
             break;
         }
         row *r = &t->row[t->count++];
-        *r     = (row){ .l = l, .training = l->training, .label = label_of(root, l) };
+        *r     = (row){ .l = l, .label = label_of(root, l) };
         count_tensors(t, r, &entries, at);
         at += l->params + l->buffers;
     }
@@ -111,52 +110,56 @@ static void record_shape(tn_layer *l, int ny, tn_tensor *const *y, void *user)
     }
 }
 
-// What a dry run changes in the network and its context, as it was before; the rows have the modes
-// of the layers.
-typedef struct {
-    tn_scope *scope;  // of what is recorded; it restores the gradient mode
-    tn_layer *root;   // of the whole tree, with its watch
-    void (*watch)(tn_layer *l, int ny, tn_tensor *const *y, void *user);
-    void    *watch_user;
-    uint64_t counter;
-    int64_t  flush_at;
-} dry_run;
-
 // Switches to evaluation without gradients, and turns off flushing, so that even a huge network records
 // everything and computes nothing.
-static bool begin_dry_run(dry_run *d, table *t, tn_layer *l)
+bool tni_dry_begin(tni_dry_run *d, const char *op, tn_layer *l)
 {
-    tn_ctx   *cx   = t->cx;
-    tn_layer *root = tni_layer_root(l);
-    *d = (dry_run){ tn_begin(cx), root, root->watch, root->watch_user, cx->counter, cx->flush_at };
-    if (!d->scope) return false;
-    for (size_t i = 0; i < t->count; i++) t->row[i].l->training = false;
-    cx->grad_mode    = false;
-    cx->flush_at     = INT64_MAX;  // a network however large is not computed
-    root->watch      = record_shape;
-    root->watch_user = t;
+    tn_ctx *cx = l->owned.cx;
+    size_t  n  = 0;
+    for (tn_layer *k = l; k; k = tni_layer_next(l, k)) n++;
+    *d = (tni_dry_run){ .l = l, .counter = cx->counter, .flush_at = cx->flush_at };
+    if (!(d->training = tni_alloc(&cx->heap, n))) return tni_no_memory(cx, op);
+    if (!(d->scope = tn_begin(cx))) {
+        tni_free(&cx->heap, d->training);
+        return false;
+    }
+    n = 0;
+    for (tn_layer *k = l; k; k = tni_layer_next(l, k)) {
+        d->training[n++] = k->training;
+        k->training      = false;
+    }
+    cx->grad_mode = false;
+    cx->flush_at  = INT64_MAX;  // a network however large is not computed
     return true;
 }
 
-// Restores everything that begin_dry_run changed, also the counter of random numbers: a summary must
+// Restores everything that tni_dry_begin changed, also the counter of random numbers: a summary must
 // not change what is trained afterwards.
-static void end_dry_run(const dry_run *d, table *t)
+void tni_dry_end(const tni_dry_run *d)
 {
-    d->root->watch      = d->watch;
-    d->root->watch_user = d->watch_user;
-    for (size_t i = 0; i < t->count; i++) t->row[i].l->training = t->row[i].training;
+    tn_ctx *cx = d->l->owned.cx;
+    size_t  n  = 0;
+    for (tn_layer *k = d->l; k; k = tni_layer_next(d->l, k)) k->training = d->training[n++];
+    tni_free(&cx->heap, d->training);
     tni_scope_close(d->scope);
-    t->cx->flush_at = d->flush_at;
-    t->cx->counter  = d->counter;
+    cx->flush_at = d->flush_at;
+    cx->counter  = d->counter;
 }
 
 // Runs x through the network and drops everything that this recorded.
 static bool run_dry(table *t, tn_layer *l, tn_tensor *x)
 {
-    dry_run d;
-    if (!begin_dry_run(&d, t, l)) return false;
-    bool ok = tn_forward(l, x) != NULL;
-    end_dry_run(&d, t);
+    tni_dry_run d;
+    tn_layer   *root                                                     = tni_layer_root(l);
+    void (*watch)(tn_layer * l, int ny, tn_tensor *const *y, void *user) = root->watch;
+    void *watch_user                                                     = root->watch_user;
+    if (!tni_dry_begin(&d, "layer_summary", l)) return false;
+    root->watch      = record_shape;
+    root->watch_user = t;
+    bool ok          = tn_forward(l, x) != NULL;
+    root->watch      = watch;
+    root->watch_user = watch_user;
+    tni_dry_end(&d);
     return ok;
 }
 

@@ -8,7 +8,8 @@
 tn_tensor *tn_leaky_relu(tn_tensor *x, double slope)
 {
     if (!tni_arg1("leaky_relu", x, "x")) return NULL;
-    return tn_where(tn_gt_s(x, 0), x, tn_mul_s(x, slope));
+    tn_tensor *y = tn_where(tn_gt_s(x, 0), x, tn_mul_s(x, slope));
+    return tni_traced(y, 1, &x, (tni_kept){ .kind = TNI_KEPT_leaky_relu, .f = { slope } });
 }
 
 // One slope for all, or one for each channel, which is axis 1.
@@ -40,7 +41,8 @@ static tn_tensor *elu(tn_tensor *w, double a, double b)
 tn_tensor *tn_elu(tn_tensor *x, double alpha)
 {
     if (!tni_arg1("elu", x, "x")) return NULL;
-    return tni_narrow(elu(tni_widen(x), alpha, 1), tn_dtype_of(x));
+    tn_tensor *y = tni_narrow(elu(tni_widen(x), alpha, 1), tn_dtype_of(x));
+    return tni_traced(y, 1, &x, (tni_kept){ .kind = TNI_KEPT_elu, .f = { alpha } });
 }
 
 tn_tensor *tn_celu(tn_tensor *x, double alpha)
@@ -57,7 +59,8 @@ tn_tensor *tn_selu(tn_tensor *x)
     const double alpha = 1.6732632423543772848170429916717,
                  scale = 1.0507009873554804934193349852946;
     if (!tni_arg1("selu", x, "x") || !tni_want_float(x, "selu")) return NULL;
-    return tni_narrow(tn_mul_s(elu(tni_widen(x), alpha, 1), scale), tn_dtype_of(x));
+    tn_tensor *y = tni_narrow(tn_mul_s(elu(tni_widen(x), alpha, 1), scale), tn_dtype_of(x));
+    return tni_traced(y, 1, &x, (tni_kept){ .kind = TNI_KEPT_selu });
 }
 
 // -|x|, whose gradient at 0 is -1 and not 0: what is smooth at 0 stays so.
@@ -78,14 +81,16 @@ tn_tensor *tn_sigmoid(tn_tensor *x)
 {
     if (!tni_arg1("sigmoid", x, "x")) return NULL;
     if (!tni_is_float(tn_dtype_of(x))) x = tn_cast(x, TN_F32);
-    return tni_narrow(sigmoid(tni_widen(x)), tn_dtype_of(x));
+    tn_tensor *y = tni_narrow(sigmoid(tni_widen(x)), tn_dtype_of(x));
+    return tni_traced(y, 1, &x, (tni_kept){ .kind = TNI_KEPT_sigmoid });
 }
 
 tn_tensor *tn_silu(tn_tensor *x)
 {
     if (!tni_arg1("silu", x, "x") || !tni_want_float(x, "silu")) return NULL;
     tn_tensor *w = tni_widen(x);
-    return tni_narrow(tn_mul(w, sigmoid(w)), tn_dtype_of(x));
+    tn_tensor *y = tni_narrow(tn_mul(w, sigmoid(w)), tn_dtype_of(x));
+    return tni_traced(y, 1, &x, (tni_kept){ .kind = TNI_KEPT_silu });
 }
 
 // silu(gate) up, rounded once.
@@ -99,7 +104,9 @@ tn_tensor *tn_swiglu(tn_tensor *gate, tn_tensor *up)
                            { tn_dtype_of(up), tn_rank(up) ? 2 : 1 } };
     tn_dtype    dt     = tni_promote_all(2, both);
     tn_tensor  *w      = tni_widen(gate);
-    return tni_narrow(tn_mul(tn_mul(w, sigmoid(w)), tni_widen(up)), dt);
+    tn_tensor  *y      = tni_narrow(tn_mul(tn_mul(w, sigmoid(w)), tni_widen(up)), dt);
+    if (tni_dtype(gate) != tni_dtype(up)) return y;
+    return tni_traced(y, 2, (tn_tensor *[]){ gate, up }, (tni_kept){ .kind = TNI_KEPT_swiglu });
 }
 
 // x times the normal distribution function, by erf; 0.7071... is 1 / sqrt(2).
@@ -107,7 +114,8 @@ tn_tensor *tn_gelu(tn_tensor *x)
 {
     if (!tni_arg1("gelu", x, "x") || !tni_want_float(x, "gelu")) return NULL;
     tn_tensor *w = tni_widen(x), *gate = tn_add_s(tn_erf(tn_mul_s(w, 0.70710678118654752440)), 1);
-    return tni_narrow(tn_mul(tn_mul_s(w, 0.5), gate), tn_dtype_of(x));
+    tn_tensor *y = tni_narrow(tn_mul(tn_mul_s(w, 0.5), gate), tn_dtype_of(x));
+    return tni_traced(y, 1, &x, (tni_kept){ .kind = TNI_KEPT_gelu });
 }
 
 // log(1 + exp(w)) = max(w, 0) + log(1 + exp(-|w|)): neither part overflows, and log1p keeps small
@@ -122,7 +130,8 @@ tn_tensor *tn_softplus(tn_tensor *x)
 {
     if (!tni_arg1("softplus", x, "x") || !tni_want_float(x, "softplus")) return NULL;
     if (!(x = tni_autocast_wide(x))) return NULL;
-    return tni_narrow(softplus(tni_widen(x)), tn_dtype_of(x));
+    tn_tensor *y = tni_narrow(softplus(tni_widen(x)), tn_dtype_of(x));
+    return tni_traced(y, 1, &x, (tni_kept){ .kind = TNI_KEPT_softplus });
 }
 
 tn_tensor *tn_logsigmoid(tn_tensor *x)
@@ -135,7 +144,8 @@ tn_tensor *tn_mish(tn_tensor *x)
 {
     if (!tni_arg1("mish", x, "x") || !tni_want_float(x, "mish")) return NULL;
     tn_tensor *w = tni_widen(x);
-    return tni_narrow(tn_mul(w, tn_tanh(softplus(w))), tn_dtype_of(x));
+    tn_tensor *y = tni_narrow(tn_mul(w, tn_tanh(softplus(w))), tn_dtype_of(x));
+    return tni_traced(y, 1, &x, (tni_kept){ .kind = TNI_KEPT_mish });
 }
 
 tn_tensor *tn_softsign(tn_tensor *x)
@@ -168,7 +178,8 @@ tn_tensor *tn_hardswish(tn_tensor *x)
     tn_tensor *in  = tn_where(tn_logical_or(low, high), tni_number_like(w, 0), w);
     tn_tensor *mid = tn_div_s(tn_mul(in, tn_add_s(in, 3)), 6);
     tn_tensor *y   = tn_where(low, tn_mul_s(w, 0), tn_where(high, w, mid));
-    return tni_narrow(y, tn_dtype_of(x));
+    return tni_traced(tni_narrow(y, tn_dtype_of(x)), 1, &x,
+                      (tni_kept){ .kind = TNI_KEPT_hardswish });
 }
 
 tn_tensor *tni_drop(tn_tensor *x, tn_tensor *u, double p)
@@ -248,7 +259,8 @@ static tn_tensor *clamp_to(const char *op, tn_tensor *x, tni_num lo, tni_num hi)
 
 tn_tensor *tn_clamp(tn_tensor *x, double lo, double hi)
 {
-    return clamp_to("clamp", x, tni_num_of(lo), tni_num_of(hi));
+    tn_tensor *y = clamp_to("clamp", x, tni_num_of(lo), tni_num_of(hi));
+    return tni_traced(y, 1, &x, (tni_kept){ .kind = TNI_KEPT_clamp, .f = { lo, hi } });
 }
 
 tn_tensor *tn_clamp_i64(tn_tensor *x, int64_t lo, int64_t hi)

@@ -1,4 +1,5 @@
 // Composite ops of movement: joining, splitting, repeating and choosing elements.
+#include "ops/kept_calls.h"
 #include "ops/complex.h"
 
 // 0 .. n-1, i64.
@@ -365,7 +366,8 @@ tn_tensor *tn_embed(tn_tensor *index, tn_tensor *weight)
     tn_tensor *rows  = select_rows(weight, 0, index);
     s.size[s.rank++] = tn_size(weight, 1);
     tn_tensor *y     = tn_reshape(rows, s.rank, s.size);
-    return y ? tni_share(y, "embed") : NULL;
+    y                = y ? tni_share(y, "embed") : NULL;
+    return tni_traced(y, 2, (tn_tensor *[]){ index, weight }, (tni_kept){ .kind = TNI_KEPT_embed });
 }
 
 // By scatter, which refuses an index out of range; a comparison with a range would give zeros

@@ -3,6 +3,7 @@
 #ifndef TNI_OPS_COMPOSITE_H
 #define TNI_OPS_COMPOSITE_H
 
+#include "ops/kept_calls.h"
 #include "ops/ops.h"
 
 #include <math.h>

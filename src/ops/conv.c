@@ -278,6 +278,19 @@ static tn_tensor *conv_bytes(tn_tensor *x, tn_tensor *w, tni_attr *a)
 
 // ---- the public ones ---------------------------------------------------------------------------
 
+static tn_tensor *traced_conv(tn_tensor *y, tni_kept_kind kind, int axes, tn_tensor *const x[3],
+                              const tni_attr *a, const int64_t *extra)
+{
+    tni_kept c = { .kind = kind, .i = { axes, a->conv.groups } };
+    for (int i = 0; i < axes; i++) {
+        c.i[2 + i]  = a->conv.stride[i];
+        c.i[5 + i]  = a->conv.padding[i];
+        c.i[8 + i]  = a->conv.dilation[i];
+        c.i[11 + i] = extra ? extra[i] : 0;
+    }
+    return tni_traced(y, 3, x, c);
+}
+
 // A convolution is of x (N, C, places) and w (O, C / groups, taps), a transposed one of w (C, O /
 // groups, taps).
 static tn_ctx *conv_args(const char *name, int axes, tn_tensor *x, tn_tensor *w, tn_tensor *b)
@@ -323,7 +336,8 @@ static tn_tensor *convolve(const char *name, int axes, tn_tensor *x, tn_tensor *
     tn_ctx  *cx = conv_args(name, axes, x, w, b);
     if (!cx || !bias_ok(cx, name, w, b, tn_size(w, 0))) return NULL;
     if (!no_output_padding(cx, name, axes, o)) return NULL;
-    return add_bias(conv_in_format(name, x, w, &a, NULL), b, axes);
+    tn_tensor *y = add_bias(conv_in_format(name, x, w, &a, NULL), b, axes);
+    return traced_conv(y, TNI_KEPT_conv, axes, (tn_tensor *[]){ x, w, b }, &a, NULL);
 }
 
 tn_tensor *tn_conv_i32(tn_tensor *x, tn_tensor *w, int64_t pad, tn_conv_opts o)
@@ -376,7 +390,9 @@ static tn_tensor *transpose(const char *name, int axes, tn_tensor *x, tn_tensor 
     if (!transposed_size(&vx, &vw, &a, extra, y)) return no_fit(cx, name, &vx, &vw, &a);
     if (!bias_ok(cx, name, w, b, y[1])) return NULL;
     x = pad_places(x, axes, &a, extra);
-    return x ? add_bias(conv_in_format(name, x, w, &a, extra), b, axes) : NULL;
+    if (!x) return NULL;
+    tn_tensor *made = add_bias(conv_in_format(name, x, w, &a, extra), b, axes);
+    return traced_conv(made, TNI_KEPT_conv_transpose, axes, (tn_tensor *[]){ x, w, b }, &a, extra);
 }
 
 tn_tensor *tn_conv1d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o)

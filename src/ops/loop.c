@@ -230,9 +230,11 @@ static tni_loop *build_body(scan *r)
     r->parts.first  = r->cx->next_id + 1;
     tn_scope *scope = tn_begin(r->cx);
     if (!scope) return NULL;
-    bool busy   = r->cx->busy;
-    r->cx->busy = true;
-    tni_loop *l = NULL;
+    bool              busy  = r->cx->busy;
+    struct tni_trace *trace = r->cx->trace;
+    r->cx->busy             = true;
+    r->cx->trace            = NULL;  // it would keep nodes of the body
+    tni_loop *l             = NULL;
     if (record_step(r) && carries_fit(r)) {
         share_roots(r);
         r->parts.seed = r->seed;
@@ -241,7 +243,8 @@ static tni_loop *build_body(scan *r)
     }
     for (int i = 0; l && i < l->xs + l->consts; i++)
         if (r->parts.from[i] >= r->seeds) tni_node_ref(r->parts.captured[i]);
-    r->cx->busy = busy;
+    r->cx->busy  = busy;
+    r->cx->trace = trace;
     tni_scope_close(scope);
     return l;
 }

@@ -87,7 +87,9 @@ tn_tensor *tn_layer_norm(tn_tensor *x, int n, tn_tensor *w, tn_tensor *b, double
     uint32_t mask = last_axes(op, x, n);
     if (!mask || !fits_last(op, x, n, w, "w") || !fits_last(op, x, n, b, "b")) return NULL;
     if (!(x = tni_autocast_wide(x))) return NULL;
-    return affine(normalize(tni_widen(x), op, mask, eps), w, b, x);
+    tn_tensor *y = affine(normalize(tni_widen(x), op, mask, eps), w, b, x);
+    return tni_traced(y, 3, (tn_tensor *[]){ x, w, b },
+                      (tni_kept){ .kind = TNI_KEPT_layer_norm, .i = { n }, .f = { eps } });
 }
 
 // x / sqrt(mean(x^2) + eps) w: without a mean to subtract. An eps of 0 is that of the dtype, as in
@@ -158,7 +160,9 @@ tn_tensor *tn_group_norm(tn_tensor *x, int64_t groups, tn_tensor *w, tn_tensor *
     for (int i = 2; i < s.rank; i++) each *= s.size[i];
     tn_tensor *y = tn_reshape(tni_widen(x), TN_SHAPE(s.size[0], groups, each));
     y            = tn_reshape(normalize(y, op, 1u << 2, eps), s.rank, s.size);
-    return y ? affine_channels(tni_share(y, op), w, b, x) : NULL;
+    y            = y ? affine_channels(tni_share(y, op), w, b, x) : NULL;
+    return tni_traced(y, 3, (tn_tensor *[]){ x, w, b },
+                      (tni_kept){ .kind = TNI_KEPT_group_norm, .i = { groups }, .f = { eps } });
 }
 
 // ---- batch norm --------------------------------------------------------------------------------
@@ -306,12 +310,16 @@ tn_tensor *tn_batch_norm(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_tenso
     if (o.training && var) tni_folded_drop(cx, var->store);
     uint64_t   failures = cx->failures;
     double     eps      = tni_or_default(o.eps, 1e-5);
-    tn_tensor *folded   = o.training || !(eps >= 0) ? NULL : tni_fold_norm(x, mean, var, w, b, eps);
+    bool       folds    = !o.training && eps >= 0 && !cx->trace;
+    tn_tensor *folded   = folds ? tni_fold_norm(x, mean, var, w, b, eps) : NULL;
     if (folded || cx->failures != failures) return folded;
     tn_tensor *wide = tni_widen(x);
     centered   c    = { 0 };
     if (!wide || !(o.training ? center_by_batch(&c, wide, mean, var, o)
                               : center_by_running(&c, wide, mean, var, o.eps)))
         return NULL;
-    return scale_channels(&c, w, b, x);
+    tn_tensor *y = scale_channels(&c, w, b, x);
+    if (o.training) return y;
+    return tni_traced(y, 5, (tn_tensor *[]){ x, w, b, mean, var },
+                      (tni_kept){ .kind = TNI_KEPT_batch_norm, .f = { eps } });
 }

@@ -166,6 +166,19 @@ static double lowest(tn_dtype dt)
     return tni_is_float(dt) ? -INFINITY : tni_dtype_table[dt].low;
 }
 
+static tn_tensor *traced_pool(tn_tensor *y, tni_kept_kind kind, const pool *p, tn_tensor *x,
+                              bool exclude_padding)
+{
+    tni_kept c = { .kind = kind, .i = { p->axes, p->ceil, [14] = exclude_padding } };
+    for (int i = 0; i < p->axes; i++) {
+        c.i[2 + i]  = p->kernel[i];
+        c.i[5 + i]  = p->stride[i];
+        c.i[8 + i]  = p->padding[i];
+        c.i[11 + i] = p->dilation[i];
+    }
+    return tni_traced(y, 1, &x, c);
+}
+
 // A maximum over windows of x padded with the lowest value.
 static tn_tensor *max_pool(const pool *p, tn_tensor *x)
 {
@@ -173,7 +186,9 @@ static tn_tensor *max_pool(const pool *p, tn_tensor *x)
     memory_axes l      = in_memory_order(x);
     tn_tensor  *w      = pool_windows(p, &l, tn_rank(x) - p->axes, lowest(tn_dtype_of(x)));
     bool        padded = p->padding[0] || p->padding[1] || p->padding[2] || p->ceil;
-    return w ? show_in_order(&l, tni_first_max(p->op, w, window_axes(p, w), false, padded)) : NULL;
+    if (!w) return NULL;
+    tn_tensor *y = tni_first_max(p->op, w, window_axes(p, w), false, padded);
+    return traced_pool(show_in_order(&l, y), TNI_KEPT_max_pool, p, x, false);
 }
 
 // The sums of all windows.
@@ -218,7 +233,8 @@ static tn_tensor *avg_pool(const pool *p, tn_tensor *x, bool exclude_padding)
         for (int i = 0; i < p->axes; i++) count *= (double)p->kernel[i];
         y = tn_div_s(y, count);
     }
-    return tni_narrow(y, tn_dtype_of(x));
+    y = tni_narrow(y, tn_dtype_of(x));
+    return traced_pool(y, TNI_KEPT_avg_pool, p, x, exclude_padding);
 }
 
 tn_tensor *tn_max_pool1d(tn_tensor *x, int64_t kernel, tn_pool_opts o)
@@ -316,7 +332,9 @@ tn_tensor *tn_adaptive_avg_pool2d(tn_tensor *x, int64_t h, int64_t w)
 {
     const char *op = "adaptive_avg_pool2d";
     if (!tni_arg1(op, x, "x") || !tni_want_float(x, op)) return NULL;
-    return adaptive(x, op, h, w, tn_mean, tn_mean_keep);
+    tn_tensor *y = adaptive(x, op, h, w, tn_mean, tn_mean_keep);
+    if (h != 1 || w != 1) return y;
+    return tni_traced(y, 1, &x, (tni_kept){ .kind = TNI_KEPT_global_avg_pool });
 }
 
 // Maxima whose gradient goes to the first of equal elements, without and with the axis kept.

@@ -2,6 +2,7 @@
 // op, which devices run by a library or by kernels of their own.
 //
 // m rows, n columns of the result, k the inner size
+#include "ops/kept_calls.h"
 #include "ops/complex.h"
 
 #include <string.h>
@@ -139,7 +140,8 @@ tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
     uint64_t   failures  = cx->failures;
     tn_tensor *attention = cx->recognizes && a && b ? tni_recognize_attention(a, b) : NULL;
     if (attention || cx->failures != failures) return attention;
-    return record_product(cx, TNI_matmul, dt, given, a, b);
+    tn_tensor *y = record_product(cx, TNI_matmul, dt, given, a, b);
+    return tni_traced(y, 2, (tn_tensor *[]){ a, b }, (tni_kept){ .kind = TNI_KEPT_matmul });
 }
 
 bool tni_want_bytes(const char *name, tn_tensor *a, tn_tensor *b)
@@ -176,5 +178,6 @@ tn_tensor *tn_linear(tn_tensor *x, tn_tensor *w, tn_tensor *b)
     tn_tensor *low[] = { x, w, b };
     if (!tni_autocast_args(cx, tni_op_table[TNI_matmul].autocast, b ? 3 : 2, low)) return NULL;
     tn_tensor *y = tn_matmul(low[0], tn_transpose(low[1], 0, 1));
-    return b ? tn_add(y, low[2]) : y;
+    if (b) y = tn_add(y, low[2]);
+    return tni_traced(y, 3, low, (tni_kept){ .kind = TNI_KEPT_linear });
 }

@@ -40,12 +40,14 @@ static tn_tensor *along_axis(const char *op, tn_tensor *(*f)(tn_tensor *, int), 
 
 tn_tensor *tn_softmax(tn_tensor *x, int axis)
 {
-    return along_axis("softmax", softmax, x, axis);
+    tn_tensor *y = along_axis("softmax", softmax, x, axis);
+    return tni_traced(y, 1, &x, (tni_kept){ .kind = TNI_KEPT_softmax, .i = { axis } });
 }
 
 tn_tensor *tn_log_softmax(tn_tensor *x, int axis)
 {
-    return along_axis("log_softmax", log_softmax, x, axis);
+    tn_tensor *y = along_axis("log_softmax", log_softmax, x, axis);
+    return tni_traced(y, 1, &x, (tni_kept){ .kind = TNI_KEPT_log_softmax, .i = { axis } });
 }
 
 // x without the axes in the mask, which are of size 1.

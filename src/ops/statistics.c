@@ -7,7 +7,9 @@ static tn_tensor *mean(const char *op, tn_tensor *x, uint32_t mask, bool keep)
 {
     if (!tni_want_float(x, op)) return NULL;
     tn_tensor *sum = tni_sum_over(tni_widen(x), op, mask, keep);
-    return tni_narrow(tn_div_s(sum, (double)tni_reduced_count(x, mask)), tn_dtype_of(x));
+    tn_tensor *y   = tn_div_s(sum, (double)tni_reduced_count(x, mask));
+    return tni_traced(tni_narrow(y, tn_dtype_of(x)), 1, &x,
+                      (tni_kept){ .kind = TNI_KEPT_mean, .i = { mask, keep } });
 }
 TNI_REDUCTION_FORMS(mean, mean)
 

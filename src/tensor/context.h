@@ -91,8 +91,10 @@ struct tn_ctx {
     tni_score       *scores;
     tni_loop        *loops;  // the bodies of loops (ops/loop.h)
     struct tni_hook *hooks;  // of gradients, in order of registration (tensor/hook.h)
-    int64_t          last_hook;
-    bool joins;  // the gradient of a body is recorded: gradients side by side are joined
+    struct tni_trace
+           *trace;  // where composite calls are kept (ops/kept_calls.h); NULL: they are not
+    int64_t last_hook;
+    bool    joins;  // the gradient of a body is recorded: gradients side by side are joined
     // Asks the device how a convolution that is recorded stores its images and weights, as
     // attr.conv.channels_last says. from, to: channels of x and of the result; last: x is channels last
     // already. Set by the engine; NULL: as x is.

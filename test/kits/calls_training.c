@@ -558,6 +558,15 @@ CALL(onnx_layer)
     return l && k->x ? tn_forward(l, k->x) : NULL;
 }
 
+CALL(onnx_save)
+{
+    tn_onnx_save_opts o = { .opset  = (int)k->j,
+                            .batch  = k->i & 1 ? "N" : NULL,
+                            .beside = k->i & 2 };
+    tn_onnx_save(k->has.net, path_of(k), 1, &k->x, o);
+    return NULL;
+}
+
 // ---- files
 
 CALL(file_open)
@@ -779,7 +788,7 @@ const call calls_of_training[] = {
     O(tokenizer_open), O(tokenizer_gpt2), Q(tokenizer_count), O(tokenizer_encode),
     O(tokenizer_encode_with), O(tokenizer_decode), O(tokenizer_stream), Q(tokenizer_longest),
     O(tokenizer_token), O(tokenizer_id), O(tokenizer_is_special), Q(tokenizer_free),
-    O(onnx_open), Q(onnx_close), Q(onnx_inputs), Q(onnx_outputs), Q(onnx_input), Q(onnx_output), O(onnx_run), O(onnx_layer),
+    O(onnx_open), Q(onnx_close), Q(onnx_inputs), Q(onnx_outputs), Q(onnx_input), Q(onnx_output), O(onnx_run), O(onnx_layer), O(onnx_save),
     O(file_open), Q(file_count), Q(file_info), Q(file_name), O(file_tensor), Q(file_meta),
     Q(file_meta_key), Q(file_free), O(file_write), O(npy_read), O(npy_write),
     O(save), O(save_with), O(load), O(load_with), O(checkpoint_save), O(checkpoint_load),
