@@ -96,6 +96,8 @@ test-transformers: configure
 test-onnx: configure
 	@$(build) --target tenon-onnx
 	@$(or $(TN_PYTHON),python3) test/onnx/cases.py $(B)/onnx
+	@TN_DEVICE=$${TN_DEVICE:-$(DEVICE)} $(B)/tenon-onnx --export $(B)/exported
+	@$(or $(TN_PYTHON),python3) test/onnx/check_export.py $(B)/exported
 	@TN_DEVICE=$${TN_DEVICE:-$(DEVICE)} $(B)/tenon-onnx $(B)/onnx $(T)
 
 demo: setup-demo

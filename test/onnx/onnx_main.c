@@ -7,6 +7,7 @@
 //
 // Results are compared as onnx's own runner does it. Workers take cases in turn, each in a process of its own with one
 // context; one that crashes or hangs costs the case it was at.
+#include "export_zoo.h"
 #include "onnx/onnx_run.h"
 
 #include <dirent.h>
@@ -301,9 +302,10 @@ static void print_operators(const table *t)
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        fprintf(stderr, "usage: tenon-onnx FOLDER [NAME]...\n");
+        fprintf(stderr, "usage: tenon-onnx FOLDER [NAME]... | --export FOLDER\n");
         return 2;
     }
+    if (argc == 3 && !strcmp(argv[1], "--export")) return export_zoo(argv[2]);
     table *t = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (t == MAP_FAILED) return 1;
     find_cases(t, argv[1], argc - 2, argv + 2);
