@@ -251,3 +251,33 @@ tn_tensor *tni_onnx_tensor(tni_onnx_model *m, tn_ctx *cx, tni_wire tensor)
     if (narrow) tni_onnx_widen((int)type, (unsigned char *)copy + room, count, copy);
     return tn_borrow(cx, dt, rank, size, copy, free_copy, &cx->heap);
 }
+
+// Values are put at places of all elements as one line; indices are these, or a row of one for each axis.
+tn_tensor *tni_onnx_sparse(tni_onnx_model *m, tn_ctx *cx, tni_wire sparse)
+{
+    tni_wire   list = tni_onnx_bytes(sparse, TNI_SPARSE_VALUES);
+    tn_tensor *v    = tni_onnx_tensor(m, cx, list), *at;
+    int64_t    size[TN_MAX_RANK], count;
+    int        rank = 0;
+    at              = v ? tni_onnx_tensor(m, cx, tni_onnx_bytes(sparse, TNI_SPARSE_INDICES)) : NULL;
+    if (!v || !at) return NULL;
+    // Its sizes have another number than a tensor's.
+    tni_wire_list l = tni_wire_list_of(sparse, TNI_SPARSE_DIMS, TNI_WIRE_VARINT);
+    uint64_t      d;
+    for (count = 1; rank < TN_MAX_RANK && tni_wire_list_next(&l, &d); size[rank++] = (int64_t)d)
+        if ((int64_t)d < 0 || __builtin_mul_overflow(count, (int64_t)d, &count))
+            return wrong_tensor(m, list, "its sizes are too large");
+    if (!tni_shape_ok(cx, m->op, rank, size)) return NULL;
+    if (tn_rank(at) == 2 && tn_size(at, 1) == rank) {
+        tn_tensor *place = NULL;
+        for (int i = 0; i < rank; i++) {
+            tn_tensor *k = tn_select(at, 1, i);
+            place        = place ? tn_add(tn_mul_i64(place, size[i]), k) : k;
+        }
+        at = place;
+    }
+    if (!at || tn_rank(at) != 1 || tn_rank(v) != 1 || tn_count(at) != tn_count(v))
+        return wrong_tensor(m, list, "its indices do not fit its values");
+    tn_tensor *line = tn_zeros(cx, tn_dtype_of(v), TN_SHAPE(count));
+    return tn_reshape(tn_scatter(line, 0, at, v), rank, size);
+}

@@ -1,3 +1,8 @@
+// The table of operators, from onnx_ops.def, which is read twice: for the declarations of their functions, and for the rows.
+//
+//   OP(Conv, conv)            { "Conv", tni_onnx_conv, ... }            a function of its own
+//   ONE(Abs, tn_abs)          { "Abs", tni_onnx_one, tn_abs, ... }      a map of Tenon's, by one function for all of them
+//   THEIRS(QGemm, q_gemm)     { "QGemm", tni_onnx_q_gemm, ..., 'm' }    of another domain, where names may be the same
 #include "onnx/onnx_rows.h"
 #include "onnx/onnx_ops.h"
 

@@ -23,12 +23,9 @@ static const tni_onnx_static *input_static(const tni_onnx_call *c, int i)
 // that one weight gave up for its strips serves the next.
 static void load_weight(const tni_onnx_call *c, tni_onnx_value *v, const tni_onnx_static *s)
 {
-    bool one = tni_onnx_is_single(s->init);
-    if (s->sparse) {
-        tni_onnx_wrong(c->r->m, "sparse weights are not supported");
-        return;
-    }
-    tn_tensor *t = tni_onnx_tensor(c->r->m, one ? c->r->host : c->r->cx, s->init);
+    bool       one = !s->sparse && tni_onnx_is_single(s->init);
+    tn_tensor *t   = s->sparse ? tni_onnx_sparse(c->r->m, c->r->cx, s->init)
+                               : tni_onnx_tensor(c->r->m, one ? c->r->host : c->r->cx, s->init);
     if (!t) return;
     tn_retain(t);
     *(one ? &v->host : &v->t) = t;

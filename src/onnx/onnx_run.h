@@ -104,7 +104,8 @@ void tni_onnx_widen(int type, const unsigned char *packed, int64_t count, void *
 // of two (type 24).
 tn_tensor *tni_onnx_narrowed(tn_tensor *x, int type, bool saturate, tni_wire round);
 
-// A tensor of a TensorProto in a context. NULL, reported, on failure.
+// A tensor of a SparseTensorProto, with its zeros, and of a TensorProto, in a context. NULL, reported, on failure.
+tn_tensor *tni_onnx_sparse(tni_onnx_model *m, tn_ctx *cx, tni_wire sparse);
 tn_tensor *tni_onnx_tensor(tni_onnx_model *m, tn_ctx *cx, tni_wire tensor);
 // Whether a TensorProto has one element.
 bool tni_onnx_is_single(tni_wire tensor);

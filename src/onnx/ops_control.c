@@ -72,12 +72,38 @@ static bool append(tni_onnx_call *c, tni_onnx_value *list, tni_onnx_value v, siz
     return true;
 }
 
-// The values of all rounds as one tensor, along a new axis; backwards with reverse.
+// What a loop of no rounds gives: nothing, in the shape and dtype that the body says of its output; a size that it does not
+// say is 0.
+static tn_tensor *nothing_of(tni_onnx_call *c, uint32_t out)
+{
+    tni_wire       a, graph, shape;
+    tni_wire_field f;
+    tn_dtype       dt                = TN_F32;
+    int64_t        size[TN_MAX_RANK] = { 0 };
+    int            rank              = 1;
+    if (!tni_onnx_attribute(c->r->m, c->n, "body", &a)) return NULL;
+    graph = tni_onnx_bytes(a, TNI_ATTR_G);
+    for (uint32_t i = 0; tni_wire_next(&graph, &f) > 0;)
+        if (f.number == TNI_GRAPH_OUTPUT && f.type == TNI_WIRE_BYTES && i++ == out) break;
+    tni_wire tensor = tni_onnx_bytes(tni_onnx_bytes(f.bytes, TNI_VALUE_TYPE), TNI_TYPE_TENSOR);
+    tni_onnx_dtype(tni_onnx_int(tensor, 1, 0), &dt);
+    shape = tni_onnx_bytes(tensor, 2);
+    while (rank < TN_MAX_RANK && tni_wire_next(&shape, &f) > 0)
+        if (f.number == 1 && f.type == TNI_WIRE_BYTES) size[rank++] = tni_onnx_int(f.bytes, 1, 0);
+    return tn_zeros(c->cx, dt, rank, size);
+}
+
+// The values of all rounds as one tensor, along a new axis; backwards with reverse. skip: how many outputs the body has before
+// those that the node has.
 static bool stack(tni_onnx_call *c, int i, tni_onnx_value *list, size_t rounds, int axis,
-                  bool reverse)
+                  bool reverse, int skip)
 {
     tn_tensor **x  = tni_alloc(&c->r->cx->heap, (rounds + 1) * sizeof *x);
     bool        ok = x != NULL;
+    if (!rounds && !axis) {
+        tni_free(&c->r->cx->heap, x);
+        return tni_onnx_out(c, i, nothing_of(c, (uint32_t)(i + skip)));
+    }
     if (!rounds) ok = ok && tni_onnx_refuse(c, "a loop of no rounds gives nothing to join");
     for (size_t k = 0; ok && k < rounds; k++)
         ok = (x[reverse ? rounds - 1 - k : k] = tni_onnx_value_tensor(c, &list->item[k])) != NULL;
@@ -122,7 +148,7 @@ bool tni_onnx_loop(tni_onnx_call *c)
     }
     for (int i = 0; i < c->nout && i < states; i++) tni_onnx_value_out(c, i, lists.item[i]);
     for (int i = states; i < c->nout; i++)
-        if (!stack(c, i, &lists.item[i], (size_t)rounds, 0, false)) return false;
+        if (!stack(c, i, &lists.item[i], (size_t)rounds, 0, false, 1)) return false;
     return true;
 }
 
@@ -181,7 +207,7 @@ bool tni_onnx_scan(tni_onnx_call *c)
         if (!list_at(c, "scan_output_axes", i - states, &axis) ||
             !list_at(c, "scan_output_directions", i - states, &back))
             return false;
-        if (!stack(c, i, &lists.item[i], (size_t)rounds, (int)axis, back != 0)) return false;
+        if (!stack(c, i, &lists.item[i], (size_t)rounds, (int)axis, back != 0, 0)) return false;
     }
     return true;
 }
@@ -288,6 +314,32 @@ bool tni_onnx_split_to_sequence(tni_onnx_call *c)
         at += m;
     }
     tni_onnx_value_out(c, 0, list);
+    return true;
+}
+
+// SequenceMap(list, more...; body): lists of what the body gives for the items at each place, where what is no list is the same
+// for all.
+bool tni_onnx_sequence_map(tni_onnx_call *c)
+{
+    const tni_onnx_graph *g    = tni_onnx_subgraph(c->r->m, c->n, "body");
+    tni_onnx_value       *list = list_in(c, 0), made;
+    if (!list) return false;
+    if (!g || (int)g->nin != c->nin || (int)g->nout < c->nout)
+        return tni_onnx_refuse(c, "its body does not fit it");
+    if (!tni_onnx_list(c, g->nout, &made)) return false;
+    for (uint32_t k = 0; k < g->nout; k++)
+        if (!tni_onnx_list(c, list->items, &made.item[k])) return false;
+    for (size_t i = 0; i < list->items; i++) {
+        for (uint32_t k = 0; k < g->nin; k++) {
+            tni_onnx_value *v = tni_onnx_value_in(c, (int)k);
+            if (!v || (v->is_list && v->items <= i))
+                return tni_onnx_refuse(c, "its sequences are not of one length");
+            give(c, g, k, v->is_list ? v->item[i] : *v);
+        }
+        if (!tni_onnx_run_graph(c->r, g)) return false;
+        for (uint32_t k = 0; k < g->nout; k++) made.item[k].item[i] = *result(c, g, k);
+    }
+    for (int k = 0; k < c->nout; k++) tni_onnx_value_out(c, k, made.item[k]);
     return true;
 }
 

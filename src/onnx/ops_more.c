@@ -49,18 +49,22 @@ static bool random_numbers(tni_onnx_call *c, bool like, bool normal)
     return tni_onnx_out(c, 0, tn_add_s(tn_mul_s(y, b), a));
 }
 
+// RandomNormal(; shape, mean, scale, dtype).
 bool tni_onnx_random_normal(tni_onnx_call *c)
 {
     return random_numbers(c, false, true);
 }
+// RandomUniform(; shape, low, high, dtype).
 bool tni_onnx_random_uniform(tni_onnx_call *c)
 {
     return random_numbers(c, false, false);
 }
+// RandomNormalLike(x; mean, scale, dtype): of x's shape, and of its dtype unless the node says so.
 bool tni_onnx_random_normal_like(tni_onnx_call *c)
 {
     return random_numbers(c, true, true);
 }
+// RandomUniformLike(x; low, high, dtype).
 bool tni_onnx_random_uniform_like(tni_onnx_call *c)
 {
     return random_numbers(c, true, false);

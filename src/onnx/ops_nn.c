@@ -353,10 +353,12 @@ static bool global(tni_onnx_call *c, tn_tensor *(*f)(tn_tensor *, int, const int
     return tni_onnx_out(c, 0, tn_rank(x) > 2 ? f(x, tn_rank(x) - 2, axes, true) : x);
 }
 
+// GlobalAveragePool(x).
 bool tni_onnx_global_average_pool(tni_onnx_call *c)
 {
     return global(c, tn_mean_axes);
 }
+// GlobalMaxPool(x).
 bool tni_onnx_global_max_pool(tni_onnx_call *c)
 {
     return global(c, tn_max_axes);

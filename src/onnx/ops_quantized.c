@@ -150,6 +150,7 @@ static tn_tensor *centered(tn_tensor *x, tn_tensor *zero)
     return y && zero ? tn_sub(y, zero) : y;
 }
 
+// Whether both have elements of one byte, which products of bytes take.
 static bool is_bytes(tn_tensor *a, tn_tensor *b)
 {
     return tni_dtype_size(tn_dtype_of(a)) == 1 && tni_dtype_size(tn_dtype_of(b)) == 1;
@@ -299,6 +300,7 @@ bool tni_onnx_q_linear_add(tni_onnx_call *c)
 {
     return real_out(c, tn_add(real_in(c, 0), real_in(c, 3)), 6);
 }
+// The product is of real numbers, rounded once, as ONNX Runtime has it.
 bool tni_onnx_q_linear_mul(tni_onnx_call *c)
 {
     return real_out(c, tn_mul(real_in(c, 0), real_in(c, 3)), 6);
@@ -309,10 +311,12 @@ bool tni_onnx_q_linear_sigmoid(tni_onnx_call *c)
 {
     return real_out(c, tn_sigmoid(real_in(c, 0)), 3);
 }
+// QLinearLeakyRelu(...; alpha).
 bool tni_onnx_q_linear_leaky_relu(tni_onnx_call *c)
 {
     return real_out(c, tn_leaky_relu(real_in(c, 0), tni_onnx_attr_real(c, "alpha", 0.01)), 3);
 }
+// QLinearSoftmax(...; axis, opset): opset says which of the standard's two meanings an axis has.
 bool tni_onnx_q_linear_softmax(tni_onnx_call *c)
 {
     tn_tensor *x    = real_in(c, 0);
@@ -335,6 +339,7 @@ static tn_tensor *channels_first(tn_tensor *x, bool last)
     for (int i = 0; i < n; i++) order[i] = i < 1 ? i : i == 1 ? n - 1 : i - 1;
     return n && last ? tn_permute(x, n, order) : x;
 }
+// The order of NHWC again.
 static tn_tensor *channels_back(tn_tensor *x, bool last)
 {
     int order[TN_MAX_RANK], n = x ? tn_rank(x) : 0;
@@ -349,6 +354,7 @@ bool tni_onnx_q_linear_average_pool(tni_onnx_call *c)
     return real_out(
         c, channels_back(tni_onnx_averages(c, channels_first(real_in(c, 0), last)), last), 3);
 }
+// All places of a channel are one window.
 bool tni_onnx_q_linear_global_average_pool(tni_onnx_call *c)
 {
     tn_tensor *x = real_in(c, 0);

@@ -113,6 +113,7 @@ static tn_tensor *gate(const steps *s, tn_tensor *x, int i)
 {
     return tn_slice(x, -1, i * s->h, (i + 1) * s->h, 1);
 }
+// n blocks of H rows, from the i-th on.
 static tn_tensor *rows(const steps *s, tn_tensor *w, int i, int n)
 {
     return tn_slice(w, 0, i * s->h, (i + n) * s->h, 1);

@@ -56,6 +56,7 @@ static tn_tensor *or_least(tn_tensor *x, int n, const int *axes, bool lowest)
             v    = lowest ? sign ? -all - 1 : 0 : all;
     return tn_full_i64(tn_ctx_of(x), dt, tn_rank(x), size, v);
 }
+// ReduceMax and ReduceMin, also of nothing.
 static tn_tensor *max_of(tn_tensor *x, int n, const int *axes, bool keep)
 {
     return tn_max_axes(tn_count(x) ? x : or_least(x, n, axes, true), n, axes, keep);
@@ -110,14 +111,17 @@ static tn_tensor *hardmax(tn_tensor *x, int axis)
     return tn_permute(y, last + 1, order);
 }
 
+// Softmax(x; axis).
 bool tni_onnx_softmax(tni_onnx_call *c)
 {
     return along_axis(c, tn_softmax);
 }
+// LogSoftmax(x; axis).
 bool tni_onnx_log_softmax(tni_onnx_call *c)
 {
     return along_axis(c, tn_log_softmax);
 }
+// Hardmax(x; axis).
 bool tni_onnx_hardmax(tni_onnx_call *c)
 {
     return along_axis(c, hardmax);
@@ -136,10 +140,12 @@ static bool extreme(tni_onnx_call *c, tn_tensor *(*f)(tn_tensor *x, int axis))
     return tni_onnx_out(c, 0, y && !tni_onnx_attr_int(c, "keepdims", 1) ? tn_squeeze(y, axis) : y);
 }
 
+// ArgMax(x; axis, keepdims, select_last_index).
 bool tni_onnx_arg_max(tni_onnx_call *c)
 {
     return extreme(c, tn_argmax_keep);
 }
+// ArgMin(x; axis, keepdims, select_last_index).
 bool tni_onnx_arg_min(tni_onnx_call *c)
 {
     return extreme(c, tn_argmin_keep);
@@ -169,10 +175,12 @@ static bool running(tni_onnx_call *c, tn_tensor *(*f)(tn_tensor *x, int axis), i
     return tni_onnx_out(c, 0, reverse ? tn_flip(y, (int)axis) : y);
 }
 
+// CumSum(x, axis; exclusive, reverse).
 bool tni_onnx_cum_sum(tni_onnx_call *c)
 {
     return running(c, tn_cumsum, 0);
 }
+// CumProd(x, axis; exclusive, reverse).
 bool tni_onnx_cum_prod(tni_onnx_call *c)
 {
     return running(c, tn_cumprod, 1);

@@ -52,6 +52,9 @@ bool tni_onnx_constant(tni_onnx_call *c)
         if (t && tn_count(t) > TNI_ONNX_SMALL) t = tn_copy_to(c->r->cx, t);
         return tni_onnx_out(c, 0, t);
     }
+    if (tni_onnx_attribute(c->r->m, c->n, "sparse_value", &a))
+        return tni_onnx_out(c, 0,
+                            tni_onnx_sparse(c->r->m, c->r->cx, tni_onnx_bytes(a, TNI_ATTR_SPARSE)));
     if (tni_onnx_has_attr(c, "value_int"))
         return tni_onnx_out(c, 0, tn_from(c->r->host, TN_I64, TN_0D, &one));
     if (tni_onnx_has_attr(c, "value_float"))
@@ -328,6 +331,17 @@ bool tni_onnx_split(tni_onnx_call *c)
 
 // ---- pads --------------------------------------------------------------------------------------
 
+// Places of an axis again and again, from `before` before its first one: any number of them.
+static tn_tensor *wrapped(tni_onnx_call *c, tn_tensor *x, int axis, int64_t before, int64_t after)
+{
+    int64_t n = tn_size(x, axis), m = n + before + after;
+    if (n < 1 || (!before && !after)) return x;
+    tn_tensor *at = tn_arange_i64(c->cx, TN_I64, 0, m, 1);
+    // n more than enough keeps places positive.
+    at = tn_add_i64(at, (before / n + 1) * n - before);
+    return tn_index_select(x, axis, tn_remainder(at, tn_full_like_i64(at, n)));
+}
+
 // Pads are all begins, then all ends; an input from opset 11 on. Modes that repeat elements first cut what negative
 // pads remove.
 // The numbers are all begins and then all ends, not pairs. Reflecting leaves the edge out, edge repeats it, wrap takes what is
@@ -378,7 +392,10 @@ bool tni_onnx_pad(tni_onnx_call *c)
     }
     if (tni_wire_is(mode, "reflect")) return tni_onnx_out(c, 0, tn_pad_reflect(x, before, after));
     if (tni_wire_is(mode, "edge")) return tni_onnx_out(c, 0, tn_pad_replicate(x, before, after));
-    if (tni_wire_is(mode, "wrap")) return tni_onnx_out(c, 0, tn_pad_circular(x, before, after));
+    if (tni_wire_is(mode, "wrap")) {
+        for (int i = 0; x && i < rank; i++) x = wrapped(c, x, i, before[i], after[i]);
+        return tni_onnx_out(c, 0, x);
+    }
     return tni_onnx_refuse(c, "mode %s is not known", tni_onnx_quoted(mode).s);
 }
 

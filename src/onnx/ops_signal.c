@@ -106,10 +106,12 @@ bool tni_onnx_hann_window(tni_onnx_call *c)
 {
     return cosine_window(c, 0.5, 0.5, 0);
 }
+// HammingWindow(size; periodic, output_datatype).
 bool tni_onnx_hamming_window(tni_onnx_call *c)
 {
     return cosine_window(c, 25.0 / 46, 21.0 / 46, 0);
 }
+// BlackmanWindow(size; periodic, output_datatype).
 bool tni_onnx_blackman_window(tni_onnx_call *c)
 {
     return cosine_window(c, 0.42, 0.5, 0.08);

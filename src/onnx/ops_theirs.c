@@ -115,6 +115,10 @@ static tn_tensor *unpacked(tn_tensor *x, int bits)
     return tn_cast(tn_flatten(tn_stack(n, part, -1), tn_rank(x) - 1, tn_rank(x)), TN_F32);
 }
 
+//   byte 0x5e, 4 bits       numbers 14, 5           the low bits first
+//   zero point 8            6, -3
+//   scale 0.1               0.6, -0.3
+//
 // MatMulNBits(a, b, scales, zeros, g_idx, bias; K, N, bits, block_size): b (N, blocks, bytes of a block), with a scale and a zero
 // point for each block of a row, the zero points packed as b is, or real numbers. The weights are unpacked once and kept.
 bool tni_onnx_mat_mul_n_bits(tni_onnx_call *c)

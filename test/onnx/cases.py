@@ -4,7 +4,7 @@
     cases.py FOLDER
 
 FOLDER/node has those of the onnx package for each operator, FOLDER/export those it has of PyTorch's exporter and of
-small graphs, FOLDER/theirs and FOLDER/traps those of judged.py. A case is a folder: model.onnx, and test_data_set_N with input_I.pb and output_I.pb, a TensorProto
+small graphs, FOLDER/theirs, FOLDER/learned and FOLDER/traps those of judged.py. A case is a folder: model.onnx, and test_data_set_N with input_I.pb and output_I.pb, a TensorProto
 each. A model that takes or gives a sequence or an optional is written as one that takes and gives its tensors, with
 nodes before and behind that make and take apart the sequence. Nothing is written if the cases are there and were
 written by this program and these versions.
@@ -165,6 +165,7 @@ def main():
     write_node_cases(folder / "node")
     write_export_cases(folder / "export")
     write_judged_cases(folder / "theirs", judged.theirs)
+    write_judged_cases(folder / "learned", judged.learned)
     write_judged_cases(folder / "traps", judged.traps)
     (folder / "stamp").write_text(stamp)
 

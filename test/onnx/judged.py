@@ -36,7 +36,7 @@ class Cases:
     def graph(self, op, nodes, feeds, outs, opset=17, weights=(), want=None, name=None, sparse=()):
         ports = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in feeds.items()]
         ends = [onnx.ValueInfoProto(name=o) for o in outs]
-        imports = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+        imports = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1), helper.make_opsetid("ai.onnx.ml", 3)]
         graph = helper.make_graph(nodes, "case", ports, ends, initializer=list(weights), sparse_initializer=list(sparse))
         model = helper.make_model(graph, opset_imports=imports, ir_version=8 if opset < 21 else 10)
         if want is None:
@@ -147,6 +147,53 @@ def quantized(c, ms):
     ms("DynamicQuantizeMatMul", [c.real(4, 6), w, np.array(0.02, F), np.array(3, i8), c.real(5)], fixed=[1, 2, 3, 4])
     ms("MatMulIntegerToFloat", [a, w, s, ws, z, np.zeros(5, i8), c.real(5)], fixed=[1, 3, 5, 6])
     ms("MatMulIntegerToFloat", [a, w, s, np.array(0.02, F), z])
+
+
+def trees(kind, count, targets, rng, ids=None):
+    """Attributes of `count` trees of three nodes and four leaves each."""
+    nodes = {k: [] for k in ("treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids", "missing_value_tracks_true")}
+    votes = {k: [] for k in ("treeids", "nodeids", "ids", "weights")}
+    modes = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GT", "BRANCH_GTE"]
+    for t in range(count):
+        for i in range(7):
+            inner = i < 3
+            row = (t, i, int(rng.integers(4)) if inner else 0, float(rng.standard_normal()) if inner else 0.0,
+                   modes[(t + i) % 4] if inner else "LEAF", 2 * i + 1 if inner else 0, 2 * i + 2 if inner else 0, i % 2)
+            for key, v in zip(nodes, row):
+                nodes[key].append(v)
+            if not inner:
+                row = (t, i, int(rng.integers(targets)) if ids is None else ids, float(rng.random()))
+                for key, v in zip(votes, row):
+                    votes[key].append(v)
+    return {f"nodes_{k}": v for k, v in nodes.items()} | {f"{kind}_{k}": v for k, v in votes.items()}
+
+
+def learned(c):
+    """ai.onnx.ml."""
+    def ml(op, inputs, **more):
+        c.node(op, inputs, domain="ai.onnx.ml", **more)
+
+    x = c.real(5, 4)
+    gaps = x.copy()
+    gaps[1, 2] = np.nan
+    for how in ("SUM", "AVERAGE", "MIN", "MAX"):
+        ml("TreeEnsembleRegressor", [gaps], n_targets=2, aggregate_function=how, base_values=[0.5, -1.0], **trees("target", 6, 2, c.rng))
+    for how in ("NONE", "SOFTMAX", "LOGISTIC"):
+        ml("TreeEnsembleClassifier", [x], outputs=2, post_transform=how, classlabels_int64s=[7, 3, 5], **trees("class", 6, 3, c.rng))
+        for one in (0, 1):
+            ml("TreeEnsembleClassifier", [x], outputs=2, post_transform=how, classlabels_int64s=[4, 9], **trees("class", 1, 2, c.rng, ids=one))
+        weights = [float(v) for v in c.real(12)]
+        ml("LinearClassifier", [x], outputs=2, post_transform=how, classlabels_ints=[1, 4, 6], coefficients=weights, intercepts=[0.1, 0.2, -0.3])
+        ml("LinearRegressor", [x], post_transform=how, coefficients=weights, intercepts=[0.1, 0.2, -0.3], targets=3)
+    ml("Scaler", [x], offset=[0.1, 0.2, 0.3, 0.4], scale=[2.0, 1.0, 0.5, 3.0])
+    for how in ("MAX", "L1", "L2"):
+        ml("Normalizer", [np.abs(x)], norm=how)
+    ml("Binarizer", [x], threshold=0.3)
+    ml("Imputer", [gaps], imputed_value_floats=[1.0, 2.0, 3.0, 4.0], replaced_value_float=float("nan"))
+    ml("OneHotEncoder", [np.array([3, 1, 8], I)], cats_int64s=[1, 3, 5], zeros=1)
+    ml("ArrayFeatureExtractor", [x, np.array([2, 0], I)])
+    ml("LabelEncoder", [np.array([3, 1, 8], I)], keys_int64s=[1, 3], values_floats=[0.5, 2.5], default_float=9.0)
+    ml("LabelEncoder", [np.array([3, 1, 8], F)], keys_floats=[1.0, 3.0], values_int64s=[5, 2])
 
 
 def traps(c):
