@@ -2,23 +2,11 @@
 #include "cli.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-__attribute__((format(printf, 2, 3))) static bool wrong(const cli_case_line *l, const char *format,
-                                                        ...)
-{
-    char    before[64], after[64];
-    va_list list;
-    va_start(list, format);
-    snprintf(before, sizeof before, "tenon %s: ", l->command);
-    snprintf(after, sizeof after, "; see tenon help %s", l->command);
-    cli_say(before, format, list, after);
-    va_end(list);
-    return false;
-}
+#define wrong(l, ...) cli_line_wrong((l)->command, __VA_ARGS__)
 
 static bool choose_case(cli_case_line *l, const char *name)
 {
@@ -28,19 +16,6 @@ static bool choose_case(cli_case_line *l, const char *name)
     for (int i = 0; (c = cli_case_at(i)) != NULL; i++)
         if (!strcmp(c->name, name)) l->one = c;
     return l->one || wrong(l, "there is no case \"%s\"", name);
-}
-
-// Whether argv[*i] is the option of this name. If so, sets *value to the text after "=" or the next
-// argument; NULL, with a message, if there is none.
-static bool option(cli_case_line *l, int argc, char **argv, int *i, const char *name,
-                   const char *form, const char **value)
-{
-    size_t n = strlen(name);
-    if (strncmp(argv[*i], name, n) || (argv[*i][n] && argv[*i][n] != '=')) return false;
-    *value = argv[*i][n] == '=' && argv[*i][n + 1] ? argv[*i] + n + 1 : NULL;
-    if (!argv[*i][n] && *i + 1 < argc && strncmp(argv[*i + 1], "--", 2)) *value = argv[++*i];
-    if (!*value) wrong(l, "%s needs a value, %s", name, form);
-    return true;
 }
 
 static bool read_steps(cli_case_line *l, const char *text)
@@ -66,10 +41,13 @@ static bool read_trace(cli_case_line *l, const char *path)
 static bool takes_value(cli_case_line *l, int argc, char **argv, int *i, bool *ok)
 {
     const char *v;
-    if (option(l, argc, argv, i, "--device", "NAME", &v)) *ok = (l->device = v) != NULL;
+    if (cli_line_option(l->command, argc, argv, i, "--device", "NAME", &v))
+        *ok = (l->device = v) != NULL;
     else if (!l->profile) return false;
-    else if (option(l, argc, argv, i, "--trace", "FILE", &v)) *ok = v && read_trace(l, v);
-    else if (option(l, argc, argv, i, "--steps", "N", &v)) *ok = v && read_steps(l, v);
+    else if (cli_line_option(l->command, argc, argv, i, "--trace", "FILE", &v))
+        *ok = v && read_trace(l, v);
+    else if (cli_line_option(l->command, argc, argv, i, "--steps", "N", &v))
+        *ok = v && read_steps(l, v);
     else return false;
     return true;
 }

@@ -16,6 +16,10 @@ int cli_demo(int argc, char **argv);
 int cli_explain(int argc, char **argv);
 int cli_profile(int argc, char **argv);
 int cli_launch(int argc, char **argv);
+int cli_run_model(int argc, char **argv);
+int cli_bench_model(int argc, char **argv);
+int cli_show_model(int argc, char **argv);
+int cli_compare_models(int argc, char **argv);
 
 // ---- terminal ----------------------------------------------------------------------------------
 
@@ -456,6 +460,67 @@ tn_layer *cli_saved_build(tn_ctx *cx, const cli_settings *s, const char *path, c
 // `run` returns, and this, is the exit status.
 int cli_with_saved(unsigned command, int argc, char **argv,
                    int (*run)(tn_ctx *cx, cli_settings *s, const cli_saved *f));
+
+// ---- models of files ---------------------------------------------------------------------------
+
+// Reports what is wrong with a command line, and where help is. Returns false.
+bool cli_line_wrong(const char *command, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+// Whether argv[*i] is the option of this name. If so, sets *value to the text after "=" or the next argument; NULL,
+// reported, if there is none.
+bool cli_line_option(const char *command, int argc, char **argv, int *i, const char *name,
+                     const char *form, const char **value);
+
+// NAME=VALUE of the command line.
+enum { CLI_MOST_PAIRS = 256, CLI_MOST_PORTS = 256 };
+typedef struct {
+    const char *name;
+    size_t      length;  // of the name
+    const char *value;
+} cli_pair;
+// The pair of that name; NULL if there is none.
+const cli_pair *cli_pair_find(const cli_pair *list, int count, const char *name);
+
+// The command line of a command about models; uses is set before parsing.
+enum { CLI_RUNS = 1, CLI_TIMES = 2, CLI_SHOWS = 4, CLI_COMPARES = 8 };
+typedef struct {
+    unsigned    uses;
+    const char *command, *model[2], *device, *html;
+    cli_pair    input[CLI_MOST_PAIRS], output[CLI_MOST_PAIRS], dim[CLI_MOST_PAIRS];
+    int         inputs, outputs, dims;
+    int64_t     threads, top, warmup;
+    double      seconds, tolerance;
+    bool        nodes;
+} cli_model_line;
+bool cli_model_line_parse(cli_model_line *l, int argc, char **argv);
+
+// A model of a file: of ONNX, or a network that was saved by train. Both belong to the context.
+typedef struct {
+    tn_ctx      *cx;
+    tn_onnx     *onnx;  // NULL: layer is the model
+    tn_layer    *layer;
+    cli_settings settings;
+    cli_saved    saved;
+    tn_onnx_port port;  // the input of a layer
+    int          ins, outs;
+    double       seconds;  // that opening took
+} cli_net;
+
+// Opens the model, in a context by the line's device and threads; cx NULL: in a new one, which cli_net_close closes.
+// False, reported, on failure.
+bool cli_net_open(cli_net *n, tn_ctx *cx, const cli_model_line *l, const char *path);
+void cli_net_close(cli_net *n, bool with_context);
+// The inputs that the line asks for, else random numbers; false, reported, on failure.
+bool         cli_net_inputs(cli_net *n, const cli_model_line *l, tn_tensor **x);
+tn_onnx_port cli_net_input(const cli_net *n, int i);
+const char  *cli_net_output(const cli_net *n, int i);
+// Runs it; the outputs, and what else is named. The error is in the context.
+tn_status cli_net_run(cli_net *n, tn_tensor *const *x, int ny, const char *const *names,
+                      tn_tensor **y);
+// The page of `tenon show --html`: the lines before its data, and after it; NULL ends them.
+extern const char *const cli_page_start[], *const cli_page_end[];
+// Writes "f32 (1, 1000)".
+void cli_write_shape(char *to, size_t size, tn_onnx_port p);
 
 // ---- pictures ----------------------------------------------------------------------------------
 

@@ -54,4 +54,18 @@ typedef struct {
 TN_API tn_status tn_onnx_save(tn_layer *l, const char *path, int nx, tn_tensor *const *x,
                               tn_onnx_save_opts o);
 
+// A node of the model's graph, functions inlined; the texts live as long as the model.
+typedef struct {
+    const char        *op, *name;  // "Conv"; "" if it has no name
+    const char *const *in, *const *out;
+    int                ins, outs;
+    bool               known;  // whether Tenon has the op; a model with another does not run
+} tn_onnx_node;
+// Return how many nodes there are, -1 on failure, and each.
+TN_API int                tn_onnx_nodes(tn_onnx *m);
+TN_API_PLAIN tn_onnx_node tn_onnx_node_at(const tn_onnx *m, int i);
+// Returns what value i of a node is, its inputs before its outputs: of a weight what the file says, of others what they
+// were in the newest run after tn_onnx_nodes was first called. rank -1: not known, or no tensor.
+TN_API_PLAIN tn_onnx_port tn_onnx_node_value(const tn_onnx *m, int node, int i);
+
 #endif

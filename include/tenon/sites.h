@@ -502,6 +502,7 @@ TN_DO(tn_onnx_close, (tn_onnx *m), (m))
 TN_CALL(tn_status, tn_onnx_run, (tn_onnx *m, int nx, const char *const *x_names, tn_tensor *const *x, int ny, const char *const *y_names, tn_tensor **y), (m, nx, x_names, x, ny, y_names, y))
 TN_CALL(tn_layer *, tn_onnx_layer, (tn_onnx *m), (m))
 TN_CALL(tn_status, tn_onnx_save, (tn_layer *l, const char *path, int nx, tn_tensor *const *x, tn_onnx_save_opts o), (l, path, nx, x, o))
+TN_CALL(int, tn_onnx_nodes, (tn_onnx *m), (m))
 #undef TN_OP
 #undef TN_CALL
 #undef TN_DO
@@ -994,4 +995,5 @@ TN_CALL(tn_status, tn_onnx_save, (tn_layer *l, const char *path, int nx, tn_tens
 #define tn_onnx_run(...) tn_onnx_run_at(TN_HERE, __VA_ARGS__)
 #define tn_onnx_layer(...) tn_onnx_layer_at(TN_HERE, __VA_ARGS__)
 #define tn_onnx_save(...) tn_onnx_save_at(TN_HERE, __VA_ARGS__)
+#define tn_onnx_nodes(...) tn_onnx_nodes_at(TN_HERE, __VA_ARGS__)
 #endif

@@ -27,6 +27,11 @@ static void free_model(tni_owned *t)
     tni_free(h, m->in);
     tni_free(h, m->out);
     tni_free(h, m->text);
+    tni_free(h, m->node);
+    tni_free(h, m->node_text);
+    tni_free(h, m->node_list);
+    tni_free(h, m->run.seen);
+    tni_free(h, m->run.path);
     tni_onnx_model_close(&m->model);
     if (m->run.host) tn_ctx_take(m->run.host);
     tn_close(m->run.host);
@@ -126,6 +131,7 @@ static bool read_model(tn_onnx *m, const char *path)
     if (!m->run.host) return tni_fail(cx, TN_EDEVICE, "onnx_open: %s", tn_error_text(NULL)) != NULL;
     tn_on_error(m->run.host, NULL, NULL);
     m->run.value = tni_zalloc(&cx->heap, (f->values + 1) * sizeof *m->run.value);
+    m->run.path  = tni_zalloc(&cx->heap, (f->nodes + 1) * sizeof *m->run.path);
     // Every text of a port is in the graph's message, with two bytes before it.
     char *text = m->text = tni_alloc(&cx->heap, tni_wire_size(f->graph_message) < 1 << 20
                                                     ? tni_wire_size(f->graph_message) + 16
@@ -200,6 +206,13 @@ static int32_t port_value(tn_onnx *m, const char *what, const char *const *names
     return TNI_ONNX_NONE;
 }
 
+static void note_input(tn_onnx *m, int32_t v, tn_tensor *x)
+{
+    tni_onnx_seen *s = &m->run.seen[v];
+    *s = (tni_onnx_seen){ .rank = (int8_t)tn_rank(x), .dtype = (int8_t)tn_dtype_of(x) };
+    for (int k = 0; k < s->rank; k++) s->size[k] = tn_size(x, k);
+}
+
 // Gives the inputs their tensors; all that have no default must be among them.
 static bool give_inputs(tn_onnx *m, int nx, const char *const *names, tn_tensor *const *x)
 {
@@ -209,6 +222,7 @@ static bool give_inputs(tn_onnx *m, int nx, const char *const *names, tn_tensor 
         if (!x[i]) return tni_fail(m->owned.cx, TN_EARG, "onnx_run: input %d is NULL", i) != NULL;
         tni_onnx_release(&m->run.value[v]);
         m->run.value[v] = (tni_onnx_value){ .t = x[i] };
+        if (m->run.seen) note_input(m, v, x[i]);
     }
     for (int i = 0; i < m->ins; i++) {
         int32_t v = tni_onnx_named(&m->model, m->in[i].name);

@@ -12,6 +12,9 @@ struct tn_onnx {
     int            ins, outs;
     char          *text;   // names and symbols of ports
     tn_layer      *layer;  // tn_onnx_layer; its self is the address of the model. NULL: none
+    tn_onnx_node  *node;   // tn_onnx_nodes; NULL until it is asked for
+    char          *node_text;
+    const char   **node_list;
 };
 
 // Lets go of what a value keeps from run to run.

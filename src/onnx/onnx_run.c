@@ -358,6 +358,37 @@ tn_tensor *tni_onnx_keep(tni_onnx_call *c, int slot, tn_tensor *t)
     return r->kept[c->n - r->m->node][slot] = t;
 }
 
+// Notes the shapes of what a node gave.
+static void note_shapes(const tni_onnx_call *c)
+{
+    for (int i = 0; i < c->nout; i++) {
+        int32_t v = c->r->m->use[c->n->use + (uint32_t)(c->nin + i)];
+        if (v < 0) continue;
+        tni_onnx_value *o = &c->r->value[v];
+        tn_tensor      *t = o->t ? o->t : o->host;
+        tni_onnx_seen  *s = &c->r->seen[v];
+        s->rank           = t ? (int8_t)tn_rank(t) : -1;
+        s->dtype          = t ? (int8_t)tn_dtype_of(t) : TN_F32;
+        for (int k = 0; k < s->rank; k++) s->size[k] = tn_size(t, k);
+    }
+}
+
+// Makes the node the layer that runs, by its name or its op: what it records is found under it in profiles, and its
+// errors name it.
+static void enter_node(tni_onnx_run *r, const tni_onnx_node *n)
+{
+    size_t          at = (size_t)(n - r->m->node);
+    const tni_path *p  = r->path ? r->path[at] : NULL;
+    if (r->path && !p) {
+        tni_wire name = tni_onnx_bytes(n->message, TNI_NODE_NAME);
+        tni_text text = { "" };
+        if (!tni_wire_size(name)) name = tni_onnx_bytes(n->message, TNI_NODE_OP);
+        tni_escape(text.s, 100, (const char *)name.at, tni_wire_size(name));
+        p = r->path[at] = tni_path_of(r->cx, text.s);
+    }
+    tni_self.site.layer = p;
+}
+
 // Runs a node where all it reads is known on the host, unless it reads nothing.
 static bool run_node(tni_onnx_run *r, const tni_onnx_node *n)
 {
@@ -367,8 +398,13 @@ static bool run_node(tni_onnx_run *r, const tni_onnx_node *n)
     for (int i = 0; known && i < n->nin; i++) known = is_known(&c, i);
     if (known) c.cx = r->host;
     if (is_done(&c)) return true;
-    if (tni_onnx_op_at(n->row)->run(&c)) {
+    const tni_path *outside = tni_self.site.layer;
+    if (!known) enter_node(r, n);
+    bool ok             = tni_onnx_op_at(n->row)->run(&c);
+    tni_self.site.layer = outside;
+    if (ok) {
         keep_fixed(&c);
+        if (r->seen) note_shapes(&c);
         return true;
     }
     if (tn_error(r->host)) return host_failed(&c);

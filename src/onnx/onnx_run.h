@@ -29,6 +29,12 @@ struct tni_onnx_value {
     tn_tensor *strips;  // of a fixed matrix, or its transpose: see ops_product.c; NULL: none
 };
 
+// A shape that a value had; rank -1: none.
+typedef struct {
+    int8_t  rank, dtype;
+    int64_t size[TN_MAX_RANK];
+} tni_onnx_seen;
+
 typedef struct {
     tni_onnx_model *m;
     tn_ctx         *cx, *host;
@@ -38,6 +44,9 @@ typedef struct {
     tn_tensor *(*kept)
         [TNI_ONNX_SLOTS];  // by node: what its op computed of weights alone; NULL: nothing yet
     bool training;
+    // For whoever looks at the model: the shape of each value in the newest run, by number; NULL: no one does.
+    tni_onnx_seen   *seen;
+    const tni_path **path;  // of each node, by which profiles and errors name it; made by and by
 } tni_onnx_run;
 
 // One application of an op: its inputs and outputs in a context, that of the device or of the host.
