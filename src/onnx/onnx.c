@@ -1,10 +1,11 @@
 // The public object: a model with its weights.
+#include "nn/layer.h"
 #include "onnx/onnx_object.h"
 
 #include <string.h>
 
 // What is kept from run to run is owned by the model, on the device and on the host.
-void tni_onnx_release(tni_onnx_value *v)
+static void release_value(tni_onnx_value *v)
 {
     if (v->fixed && v->t) tn_release(v->t);
     if (v->fixed && v->host) tn_release(v->host);
@@ -12,17 +13,26 @@ void tni_onnx_release(tni_onnx_value *v)
     *v = (tni_onnx_value){ 0 };
 }
 
-// Called by tn_onnx_close, or by tn_close for models that are left.
+// Until the model is closed, or its weights begin to change.
+void tni_onnx_forget(tn_onnx *m)
+{
+    for (size_t i = 0; m->run.value && i < m->model.values; i++) release_value(&m->run.value[i]);
+    for (size_t i = 0; m->run.kept && i < m->model.nodes; i++)
+        for (int k = 0; k < TNI_ONNX_SLOTS; k++)
+            if (m->run.kept[i][k]) tn_release(m->run.kept[i][k]);
+    tni_free(&m->owned.cx->heap, m->run.kept);
+    m->run.kept = NULL;
+    m->run.room = TNI_ONNX_KEPT;
+}
+
+// Called by tn_onnx_close, or by tn_close for models that are left. The layer stays, without its model.
 static void free_model(tni_owned *t)
 {
     tn_onnx  *m = (tn_onnx *)t;
     tni_heap *h = &t->cx->heap;
-    if (m->layer) *(tn_onnx **)tn_layer_self(m->layer) = NULL;
-    for (size_t i = 0; m->run.value && i < m->model.values; i++) tni_onnx_release(&m->run.value[i]);
-    for (size_t i = 0; m->run.kept && i < m->model.nodes; i++)
-        for (int k = 0; k < TNI_ONNX_SLOTS; k++)
-            if (m->run.kept[i][k]) tn_release(m->run.kept[i][k]);
-    tni_free(h, m->run.kept);
+    if (m->layer) m->layer->self = NULL;
+    if (m->layer) m->layer->free_self = NULL;
+    tni_onnx_forget(m);
     tni_free(h, m->run.value);
     tni_free(h, m->in);
     tni_free(h, m->out);
@@ -206,6 +216,7 @@ static int32_t port_value(tn_onnx *m, const char *what, const char *const *names
     return TNI_ONNX_NONE;
 }
 
+// The shape of an input, for whoever looks at the model.
 static void note_input(tn_onnx *m, int32_t v, tn_tensor *x)
 {
     tni_onnx_seen *s = &m->run.seen[v];
@@ -220,7 +231,7 @@ static bool give_inputs(tn_onnx *m, int nx, const char *const *names, tn_tensor 
         int32_t v = port_value(m, "input", names, i, m->in, m->ins);
         if (v < 0) return false;
         if (!x[i]) return tni_fail(m->owned.cx, TN_EARG, "onnx_run: input %d is NULL", i) != NULL;
-        tni_onnx_release(&m->run.value[v]);
+        release_value(&m->run.value[v]);
         m->run.value[v] = (tni_onnx_value){ .t = x[i] };
         if (m->run.seen) note_input(m, v, x[i]);
     }

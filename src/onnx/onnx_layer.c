@@ -49,6 +49,7 @@ enum { TRAINED = sizeof trained / sizeof *trained, ADDED = sizeof added / sizeof
 
 typedef enum { CONSTANT, ADDEND, PARAMETER, BUFFER } weight_role;
 
+// The lists are short, and looked through once for each input of a node.
 static bool is_among(tni_wire op, const char *const *names, int n)
 {
     for (int i = 0; i < n; i++)
@@ -116,7 +117,7 @@ static bool add_weight(tn_onnx *m, tn_layer *l, size_t value, weight_role role)
 // Runs the model, in training with batch norms by the statistics of the batch.
 static void forward(tn_layer *l, int nx, tn_tensor *const *x, int ny, tn_tensor **y)
 {
-    tn_onnx *m = *(tn_onnx **)tn_layer_self(l);
+    tn_onnx *m = tn_layer_self(l);
     if (!m) {
         tni_fail(tn_layer_ctx(l), TN_EARG, "forward: the model of this layer was closed");
         return;
@@ -124,6 +125,12 @@ static void forward(tn_layer *l, int nx, tn_tensor *const *x, int ny, tn_tensor 
     m->run.training = tn_layer_training(l);
     tn_onnx_run(m, nx, NULL, x, ny, NULL, y);
     m->run.training = false;
+}
+
+// Called when the layer dies before its model, which goes on with the weights as they are.
+static void let_go(void *self)
+{
+    ((tn_onnx *)self)->layer = NULL;
 }
 
 // What was computed of weights before is thrown away: they change from now on.
@@ -137,19 +144,17 @@ tn_layer *tn_onnx_layer(tn_onnx *m)
                         op, m->ins, m->outs, TNI_MOST_PORTS);
     int optional = 0;
     while (optional < m->ins - 1 && m->in[m->ins - 1 - optional].optional) optional++;
-    tn_layer *l = tni_layer_make_n(
-        cx, op, "OnnxModel", forward,
-        (tn_layer_counts){ .in = m->ins, .out = m->outs, .optional = optional }, sizeof m);
+    tn_layer *l = tn_layer_new_n(
+        cx, forward, (tn_layer_counts){ .in = m->ins, .out = m->outs, .optional = optional }, m,
+        let_go);
     if (!l) return NULL;
+    l->type     = "OnnxModel";
     m->model.op = op;
-    for (size_t i = 0; i < m->model.values; i++) {
-        tni_onnx_release(&m->run.value[i]);
+    tni_onnx_forget(m);
+    for (size_t i = 0; i < m->model.values; i++)
         m->run.value[i].fixed = tni_wire_size(m->model.value[i].init) > 0;
-    }
-    m->run.room                   = TNI_ONNX_KEPT;
-    *(tn_onnx **)tn_layer_self(l) = m;
-    uint8_t *role                 = tni_zalloc(&cx->heap, m->model.values + 1);
-    bool     ok                   = role || tni_no_memory(cx, op);
+    uint8_t *role = tni_zalloc(&cx->heap, m->model.values + 1);
+    bool     ok   = role || tni_no_memory(cx, op);
     if (ok) find_roles(&m->model, role);
     for (size_t i = 0; ok && i < m->model.values; i++)
         if (m->run.value[i].fixed && !m->model.value[i].replaceable)

@@ -41,6 +41,7 @@ static const char *const *put_list(writer *w, tni_wire message, uint32_t number,
     return at;
 }
 
+// The texts of one node, in the order that both runs keep.
 static tn_onnx_node describe(writer *w, const tni_onnx_node *n)
 {
     tn_onnx_node d = { .known = n->row >= 0 };
@@ -51,7 +52,8 @@ static tn_onnx_node describe(writer *w, const tni_onnx_node *n)
     return d;
 }
 
-// Nodes in graphs of other nodes are not among them: those run as part of theirs.
+// Nodes in graphs of other nodes are not among them: those run as part of theirs. The shapes of values are noted from now
+// on, which costs a run little, but a model that nobody looks at nothing.
 int tn_onnx_nodes(tn_onnx *m)
 {
     const char *op = "onnx_nodes";
@@ -100,6 +102,7 @@ static tn_onnx_port weight_port(tni_wire init)
     return p;
 }
 
+// A weight is marked by `optional`: nobody has to give it.
 tn_onnx_port tn_onnx_node_value(const tn_onnx *m, int node, int i)
 {
     tn_onnx_node n = tn_onnx_node_at(m, node);

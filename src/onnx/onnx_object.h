@@ -11,13 +11,13 @@ struct tn_onnx {
     tn_onnx_port  *in, *out;
     int            ins, outs;
     char          *text;   // names and symbols of ports
-    tn_layer      *layer;  // tn_onnx_layer; its self is the address of the model. NULL: none
+    tn_layer      *layer;  // tn_onnx_layer, whose self the model is; NULL: none
     tn_onnx_node  *node;   // tn_onnx_nodes; NULL until it is asked for
     char          *node_text;
     const char   **node_list;
 };
 
-// Lets go of what a value keeps from run to run.
-void tni_onnx_release(tni_onnx_value *v);
+// Lets go of all that is kept from run to run: weights, and what was computed of them.
+void tni_onnx_forget(tn_onnx *m);
 
 #endif

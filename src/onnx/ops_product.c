@@ -77,7 +77,7 @@ static tn_tensor *one_row(tni_onnx_call *c, tn_tensor *x, int i, bool turned)
     return v->strips_columns == size[rank - 1] ? y : tn_slice(y, -1, 0, v->strips_columns, 1);
 }
 
-// MatMul(a, b).
+// MatMul(a, b): stacks of matrices broadcast, vectors are rows or columns, as in NumPy.
 bool tni_onnx_mat_mul(tni_onnx_call *c)
 {
     tn_tensor *a = tni_onnx_in(c, 0), *y = a ? one_row(c, a, 1, false) : NULL;

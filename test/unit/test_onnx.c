@@ -313,6 +313,9 @@ static void a_model_is_trained_further(void)
     tn_onnx_close(m);
     CHECK(!tn_forward(l, x));
     CHECK_FAILED2(cx, TN_EARG, "forward", "closed");
+    tn_layer_free(tn_onnx_layer(other));
+    CHECK_STATUS(tn_onnx_run(other, 1, NULL, &x, 1, NULL, &y), TN_OK);
+    tn_onnx_close(other);
     rules_close_scratch(cx);
 }
 
