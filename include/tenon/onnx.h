@@ -58,8 +58,8 @@ TN_API tn_status tn_onnx_save(tn_layer *l, const char *path, int nx, tn_tensor *
 typedef struct {
     const char        *op, *name;  // "Conv"; "" if it has no name
     const char *const *in, *const *out;
-    int                ins, outs;
-    bool               known;  // whether Tenon has the op; a model with another does not run
+    int  ins, outs;
+    bool known;  // whether Tenon has the op; a model with another does not run
 } tn_onnx_node;
 // Return how many nodes there are, -1 on failure, and each.
 TN_API int                tn_onnx_nodes(tn_onnx *m);

@@ -90,6 +90,8 @@ static bool is_mask(tn_tensor *t)
 }
 
 // Gives a weight of the file to the layer. Constants and numbers stay as they are. False, reported, on failure.
+// A name with dots makes containers on its way, as PyTorch's names have them, so that the tree of the layer is that of the
+// network it was exported from.
 static bool add_weight(tn_onnx *m, tn_layer *l, size_t value, weight_role role)
 {
     tni_onnx_model *f    = &m->model;

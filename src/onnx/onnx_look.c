@@ -14,7 +14,7 @@ typedef struct {
     size_t       bytes, names;
 } writer;
 
-// Appends a text; returns where it is.
+// Appends a text; returns where it is. While texts are counted there is no room yet, and only their lengths add up.
 static const char *put(writer *w, tni_wire s)
 {
     char  *at = w->text ? w->text + w->bytes : NULL;
@@ -53,7 +53,7 @@ static tn_onnx_node describe(writer *w, const tni_onnx_node *n)
 }
 
 // Nodes in graphs of other nodes are not among them: those run as part of theirs. The shapes of values are noted from now
-// on, which costs a run little, but a model that nobody looks at nothing.
+// on, which costs a run little, but one that is not looked at nothing.
 int tn_onnx_nodes(tn_onnx *m)
 {
     const char *op = "onnx_nodes";
@@ -91,7 +91,8 @@ tn_onnx_node tn_onnx_node_at(const tn_onnx *m, int i)
     return there ? m->node[i] : (tn_onnx_node){ .op = "", .name = "" };
 }
 
-// The sizes of a TensorProto.
+// The sizes of a TensorProto, as the file says them: elements are not looked at, so that a weight which does not fit its
+// bytes can be shown, too.
 static tn_onnx_port weight_port(tni_wire init)
 {
     tn_onnx_port  p = { .name = "", .dtype = TN_F32 };
@@ -102,7 +103,7 @@ static tn_onnx_port weight_port(tni_wire init)
     return p;
 }
 
-// A weight is marked by `optional`: nobody has to give it.
+// A weight is marked by `optional`: it need not be given.
 tn_onnx_port tn_onnx_node_value(const tn_onnx *m, int node, int i)
 {
     tn_onnx_node n = tn_onnx_node_at(m, node);

@@ -358,7 +358,8 @@ tn_tensor *tni_onnx_keep(tni_onnx_call *c, int slot, tn_tensor *t)
     return r->kept[c->n - r->m->node][slot] = t;
 }
 
-// Notes the shapes of what a node gave.
+// Notes the shapes of what a node gave. Lists have none, and neither has an optional that is empty. A body of a loop has
+// those of its last round.
 static void note_shapes(const tni_onnx_call *c)
 {
     for (int i = 0; i < c->nout; i++) {
@@ -374,7 +375,8 @@ static void note_shapes(const tni_onnx_call *c)
 }
 
 // Makes the node the layer that runs, by its name or its op: what it records is found under it in profiles, and its
-// errors name it.
+// errors name it. Names come from the file and may have any bytes, so that they are escaped once, here; the context keeps
+// one copy of each text, which what was recorded may outlive the model with.
 static void enter_node(tni_onnx_run *r, const tni_onnx_node *n)
 {
     size_t          at = (size_t)(n - r->m->node);
