@@ -5,6 +5,7 @@
 //   tni_export_value    the name of a node's value: a weight, a constant, a view                 export_values.c
 //   tni_export_call     softmax, conv2d, ... as their ONNX ops                                   export_calls.c
 //   tni_export_row      a row of ops.def                                                         export_rows.c
+//   tni_export_loop     a loop, with its body                                                    export_loop.c
 //   tni_export_write    nodes and weights into a file                                            export_write.c
 //
 // With a symbolic batch the layer runs twice, on 2 and on 3 items. Both runs record the same ops in
@@ -15,7 +16,7 @@
 #include "nn/layer.h"
 #include "onnx/message.h"
 #include "ops/kept_calls.h"
-#include "ops/ops.h"
+#include "ops/loop.h"
 
 enum { TNI_EXPORT_TRACES = 2, TNI_EXPORT_FIRST_BATCH = 2 };
 
@@ -50,13 +51,32 @@ typedef struct {
     tn_tensor       *y[TNI_MOST_PORTS];
 } tni_export_run;
 
+typedef struct tni_export_graph tni_export_graph;
+
 typedef struct {
-    const char  *op;
-    const char **in, **out;
-    int          nin, nout;
-    const char  *name;
-    tni_message  attributes;
+    const char       *op;
+    const char      **in, **out;
+    int               nin, nout;
+    const char       *name;
+    tni_message       attributes;
+    tni_export_graph *body;  // of a Scan; NULL: none
 } tni_export_node;
+
+typedef struct {
+    const char *name;
+    tn_dtype    dtype;
+    int         rank;
+    tni_extent  size[TN_MAX_RANK];
+} tni_export_port;
+
+// The graph in an attribute: what a loop does in each step. It sees the values of the graph around
+// it by their names.
+struct tni_export_graph {
+    tni_export_node *node;
+    size_t           nodes;
+    tni_export_port  in[TNI_LOOP_INPUTS + 1], out[2 * TNI_LOOP_OUTPUTS];
+    int              ins, outs;
+};
 
 // A weight or a constant. Its elements are those of `node`, turned if its two axes are to be
 // swapped, or `bytes`.
@@ -161,6 +181,8 @@ const char *tni_export_ints(tni_exporter *e, int n, const int64_t *v);
 const char *tni_export_fill(tni_exporter *e, tn_dtype dt, int64_t n, double v);
 // x cast to a dtype.
 const char *tni_export_cast(tni_exporter *e, const char *x, tn_dtype dt);
+// The size of the batch as a 1-d value of one element.
+const char *tni_export_batch(tni_exporter *e);
 // n sizes as a 1-d value: a constant, or computed from the batch; one as a 0-d value.
 const char *tni_export_sizes(tni_exporter *e, int n, const tni_extent *v);
 const char *tni_export_size(tni_exporter *e, tni_extent v);
@@ -198,9 +220,17 @@ const char *tni_export_permute(tni_exporter *e, const char *x, int rank, const i
 bool tni_export_call_fits(const tni_exporter *e, const tni_kept *c);
 bool tni_export_call(tni_exporter *e, size_t i);
 bool tni_export_row(tni_exporter *e, size_t i);
+// Writes all nodes of the run, in order. False, reported.
+bool tni_export_nodes(tni_exporter *e);
+// Writes node i, a loop, as a Scan, and returns its first output.
+const char *tni_export_loop(tni_exporter *e, size_t i);
+// Frees nodes, and the graphs in them.
+void tni_export_free_nodes(tni_exporter *e, tni_export_node *node, size_t nodes);
 // A reduction of x over a mask of axes.
 const char *tni_export_reduce(tni_exporter *e, const char *op, const char *x, uint32_t mask,
                               bool keep);
+// A name with the shape of node i.
+tni_operand_out tni_export_shaped(const tni_exporter *e, size_t i, const char *name);
 // Sets the value of node i, which has its shape.
 bool tni_export_set(tni_exporter *e, size_t i, const char *name);
 // Writes an expression over names, as `Mul(a, Add(Erf(a), 1))`: see export_rows.def. dt is the

@@ -387,6 +387,12 @@ static const char *write_random(tni_exporter *e, size_t i)
                           &like, 0, NULL);
 }
 
+// A body is a graph of its own: export_loop.c.
+static const char *write_loop(tni_exporter *e, size_t i)
+{
+    return tni_export_loop(e, i);
+}
+
 // What ONNX has no op for, and no few ops either.
 static const char *write_nothing(tni_exporter *e, size_t i)
 {

@@ -207,6 +207,18 @@ static uint64_t mix_double(uint64_t h, double v)
 }
 
 // The attributes that are no sizes.
+static uint64_t mix_attributes(uint64_t h, const tni_node *n);
+
+// What a body computes: its ops in order.
+static uint64_t mix_body(uint64_t h, const tni_loop *l)
+{
+    h = tni_hash_mix(tni_hash_mix(tni_hash_mix(h, l->count), (uint64_t)tni_loop_inputs(l)),
+                     (uint64_t)l->carries);
+    for (size_t i = 0; i < l->count; i++)
+        h = mix_attributes(tni_hash_mix(h, l->node[i]->op), l->node[i]);
+    return h;
+}
+
 static uint64_t mix_attributes(uint64_t h, const tni_node *n)
 {
     const tni_attr *a = &n->attr;
@@ -217,6 +229,8 @@ static uint64_t mix_attributes(uint64_t h, const tni_node *n)
     case TNI_ATTR_reduce: return tni_hash_mix(h, a->reduce.axes);
     case TNI_ATTR_axis:
         return tni_hash_mix(h, (uint64_t)a->axis.axis << 1 | (uint64_t)a->axis.descending);
+    case TNI_ATTR_loop:
+        return mix_body(tni_hash_mix(h, a->loop.stacked << 1 | a->loop.reverse), a->loop.body);
     default: return h;
     }
 }

@@ -191,7 +191,7 @@ tni_extent tni_export_axis(const tni_exporter *e, size_t i, int k)
 }
 
 // The size of the batch, as a value of one element: axis 0 of the first input that has it.
-static const char *batch_size(tni_exporter *e)
+const char *tni_export_batch(tni_exporter *e)
 {
     int i = 0;
     while (i < e->nx && !e->symbolic[i]) i++;
@@ -208,7 +208,7 @@ static const char *one_size(tni_exporter *e, tni_extent v)
 {
     if (tni_is_fixed(v)) return tni_export_ints(e, 1, v.at);
     int64_t     a = v.at[1] - v.at[0], b = v.at[0] - TNI_EXPORT_FIRST_BATCH * a;
-    const char *y = batch_size(e);
+    const char *y = tni_export_batch(e);
     if (a != 1) {
         const char *in[] = { y, tni_export_ints(e, 1, &a) };
         y                = tni_export_add(e, "Mul", 2, in, 0, NULL);
@@ -556,8 +556,8 @@ static const char *add_node_weight(tni_exporter *e, size_t i, bool turned)
     return add_weight(e, w);
 }
 
-// A name with the shape of node i.
-static tni_operand_out shaped(const tni_exporter *e, size_t i, const char *name)
+// The sizes are those of both runs.
+tni_operand_out tni_export_shaped(const tni_exporter *e, size_t i, const char *name)
 {
     const tni_node *n = tni_export_at(e, i);
     tni_operand_out y = { .name = name, .rank = n->rank };
@@ -617,10 +617,11 @@ tni_operand_out tni_export_loose(tni_exporter *e, size_t i)
     if (k->loose.name) return k->loose;
     if (k->full.name) return k->full;
     if (k->shown.name) return tni_export_value(e, i);
-    if (tni_export_is_weight(e, n)) k->loose = k->full = shaped(e, i, add_node_weight(e, i, false));
+    if (tni_export_is_weight(e, n))
+        k->loose = k->full = tni_export_shaped(e, i, add_node_weight(e, i, false));
     else if (tni_is_number(n->op))
         k->loose.name = tni_export_number(e, (tn_dtype)n->dtype, n->attr.num);
-    else if (n->op == TNI_iota) k->loose = k->full = shaped(e, i, range(e, i));
+    else if (n->op == TNI_iota) k->loose = k->full = tni_export_shaped(e, i, range(e, i));
     else if (n->op == TNI_VIEW_OP) k->loose = loose_view(e, i);
     else tni_export_refuse(e, "%s was not written", tni_op_table[n->op].name);
     return k->loose;
@@ -631,7 +632,7 @@ tni_operand_out tni_export_value(tni_exporter *e, size_t i)
 {
     tni_export_known *k = &e->known[i];
     if (k->full.name) return k->full;
-    tni_operand_out whole = shaped(e, i, NULL);
+    tni_operand_out whole = tni_export_shaped(e, i, NULL);
     if (k->shown.name) {
         whole.name     = unshown(e, i);
         return k->full = whole;
@@ -674,6 +675,6 @@ const char *tni_export_turned(tni_exporter *e, size_t i)
 // Called for inputs, and for what rows wrote.
 bool tni_export_set(tni_exporter *e, size_t i, const char *name)
 {
-    if (name) e->known[i].full = shaped(e, i, name);
+    if (name) e->known[i].full = tni_export_shaped(e, i, name);
     return name != NULL;
 }

@@ -23,11 +23,13 @@ static const uint64_t TOO_LARGE = UINT64_C(1) << 31;
 // ---- ports -------------------------------------------------------------------------------------
 
 // Where names are changed: every use of a value has the same pointer.
-static void rename_value(tni_exporter *e, const char *from, const char *to)
+static void rename_value(tni_export_node *n, size_t nodes, const char *from, const char *to)
 {
-    for (size_t i = 0; i < e->nodes; i++)
-        for (int k = 0; k < e->node[i].nin + e->node[i].nout; k++)
-            if (e->node[i].in[k] == from) e->node[i].in[k] = to;
+    for (; nodes > 0; nodes--, n++) {
+        for (int k = 0; k < n->nin + n->nout; k++)
+            if (n->in[k] == from) n->in[k] = to;
+        if (n->body) rename_value(n->body->node, n->body->nodes, from, to);
+    }
 }
 
 // Whether a node makes the value, so that it can be renamed.
@@ -51,7 +53,7 @@ bool tni_export_outputs(tni_exporter *e)
         bool taken = !is_node_output(e, y.name);
         for (int k = 0; k < i; k++) taken |= e->run[0].out[k] == n || e->y_name[k] == y.name;
         if (taken && !(y.name = tni_export_add(e, "Identity", 1, &y.name, 0, NULL))) return false;
-        rename_value(e, y.name, e->y_name[i]);
+        rename_value(e->node, e->nodes, y.name, e->y_name[i]);
         for (size_t k = 0; k < e->run[0].count; k++) {
             tni_operand_out *o[] = { &e->known[k].full, &e->known[k].loose, &e->known[k].shown };
             for (int j = 0; j < 3; j++)
@@ -98,18 +100,31 @@ static void put_input(tni_message *g, const tni_exporter *e, int i)
     put_port(g, TNI_GRAPH_INPUT, e, e->x_name[i], e->x_dtype[i], e->x_rank[i], size);
 }
 
-// ---- messages ----------------------------------------------------------------------------------
-
-// NodeProto. Attributes are fields already, each with its key.
-static void put_node(tni_message *g, const tni_export_node *n)
+// NodeProto. Attributes are fields already, each with its key; the body of a loop is one more, a
+// graph (6) of type 5, in which there may be others.
+static void put_node(tni_message *g, const tni_exporter *e, const tni_export_node *n)
 {
-    tni_message m = { .heap = g->heap };
+    tni_message m = { .heap = g->heap }, attribute = m, body = m;
     for (int i = 0; i < n->nin; i++) tni_message_text(&m, TNI_NODE_INPUT, n->in[i]);
     for (int i = 0; i < n->nout; i++) tni_message_text(&m, TNI_NODE_OUTPUT, n->out[i]);
     tni_message_text(&m, TNI_NODE_NAME, n->name);
     tni_message_text(&m, TNI_NODE_OP, n->op);
-    // The attributes are fields already, each with its key.
     tni_message_fields(&m, &n->attributes);
+    if (n->body) {
+        const tni_export_graph *b = n->body;
+        for (size_t i = 0; i < b->nodes; i++) put_node(&body, e, &b->node[i]);
+        tni_message_text(&body, TNI_GRAPH_NAME, "body");
+        for (int i = 0; i < b->ins; i++)
+            put_port(&body, TNI_GRAPH_INPUT, e, b->in[i].name, b->in[i].dtype, b->in[i].rank,
+                     b->in[i].size);
+        for (int i = 0; i < b->outs; i++)
+            put_port(&body, TNI_GRAPH_OUTPUT, e, b->out[i].name, b->out[i].dtype, b->out[i].rank,
+                     b->out[i].size);
+        tni_message_text(&attribute, TNI_ATTR_NAME, "body");
+        tni_message_nest(&attribute, TNI_ATTR_G, &body);
+        tni_message_int(&attribute, 20, 5);
+        tni_message_nest(&m, TNI_NODE_ATTRIBUTE, &attribute);
+    }
     tni_message_nest(g, TNI_GRAPH_NODE, &m);
 }
 
@@ -117,7 +132,7 @@ static void put_node(tni_message *g, const tni_export_node *n)
 static tni_message graph_message(const tni_exporter *e)
 {
     tni_message g = { .heap = &e->cx->heap };
-    for (size_t i = 0; i < e->nodes; i++) put_node(&g, &e->node[i]);
+    for (size_t i = 0; i < e->nodes; i++) put_node(&g, e, &e->node[i]);
     tni_message_text(&g, TNI_GRAPH_NAME, e->layer->type);
     for (int i = 0; i < e->nx; i++) put_input(&g, e, i);
     for (int i = 0; i < e->ny; i++)

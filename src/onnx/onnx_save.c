@@ -115,6 +115,17 @@ static bool is_lazy(const tni_exporter *e, size_t i)
 
 // Nodes come in the order in which they were recorded, so that what a node reads has been written,
 // or is written when it is asked for: views, constants, weights.
+bool tni_export_nodes(tni_exporter *e)
+{
+    for (size_t i = 0; i < e->run[0].count; i++) {
+        e->at = i;
+        if (e->known[i].full.name || is_lazy(e, i)) continue;
+        if (!(e->run[0].call[i] ? tni_export_call(e, i) : tni_export_row(e, i))) return false;
+    }
+    return true;
+}
+
+// What is known at first are the names of inputs; the rest follows from them.
 static bool write_nodes(tni_exporter *e)
 {
     e->known = tni_zalloc(&e->cx->heap, (e->run[0].count + 1) * sizeof *e->known);
@@ -122,28 +133,32 @@ static bool write_nodes(tni_exporter *e)
     for (int i = 0; i < e->nx; i++)
         tni_export_set(e, tni_export_index(e->run[0].in[i]), e->x_name[i]);
     count_uses(e);
-    for (size_t i = 0; i < e->run[0].count; i++) {
-        e->at = i;
-        if (e->known[i].full.name || is_lazy(e, i)) continue;
-        if (!(e->run[0].call[i] ? tni_export_call(e, i) : tni_export_row(e, i))) return false;
+    return tni_export_nodes(e) && tni_export_outputs(e);
+}
+
+// Graphs in nodes may have nodes with graphs.
+void tni_export_free_nodes(tni_exporter *e, tni_export_node *node, size_t nodes)
+{
+    tni_heap *h = &e->cx->heap;
+    for (size_t i = 0; i < nodes; i++) {
+        tni_free(h, node[i].in);
+        tni_message_free(&node[i].attributes);
+        if (node[i].body) tni_export_free_nodes(e, node[i].body->node, node[i].body->nodes);
+        tni_free(h, node[i].body);
     }
-    return tni_export_outputs(e);
+    tni_free(h, node);
 }
 
 // Weights were held beyond the dry run; this lets go of them.
 static void free_export(tni_exporter *e)
 {
     tni_heap *h = &e->cx->heap;
-    for (size_t i = 0; i < e->nodes; i++) {
-        tni_free(h, e->node[i].in);
-        tni_message_free(&e->node[i].attributes);
-    }
+    tni_export_free_nodes(e, e->node, e->nodes);
     for (size_t i = 0; i < e->weights; i++) {
         tni_free(h, e->weight[i].bytes);
         if (e->weight[i].node) tni_node_unref(e->cx, e->weight[i].node);
     }
     for (size_t i = 0; i < e->texts; i++) tni_free(h, e->text[i]);
-    tni_free(h, e->node);
     tni_free(h, e->weight);
     tni_free(h, e->text);
     tni_free(h, e->known);

@@ -70,6 +70,13 @@ static tn_layer *llama(tn_ctx *cx)
     return tn_llama(cx, small);
 }
 
+// Two layers, which read in both directions.
+static tn_layer *lstm(tn_ctx *cx)
+{
+    tn_nn_rnn_opts o = { .kind = TN_LSTM, .layers = 2, .bidirectional = true, .batch_first = true };
+    return tn_nn_rnn(cx, 32, 64, o);
+}
+
 // size: of one item; vocab: items are tokens.
 static const struct {
     const char *name;
@@ -89,6 +96,7 @@ static const struct {
     { "unet", unet, 3, { 3, 128, 128 }, 0 },
     { "gpt2", gpt2, 1, { 64 }, 211 },
     { "llama", llama, 1, { 64 }, 211 },
+    { "lstm", lstm, 2, { 20, 32 }, 0 },
 };
 enum { NETWORKS = sizeof networks / sizeof *networks };
 
