@@ -279,6 +279,12 @@ typedef struct {
     int64_t    nodes, votes, roots, targets;
 } forest;
 
+// A number of a list as a place; -1 if it cannot be one.
+static int32_t as_place(double v)
+{
+    return v >= 0 && v < INT32_MAX ? (int32_t)v : -1;
+}
+
 // Whether a node's comparison holds.
 static bool holds(const forest *f, const tree_node *n, double x)
 {
@@ -431,7 +437,7 @@ static int64_t place_of(const forest *f, const double *tree, double id, double n
         int64_t r = (*last + k) % f->roots;
         if (tree[f->root[r]] != id) continue;
         *last = r;
-        return f->root[r] + (int64_t)node;
+        return as_place((double)f->root[r] + node);
     }
     return -1;
 }
@@ -463,13 +469,13 @@ static bool read_trees(tni_onnx_call *c, const char *kind, forest *f)
         r += r + 1 < f->roots && f->root[r + 1] == i;
         int64_t at = f->root[r];
         ok = n[1][i] == (double)(i - at) || tni_onnx_refuse(c, "nodes of a tree are not in order");
-        f->node[i].feature = (int32_t)n[2][i];
-        for (int k = 0; k < 2; k++) f->node[i].next[k] = (int32_t)(at + (int64_t)n[3 + k][i]);
+        f->node[i].feature = as_place(n[2][i]);
+        for (int k = 0; k < 2; k++) f->node[i].next[k] = as_place((double)at + n[3 + k][i]);
         f->node[i].value   = n[5] ? n[5][i] : n[7] ? n[7][i] : 0;
         f->node[i].missing = n[6] && n[6][i] != 0;
     }
     for (int64_t i = 0; ok && i < f->votes; i++)
-        f->vote[i] = (tree_vote){ place_of(f, n[0], v[0][i], v[1][i], &last), (int64_t)v[2][i],
+        f->vote[i] = (tree_vote){ place_of(f, n[0], v[0][i], v[1][i], &last), as_place(v[2][i]),
                                   v[3]   ? v[3][i]
                                   : v[4] ? v[4][i]
                                          : 0 };
@@ -537,12 +543,12 @@ static bool fill_nodes(tni_onnx_call *c, forest *f, double *const *n, int64_t in
     int64_t next = 0;
     for (int64_t i = 0; i < inner; i++) {
         tree_node *t = &f->node[i];
-        *t           = (tree_node){ .feature = (int32_t)n[0][i],
+        *t           = (tree_node){ .feature = as_place(n[0][i]),
                                     .value   = n[5][i],
-                                    .mode    = (uint8_t)n[6][i],
+                                    .mode    = (uint8_t)(as_place(n[6][i]) & 7),
                                     .missing = n[7] && n[7][i] != 0 };
         for (int k = 0; k < 2; k++)
-            t->next[k] = (int32_t)(n[1 + k][i] + (n[3 + k][i] != 0 ? (double)inner : 0));
+            t->next[k] = as_place(n[1 + k][i] + (n[3 + k][i] != 0 ? (double)inner : 0));
         if (t->mode != 6) continue;
         t->member = next;
         while (next < members && !isnan(f->members[next])) next++;
@@ -571,9 +577,9 @@ bool tni_onnx_tree_ensemble(tni_onnx_call *c)
     ok      = ok && root && f.roots <= f.nodes && f.nodes < INT32_MAX && f.targets > 0 &&
          f.targets < 1 << 20 && make_forest(c, &f) && fill_nodes(c, &f, n, inner, members);
     for (int64_t i = 0; ok && i < f.votes; i++)
-        f.vote[i] = (tree_vote){ inner + i, (int64_t)v[0][i], v[1][i] };
+        f.vote[i] = (tree_vote){ inner + i, as_place(v[0][i]), v[1][i] };
     for (int64_t i = 0; ok && i < f.roots; i++) {
-        f.root[i] = (int64_t)root[i];
+        f.root[i] = as_place(root[i]);
         ok = (f.root[i] >= 0 && f.root[i] < f.nodes) || tni_onnx_refuse(c, "a root is no node");
     }
     if (ok && index_votes(&f))

@@ -8,6 +8,9 @@
 
 #include <math.h>
 
+// Numbers that are made on the host at most: a file of a few bytes can ask for any.
+enum { MOST = 1 << 24 };
+
 // x without its last axis, complex if that has two places. Floats of 16 bits are computed in f32.
 static tn_tensor *as_numbers(tn_tensor *x)
 {
@@ -90,7 +93,7 @@ static bool cosine_window(tni_onnx_call *c, double a0, double a1, double a2)
     int64_t size;
     int     n;
     if (!tni_onnx_ints(c, 0, 1, &size, &n)) return false;
-    if (n != 1 || size < 0 || size > INT32_MAX) return tni_onnx_refuse(c, "size is out of range");
+    if (n != 1 || size < 0 || size > MOST) return tni_onnx_refuse(c, "size is out of range");
     double *v = tni_alloc(&c->r->cx->heap, (size_t)(size + 1) * sizeof *v);
     if (!v) return tni_fail_memory(c->r->cx, c->r->m->op) != NULL;
     double around = (double)(tni_onnx_attr_int(c, "periodic", 1) ? size : size - 1);
@@ -124,9 +127,10 @@ bool tni_onnx_mel_weight_matrix(tni_onnx_call *c)
     double p[5];
     for (int i = 0, n; i < 5; i++)
         if (!tni_onnx_reals(c, i, 1, &p[i], &n) || n != 1) return false;
-    int64_t bands = (int64_t)p[0], rows = (int64_t)p[1] / 2 + 1;
-    if (!(bands >= 1 && bands < 1 << 20 && rows >= 1 && rows < 1 << 20 && p[2] > 0))
+    if (!(p[0] >= 1 && p[0] <= MOST && p[1] >= 0 && p[1] <= MOST && p[2] >= 1))
         return tni_onnx_refuse(c, "its numbers are out of range");
+    int64_t bands = (int64_t)p[0], rows = (int64_t)p[1] / 2 + 1;
+    if (rows * bands > MOST) return tni_onnx_refuse(c, "its result has too many elements");
     double *v = tni_zalloc(&c->r->cx->heap, (size_t)(rows * bands) * sizeof *v);
     if (!v) return tni_fail_memory(c->r->cx, c->r->m->op) != NULL;
     double low = 2595 * log10(1 + p[3] / 700), high = 2595 * log10(1 + p[4] / 700);
@@ -134,7 +138,8 @@ bool tni_onnx_mel_weight_matrix(tni_onnx_call *c)
         int64_t at[3];
         for (int i = 0; i < 3; i++) {
             double mel = low + (double)(k + i) * (high - low) / (double)(bands + 2);
-            at[i]      = (int64_t)floor((p[1] + 1) * (700 * (pow(10, mel / 2595) - 1)) / p[2]);
+            double bin = floor((p[1] + 1) * (700 * (pow(10, mel / 2595) - 1)) / p[2]);
+            at[i]      = bin >= 0 && bin < 1e15 ? (int64_t)bin : 0;
         }
         for (int64_t j = at[0] < 0 ? 0 : at[0]; j < rows && j < at[2]; j++)
             v[j * bands + k] = j < at[1] ? (double)(j - at[0]) / (double)(at[1] - at[0])
