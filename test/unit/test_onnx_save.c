@@ -1,6 +1,7 @@
 // Layers as ONNX files. What is written is read back by the reader and compared; onnx's own checker and ONNX Runtime look at
 // the same networks in `make test-onnx`.
 #include "check.h"
+#include "faulty.h"
 #include "rules_kit.h"
 #include "scratch.h"
 #include "table.h"
@@ -162,6 +163,34 @@ static void a_batch_is_a_symbol(void)
     rules_close_scratch(cx);
 }
 
+// How often a text is in a file.
+static int count_text(const char *path, const char *text)
+{
+    size_t bytes, n = strlen(text);
+    char  *data  = scratch_read(path, &bytes);
+    int    count = 0;
+    for (size_t i = 0; data && i + n <= bytes; i++) count += !memcmp(data + i, text, n);
+    free(data);
+    return count;
+}
+
+// A model that was read is a layer, and goes back into a file with the names of its weights.
+static void a_model_that_was_read_goes_back(void)
+{
+    tn_ctx     *cx   = rules_open_scratch();
+    const char *path = scratch_path("net.onnx"), *again = scratch_path("again.onnx");
+    tn_layer   *net = make_unet(cx);
+    tn_tensor  *x   = tn_randn(cx, TN_F32, TN_SHAPE(2, 3, 16, 16));
+    CHECK_STATUS(tn_onnx_save(net, path, 1, &x, (tn_onnx_save_opts){ .batch = "N" }), TN_OK);
+    tn_layer *read = tn_onnx_layer(tn_onnx_open(cx, path));
+    CHECK_STATUS(tn_onnx_save(read, again, 1, &x, (tn_onnx_save_opts){ .batch = "N" }), TN_OK);
+    tn_layer_train(net, false);
+    x = tn_randn(cx, TN_F32, TN_SHAPE(3, 3, 16, 16));
+    CHECK(is_near(run_file(cx, again, 1, &x), tn_forward(net, x), 2e-5));
+    CHECK(count_text(again, "up.1.weight") > 1);
+    rules_close_scratch(cx);
+}
+
 // ---- every op ------------------------------------------------------------------------------------
 
 // Ops that ONNX lacks, as refusals name them.
@@ -271,17 +300,6 @@ static void ports_have_names_and_symbols(void)
     rules_close_scratch(cx);
 }
 
-// How often a text is in a file.
-static int count_text(const char *path, const char *text)
-{
-    size_t bytes, n = strlen(text);
-    char  *data  = scratch_read(path, &bytes);
-    int    count = 0;
-    for (size_t i = 0; data && i + n <= bytes; i++) count += !memcmp(data + i, text, n);
-    free(data);
-    return count;
-}
-
 // Weights keep their names, a tied one is there once, and large ones can be beside the model.
 static void weights_keep_their_names(void)
 {
@@ -353,12 +371,52 @@ static void what_cannot_be_written_is_refused(void)
     rules_close_scratch(cx);
 }
 
+// ---- memory ----------------------------------------------------------------------------------------
+
+static tn_layer *make_mixed(tn_ctx *cx)
+{
+    tn_nn_rnn_opts o = { .kind = TN_GRU, .batch_first = true };
+    return tn_nn_seq(cx, tn_nn_linear(cx, 3, 4), tn_nn_layer_norm(cx, 4), tn_nn_act(cx, tn_gelu),
+                     tn_nn_rnn(cx, 4, 2, o));
+}
+
+// Whichever allocation fails, the call says so and leaves nothing behind; then it works.
+static void any_allocation_may_fail(void)
+{
+    long n = 1, failed = 1;
+    if (!CHECK(scratch_open())) return;
+    for (; failed && n < 20000; n += 1 + n / 40) {
+        faulty      h    = { 0 };
+        tn_ctx     *cx   = faulty_open("ref", &h);
+        tn_layer   *net  = cx ? make_mixed(cx) : NULL;
+        tn_tensor  *x    = net ? tn_ones(cx, TN_F32, TN_SHAPE(2, 3, 3)) : NULL;
+        const char *path = scratch_path("net.onnx");
+        if (!CHECK(x != NULL)) return;
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        tn_onnx_save_opts o = { .batch = "N", .beside = n % 2 };
+        h.countdown         = n;
+        h.forever           = n % 2;
+        tn_status got       = tn_onnx_save(net, path, 1, &x, o);
+        failed              = h.failed;
+        h.countdown         = 0;
+        CHECK(got == TN_OK || (failed && got == TN_EMEM));
+        tn_error_clear(cx);
+        CHECK_STATUS(tn_onnx_save(net, path, 1, &x, o), TN_OK);
+        tn_close(cx);
+        CHECK_INT(faulty_left(&h), 0);
+    }
+    CHECK(n > 100);
+    scratch_close();
+}
+
 const test_case tests_onnx_save[] = {
     TEST(networks_come_back),
     TEST(a_batch_is_a_symbol),
+    TEST(a_model_that_was_read_goes_back),
     TEST(every_op_comes_back),
     TEST(ports_have_names_and_symbols),
     TEST(weights_keep_their_names),
     TEST(what_cannot_be_written_is_refused),
+    TEST(any_allocation_may_fail),
     TEST_END,
 };
