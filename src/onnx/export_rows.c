@@ -116,13 +116,26 @@ static bool covers(const tni_exporter *e, size_t i, int n, const tni_operand_out
     return true;
 }
 
-// The sources of a map, without what broadcasting does.
+// The dtype that a map computes in: that of its operands, of which where's condition is none. A number
+// beside a tensor of 16 bits is of f32 here and does not count.
+static tn_dtype map_dtype(const tni_node *n)
+{
+    uint32_t s = n->op == TNI_where;
+    while (s + 1 < n->nsrc && tni_is_number(n->src[s]->op)) s++;
+    return (tn_dtype)n->src[s]->dtype;
+}
+
+// The sources of a map, without what broadcasting does. A number takes the dtype of the others.
 static bool map_operands(tni_exporter *e, size_t i, const char **name)
 {
-    const tni_node *n = tni_export_at(e, i);
+    const tni_node *n  = tni_export_at(e, i);
+    tn_dtype        dt = map_dtype(n);
     tni_operand_out x[3];
     for (uint32_t s = 0; s < n->nsrc; s++) {
-        x[s] = tni_export_loose(e, tni_export_index(n->src[s]));
+        const tni_node *k      = n->src[s];
+        bool            number = tni_is_number(k->op) && tni_is_rounded(dt) && k->dtype == TN_F32;
+        x[s] = number ? (tni_operand_out){ .name = tni_export_number(e, dt, k->attr.num) }
+                      : tni_export_loose(e, tni_export_index(k));
         if (!x[s].name) return false;
     }
     // A plain number has no axes that could be expanded.
@@ -133,12 +146,12 @@ static bool map_operands(tni_exporter *e, size_t i, const char **name)
     return true;
 }
 
-// Writes a map by the text for the dtype that it computes in, which is that of its first source:
-// comparisons give bools, and numbers in their texts are of what they compare.
+// Writes a map by the text for the dtype that it computes in, which is that of its
+// operands: comparisons give bools, and numbers in their texts are of what they compare.
 static const char *write_map(tni_exporter *e, size_t i, const char *const *texts)
 {
     const tni_node *n  = tni_export_at(e, i);
-    tn_dtype        dt = (tn_dtype)n->src[0]->dtype;
+    tn_dtype        dt = map_dtype(n);
     const char     *arg[3], *text = texts[tni_is_float(dt) ? 0 : dt == TN_BOOL ? 2 : 1];
     size_t          length;
     if (!map_operands(e, i, arg)) return NULL;

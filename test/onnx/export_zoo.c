@@ -61,6 +61,12 @@ static tn_layer *gpt2(tn_ctx *cx)
     tn_gpt2_opts small = { .layers = 2, .heads = 4, .width = 64, .vocab = 211, .context = 64 };
     return tn_gpt2(cx, full ? (tn_gpt2_opts){ 0 } : small);
 }
+static tn_layer *gpt2_f16(tn_ctx *cx)
+{
+    tn_layer *l = gpt2(cx);
+    tn_layer_cast(l, TN_F16);
+    return l;
+}
 static tn_layer *llama(tn_ctx *cx)
 {
     tn_llama_opts small = {
@@ -95,6 +101,7 @@ static const struct {
     { "convnext", convnext, 3, { 3, 224, 224 }, 0 },
     { "unet", unet, 3, { 3, 128, 128 }, 0 },
     { "gpt2", gpt2, 1, { 64 }, 211 },
+    { "gpt2_f16", gpt2_f16, 1, { 64 }, 211 },
     { "llama", llama, 1, { 64 }, 211 },
     { "lstm", lstm, 2, { 20, 32 }, 0 },
 };
