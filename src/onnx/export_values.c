@@ -357,8 +357,9 @@ static bool plan_view(const tni_exporter *e, size_t i, view_plan *p)
         if (tni_node_count(n) == 0 || !find_steps(&v, tni_node_count(n->src[0]), &p->run[t]))
             return false;
     }
+    // What is left over may be an axis more than a tensor has.
     p->n = p->run[0].n;
-    if (p->run[1].n != p->n) return false;
+    if (p->run[1].n != p->n || p->n > TN_MAX_RANK) return false;
     for (int k = 0; k < p->n - 1; k++)
         if (p->run[0].to[k] != p->run[1].to[k] || p->run[0].step[k] != p->run[1].step[k])
             return false;

@@ -266,6 +266,25 @@ static void every_op_comes_back(void)
     rules_close_scratch(cx);
 }
 
+// All axes of a view may count.
+static tn_tensor *run_axes(tn_layer *l, tn_tensor *x)
+{
+    (void)l;
+    x = tn_reshape(x, TN_SHAPE(2, 2, 2, 2, 2, 2, 2, 4));
+    return tn_mul_s(tn_flip(tn_slice(x, 7, 0, 4, 2), 0), 2);
+}
+
+static void a_view_of_eight_axes_comes_back(void)
+{
+    tn_ctx     *cx   = rules_open_scratch();
+    const char *path = scratch_path("axes.onnx");
+    tn_layer   *l    = tn_layer_new(cx, run_axes, NULL, NULL);
+    tn_tensor  *x    = tn_randn(cx, TN_F32, TN_SHAPE(512));
+    CHECK_STATUS(tn_onnx_save(l, path, 1, &x, (tn_onnx_save_opts){ 0 }), TN_OK);
+    CHECK(is_near(run_file(cx, path, 1, &x), tn_forward(l, x), 0));
+    rules_close_scratch(cx);
+}
+
 // ---- ports and names -------------------------------------------------------------------------------
 
 // Two inputs, of which one has no batch, and two outputs, of which one is an input.
@@ -414,6 +433,7 @@ const test_case tests_onnx_save[] = {
     TEST(a_batch_is_a_symbol),
     TEST(a_model_that_was_read_goes_back),
     TEST(every_op_comes_back),
+    TEST(a_view_of_eight_axes_comes_back),
     TEST(ports_have_names_and_symbols),
     TEST(weights_keep_their_names),
     TEST(what_cannot_be_written_is_refused),
