@@ -204,6 +204,57 @@ static void spread_row(const tni_bytes_kernel *q, const uint8_t *from, int64_t n
     else spread(2, from, n, flip, to, apart);
 }
 
+// Elements of two vectors, numbered through, as a third. Compilers before gcc 12 spell it otherwise.
+typedef uint32_t four __attribute__((vector_size(16)));
+#if defined(__clang__) || __GNUC__ >= 12
+#define PICK4(x, y, i, j, k, l) __builtin_shufflevector(x, y, i, j, k, l)
+#else
+#define PICK4(x, y, i, j, k, l) __builtin_shuffle(x, y, (four){ i, j, k, l })
+#endif
+
+static four load_four(const uint8_t *x, uint32_t turn)
+{
+    four v;
+    memcpy(&v, x, sizeof v);
+    return v ^ turn;
+}
+
+// The same as spread for four rows side by side in pieces of four bytes, 16 bytes of each at a time: four vectors are
+// transposed. Returns how many bytes of each row were written.
+static int64_t spread_four(const uint8_t *from, int64_t row, int64_t n, uint8_t flip, uint8_t *to,
+                           int64_t apart)
+{
+    uint32_t turn = flip * UINT32_C(0x01010101);
+    int64_t  i    = 0;
+    for (; i + 16 <= n; i += 16) {
+        four a = load_four(from + i, turn), b = load_four(from + row + i, turn),
+             c = load_four(from + 2 * row + i, turn), d = load_four(from + 3 * row + i, turn);
+        four ab0 = PICK4(a, b, 0, 4, 1, 5), cd0 = PICK4(c, d, 0, 4, 1, 5),
+             ab1 = PICK4(a, b, 2, 6, 3, 7), cd1 = PICK4(c, d, 2, 6, 3, 7);
+        four y[] = { PICK4(ab0, cd0, 0, 1, 4, 5), PICK4(ab0, cd0, 2, 3, 6, 7),
+                     PICK4(ab1, cd1, 0, 1, 4, 5), PICK4(ab1, cd1, 2, 3, 6, 7) };
+        for (int k = 0; k < 4; k++, to += apart) memcpy(to, &y[k], sizeof y[k]);
+    }
+    return i;
+}
+
+// Packs n rows, `row` apart, of a strip.
+static void spread_rows(const byte_job *j, const uint8_t *from, int64_t row, int64_t n, uint8_t *to)
+{
+    const tni_bytes_kernel *q     = j->kernel;
+    int64_t                 apart = (int64_t)q->mr * q->kr;
+    for (int64_t r = 0; r < n; r++) {
+        int64_t done = 0;
+        if (q->kr == 4 && r % 4 == 0 && r + 4 <= n) {
+            done = spread_four(from + r * row, row, j->k, j->flip_a, to + r * 4, apart);
+            for (int64_t k = 0; k < 4; k++)
+                spread(4, from + (r + k) * row + done, j->k - done, j->flip_a,
+                       to + (r + k) * 4 + done / 4 * apart, apart);
+            r += 3;
+        } else spread_row(q, from + r * row, j->k, j->flip_a, to + r * q->kr, apart);
+    }
+}
+
 static int32_t sum_bytes_of(const uint8_t *x, int64_t n, uint8_t flip, bool is_unsigned)
 {
     uint32_t sum = 0;
@@ -266,12 +317,59 @@ static worker_memory memory_of(const byte_job *j, int worker)
     return m;
 }
 
+// Copies a run without a call: by vectors, of which the last overlaps the one before it.
+static inline void copy_run(uint8_t *to, const uint8_t *from, int64_t n)
+{
+    int64_t i = 0;
+    if (n < 16) {
+        memcpy(to, from, (size_t)n);
+        return;
+    }
+    for (; i + 16 <= n; i += 16) memcpy(to + i, from + i, 16);
+    if (i < n) memcpy(to + n - 16, from + n - 16, 16);
+}
+
+// Gathers a row of a window, KW places from column w on of row `line` of an image; NULL: that is padding.
+static inline void gather_line(const tni_conv_plan *c, const uint8_t *line, int64_t w, uint8_t *to)
+{
+    if (line && w >= 0 && w + c->KW <= c->W) {
+        copy_run(to, line + w * c->C, c->KW * c->C);
+        return;
+    }
+    for (int64_t k = 0; k < c->KW; k++, to += c->C)
+        if (line && w + k >= 0 && w + k < c->W) copy_run(to, line + (w + k) * c->C, c->C);
+        else memset(to, c->fill, (size_t)c->C);
+}
+
+// Gathers windows over two axes without dilation or groups: a row of a window is a run of x, and only a few are cut by an edge.
+static void gather_windows(const tni_conv_plan *c, int64_t q, int64_t n, uint8_t *to)
+{
+    const uint8_t *x     = (const uint8_t *)c->x;
+    int64_t        image = q / c->P, h = q % c->P / c->OW, w = q % c->OW;
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t k = 0; k < c->KH; k++, to += c->KW * c->C) {
+            int64_t at   = h * c->along_h.stride - c->along_h.padding + k * c->along_h.dilation;
+            bool    here = at >= 0 && at < c->H;
+            gather_line(c, here ? x + (image * c->H + at) * c->W * c->C : NULL,
+                        w * c->along_w.stride - c->along_w.padding, to);
+        }
+        if (++w == c->OW) w = 0, h++;
+        if (h == c->OH) h = 0, image++;
+    }
+}
+
 // Returns rows i .. i+n-1 of a of a product, each with its bytes in a run, *row apart: where they are, or gathered.
 static const uint8_t *rows_of(const byte_job *j, int64_t product, int64_t i, int64_t n,
                               uint8_t *windows, int64_t *row)
 {
-    const uint8_t *a = (const uint8_t *)j->a.data + tni_arg_offset(&j->a, product);
-    *row             = j->k;
+    const uint8_t *a       = (const uint8_t *)j->a.data + tni_arg_offset(&j->a, product);
+    *row                   = j->k;
+    const tni_conv_plan *c = &j->windows;
+    if (j->gathers && c->G == 1 && c->D * c->KD == 1 && c->along_d.padding == 0 &&
+        c->along_w.dilation == 1) {
+        gather_windows(c, i, n, windows);
+        return windows;
+    }
     if (j->gathers) {
         tni_conv_windows(&j->windows, product, 0, j->k, i, i + n, (char *)windows);
         return windows;
@@ -295,11 +393,9 @@ static void pack_rows(const byte_job *j, int64_t product, int64_t i, int64_t row
         n                 = tni_min_i64(q->mr, rows - r);
         const uint8_t *at = rows_of(j, product, i + r, n, m->windows, &row);
         uint8_t       *to = m->a + r * j->steps * q->kr;
-        for (int64_t k = 0; k < n; k++) {
-            spread_row(q, at + k * row, j->k, j->flip_a, to + k * q->kr, (int64_t)q->mr * q->kr);
-            if (j->zero_b)
-                m->sums[r + k] = sum_bytes_of(at + k * row, j->k, j->flip_a, q->unsigned_a);
-        }
+        spread_rows(j, at, row, n, to);
+        for (int64_t k = 0; k < n && j->zero_b; k++)
+            m->sums[r + k] = sum_bytes_of(at + k * row, j->k, j->flip_a, q->unsigned_a);
         for (int64_t k = n; k < q->mr; k++)
             for (int64_t s = 0; s < j->steps; s++)
                 memset(to + (s * q->mr + k) * q->kr, 0, (size_t)q->kr);
