@@ -9,7 +9,7 @@
 // rows; a task packs the rows of a that its band needs, then multiplies them by one strip of b after the other, and runs
 // the kernel that follows on the band. If nothing but that kernel reads the result, a band of it is computed in
 // scratch: 4 bytes for each element never leave the cache.
-#include "device/cpu/conv_windows.h"
+#include "device/cpu/conv_bytes_depthwise.h"
 #include "device/cpu/cpu_ops.h"
 #include "device/cpu/gemm_bytes.h"
 #include "device/cpu/kept_weights.h"
@@ -42,6 +42,7 @@ typedef struct {
     int32_t                 zero_a, zero_b;  // what that took off
     tni_conv_plan           windows;         // of a convolution
     bool                    gathers;         // rows of a are windows that are gathered
+    bool                    depthwise;       // computed by conv_bytes_depthwise.c
     // How the result is cut.
     int                 threads;
     int64_t             band, down, across;  // rows of a band; bands; parts of its columns
@@ -99,6 +100,7 @@ static void plan_conv(byte_job *j)
     c->fill          = (int)j->call->attr->conv.fill;
     c->x             = x->data;
     tni_conv_sizes(c, &f);
+    j->depthwise = tni_bytes_depthwise_takes(c);
     if (!tni_arg_is_row_major(x)) j->copied_bytes = aligned(tni_arg_count(x));
     j->m = c->N * c->P, j->n = c->OG, j->k = c->K;
     j->outer = 1, j->inner = j->packs = c->G;
@@ -165,6 +167,7 @@ static size_t scratch_of(const tni_call *call)
 {
     byte_job j = plan_bytes(call);
     if (is_empty(&j) || !j.k) return 0;
+    if (j.depthwise) return j.copied_bytes + tni_bytes_depthwise_scratch(&j.windows);
     return j.copied_bytes + j.pack_bytes * (size_t)j.packs + j.worker_bytes * (size_t)j.threads;
 }
 
@@ -471,6 +474,11 @@ static tn_status run_bytes(const tni_call *call)
         tni_arg        copy = tni_arg_row_major(x->dtype, x->rank, x->size, scratch);
         tni_copy_arg(call->threads, x, &copy);
         j.windows.x = j.a.data = scratch;
+    }
+    if (j.depthwise) {
+        tni_conv_form f = tni_conv_form_of(call, 3);
+        tni_bytes_depthwise_run(&j.windows, &f.arg[1], scratch + j.copied_bytes);
+        return TN_OK;
     }
     j.workers = scratch + j.copied_bytes;
     j.packed  = j.workers + j.worker_bytes * (size_t)j.threads;
