@@ -117,8 +117,9 @@ static tn_tensor *record_conv(int op, const char *name, tn_tensor *a, tn_tensor 
 {
     tni_node *src[] = { tni_resolve(a, name), tni_resolve(b, name) };
     if (!src[0] || !src[1]) return NULL;
-    tn_dtype dt = op == TNI_conv_i32 ? TN_I32 : (tn_dtype)src[0]->dtype;
-    return tni_record(a->cx, op, dt, rank, size, 2, src, attr);
+    if (op == TNI_conv_i32)
+        return tni_record_or_fallback(a->cx, op, TN_I32, rank, size, 2, src, attr);
+    return tni_record(a->cx, op, (tn_dtype)src[0]->dtype, rank, size, 2, src, attr);
 }
 
 // The checks and the node of a convolution or, if extra is given, of a transposed one. Sizes are
@@ -260,8 +261,32 @@ static tn_tensor *conv_in_format(const char *name, tn_tensor *x, tn_tensor *w, t
 
 // ---- bytes -------------------------------------------------------------------------------------
 
+// What kernels on tensor cores want: padding that is zeros, which x gets here otherwise, and channels in fours, of which
+// the last are multiplied by zeros.
+static bool suit_cores(tn_tensor **x, tn_tensor **w, tni_attr *a)
+{
+    enum { FOURS = 4 };
+    int64_t none[TN_MAX_RANK] = { 0 }, ahead[TN_MAX_RANK] = { 0 }, behind[TN_MAX_RANK] = { 0 };
+    int64_t more  = a->conv.groups == 1 ? (FOURS - tn_size(*x, 1) % FOURS) % FOURS : 0;
+    bool    fills = false;
+    for (int i = 0; i < tni_rank(*x) - 2 && a->conv.fill; i++) {
+        fills |= a->conv.padding[i] > 0;
+        ahead[2 + i] = behind[2 + i] = a->conv.padding[i];
+        a->conv.padding[i]           = 0;
+    }
+    behind[1] = more;
+    if (fills || more) *x = tn_pad_i64(*x, ahead, behind, a->conv.fill);
+    memset(behind + 2, 0, 3 * sizeof *behind);
+    if (more) *w = tn_pad_i64(*w, none, behind, 0);
+    a->conv.fill          = 0;
+    a->conv.channels_last = TNI_WEIGHTS_LAST;
+    *w                    = *w ? with_channels_last(*w) : NULL;
+    return *x && *w;
+}
+
 // x and the result are channels last on every device: a window is then runs of bytes, which the instructions that
-// multiply bytes add up along. The weight keeps its order, so that a device finds the value that it packed before.
+// multiply bytes add up along. The weight keeps its order unless the device wants another, so that it finds the value that it
+// packed before.
 static tn_tensor *conv_bytes(tn_tensor *x, tn_tensor *w, tni_attr *a)
 {
     const char *name = "conv_i32";
@@ -271,7 +296,11 @@ static tn_tensor *conv_bytes(tn_tensor *x, tn_tensor *w, tni_attr *a)
     if (!tni_shape_ok(x->cx, name, vy.rank, vy.size)) return NULL;
     tni_view_permute(&vy, order);
     a->conv.channels_last = true;
-    x                     = with_channels_last(x);
+    if (x->cx->conv_order && vy.size[vy.rank - 1] && tni_count(x) && tni_count(w) &&
+        x->cx->conv_order(x->cx, tni_dtype(x), vx.size[1], vw.size[0], true) == TNI_WEIGHTS_LAST &&
+        !suit_cores(&x, &w, a))
+        return NULL;
+    x = with_channels_last(x);
     if (!x) return NULL;
     return tni_show_permuted(record_conv(TNI_conv_i32, name, x, w, vy.rank, vy.size, a), order);
 }

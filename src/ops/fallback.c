@@ -108,6 +108,7 @@ tn_tensor *tni_fallback_conv_i32(const tni_fallback_args *r)
 {
     tni_fallback_args wide = *r;
     for (int i = 0; i < 2; i++) wide.x[i] = tn_cast(r->x[i], TN_I32);
+    if (r->attr->conv.channels_last == TNI_WEIGHTS_LAST) wide.x[1] = channels_first(r, wide.x[1]);
     return wide.x[0] && wide.x[1] ? tni_fallback_conv(&wide) : NULL;
 }
 

@@ -34,6 +34,15 @@ bool tni_record_outputs(tn_ctx *cx, int op, int nout, const tn_array *out, int n
     return tni_fallback(cx, op, nout, out, nsrc, src, attr, y);
 }
 
+tn_tensor *tni_record_or_fallback(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size,
+                                  int nsrc, tni_node *const *src, const tni_attr *attr)
+{
+    tn_array   out = { .dtype = dt, .rank = rank };
+    tn_tensor *y;
+    if (rank) memcpy(out.size, size, (size_t)rank * sizeof *size);
+    return tni_record_outputs(cx, op, 1, &out, nsrc, src, attr, &y) ? y : NULL;
+}
+
 // References keep the row-major copies until the node has them. The call may run much later, so that a failure of its own
 // is no failure here.
 bool tni_record_packed(int op, const tni_attr *attr, int nin, tn_tensor *const *x, int nout,

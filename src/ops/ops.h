@@ -22,6 +22,10 @@ bool tni_want_bytes(const char *op, tn_tensor *a, tn_tensor *b);
 tn_tensor *tni_record(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size, int nsrc,
                       tni_node *const *src, const tni_attr *attr);
 
+// The same for an op that the device may decline by its sizes: then its fallback is recorded.
+tn_tensor *tni_record_or_fallback(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size,
+                                  int nsrc, tni_node *const *src, const tni_attr *attr);
+
 // Promises that all elements of y, integers, are in 0 .. count-1 in every run of any plan. A gather or
 // scatter of at least count elements by y then needs no check, so it cannot fail. NULL is allowed.
 void tni_set_below(tn_tensor *y, int64_t count);

@@ -104,7 +104,8 @@ static tn_tensor *record_product(tn_ctx *cx, int op, tn_dtype dt, tn_tensor *con
         y.rank--;
         if (!col) y.size[y.rank - 1] = y.size[y.rank];
     }
-    return tni_record(cx, op, dt, y.rank, y.size, 2, src, NULL);
+    if (op == TNI_matmul) return tni_record(cx, op, dt, y.rank, y.size, 2, src, NULL);
+    return tni_record_or_fallback(cx, op, dt, y.rank, y.size, 2, src, &(tni_attr){ 0 });
 }
 
 // The checks that all products have; NULL if one fails.
@@ -154,10 +155,16 @@ bool tni_want_bytes(const char *name, tn_tensor *a, tn_tensor *b)
                       tn_dtype_name(da), tn_dtype_name(db));
 }
 
+// A device that reads operands along what is summed over gets them so.
 tn_tensor *tn_matmul_i32(tn_tensor *a, tn_tensor *b)
 {
     tn_ctx *cx = product_args("matmul_i32", a, b);
     if (!cx || !tni_want_bytes("matmul_i32", a, b)) return NULL;
+    if (cx->conv_order && cx->conv_order(cx, tni_dtype(b), 1, 1, true) == TNI_WEIGHTS_LAST) {
+        a = tn_contiguous(a);
+        if (tni_rank(b) > 1) b = tn_transpose(tn_contiguous(tn_transpose(b, -1, -2)), -1, -2);
+        if (!a || !b) return NULL;
+    }
     return record_product(cx, TNI_matmul_i32, TN_I32, (tn_tensor *const[]){ a, b }, a, b);
 }
 

@@ -239,12 +239,14 @@ enum {
 
 // Each part by each kind of product, in a tile of its own; pieces of operands are spread over them.
 static const tni_conv_case texts[] = {
-    { TNI_CONV_FORWARD, true, false, true, true, 16, 16, 8, 2, 16, 4, 1, 1 },
-    { TNI_CONV_DATA, false, false, true, true, 16, 16, 4, 2, 16, 3, 0, 2 },
-    { TNI_CONV_WEIGHTS, true, false, true, true, 16, 16, 8, 2, 8, 5, 1, 1 },
-    { TNI_CONV_FORWARD, false, false, false, true, 8, 8, 4, 2, 16, 3, 0, 2 },
-    { TNI_CONV_DATA, true, false, false, false, 16, 2, 4, 1, 16, 3, 0, 3 },
-    { TNI_CONV_WEIGHTS, false, true, false, true, 16, 4, 4, 1, 8, 3, 0, 4 },
+    { TNI_CONV_FORWARD, true, false, true, true, 16, 16, 8, 2, 16, 4, 1, 1, 0, 0, 0 },
+    { TNI_CONV_DATA, false, false, true, true, 16, 16, 4, 2, 16, 3, 0, 2, 0, 0, 0 },
+    { TNI_CONV_WEIGHTS, true, false, true, true, 16, 16, 8, 2, 8, 5, 1, 1, 0, 0, 0 },
+    { TNI_CONV_FORWARD, false, false, false, true, 8, 8, 4, 2, 16, 3, 0, 2, 0, 0, 0 },
+    { TNI_CONV_DATA, true, false, false, false, 16, 2, 4, 1, 16, 3, 0, 3, 0, 0, 0 },
+    { TNI_CONV_WEIGHTS, false, true, false, true, 16, 4, 4, 1, 8, 3, 0, 4, 0, 0, 0 },
+    { TNI_CONV_FORWARD, false, false, false, true, 16, 16, 4, 2, 16, 3, 0, 2, true, true, false },
+    { TNI_CONV_FORWARD, false, false, false, false, 4, 8, 4, 1, 8, 3, 0, 4, true, false, true },
 };
 
 static void texts_of_the_tensor_cores_compile_and_do_not_spill(void)

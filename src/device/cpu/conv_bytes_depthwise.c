@@ -1,6 +1,9 @@
 // Convolutions of bytes whose groups have one channel each: channels are neighbours, so that a vector of them is
 // multiplied by a vector of weights for each tap. Weights are widened to 16 bits once, with the taps outermost.
 //
+// A group of one channel is a product of one column, of which a tile of a kernel for products would compute eight and more
+// in vain. Here nothing is gathered or packed but the weights: the places of a window's taps are found once for all channels.
+//
 // C channels, T taps.
 #include "device/cpu/conv_bytes_depthwise.h"
 

@@ -4,6 +4,8 @@
 #include "base/heap.h"
 #include "device/cpu/cpu_ops.h"
 
+// A value that comes for the first time is made in scratch: it may be one that changes with every run, for which memory would
+// be taken in vain. The second time it is made in memory of its own, where every later run finds it.
 void *tni_kept_weights_place(const tni_call *call, size_t bytes, void *scratch, bool *make)
 {
     tni_kept_weights *kept  = call->entry;

@@ -44,11 +44,17 @@ typedef struct {
 
 // ---- texts -------------------------------------------------------------------------------------
 
+// What a stage is over: 128 bytes of elements.
+static int deep_of(const tni_conv_case *x)
+{
+    return x->bytes ? 128 : x->tf32 ? 32 : 64;
+}
+
 // The stages of a block, and behind them its rows, the steps of its stages and its taps, 16 bytes each. A block begins at
 // a multiple of 1,024 bytes, which it finds by itself.
 int tni_conv_cores_shared(const tni_conv_case *x, int taps)
 {
-    int rows = x->mtiles * x->warps * 16, deep = x->tf32 ? 32 : 64;
+    int rows = x->mtiles * x->warps * 16, deep = deep_of(x);
     return 1024 + x->stages * 128 * (rows + x->ntiles * 8) + 16 * (rows + x->stages * deep + taps);
 }
 
@@ -56,8 +62,13 @@ int tni_conv_cores_shared(const tni_conv_case *x, int taps)
 static void write_conv(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
 {
     const tni_conv_case *x = item->opts;
-    tni_out_print(o, "#define GIVEN %s\ntypedef %s elem;\n", d->struct_qualifier,
-                  x->tf32 ? "m_uint" : "m_ushort");
+    tni_out_print(o, "#define GIVEN %s\ntypedef %s elem;\ntypedef %s num;\n", d->struct_qualifier,
+                  x->bytes  ? "unsigned char"
+                  : x->tf32 ? "m_uint"
+                            : "m_ushort",
+                  x->bytes ? "int" : "float");
+    tni_out_print(o, "#define A_SIGN \"%s\"\n#define B_SIGN \"%s\"\n", x->unsigned_a ? "u8" : "s8",
+                  x->unsigned_b ? "u8" : "s8");
     tni_out_print(o, "enum { PART = %d, IS_F16 = %d, IS_TF32 = %d, WGMMA = %d, ALIGNED = %d,\n",
                   x->part, x->f16, x->tf32, x->wgmma, x->aligned);
     tni_out_print(o, "       A_BYTES = %d, B_BYTES = %d, WARPS = %d, MTILES = %d, NTILES = %d,\n",
@@ -65,6 +76,7 @@ static void write_conv(tni_out *o, const tni_dialect *d, const tni_emit_item *it
     tni_out_print(o, "       STAGES = %d, FLIGHT = %d, BLOCKS = %d };\n", x->stages, x->flight,
                   x->blocks);
     tni_put_text(o, tni_text_cores);
+    if (x->bytes) tni_put_text(o, tni_text_cores_bytes);
     tni_put_text(o, x->wgmma ? tni_text_cores_wgmma : tni_text_cores_mma);
     tni_put_text(o, tni_text_conv_cores);
 }
@@ -79,7 +91,7 @@ char *tni_conv_cores_source(tni_heap *h, const tni_conv_case *x)
 
 static tni_conv_part part_of(const tni_call *call)
 {
-    return call->op == TNI_conv         ? TNI_CONV_FORWARD
+    return tni_is_conv(call->op)        ? TNI_CONV_FORWARD
            : call->op == TNI_conv_dgrad ? TNI_CONV_DATA
                                         : TNI_CONV_WEIGHTS;
 }
@@ -129,6 +141,8 @@ static bool is_cudnns(tni_cuda *c, const tni_call *call, int64_t from)
     return !few && tni_conv_by_cudnn.version() && !tni_conv_by_cudnn.declines(c, call);
 }
 
+// Bytes are copied in pieces of four at least, and what is outside of an image is filled with zeros: ops/conv.c pads channels and
+// images to what is taken here. They need no other method: what is declined is recorded as products of i32.
 static const char *declines(tni_cuda *c, const tni_call *call)
 {
     tni_conv_form f  = tni_conv_form_of(call, 3);
@@ -136,15 +150,18 @@ static const char *declines(tni_cuda *c, const tni_call *call)
     int64_t       to = f.arg[W].size[0] / f.groups, from = f.arg[W].size[1];
     bool          data = call->op == TNI_conv_dgrad;
     if (!c->conv_cores) return "TN_CORES is 0";
-    if (dt != TN_F16 && dt != TN_BF16 && !(dt == TN_F32 && c->tf32))
+    bool bytes = call->op == TNI_conv_i32;
+    if (!bytes && dt != TN_F16 && dt != TN_BF16 && !(dt == TN_F32 && c->tf32))
         return "the tensor cores take f16, bf16 and, with TN_TF32=1, f32";
+    if (bytes && call->attr->conv.fill) return "the padding is not 0";
+    if (bytes && from % 4) return "a group's channels are not a multiple of 4";
     if (!tni_gpu_has_cores(c->gpu)) return "the GPU's tensor cores do not take bf16";
     if (to < LEAST || (from < LEAST && (data || f.groups > 1)))
         return "groups have fewer than 8 channels";
     if (!are_channels_last(&f)) return "channels are not neighbours in all of x, w and y";
     if (!has_31_bits(&f) || !has_tap_bits(&f))
         return "windows or tensors are too large for kernels of our own";
-    return is_cudnns(c, call, from) ? "cuDNN computes it" : NULL;
+    return !bytes && is_cudnns(c, call, from) ? "cuDNN computes it" : NULL;
 }
 
 // ---- forms -------------------------------------------------------------------------------------
@@ -222,7 +239,7 @@ static void count_work(const conv_args *o, const tni_conv_case *x, int64_t *rows
     }
     bool weights = x->part == TNI_CONV_WEIGHTS;
     *rows        = weights ? o->rows : places;
-    *stages      = tni_ceil_div(weights ? places : taps * o->depth, x->tf32 ? 32 : 64);
+    *stages      = tni_ceil_div(weights ? places : taps * o->depth, deep_of(x));
 }
 
 // The tiles of a block, for products by wgmma and by mma.sync. us: about how many microseconds a multiprocessor takes for
@@ -318,9 +335,13 @@ static void describe(const tni_cuda *c, const tni_call *call, cores_work *w)
     tn_dtype       dt = call->out.dtype;
     tni_conv_case *x  = &w->text;
     x->part           = part_of(call);
+    x->bytes          = call->op == TNI_conv_i32;
+    x->unsigned_a     = call->in[0].dtype == TN_U8;
+    x->unsigned_b     = call->in[1].dtype == TN_U8;
+    dt                = x->bytes ? TN_U8 : dt;
     x->f16            = dt == TN_F16;
     x->tf32           = dt == TN_F32;
-    x->wgmma          = !x->tf32 && tni_gpu_has_wgmma(c->gpu);
+    x->wgmma          = !x->tf32 && !x->bytes && tni_gpu_has_wgmma(c->gpu);
     w->args           = args_of(&f, x->part);
     x->a_bytes        = piece_of(x->part == TNI_CONV_FORWARD ? w->args.depth : w->args.rows, dt);
     x->b_bytes        = piece_of(f.arg[W].size[1], dt);

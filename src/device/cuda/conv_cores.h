@@ -24,6 +24,7 @@ typedef struct {
     tni_conv_part part;
     bool          f16, tf32, wgmma, aligned;
     int           a_bytes, b_bytes, warps, mtiles, ntiles, stages, flight, blocks;
+    bool          bytes, unsigned_a, unsigned_b;  // conv_i32
 } tni_conv_case;
 
 extern const char *const tni_text_conv_cores[];

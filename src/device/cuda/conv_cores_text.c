@@ -20,12 +20,15 @@
 // The data gradient of a stride s: places of x with the same residue modulo s meet the same taps, every one of
 // which is at a fixed distance in y. Each residue is a product of its own, over these taps alone.
 //
+// Bytes (conv_i32) are products of the same kind, forward alone, with sums in int.
+//
 // Where tiles are few, the sum is split over blocks; each leaves its part in f32, and conv_sum adds the parts in
 // their order.
 //
 // A text begins with constants such as
 //
 //     typedef m_ushort elem;
+//     typedef float num;
 //     enum { PART = 0, IS_F16 = 1, IS_TF32 = 0, WGMMA = 1, ALIGNED = 1, A_BYTES = 16, B_BYTES = 16,
 //            WARPS = 4, MTILES = 2, NTILES = 16, STAGES = 3, FLIGHT = 0, BLOCKS = 2 };
 #include "device/cuda/conv_cores.h"
@@ -37,14 +40,17 @@ const char *const tni_text_conv_cores[] = {
     T(enum { FORWARD, DATA, WEIGHTS };
       enum { SIZE = sizeof(elem), EACH = 16 / SIZE, DEEP = 128 / SIZE, THREADS = WARPS * 32,
              ROWS = MTILES * WARPS * 16, COLS = NTILES * 8, A_TILE = ROWS * 128, B_TILE = COLS * 128,
-             STAGE = A_TILE + B_TILE, AHEAD = STAGES - 1 - FLIGHT };
+             STAGE = A_TILE + B_TILE, AHEAD = STAGES - 1 - FLIGHT,
+             WIDE = sizeof(elem) != 2 };  // what is summed is what is stored
+      struct __align__(8) pair { num x; num y; };
+      struct __align__(16) four { num x; num y; num z; num w; };
       // The argument; conv_args in conv_cores.c is the same in C. a, b, y: operands and result; partial: the
       // parts of a sum that is split, `count` elements each. from: the image that is gathered, with strides in
       // elements. to_size: the places of the rows or, of the weights' gradient, of what is summed over. depth:
       // channels of a tap in a group; columns: of a group; a_row, b_row, to_row: elements from row to row,
       // a_group, ...: from group to group. chunk: stages of a part.
       struct conv {
-          const elem *a; const elem *b; elem *y; float *partial; m_long count;
+          const elem *a; const elem *b; elem *y; num *partial; m_long count;
           int images; int from_size[3]; int from_at[3]; int from_image; int to_size[3];
           int taps[3]; int stride[3]; int padding[3]; int dilation[3]; int residues[3];
           int depth; int rows; int columns; int a_row; int b_row; int tap_at; int to_row;
@@ -260,12 +266,12 @@ const char *const tni_text_conv_cores[] = {
     // ---- the kernels ---------------------------------------------------------------------------
     T(// Writes a block's result: to: where each row begins, -1 if it is not there.
       template <int MT, int NT>
-      M_FN void store_block(const float (&c)[MT][NT][4], const conv &o, const block &b, const row *rows,
+      M_FN void store_block(const num (&c)[MT][NT][4], const conv &o, const block &b, const row *rows,
                             m_uint tile) {
           m_long first = (m_long)b.group * o.to_group + b.column;
           int width = o.columns - b.column;
-          if (IS_TF32 != 0 || o.splits > 1) {
-              float *y = (o.splits > 1 ? o.partial + b.split * o.count : (float *)o.y) + first;
+          if (WIDE != 0 || o.splits > 1) {
+              num *y = (o.splits > 1 ? o.partial + b.split * o.count : (num *)o.y) + first;
               bool pairs = o.to_row % 2 == 0 && (first & 1) == 0;
               UNROLL for (int m = 0; m < MT; m++)
                   UNROLL for (int e = 0; e < 4; e += 2) {
@@ -273,16 +279,15 @@ const char *const tni_text_conv_cores[] = {
                       if (to < 0) continue;
                       UNROLL for (int n = 0; n < NT; n++) {
                           int column = column_at(n, 0);
-                          float *at = y + to + column;
-                          if (pairs && column + 1 < width)
-                              *(float2 *)at = make_float2(c[m][n][e], c[m][n][e + 1]);
+                          num *at = y + to + column;
+                          if (pairs && column + 1 < width) *(pair *)at = pair { c[m][n][e], c[m][n][e + 1] };
                           else {
                               if (column < width) at[0] = c[m][n][e];
                               if (column + 1 < width) at[1] = c[m][n][e + 1];
                           }
                       }
                   }
-          } else if constexpr (IS_TF32 == 0)
+          } else if constexpr (WIDE == 0)
               store_chunks<ROWS, COLS>(
                   c, tile, width, [&](int r, int n) { return rows[r].to >= 0 && n * 8 < width; },
                   [&](int r, int n) { return o.y + first + rows[r].to + n * 8; });
@@ -391,7 +396,7 @@ const char *const tni_text_conv_cores[] = {
               }
               copy_async_commit();
           };
-          float c[MTILES][NTILES][4];
+          num c[MTILES][NTILES][4];
           clear(c);
           for (int s = 0; s < AHEAD; s++) copy_stage(s);
           for (int s = 0; s < count; s++) {
@@ -414,17 +419,17 @@ const char *const tni_text_conv_cores[] = {
           store_block(c, o, b, rows, first);
       }),
     // Adds the parts of a sum in their order.
-    T(M_FN void put_sum(const conv &o, m_long i, float x) {
-          if constexpr (IS_TF32 != 0) ((float *)o.y)[i] = x;
+    T(M_FN void put_sum(const conv &o, m_long i, num x) {
+          if constexpr (WIDE != 0) ((num *)o.y)[i] = x;
           else o.y[i] = (elem)pack(x, 0.0f);
       }
       extern "C" __global__ void __launch_bounds__(256) conv_sum(GIVEN conv o) {
           m_begin();
           m_long i = ((m_long)blockIdx.x * 256 + threadIdx.x) * 4;
           if (i + 3 < o.count && o.count % 4 == 0) {
-              float4 x = make_float4(0, 0, 0, 0);
+              four x = { 0, 0, 0, 0 };
               _Pragma("unroll 8") for (int s = 0; s < o.splits; s++) {
-                  float4 y = *(const float4 *)(o.partial + s * o.count + i);
+                  four y = *(const four *)(o.partial + s * o.count + i);
                   x.x += y.x;
                   x.y += y.y;
                   x.z += y.z;
@@ -436,7 +441,7 @@ const char *const tni_text_conv_cores[] = {
               put_sum(o, i + 3, x.w);
           } else
               for (m_long j = i; j < i + 4 && j < o.count; j++) {
-                  float x = 0;
+                  num x = 0;
                   for (int s = 0; s < o.splits; s++) x += o.partial[s * o.count + j];
                   put_sum(o, j, x);
               }

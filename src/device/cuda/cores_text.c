@@ -122,8 +122,8 @@ const char *const tni_text_cores[] = {
           return warp_row(m) + ((int)threadIdx.x >> 2 & 7) + (e >> 1) * 8;
       }
       M_FN int column_at(int n, int e) { return n * 8 + ((int)threadIdx.x & 3) * 2 + (e & 1); }
-      template <int MT, int NT>
-      M_FN void clear(float (&c)[MT][NT][4]) {
+      template <int MT, int NT, typename NUM>
+      M_FN void clear(NUM (&c)[MT][NT][4]) {
           UNROLL for (int m = 0; m < MT; m++)
               UNROLL for (int n = 0; n < NT; n++)
                   UNROLL for (int i = 0; i < 4; i++) c[m][n][i] = 0;
@@ -164,6 +164,17 @@ const char *const tni_text_cores[] = {
                           if (n * 8 + i < width) at[i] = (elem)(part[i / 2] >> i % 2 * 16);
                   }
               }
+      }),
+    NULL,
+};
+
+// Products of bytes, which add up in int: a step is over 32. An operand of either sign is multiplied as it is.
+const char *const tni_text_cores_bytes[] = {
+    T(M_FN void mma(int (&c)[4], const m_uint (&a)[4], m_uint b0, m_uint b1) {
+          asm volatile("mma.sync.aligned.m16n8k32.row.col.s32." A_SIGN "." B_SIGN ".s32 {%0, %1, %2, %3}, "
+                       "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+                       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
       }),
     NULL,
 };

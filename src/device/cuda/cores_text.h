@@ -5,7 +5,9 @@
 
 #include "kernel/emit.h"
 
-extern const char *const tni_text_cores[];        // tiles, fragments
+extern const char *const tni_text_cores[];  // tiles, fragments
+extern const char
+    *const tni_text_cores_bytes[];  // of bytes, before those by mma.sync: the instruction for them
 extern const char *const tni_text_cores_mma[];    // products by mma.sync
 extern const char *const tni_text_cores_wgmma[];  // or by wgmma
 

@@ -40,8 +40,8 @@ const char *const tni_text_cores_mma[] = {
       // c = a b' or c += a b', b being rows of a tile of B_COUNT from `row` on. a is held in registers or read
       // from a tile of A_COUNT rows.
       template <int STEPS, bool HELD, int A_COUNT, int B_COUNT, bool ADD = false, int MT, int NT,
-                int KEPT>
-      M_FN void rows_by_rows(float (&c)[MT][NT][4], const m_uint (&a)[MT][KEPT][4], m_uint left,
+                int KEPT, typename NUM>
+      M_FN void rows_by_rows(NUM (&c)[MT][NT][4], const m_uint (&a)[MT][KEPT][4], m_uint left,
                              m_uint right, int row) {
           if constexpr (!ADD) clear(c);
           int lane = threadIdx.x & 31;
@@ -80,8 +80,8 @@ const char *const tni_text_cores_mma[] = {
           }
       }
       // c += a b, 128 bytes of both. A_COUNT, B_COUNT: rows of their tiles.
-      template <int A_COUNT, int B_COUNT, bool A_ALONG, bool B_ALONG, int MT, int NT>
-      M_FN void tiles_by_tiles(float (&c)[MT][NT][4], m_uint left, m_uint right) {
+      template <int A_COUNT, int B_COUNT, bool A_ALONG, bool B_ALONG, int MT, int NT, typename NUM>
+      M_FN void tiles_by_tiles(NUM (&c)[MT][NT][4], m_uint left, m_uint right) {
           m_uint a[MT][4][4];
           if constexpr (A_ALONG) load_lefts_along<A_COUNT>(a, left);
           else load_lefts<A_COUNT>(a, left);

@@ -197,7 +197,7 @@ static void put_array(tni_form_words *w, const int64_t *v, int n)
 }
 
 // Sizes, strides and the window.
-static void describe(const tni_call *call, tni_form_words *w)
+void tni_conv_describe(const tni_call *call, tni_form_words *w)
 {
     tni_conv_form f = tni_conv_form_of(call, 3);
     tni_form_put(w, call->op);
@@ -215,11 +215,11 @@ const tni_family tni_convs = { .name     = "convolution",
                                .methods  = 6,
                                .method   = { &tni_conv_by_cudnn, &by_product, &by_depthwise,
                                              &tni_conv_direct, &tni_conv_by_cores, &by_groups },
-                               .describe = describe };
+                               .describe = tni_conv_describe };
 
 static void describe_with_kernel(const tni_call *call, tni_form_words *w)
 {
-    describe(call, w);
+    tni_conv_describe(call, w);
     tni_form_put_kernel(w, call);
 }
 
@@ -239,6 +239,7 @@ int tni_cuda_conv_order(const void *session, tn_dtype dt, int64_t from, int64_t 
     int64_t         vector = dt == TN_F32 ? 4 : 8;
     bool            cores  = dt == TN_F16 || dt == TN_BF16 || (dt == TN_F32 && c->tf32);
     bool            own    = c->conv_cores && tni_gpu_has_cores(c->gpu);
+    if (tni_dtype_size(dt) == 1) return own ? TNI_WEIGHTS_LAST : 1;
     if (!cores || !(own || tni_conv_by_cudnn.version())) return last;
     bool fits = to % vector == 0 && (from % vector == 0 || from < vector);
     return last || fits ? TNI_WEIGHTS_LAST : 0;

@@ -13,6 +13,15 @@ extern const tni_method tni_conv_by_cudnn, tni_conv_by_cores;
 // Writes the strides of a dense (N, C, places), with channels last or not. Returns whether x has them.
 bool tni_conv_has_order(const tni_arg *x, bool last, int64_t *stride);
 
+// Describes a convolution as a form: sizes, strides and the window.
+void tni_conv_describe(const tni_call *call, tni_form_words *w);
+
+// The contract's functions for matmul_i32 and conv_i32, of cuda_bytes.c.
+const char *tni_cuda_bytes_declines(const tni_call *call);
+void       *tni_cuda_prepare_bytes(const tni_call *call);
+size_t      tni_cuda_bytes_scratch(const tni_call *call);
+tn_status   tni_cuda_bytes(const tni_call *call);
+
 // The contract's functions for conv, conv_dgrad and conv_wgrad.
 void       *tni_cuda_prepare_conv(const tni_call *call);
 size_t      tni_cuda_conv_scratch(const tni_call *call);

@@ -121,6 +121,12 @@ static void keep_form(void *entry)
         .method = tni_cuda_conv_method                                               \
     }
 
+#define BYTES                                                                          \
+    {                                                                                  \
+        .run = tni_cuda_bytes, .prepare = tni_cuda_prepare_bytes, .forget = keep_form, \
+        .scratch = tni_cuda_bytes_scratch, .declines = tni_cuda_bytes_declines         \
+    }
+
 const tni_device_calls tni_cuda_calls = {
     .of_class              = { TNI_GROUPS_CLASSES, [TNI_CAST] = { .run = run_copy } },
     .of_op                 = { TNI_GROUPS_OPS, [TNI_copy] = { .run = run_copy },
@@ -132,14 +138,14 @@ const tni_device_calls tni_cuda_calls = {
                                                 .method  = tni_cuda_matmul_method,
                                                 .strided = true },
                                [TNI_conv] = CONVOLUTION, [TNI_conv_dgrad] = CONVOLUTION,
-                               [TNI_conv_wgrad] = CONVOLUTION, [TNI_attention] = ATTENTION,
-                               [TNI_attention_grad] = ATTENTION,
-                               [TNI_linalg]         = { .run = run_linalg, .scratch = linalg_scratch },
-                               [TNI_fft]            = { .run     = tni_cuda_fft,
-                                                        .prepare = tni_cuda_prepare_fft,
-                                                        .forget  = tni_cuda_forget_fft,
-                                                        .scratch = tni_cuda_fft_scratch,
-                                                        .method  = tni_cuda_fft_method },
+                               [TNI_conv_wgrad] = CONVOLUTION, [TNI_matmul_i32] = BYTES, [TNI_conv_i32] = BYTES,
+                               [TNI_attention] = ATTENTION, [TNI_attention_grad] = ATTENTION,
+                               [TNI_linalg] = { .run = run_linalg, .scratch = linalg_scratch },
+                               [TNI_fft]    = { .run     = tni_cuda_fft,
+                                                .prepare = tni_cuda_prepare_fft,
+                                                .forget  = tni_cuda_forget_fft,
+                                                .scratch = tni_cuda_fft_scratch,
+                                                .method  = tni_cuda_fft_method },
                                [TNI_custom] = { .run = tni_cuda_custom, .scratch = tni_cuda_custom_scratch } },
     .groups                = &groups,
     .row_bytes             = 16,  // what cuBLASLt's fast algorithms ask of leading dimensions
