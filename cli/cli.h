@@ -490,6 +490,7 @@ typedef struct {
     int         inputs, outputs, dims;
     int64_t     threads, top, warmup;
     double      seconds, tolerance;
+    tn_dtype    precision;
     bool        nodes;
 } cli_model_line;
 bool cli_model_line_parse(cli_model_line *l, int argc, char **argv);

@@ -60,13 +60,14 @@ static const command commands[] = {
       "random numbers by default. Outputs that are not written are described.\n"
       "  --dim NAME=N       a size that the file leaves open, by its name; 1 by default\n"
       "  --top N            of rows of classes, show the N largest (5)\n"
+      "  --precision NAME   compute in f16 or bf16 instead of f32\n"
       "  --device NAME, --threads N\n",
       cli_run_model, 0 },
     { "bench", "times a model", "MODEL [--input NAME=WHAT]... [OPTION]...",
       "Prints the latency, the throughput and the memory of a model, see tenon help run.\n"
       "  --seconds X        to time it for (3), at least 5 runs\n"
       "  --warmup N         runs before that (10)\n"
-      "  --dim NAME=N, --device NAME, --threads N\n",
+      "  --dim NAME=N, --precision NAME, --device NAME, --threads N\n",
       cli_bench_model, 0 },
     { "show", "shows a model: its graph, sizes, flops, and where its time goes",
       "MODEL [--nodes] [--html FILE] [OPTION]...",
@@ -74,13 +75,13 @@ static const command commands[] = {
       "flops, and the time of its kernels with the nodes they compute.\n"
       "  --nodes            a line for each node\n"
       "  --html FILE        a page instead: the graph, time and memory; it needs no network\n"
-      "  --input NAME=WHAT, --dim NAME=N, --device NAME, --threads N\n",
+      "  --input NAME=WHAT, --dim NAME=N, --precision NAME, --device NAME, --threads N\n",
       cli_show_model, 0 },
     { "compare", "compares two models on the same inputs", "MODEL MODEL [OPTION]...",
       "Compares the outputs, in order, and of ONNX files the values inside that have one name in both; the\n"
       "first difference is named. Exits with 1 if outputs differ.\n"
       "  --tolerance X      of the largest element, at least 1 (1e-4)\n"
-      "  --input NAME=WHAT, --dim NAME=N, --device NAME, --threads N\n",
+      "  --input NAME=WHAT, --dim NAME=N, --precision NAME, --device NAME, --threads N\n",
       cli_compare_models, 0 },
     { "info", "lists the tensors of a file", "FILE",
       "Name, dtype, shape and size of every tensor of a safetensors or npy file, and its metadata;\n"

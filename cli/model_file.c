@@ -26,16 +26,18 @@ void cli_write_shape(char *to, size_t size, tn_onnx_port p)
 }
 
 // A network of the tool: one input, of the facts that were saved with it.
-static bool open_saved(cli_net *n, const char *path)
+static bool open_saved(cli_net *n, const char *path, tn_dtype precision)
 {
     if (!cli_saved_open(n->cx, &n->settings, path, &n->saved)) return false;
     n->layer = cli_saved_build(n->cx, &n->settings, path, &n->saved);
     if (!n->layer) return false;
     tn_layer_train(n->layer, false);
+    if (precision != TN_F32 && tn_layer_cast(n->layer, precision) != TN_OK)
+        return cli_fail_of(n->cx) == 0;
     const cli_facts *f = &n->saved.facts;
     n->ins = n->outs = 1;
     n->port          = (tn_onnx_port){ .name   = "x",
-                                       .dtype  = f->task == CLI_TOKENS ? TN_I64 : TN_F32,
+                                       .dtype  = f->task == CLI_TOKENS ? TN_I64 : precision,
                                        .rank   = 1 + f->rank,
                                        .size   = { -1, f->size[0], f->size[1], f->size[2] },
                                        .symbol = { "N" } };
@@ -55,8 +57,9 @@ bool cli_net_open(cli_net *n, tn_ctx *cx, const cli_model_line *l, const char *p
         n->onnx = tn_onnx_open(n->cx, path);
         n->ins  = tn_onnx_inputs(n->onnx);
         n->outs = tn_onnx_outputs(n->onnx);
-        ok      = n->onnx || cli_fail_of(n->cx) == 0;
-    } else ok = open_saved(n, path);
+        ok      = n->onnx && tn_onnx_cast(n->onnx, l->precision) == TN_OK;
+        if (!ok) cli_fail_of(n->cx);
+    } else ok = open_saved(n, path, l->precision);
     if (ok && (n->ins > CLI_MOST_PORTS || n->outs > CLI_MOST_PORTS))
         ok = cli_fail("%s: it has more than %d inputs or outputs", path, CLI_MOST_PORTS) == 0;
     n->seconds = cli_seconds() - began;

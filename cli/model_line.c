@@ -52,6 +52,13 @@ static bool read_number(const cli_model_line *l, const char *option, const char 
                           most, text);
 }
 
+static bool read_precision(cli_model_line *l, const char *text)
+{
+    l->precision = !strcmp(text, "f16") ? TN_F16 : !strcmp(text, "bf16") ? TN_BF16 : TN_F32;
+    return l->precision != TN_F32 || !strcmp(text, "f32") ||
+           cli_line_wrong(l->command, "--precision is f32, f16 or bf16, not \"%s\"", text);
+}
+
 // Parses an option with a value at argv[*i]; *ok: whether it is valid. False if there is no such option.
 static bool takes_value(cli_model_line *l, int argc, char **argv, int *i, bool *ok)
 {
@@ -63,6 +70,8 @@ static bool takes_value(cli_model_line *l, int argc, char **argv, int *i, bool *
         *ok = add_pair(l, "--dim", v, l->dim, &l->dims);
     else if (cli_line_option(c, argc, argv, i, "--device", "NAME", &v))
         *ok = (l->device = v) != NULL;
+    else if (cli_line_option(c, argc, argv, i, "--precision", "f32, f16 or bf16", &v))
+        *ok = v && read_precision(l, v);
     else if (cli_line_option(c, argc, argv, i, "--threads", "N", &v))
         *ok = read_number(l, "--threads", v, 1, 256, &x), l->threads = (int64_t)x;
     else if (l->uses & CLI_RUNS && cli_line_option(c, argc, argv, i, "--output", "NAME=FILE", &v))
@@ -84,8 +93,9 @@ static bool takes_value(cli_model_line *l, int argc, char **argv, int *i, bool *
 bool cli_model_line_parse(cli_model_line *l, int argc, char **argv)
 {
     int  models = 0, wanted = l->uses & CLI_COMPARES ? 2 : 1;
-    bool ok    = true;
-    l->command = argv[1];
+    bool ok      = true;
+    l->command   = argv[1];
+    l->precision = TN_F32;
     for (int i = 2; ok && i < argc; i++) {
         if (l->uses & CLI_SHOWS && !strcmp(argv[i], "--nodes")) l->nodes = true;
         else if (takes_value(l, argc, argv, &i, &ok)) continue;

@@ -36,6 +36,10 @@ TN_API_PLAIN tn_onnx_port tn_onnx_output(const tn_onnx *m, int i);
 TN_API tn_status tn_onnx_run(tn_onnx *m, int nx, const char *const *x_names, tn_tensor *const *x,
                              int ny, const char *const *y_names, tn_tensor **y);
 
+// Computes in another dtype from now on: what is f32 in the file, inputs among it, is f16 or bf16 on the device, and f32
+// again in outputs. Sums, norms and softmax have more inside, as everywhere.
+TN_API tn_status tn_onnx_cast(tn_onnx *m, tn_dtype dt);
+
 // The model as a layer, of at most 16 inputs and outputs, which it takes and gives in order. Weights are parameters with
 // their names, so that it is trained further, saved and loaded as any layer; the statistics of batch norms are buffers.
 // There is one layer of a model, which runs until the model is closed.

@@ -132,6 +132,7 @@ typedef struct {
     tni_mapping     *map;
     tni_wire         message, graph_message;
     int64_t          ir;
+    tn_dtype         as;  // what f32 of the file is on the device: tn_onnx_cast
     tni_onnx_node   *node;
     tni_onnx_scope  *scope;
     tni_onnx_graph  *graph;

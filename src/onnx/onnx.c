@@ -131,6 +131,7 @@ static bool read_model(tn_onnx *m, const char *path)
     tn_ctx         *cx = m->owned.cx;
     tni_onnx_model *f  = &m->model;
     f->cx              = cx;
+    f->as              = TN_F32;
     f->op              = "onnx_open";
     f->map             = tni_mapping_open(cx, f->op, path);
     f->path            = f->map ? tni_strdup(&cx->heap, path) : NULL;
@@ -195,6 +196,21 @@ tn_onnx_port tn_onnx_output(const tn_onnx *m, int i)
     return m && i >= 0 && i < m->outs ? m->out[i] : (tn_onnx_port){ .rank = -1 };
 }
 
+// Weights are read again, in the new dtype.
+tn_status tn_onnx_cast(tn_onnx *m, tn_dtype dt)
+{
+    tn_ctx *cx = tni_owned_ok("onnx_cast", m, TNI_ONNX);
+    if (!cx) return tni_failed();
+    if (dt != TN_F32 && dt != TN_F16 && dt != TN_BF16)
+        return tni_fail_status(cx, TN_EDTYPE, "onnx_cast: the dtype is %s, not f32, f16 or bf16",
+                               tn_dtype_name(dt));
+    if (m->layer) return tni_fail_status(cx, TN_EARG, "onnx_cast: the model is a layer: cast that");
+    m->model.as = dt;
+    tni_onnx_forget(m);
+    clear_values(m);
+    return TN_OK;
+}
+
 // ---- running -----------------------------------------------------------------------------------
 
 // The value that the i-th tensor of a call is for; TNI_ONNX_NONE, reported, if there is none. Any value of the graph can
@@ -232,7 +248,7 @@ static bool give_inputs(tn_onnx *m, int nx, const char *const *names, tn_tensor 
         if (v < 0) return false;
         if (!x[i]) return tni_fail(m->owned.cx, TN_EARG, "onnx_run: input %d is NULL", i) != NULL;
         release_value(&m->run.value[v]);
-        m->run.value[v] = (tni_onnx_value){ .t = x[i] };
+        m->run.value[v] = (tni_onnx_value){ .t = tni_onnx_on_device(&m->run, x[i]) };
         if (m->run.seen) note_input(m, v, x[i]);
     }
     for (int i = 0; i < m->ins; i++) {
@@ -257,7 +273,7 @@ static bool take_outputs(tn_onnx *m, int ny, const char *const *names, tn_tensor
         else if (!t && o->fixed) t = tni_onnx_tensor(&m->model, m->owned.cx, init);
         if (!t)
             return tni_fail(m->owned.cx, TN_EFORMAT, "onnx_run: output %d has no value", i) != NULL;
-        y[i] = t;
+        y[i] = m->model.as != TN_F32 && tn_dtype_of(t) == m->model.as ? tn_cast(t, TN_F32) : t;
     }
     return true;
 }

@@ -19,6 +19,15 @@ static const tni_onnx_static *input_static(const tni_onnx_call *c, int i)
     return &c->r->m->value[c->r->m->use[c->n->use + (uint32_t)i]];
 }
 
+// What is f32 in the file, as the dtype that the model computes in. Numbers beyond the range of f16 are its ends: masks are
+// large and not infinite, so that 0 times one is 0.
+tn_tensor *tni_onnx_on_device(const tni_onnx_run *r, tn_tensor *t)
+{
+    tn_dtype as = r->m->as;
+    if (!t || as == TN_F32 || tn_dtype_of(t) != TN_F32 || tn_ctx_of(t) != r->cx) return t;
+    return tn_cast(as == TN_F16 ? tn_clamp(t, -65504, 65504) : t, as);
+}
+
 // Reads a weight from the file when a node first asks for it: single numbers to the host, others to the device. So memory
 // that one weight gave up for its strips serves the next.
 static void load_weight(const tni_onnx_call *c, tni_onnx_value *v, const tni_onnx_static *s)
@@ -26,6 +35,7 @@ static void load_weight(const tni_onnx_call *c, tni_onnx_value *v, const tni_onn
     bool       one = !s->sparse && tni_onnx_is_single(s->init);
     tn_tensor *t   = s->sparse ? tni_onnx_sparse(c->r->m, c->r->cx, s->init)
                                : tni_onnx_tensor(c->r->m, one ? c->r->host : c->r->cx, s->init);
+    t              = tni_onnx_on_device(c->r, t);
     if (!t) return;
     tn_retain(t);
     *(one ? &v->host : &v->t) = t;
@@ -105,7 +115,9 @@ static tn_tensor *as_number(tni_onnx_call *c, tn_tensor *t)
     if (tn_count(t) != 1 || dt == TN_BOOL) return NULL;
     for (int i = 0; i < tn_rank(t); i++) size[i] = 1;
     if (tni_is_float(dt))
-        return tn_read(t, TN_F64, &v, 1) ? NULL : tn_full(c->cx, dt, tn_rank(t), size, v);
+        return tn_read(t, TN_F64, &v, 1)
+                   ? NULL
+                   : tni_onnx_on_device(c->r, tn_full(c->cx, dt, tn_rank(t), size, v));
     return tn_read(t, TN_I64, &k, 1) ? NULL : tn_full_i64(c->cx, dt, tn_rank(t), size, k);
 }
 
@@ -120,7 +132,7 @@ tn_tensor *tni_onnx_value_tensor(tni_onnx_call *c, tni_onnx_value *v)
     if (!host && !v->t) {
         tn_tensor *number = as_number(c, v->host);
         if (number) return number;
-        v->t = other_form(v, tn_copy_to(c->cx, v->host));
+        v->t = other_form(v, tni_onnx_on_device(c->r, tn_copy_to(c->cx, v->host)));
     }
     if (host && !v->host) v->host = other_form(v, tn_copy_to(c->cx, v->t));
     return host ? v->host : v->t;
@@ -151,6 +163,8 @@ bool tni_onnx_out(tni_onnx_call *c, int i, tn_tensor *t)
 {
     if (!t) return c->cx == c->r->host && tn_error(c->r->host) ? host_failed(c) : false;
     bool host = tn_ctx_of(t) == c->r->host;
+    if (!host && c->r->m->as != TN_F32 && tn_dtype_of(t) == TN_F32) t = tn_cast(t, c->r->m->as);
+    if (!t) return false;
     tni_onnx_value_out(c, i, (tni_onnx_value){ .t = host ? NULL : t, .host = host ? t : NULL });
     return true;
 }

@@ -60,6 +60,9 @@ struct tni_onnx_call {
 // Runs the nodes of a graph whose inputs have their values. False, reported, on failure.
 bool tni_onnx_run_graph(tni_onnx_run *r, const tni_onnx_graph *g);
 
+// A tensor of the device in the dtype that the model computes in, if it is f32.
+tn_tensor *tni_onnx_on_device(const tni_onnx_run *r, tn_tensor *t);
+
 // ---- for ops
 
 bool tni_onnx_has(const tni_onnx_call *c, int i);

@@ -567,6 +567,11 @@ CALL(onnx_node_value)
     tn_onnx_node_value(k->has.onnx, (int)k->i, 0);
     return NULL;
 }
+CALL(onnx_cast)
+{
+    tn_onnx_cast(k->has.onnx, k->x ? tn_dtype_of(k->x) : TN_F16);
+    return NULL;
+}
 CALL(onnx_layer)
 {
     tn_layer *l = tn_onnx_layer(k->has.onnx);
@@ -803,7 +808,7 @@ const call calls_of_training[] = {
     O(tokenizer_open), O(tokenizer_gpt2), Q(tokenizer_count), O(tokenizer_encode),
     O(tokenizer_encode_with), O(tokenizer_decode), O(tokenizer_stream), Q(tokenizer_longest),
     O(tokenizer_token), O(tokenizer_id), O(tokenizer_is_special), Q(tokenizer_free),
-    O(onnx_open), Q(onnx_close), Q(onnx_inputs), Q(onnx_outputs), Q(onnx_input), Q(onnx_output), O(onnx_run), O(onnx_layer), O(onnx_save), O(onnx_nodes), Q(onnx_node_at), Q(onnx_node_value),
+    O(onnx_open), Q(onnx_close), Q(onnx_inputs), Q(onnx_outputs), Q(onnx_input), Q(onnx_output), O(onnx_run), O(onnx_cast), O(onnx_layer), O(onnx_save), O(onnx_nodes), Q(onnx_node_at), Q(onnx_node_value),
     O(file_open), Q(file_count), Q(file_info), Q(file_name), O(file_tensor), Q(file_meta),
     Q(file_meta_key), Q(file_free), O(file_write), O(npy_read), O(npy_write),
     O(save), O(save_with), O(load), O(load_with), O(checkpoint_save), O(checkpoint_load),

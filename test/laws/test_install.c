@@ -14,9 +14,10 @@
 
 #define LIBRARY TN_BUILD_DIR "/libtenon.so"
 
-// What a program that links Tenon carries along. 3.0 MB held tensors, networks and language models; pictures, linear
-// algebra, recurrences, transforms and sparse matrices are what the last half a megabyte is for.
-enum { MAX_BYTES = 3500000, MIN_FUNCTIONS = 150 };
+// What a program that links Tenon carries along. On ARM 3.0 MB held tensors, networks and language models, half a megabyte
+// more pictures, linear algebra, recurrences, transforms and sparse matrices; ONNX's operators are the next. x86 has each
+// kernel of the CPU three times, for AVX2, AVX-512 and neither, which takes a megabyte.
+enum { MAX_BYTES = 5000000, MIN_FUNCTIONS = 150 };
 
 static bool is_sanitized(void)
 {
@@ -96,7 +97,7 @@ static int64_t loaded_bytes(const char *path)
     return ok ? bytes : -1;
 }
 
-static void the_library_is_under_3_and_a_half_megabytes(void)
+static void the_library_is_under_5_megabytes(void)
 {
     if (is_sanitized()) SKIP("a sanitized library is larger");
     if (TEST_DEBUG) SKIP("a debug build is larger");
@@ -355,7 +356,7 @@ static void a_wrong_number_of_arguments_names_the_function_that_was_written(void
 const test_case tests_install[] = {
     TEST(a_wrong_number_of_arguments_names_the_function_that_was_written),
     TEST(the_library_exports_declared_tn_names_only),
-    TEST(the_library_is_under_3_and_a_half_megabytes),
+    TEST(the_library_is_under_5_megabytes),
     TEST(gcc_gives_no_warning),
     TEST(clang_gives_no_warning),
     TEST(the_header_is_one_for_cpp_too),

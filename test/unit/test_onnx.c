@@ -63,6 +63,13 @@ static void a_small_network_runs(void)
                      TN_OK);
         CHECK_VALUES(y, 5.5, 1);
     }
+    CHECK_STATUS(tn_onnx_cast(m, TN_F16), TN_OK);
+    CHECK_STATUS(tn_onnx_run(m, 1, NULL, &x, 1, NULL, &y), TN_OK);
+    CHECK_INT(tn_dtype_of(y), TN_F32);
+    CHECK_VALUES(y, 5.5, 1);
+    CHECK_STATUS(tn_onnx_cast(m, TN_I8), TN_EDTYPE);
+    CHECK_FAILED2(cx, TN_EDTYPE, "onnx_cast", "i8");
+    CHECK_STATUS(tn_onnx_cast(m, TN_F32), TN_OK);
     CHECK_STATUS(tn_onnx_run(m, 1, (const char *[]){ "z" }, &x, 1, NULL, &y), TN_EARG);
     CHECK_FAILED2(cx, TN_EARG, "onnx_run", "\"z\"");
     CHECK_STATUS(tn_onnx_run(m, 0, NULL, NULL, 1, NULL, &y), TN_EARG);
