@@ -4,7 +4,8 @@
     cases.py FOLDER
 
 FOLDER/node has those of the onnx package for each operator, FOLDER/export those it has of PyTorch's exporter and of
-small graphs, FOLDER/theirs, FOLDER/learned and FOLDER/traps those of judged.py. A case is a folder: model.onnx, and test_data_set_N with input_I.pb and output_I.pb, a TensorProto
+small graphs, FOLDER/older and FOLDER/newer some of both in other opsets, FOLDER/theirs, FOLDER/learned and FOLDER/traps
+those of judged.py. A case is a folder: model.onnx, and test_data_set_N with input_I.pb and output_I.pb, a TensorProto
 each. A model that takes or gives a sequence or an optional is written as one that takes and gives its tensors, with
 nodes before and behind that make and take apart the sequence. Nothing is written if the cases are there and were
 written by this program and these versions.
@@ -20,6 +21,7 @@ try:
     import numpy
     import onnx
     import onnxruntime
+    import onnx.version_converter
     from onnx import helper, numpy_helper
     from onnx.backend.test.case.node import collect_testcases
 except ImportError as e:
@@ -147,6 +149,28 @@ def write_export_cases(folder):
                 shutil.copytree(case, folder / kind / case.name)
 
 
+def write_converted_cases(folder, root, versions):
+    """Cases of one domain again, in other opsets where onnx's converter knows how, and ONNX Runtime says that it was right:
+    it keeps the axis of a softmax, for one, which means something else before opset 13."""
+    for case in sorted(p.parent for p in root.glob("*/*/model.onnx")):
+        model = onnx.load(case / "model.onnx")
+        opset = {o.domain: o.version for o in model.opset_import}
+        for to in versions:
+            if set(opset) != {""} or opset[""] == to or (len(model.graph.node) > 1 and to < opset[""]):
+                continue
+            try:
+                made = onnx.version_converter.convert_version(model, to)
+                onnx.checker.check_model(made)
+                agrees = judged.agrees(made, case / "test_data_set_0")
+            except Exception:  # the converter has no rule for the operator, or ONNX Runtime has no kernel
+                continue
+            if not agrees:
+                continue
+            at = folder / case.parent.name / f"{case.name}_{to}"
+            shutil.copytree(case, at)
+            (at / "model.onnx").write_bytes(made.SerializeToString())
+
+
 def write_judged_cases(folder, make):
     def write(op, name, model, inputs, outputs):
         write_case(folder / op / name, model, [([tensor(x) for x in inputs], [tensor(y) for y in outputs])])
@@ -164,6 +188,8 @@ def main():
     shutil.rmtree(folder, ignore_errors=True)
     write_node_cases(folder / "node")
     write_export_cases(folder / "export")
+    write_converted_cases(folder / "older", folder / "node", (9, 12))
+    write_converted_cases(folder / "newer", folder / "export", (13, 21))
     write_judged_cases(folder / "theirs", judged.theirs)
     write_judged_cases(folder / "learned", judged.learned)
     write_judged_cases(folder / "traps", judged.traps)
