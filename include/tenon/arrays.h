@@ -233,6 +233,11 @@ TN_API tn_tensor *tn_sparse_sampled(tn_sparse a, tn_tensor *x, tn_tensor *y);
 // tile of 4 x 4 those that leave most and are two in each row and each column, so that the mask holds for
 // the transposed matrix, too. tn_layer_prune keeps it while a network is trained.
 TN_API tn_tensor *tn_prune_2_4(tn_tensor *w, bool both);
+// Says that w, a matrix (out, in) of which at most two of each four elements of a row are not 0, will be read by products
+// that add up along its rows, as tn_linear's: w is computed, checked on the host, and kept in a second form, too, which
+// products read where they are faster with it; what meets its zeros is then left out, also infinity and NaN. Writing w ends it.
+// On cuda that takes cuSPARSELt and bf16; elsewhere, and for memory of a caller's, nothing is kept.
+TN_API tn_status tn_compress_2_4(tn_tensor *w);
 
 // ---- repetition, triangles, comparison ---------------------------------------------------------
 

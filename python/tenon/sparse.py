@@ -15,7 +15,7 @@ from . import _c, _functions as F
 if TYPE_CHECKING:
     from ._tensor import Tensor
 
-__all__ = ["SparseTensor", "sparse_coo_tensor", "sparse_csr_tensor", "mm", "addmm", "sampled_addmm"]
+__all__ = ["SparseTensor", "sparse_coo_tensor", "sparse_csr_tensor", "mm", "addmm", "sampled_addmm", "to_sparse_semi_structured"]
 
 
 class SparseTensor:
@@ -165,3 +165,10 @@ def sampled_addmm(input: SparseTensor, x: Any, y: Any, *, beta: float = 1, alpha
     v = _c.sparse_sampled(x, y, **input._parts())
     v = v if alpha == 1 else v * alpha
     return input.with_values(v + input.values() * beta if beta else v)
+
+
+def to_sparse_semi_structured(x: Tensor) -> Tensor:
+    """The same tensor, a matrix with two zeros at least in each four elements of a row: from now on products with it along its rows, as
+    those of nn.Linear, are by cuSPARSELt where that is faster, until it is written. Its other uses and its value stay as they are."""
+    _c.compress_2_4(x)
+    return x

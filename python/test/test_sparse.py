@@ -50,6 +50,16 @@ class Sparse(unittest.TestCase):
         self.assertEqual(x.grad.tolist(), [[2], [4]])
         self.assertTrue(a.requires_grad and not a.detach().requires_grad)
 
+    def test_semi_structured_weights_are_as_before(self):
+        w = tn.randn(8, 16, dtype=tn.bfloat16)
+        w = (w * tn.prune_2_4(w, False)).detach()
+        x = tn.randn(4, 16, dtype=tn.bfloat16)
+        y = x @ w.T
+        self.assertIs(tn.sparse.to_sparse_semi_structured(w), w)
+        self.assertEqual((x @ w.T).tolist(), y.tolist())
+        with self.assertRaisesRegex(ValueError, "compress_2_4: w \\(4, 16\\) has fours with 4 elements that are not 0"):
+            tn.sparse.to_sparse_semi_structured(x)
+
     def test_what_does_not_fit_is_named(self):
         with self.assertRaisesRegex(ValueError, "column 3 of element 1 is out of range for 3 columns"):
             tn.sparse_coo_tensor([[0, 1], [1, 3]], [1.0, 2.0], (2, 3))

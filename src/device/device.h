@@ -102,6 +102,13 @@ typedef struct {
     // says. from, to: channels of x and of the result; last: x is channels last already, which a device
     // keeps. NULL: as x is, with weights (O, C / groups, ...).
     int (*conv_order)(const void *session, tn_dtype dt, int64_t from, int64_t to, bool last);
+    // Matrices of which two of each four elements of a row are 0, for products that add up along the rows. packed_bytes:
+    // of the form that such products read faster; 0: the device has none for it, and they read the matrix itself. pack:
+    // writes that form of w, (rows, cols) without gaps. It is kept as long as the value and given to calls, which may
+    // read either. NULL: there never is one.
+    size_t (*packed_bytes)(void *session, tn_dtype dt, int64_t rows, int64_t cols);
+    tn_status (*pack)(void *session, tn_dtype dt, int64_t rows, int64_t cols, const char *w,
+                      char *packed, tni_text *why);
     // Says that matrix products are to come: what takes long to open for them is opened in the background.
     // May be called any number of times. NULL: nothing does.
     void (*expect_products)(void *session);

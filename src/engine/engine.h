@@ -106,6 +106,8 @@ tni_node *tni_value(tn_tensor *t, const char *op);
 // *copy is done. NULL, reported, on failure.
 tn_tensor *tni_from_pinned(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
                            const void *data, uint64_t *copy);
+// Tells a matmul of node n which of its operands the device has packed (compress.c); n NULL: none.
+void tni_call_find_packed(tni_call *c, const tni_node *n);
 // Describes the elements of a computed node: address, shape and strides.
 tni_arg tni_value_arg(const tni_engine *e, tni_node *n);
 // Copies the elements of a computed node to memory of the device, row-major, as dt.

@@ -98,6 +98,7 @@ static void bind_call(const run *r, size_t i, tni_call *c, tni_arg *arg, tni_tex
     c->why               = why;
     c->out.data          = r->data[i];
     c->lasting           = 0;
+    tni_call_find_packed(c, r->input || r->in_loop ? NULL : n);
     for (uint32_t s = 0; s < n->nsrc; s++) {
         arg[s].data           = source_data(r, n->src[s]);
         const tni_node *base  = tni_node_base(n->src[s], &skip);

@@ -74,6 +74,7 @@ static const char *ask_device(const tni_engine *e, const tni_graph *g, const tni
     c.device                = e->device;
     c.session               = e->session;
     c.attr                  = &g->item[item].n->attr;
+    tni_call_find_packed(&c, g->item[item].n);
     if (varies) return impl->varies ? impl->varies(&c) : NULL;
     return impl->method ? impl->method(&c) : NULL;
 }

@@ -67,7 +67,10 @@ typedef struct {
         lasting;  // bit i: in[i] was computed before this plan, which does not write it before this
     // Of in[0] and in[1]: a number that no other value of this context has or will have; 0 if the plan computes it, or
     // its memory is a caller's.
-    uint64_t            value[2];
+    uint64_t value[2];
+    // Of in[0] and in[1] of a matmul: the form in which the device packed the matrix (tni_device_calls.pack) that is the
+    // operand, all of it, with the inner axis along its rows; NULL: it has none.
+    const char         *packed[2];
     const tni_epilogue *epilogue;  // of run_with_epilogue: what the kernel does to the result
     tni_launch         *launch;    // of that kernel; NULL: the call is a step of its own
     void               *kernel;    // its entry, in a run

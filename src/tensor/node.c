@@ -194,6 +194,7 @@ static tni_node *free_node(tn_ctx *cx, tni_node *n, tni_node *list)
     if (n->leaf) tni_leaf_unref(cx, n->leaf);
     if (n->origin) tni_origin_unref(cx, n->origin);
     if (n->buf) tni_buffer_unref(&cx->buffers, n->buf);
+    tni_buffer_unref(&cx->buffers, n->packed);
     if (n->owns_bytes) tni_free(&cx->heap, n->attr.custom.bytes);
     tni_slab_give(&cx->nodes, n);
     return list;
@@ -242,9 +243,10 @@ static tni_node *release_value(tn_ctx *cx, tni_node *n, const tni_lost *why, tni
     bool done = n->state == TNI_DONE;
     if (!done) cx->pending_nodes--;
     tni_buffer_unref(&cx->buffers, n->buf);
-    n->buf            = NULL;
-    list              = release_held(n, list);
-    bool recomputable = n->op != TNI_LEAF_OP && !n->dropped_sources &&
+    tni_buffer_unref(&cx->buffers, n->packed);
+    n->buf = n->packed = NULL;
+    list               = release_held(n, list);
+    bool recomputable  = n->op != TNI_LEAF_OP && !n->dropped_sources &&
                         (n->op != TNI_OUTPUT_OP || !done);
     return recomputable ? sources_to_recipe(n, list) : mark_lost(cx, n, why, list);
 }

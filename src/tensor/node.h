@@ -104,6 +104,7 @@ struct tni_node {
     tni_leaf   *leaf;    // this is a state of that leaf: gradients stop and are deposited here
     tni_origin *origin;  // of a view that needs gradients: the handle it was made for
     tni_buffer *buf;
+    tni_buffer *packed;   // beside buf, what products read instead (engine/compress.c); NULL: none
     int64_t     start;    // first element in buf
     tni_node   *next;     // scratch: work lists
     tni_node   *copy;     // scratch of a walk: the node that is computed again in its place

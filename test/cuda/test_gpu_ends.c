@@ -1,14 +1,18 @@
 // test_gpu_ends.c: relu and gelu behind products, which a library may do with the product: NaN and
-// infinity come out where they do on ref, and numbers as near as their dtype is. Without a GPU it is
-// skipped.
+// infinity come out where they do on ref, and numbers as near as their dtype is; and products with
+// matrices of 2:4 sparsity. Without a GPU it is skipped.
 //
 //     TN_TEST_DEVICE=cpu tenon-tests gpu_ends   runs it on another device
 #include "check.h"
 #include "gpu_parts.h"
 #include "table.h"
 
+#include "device/cuda/cusparselt.h"
+
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <tenon.h>
 
 // ---- what follows a product --------------------------------------------------------------------
@@ -190,7 +194,112 @@ static void gradients_behind_gelu_are_those_of_ref(void)
     in_parts(run_trainings, 2);
 }
 
+// ---- pruned matrices ---------------------------------------------------------------------------
+
+// A product of (tokens, in) and a pruned (out, in), and what is added to it. Of whole numbers from -1 to 1, so that every sum is exact in
+// bf16, too.
+typedef struct {
+    tn_dtype dt;
+    int64_t  tokens, in, out;
+    bool     bias, residual;
+} pruned_case;
+
+enum { MOST_PRUNED = 768 * 2304 };
+
+// Numbers that look drawn, so that no sum of a product of two such matrices is large.
+static float drawn(int64_t i, int64_t seed)
+{
+    uint32_t h = (uint32_t)(i + 1000003 * seed) * 2654435761u;
+    h          = (h ^ h >> 15) * 2246822519u;
+    return (float)((h ^ h >> 13) % 3) - 1;
+}
+
+static tn_tensor *whole(tn_ctx *cx, tn_dtype dt, int64_t rows, int64_t cols, int64_t seed)
+{
+    static float v[MOST_PRUNED];
+    for (int64_t i = 0; i < rows * cols; i++) v[i] = drawn(i, seed);
+    return tn_cast(tn_from(cx, TN_F32, TN_SHAPE(rows, cols), v), dt);
+}
+
+static tn_tensor *pruned_product(tn_ctx *cx, tn_tensor *w, const pruned_case *p, int seed)
+{
+    tn_tensor *b = tn_select(whole(cx, p->dt, 1, p->out, 3), 0, 0);
+    tn_tensor *y = tn_linear(whole(cx, p->dt, p->tokens, p->in, 10 + seed), w, p->bias ? b : NULL);
+    return p->residual ? tn_add(y, whole(cx, p->dt, p->tokens, p->out, 4)) : y;
+}
+
+// Whether the library takes a case: of bf16, and its matrices are of whole tiles.
+static bool is_the_library_here(const pruned_case *p)
+{
+    tni_text why = { "" };
+    if (strncmp(tested_device(), "cuda", 4) || !tni_cusparselt_get(&why)) return false;
+    return p->dt == TN_BF16 && !p->bias && !p->residual && p->tokens % 8 == 0 && p->in % 32 == 0 &&
+           p->out % 32 == 0;
+}
+
+static void check_method(tn_ctx *cx)
+{
+    char  *page = NULL;
+    size_t size = 0;
+    FILE  *f    = open_memstream(&page, &size);
+    CHECK_STATUS(tn_explain(cx, f), TN_OK);
+    fclose(f);
+    if (!CHECK(strstr(page, "by cuSPARSELt"))) puts(page);
+    free(page);
+}
+
+// What the device and ref make of it, with the matrix as it was compressed and as it is after a write, again and again, so that runs become
+// graphs.
+static void check_pruned(const pruned_case *p)
+{
+    static float have[MOST_PRUNED], want[MOST_PRUNED];
+    tn_ctx      *cx[2] = { open_seeded(tested_device(), 1), open_seeded("ref", 1) };
+    int64_t      n     = p->tokens * p->out;
+    tn_tensor   *w[2];
+    for (int k = 0; k < 2; k++) {
+        w[k] = whole(cx[k], p->dt, p->out, p->in, 1);
+        w[k] = tn_keep(tn_mul(w[k], tn_cast(tn_prune_2_4(w[k], false), p->dt)));
+    }
+    CHECK_STATUS(tn_compress_2_4(w[0]), TN_OK);
+    for (int run = 0; run < 6; run++) {
+        for (int k = 0; k < 2; k++) {
+            tn_scope *s = tn_begin(cx[k]);
+            if (run == 4) tn_assign(w[k], tn_neg(w[k]));
+            tn_tensor *y = pruned_product(cx[k], w[k], p, run);
+            if (run == 1 && !k && is_the_library_here(p)) check_method(cx[k]);
+            CHECK_STATUS(tn_read(y, TN_F32, k ? want : have, n), TN_OK);
+            tn_end(s);
+        }
+        int64_t i = 0;
+        while (i < n && have[i] == want[i]) i++;
+        test_case_result(i == n, "%s (%lld, %lld) times 2:4 (%lld, %lld)%s%s, run %d: %g, not %g",
+                         tn_dtype_name(p->dt), (long long)p->tokens, (long long)p->in,
+                         (long long)p->in, (long long)p->out, p->bias ? " bias" : "",
+                         p->residual ? " residual" : "", run, (double)have[i], (double)want[i]);
+    }
+    tn_close(cx[0]);
+    tn_close(cx[1]);
+}
+
+static void run_pruned(int part, int parts)
+{
+    static const int64_t size[][3] = {
+        { 128, 768, 768 }, { 136, 768, 2304 }, { 64, 2304, 768 }, { 30, 64, 96 }, { 64, 100, 36 }
+    };
+    setenv("TN_METHOD", "cuSPARSELt", 1);
+    for (int i = part; i < 5 * 8; i += parts) {
+        const int64_t *n = size[i / 8];
+        check_pruned(&(pruned_case){ i & 1 ? TN_F16 : TN_BF16, n[0], n[1], n[2], i & 2, i & 4 });
+    }
+}
+
+static void pruned_products_are_those_of_ref(void)
+{
+    in_parts(run_pruned, 4);
+}
+
 const test_case tests_gpu_ends[] = {
+    TEST(pruned_products_are_those_of_ref),
     TEST(what_is_no_number_stays_so_behind_a_product),
     TEST(gradients_behind_gelu_are_those_of_ref),
     TEST_END,

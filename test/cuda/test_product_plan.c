@@ -6,8 +6,10 @@
 #include "scratch.h"
 #include "tree.h"
 
+#include "device/cuda/product_pruned.h"
 #include "device/cuda/product_small.h"
 #include "fake/fake_blaslt.h"
+#include "fake/fake_cusparselt.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -16,25 +18,24 @@
 
 enum { WORKSPACE = 4096, FIRST = 1, FASTEST = 7 };
 
-// The library that `begin` loaded.
-static fake_state *fake;
+// The libraries that `begin` and `begin_pruned` loaded.
+static fake_state    *fake;
+static fake_lt_state *fake_lt;
 
 // ---- a place -----------------------------------------------------------------------------------
 
 static _Alignas(64) char workspace[WORKSPACE];
 static tni_product_env place;
 
-static void *compile_fake(char *out, size_t size)
+static void *compile_fake(const char *source, const char *soname, char *out, size_t size)
 {
     char command[1200];
     snprintf(command, sizeof command,
-             TN_CC
-             " -std=c11 -O1 -shared -fPIC -D_GNU_SOURCE -Wl,-soname,libcublasLt.so.13 -Iinclude "
-             "-Isrc -Itest/kits -o '%s' test/cuda/fake/fake_blaslt.c test/kits/host.c "
-             "-lm",
-             scratch_path("libcublasLt.so.13"));
+             TN_CC " -std=c11 -O1 -shared -fPIC -D_GNU_SOURCE -Wl,-soname,%s -Iinclude "
+                   "-Isrc -Itest/kits -o '%s' test/cuda/fake/%s test/kits/host.c -lm",
+             soname, scratch_path(soname), source);
     if (tree_run(command, out, size) != 0) return NULL;
-    return dlopen(scratch_path("libcublasLt.so.13"), RTLD_NOW | RTLD_LOCAL);
+    return dlopen(scratch_path(soname), RTLD_NOW | RTLD_LOCAL);
 }
 
 // Loads the fake before anyone looks for the real one: it is taken since it is in the process. The
@@ -44,7 +45,7 @@ static bool begin(void)
     static void *library;
     char         out[1000] = "";
     if (!CHECK(scratch_open())) return false;
-    if (!library) library = compile_fake(out, sizeof out);
+    if (!library) library = compile_fake("fake_blaslt.c", "libcublasLt.so.13", out, sizeof out);
     if (!test_that(library != NULL, "the fake library: %s", out)) return false;
     fake_state *(*get)(void);
     *(void **)&get = dlsym(library, "fake_get");
@@ -685,6 +686,150 @@ static void a_kept_choice_that_the_library_refuses_is_made_anew(void)
     end();
 }
 
+// ---- pruned matrices ---------------------------------------------------------------------------
+
+enum { PRUNED_FASTEST = 3, PRUNED_WIDE = 1 };
+
+// Loads the fake cuSPARSELt, too. Its fastest algorithm takes half of `cost` milliseconds, cuBLASLt's half of one.
+static bool begin_pruned(double cost)
+{
+    static void *library;
+    char         out[1000] = "";
+    if (!begin()) return false;
+    if (!library)
+        library = compile_fake("fake_cusparselt.c", "libcusparseLt.so.0", out, sizeof out);
+    if (!test_that(library != NULL, "the fake library: %s", out)) return false;
+    fake_lt_state *(*get)(void);
+    *(void **)&get = dlsym(library, "fake_lt_get");
+    fake_lt        = get();
+    *fake_lt       = (fake_lt_state){ .algos        = 5,
+                                      .fastest      = PRUNED_FASTEST,
+                                      .wide         = PRUNED_WIDE,
+                                      .cost         = cost,
+                                      .stream       = fake->stream,
+                                      .milliseconds = &fake->milliseconds };
+    tni_pruned_forget();
+    return true;
+}
+
+static void end_pruned(void)
+{
+    tni_pruned_forget();
+    if (fake_lt) CHECK_INT(fake_lt->matrices + fake_lt->plans, 0);
+    end();
+}
+
+// x (16, 32) times a packed w (48, 32), and what follows.
+static bool open_pruned(product_case *c, tni_product *p, const product_after *after, tn_dtype dt)
+{
+    static const int64_t size[] = { 16, 32, 48 };
+    bool                 ok     = CHECK(product_make(c, size, false, true, dt, dt)) &&
+              CHECK(tni_product_of(&c->call, p)) && CHECK(product_follow(c, after, c->mem, p));
+    if (ok) p->packed = c->mem[PRODUCT_B];
+    return ok;
+}
+
+static product_after times(double scale)
+{
+    return (product_after){ .end   = { .activation = TNI_leaf, .scaled = scale != 1 },
+                            .scale = scale };
+}
+
+// Runs it by the method that is chosen; whether its result is right.
+static bool run_pruned(product_case *c, tni_product *p, const product_after *after)
+{
+    tni_text          why    = { "" };
+    double           *want   = product_want(c, after);
+    tni_pruned_method method = tni_pruned_method_of(p, &place);
+    tn_status         s      = method == TNI_PRUNED ? tni_pruned_run(p, &place, &why)
+                                                    : tni_product_run(p, &place, &why);
+    bool              ok     = CHECK_STATUS(s, TN_OK) && product_misses(c, want, 1e-2) == 0;
+    free(want);
+    return ok;
+}
+
+// It is timed once, kept on disk, and used with a scale, too.
+static void pruned_products_are_chosen_where_they_are_faster(void)
+{
+    if (!begin_pruned(0.5)) return;
+    for (int i = 0; i < 4; i++) {
+        product_case  c;
+        tni_product   p;
+        product_after after = times(i & 1 ? 2 : 1);
+        if (!open_pruned(&c, &p, &after, i & 2 ? TN_F16 : TN_BF16)) break;
+        CHECK_INT(tni_pruned_method_of(&p, &place), TNI_PRUNED_NOT_TIMED);
+        CHECK_STR(tni_pruned_words(&p, &place), "cuSPARSELt or cuBLASLt");
+        tni_pruned_choose(&p, &place);
+        CHECK_INT(tni_pruned_method_of(&p, &place), TNI_PRUNED);
+        test_case_result(run_pruned(&c, &p, &after), "case %d", i);
+        CHECK_INT(fake_lt->last, PRUNED_FASTEST);
+        tni_pruned_forget();
+        int runs = fake_lt->runs;
+        tni_pruned_choose(&p, &place);
+        CHECK_INT(tni_pruned_method_of(&p, &place), TNI_PRUNED);
+        CHECK_STR(tni_pruned_words(&p, &place), "cuSPARSELt");
+        CHECK_INT(fake_lt->runs, runs);
+        tni_pruned_forget();
+        setenv("TN_CACHE_DIR", scratch_path(tni_text_of("cache%d", i).s), 1);
+        tni_product_forget();
+        product_free(&c);
+    }
+    end_pruned();
+}
+
+// So do those that the library does not take, what is added behind them, and all if nothing may be timed.
+static void plain_products_stay_where_they_are_faster(void)
+{
+    product_case  c;
+    tni_product   p;
+    product_after after = times(1);
+    if (!begin_pruned(2) || !open_pruned(&c, &p, &after, TN_BF16)) return;
+    tni_pruned_choose(&p, &place);
+    CHECK_INT(tni_pruned_method_of(&p, &place), TNI_PRUNED_NOT);
+    CHECK(!tni_pruned_words(&p, &place));
+    CHECK(run_pruned(&c, &p, &after));
+    place.pruned = true;  // asked for by name
+    tni_pruned_choose(&p, &place);
+    CHECK_INT(tni_pruned_method_of(&p, &place), TNI_PRUNED);
+    CHECK(run_pruned(&c, &p, &after));
+    place.timing = false;
+    CHECK_INT(tni_pruned_method_of(&p, &place), TNI_PRUNED_NOT);
+    place.timing = true;
+    for (int i = 0; i < 7; i++) {
+        tni_product q = p;
+        if (i == 0) q.packed = NULL;
+        if (i == 1) q.batch = 2;
+        if (i == 2) q.out = TN_F32;
+        if (i == 3) q.epilogue.activation = TNI_relu;
+        if (i == 4) q.at[1] += 2;
+        if (i == 5) q.x[0].transposed = false;
+        if (i == 6) q.epilogue.residual = true;
+        tni_pruned_choose(&q, &place);
+        CHECK_INT(tni_pruned_method_of(&q, &place), TNI_PRUNED_NOT);
+    }
+    product_free(&c);
+    end_pruned();
+}
+
+// Whatever call fails, the result is right, and nothing is left behind.
+static void failures_leave_the_plain_product(void)
+{
+    int calls = 1;
+    for (int at = 1; at <= calls; at++) {
+        product_case  c;
+        tni_product   p;
+        product_after after = times(1);
+        if (!begin_pruned(0.5) || !open_pruned(&c, &p, &after, TN_BF16)) return;
+        fake_lt->fail_at = at;
+        tni_pruned_choose(&p, &place);
+        if (at == 1) calls = 12;
+        test_case_result(run_pruned(&c, &p, &after), "call %d", at);
+        CHECK(tni_pruned_method_of(&p, &place) != TNI_PRUNED_NOT_TIMED);
+        product_free(&c);
+        end_pruned();
+    }
+}
+
 const test_case tests_product_plan[] = {
     TEST(the_library_is_told_every_layout),
     TEST(all_that_can_follow_a_product_is_the_librarys),
@@ -710,5 +855,8 @@ const test_case tests_product_plan[] = {
     TEST(a_form_without_an_algorithm_is_refused_and_not_asked_for_again),
     TEST(a_launch_that_fails_is_told),
     TEST(a_kept_choice_that_the_library_refuses_is_made_anew),
+    TEST(pruned_products_are_chosen_where_they_are_faster),
+    TEST(plain_products_stay_where_they_are_faster),
+    TEST(failures_leave_the_plain_product),
     TEST_END,
 };

@@ -253,6 +253,12 @@ CALL(prune_2_4)
     return tn_prune_2_4(k->j & 1 ? k->x : tn_expand(tn_unsqueeze(tn_sum_all(v), 0), TN_SHAPE(4, 8)),
                         k->i & 1);
 }
+CALL(compress_2_4)
+{
+    tn_tensor *v = tn_reshape(k->x, TN_SHAPE(-1));
+    tn_tensor *w = k->j & 1 ? k->x : tn_clone(tn_expand(tn_unsqueeze(v, 1), TN_SHAPE(-1, 8)));
+    return tn_compress_2_4(w) == TN_OK ? w : NULL;
+}
 CALL(cholesky)
 {
     return tn_cholesky(matrices(k, k->x), k->i & 1);
@@ -559,7 +565,7 @@ const call calls_of_arrays[] = {
     T(meshgrid), T(isclose), T(allclose),
     O(cholesky), O(cholesky_ex), T(solve), T(solve_ex), T(solve_triangular), T(lstsq), U(inv), O(inv_ex), U(det), O(slogdet), O(qr),
     O(eigh), O(eigvalsh), O(svd), U(svdvals), O(pinv), O(matrix_rank), O(matrix_power), O(vector_norm), O(matrix_norm), O(cond), O(linalg_check),
-    T(matmul_i32), T(conv_i32), O(sparse_coo), T(sparse_csr), O(sparse_from_dense), O(sparse_to_dense), O(sparse_indices), T(sparse_matmul), T(sparse_sampled), O(prune_2_4),
+    T(matmul_i32), T(conv_i32), O(sparse_coo), T(sparse_csr), O(sparse_from_dense), O(sparse_to_dense), O(sparse_indices), T(sparse_matmul), T(sparse_sampled), O(prune_2_4), O(compress_2_4),
     O(max_indexed), O(min_indexed), O(cummax), O(cummin), O(median), O(mode), O(kthvalue), O(quantile), T(searchsorted),
     O(bincount), O(histogram), O(nonzero), T(masked_select), O(unique), T(scatter_reduce), T(index_add), T(index_put),
     O(bitcast), O(pad_reflect), O(pad_replicate), O(pad_circular), O(interpolate), O(affine_grid), T(grid_sample), O(pixel_shuffle),

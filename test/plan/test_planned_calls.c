@@ -3,6 +3,7 @@
 // its plan. Devices are watched from outside: what prepares, runs and frees is in this file.
 #include "check.h"
 
+#include "base/hash.h"
 #include "device/simt/groups.h"
 #include "engine/engine.h"
 #include "faulty.h"
@@ -31,7 +32,8 @@ static struct {
     tni_device_calls   calls;
     tni_device_kernels kernels;
     int                refuse;  // every so many-th is not prepared; 0: all are
-    int                count, live, wrong, given, bare;
+    int                count, live, wrong, given, bare, packs, packed;
+    bool               cannot_pack;
     entry              entry[MOST];
 } planned;
 
@@ -75,6 +77,40 @@ static bool is_of(const entry *e, const tni_call *c)
     return same;
 }
 
+// The packed form of a matrix is a hash of it here, so that a stale one is known.
+static size_t packed_bytes(void *session, tn_dtype dt, int64_t rows, int64_t cols)
+{
+    (void)session, (void)rows, (void)cols;
+    return dt == TN_BF16 ? sizeof(uint64_t) : 0;
+}
+
+static uint64_t hash_of(const char *w, int64_t count)
+{
+    return tni_hash(w, (size_t)count * 2);
+}
+
+static tn_status pack(void *session, tn_dtype dt, int64_t rows, int64_t cols, const char *w,
+                      char *packed, tni_text *why)
+{
+    uint64_t hash = hash_of(w, rows * cols);
+    (void)session, (void)dt;
+    tni_text_add(why, "it cannot");
+    memcpy(packed, &hash, sizeof hash);
+    planned.packs++;
+    return planned.cannot_pack ? TN_EDEVICE : TN_OK;
+}
+
+static void count_packed(const tni_call *c)
+{
+    for (int i = 0; i < 2 && i < c->nin; i++) {
+        const tni_arg *x = &c->in[i];
+        if (!c->packed[i]) continue;
+        uint64_t hash = hash_of(x->data, x->size[x->rank - 2] * x->size[x->rank - 1]);
+        planned.packed++;
+        planned.wrong += memcmp(&hash, c->packed[i], sizeof hash) != 0;
+    }
+}
+
 // Calls that a call is made of come here too: the device stays this one.
 static tn_status run(const tni_call *c)
 {
@@ -82,6 +118,7 @@ static tn_status run(const tni_call *c)
     planned.given += c->entry != NULL;
     planned.bare += c->entry == NULL;
     planned.wrong += c->entry && !is_of(c->entry, c);
+    count_packed(c);
     if (real->run) return real->run(c);
     real->run_nofail(c);
     return TN_OK;
@@ -109,7 +146,9 @@ static void use(tn_ctx *cx, int refuse)
     if (planned.real->kernels) planned.device.kernels = &planned.kernels;
     watch(planned.calls.of_op, TNI_OPS);
     watch(planned.calls.of_class, TNI_CLASSES);
-    planned.device.calls = &planned.calls;
+    planned.calls.packed_bytes = packed_bytes;
+    planned.calls.pack         = pack;
+    planned.device.calls       = &planned.calls;
     tni_engine_use(cx, &planned.device);
 }
 
@@ -307,6 +346,101 @@ static void entries_are_freed_where_memory_is_out(void)
     }
 }
 
+// ---- packed matrices ---------------------------------------------------------------------------
+
+// A matrix of 2:4 sparsity in a dtype.
+static tn_tensor *pruned(tn_ctx *cx, tn_dtype dt)
+{
+    tn_tensor *w = tn_cast(tn_slice(values(cx), 0, 0, 16, 1), dt);
+    return tn_keep(tn_mul(w, tn_cast(tn_prune_2_4(w, false), dt)));
+}
+
+// How many packed operands the computation of y was given.
+static int packed_in(tn_tensor *y)
+{
+    int before = planned.packed;
+    CHECK_STATUS(tn_eval_of(y), TN_OK);
+    return planned.packed - before;
+}
+
+// A parameter that an optimizer has is part of a larger value, and a step writes it, here with what it was.
+static void check_trained(tn_ctx *cx, tn_tensor *x)
+{
+    tn_layer  *l = tn_nn_linear_with(cx, COLS, 16, (tn_nn_linear_opts){ 0 });
+    tn_tensor *w = tn_layer_find(l, "weight");
+    CHECK_STATUS(tn_layer_cast(l, TN_BF16), TN_OK);
+    bool mode = tn_grad_mode(cx, false);
+    tn_assign(w, pruned(cx, TN_BF16));
+    tn_grad_mode(cx, mode);
+    tn_optim *opt = tn_sgd(l, (tn_sgd_opts){ .lr = 1 });
+    CHECK_STATUS(tn_step(opt, tn_sum_all(tn_forward(l, tn_zeros_like(x)))), TN_OK);
+    CHECK_STATUS(tn_compress_2_4(w), TN_OK);
+    CHECK_INT(packed_in(tn_linear(x, w, NULL)), 1);
+    CHECK_STATUS(tn_step(opt, tn_sum_all(tn_forward(l, tn_zeros_like(x)))), TN_OK);
+    CHECK_INT(packed_in(tn_linear(x, w, NULL)), 0);
+    tn_optim_free(opt);
+}
+
+// A product gets the packed form of a matrix that it reads as a whole and along its rows, on either side and for any number of
+// products; nothing else does, and nothing does once the matrix was written.
+static void products_get_packed_matrices(void)
+{
+    tn_ctx    *cx = open_planned("cpu", 0);
+    tn_tensor *w = pruned(cx, TN_BF16), *wide = pruned(cx, TN_F32);
+    tn_tensor *x = tn_cast(tn_slice(values(cx), 0, 0, 32, 1), TN_BF16), *t = tn_transpose(x, 0, 1);
+    CHECK_INT(packed_in(tn_linear(x, w, NULL)), 0);
+    CHECK_STATUS(tn_compress_2_4(w), TN_OK);
+    CHECK_STATUS(tn_compress_2_4(w), TN_OK);
+    CHECK_STATUS(tn_compress_2_4(wide), TN_OK);
+    CHECK_INT(planned.packs, 1);
+    CHECK_INT(packed_in(tn_linear(x, w, NULL)), 1);
+    CHECK_INT(packed_in(tn_linear(tn_reshape(x, TN_SHAPE(4, 8, COLS)), w, NULL)), 1);
+    CHECK_INT(packed_in(tn_matmul(w, t)), 1);
+    CHECK_INT(packed_in(tn_matmul(w, tn_transpose(w, 0, 1))), 2);
+    CHECK_INT(packed_in(tn_matmul(tn_transpose(w, 0, 1), w)), 0);
+    CHECK_INT(packed_in(tn_linear(x, tn_slice(w, 0, 0, 8, 1), NULL)), 0);
+    CHECK_INT(packed_in(tn_linear(x, tn_slice(w, 0, 8, 16, 1), NULL)), 0);
+    CHECK_INT(packed_in(tn_linear(tn_slice(x, 1, 0, 4, 1), tn_slice(w, 1, 0, 4, 1), NULL)), 0);
+    CHECK_INT(packed_in(tn_linear(tn_cast(x, TN_F32), wide, NULL)), 0);
+    tn_assign(tn_select(w, 0, 3), tn_select(x, 0, 3));
+    CHECK_INT(packed_in(tn_linear(x, w, NULL)), 0);
+    CHECK_STATUS(tn_compress_2_4(w), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "compress_2_4: w (16, 8) has fours with 4 elements that are not 0");
+    tn_assign(w, pruned(cx, TN_BF16));
+    CHECK_STATUS(tn_compress_2_4(w), TN_OK);
+    CHECK_INT(packed_in(tn_linear(x, w, NULL)), 1);
+    check_trained(cx, x);
+    tn_close(cx);
+    check_all_gone("packed");
+}
+
+// What cannot be packed is refused by name, or stays as it is.
+static void what_is_not_2_4_is_not_packed(void)
+{
+    static float memory[4 * 8];
+    tn_ctx      *cx = open_planned("cpu", 0);
+    tn_tensor   *w  = pruned(cx, TN_BF16);
+    CHECK_STATUS(tn_compress_2_4(tn_transpose(w, 0, 1)), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "compress_2_4: w (8, 16) is a view: give a tn_clone of it");
+    CHECK_STATUS(tn_compress_2_4(tn_clone(tn_slice(w, 0, 4, 8, 1))), TN_OK);
+    CHECK_INT(planned.packs, 1);
+    CHECK_STATUS(tn_compress_2_4(tn_slice(w, 1, 0, 6, 1)), TN_ESHAPE);
+    CHECK_FAILED(cx, TN_ESHAPE, "compress_2_4: w (16, 6) is not a matrix with rows of fours");
+    CHECK_STATUS(tn_compress_2_4(tn_zeros(cx, TN_F32, TN_SHAPE(8))), TN_ESHAPE);
+    CHECK_FAILED(cx, TN_ESHAPE, "compress_2_4: w (8,) is not a matrix with rows of fours");
+    CHECK_STATUS(tn_compress_2_4(tn_zeros(cx, TN_I32, TN_SHAPE(8, 8))), TN_EDTYPE);
+    CHECK_FAILED(cx, TN_EDTYPE, "compress_2_4: i32 is not a float type");
+    CHECK_STATUS(tn_compress_2_4(tn_zeros(cx, TN_BF16, TN_SHAPE(0, 8))), TN_OK);
+    CHECK_STATUS(tn_compress_2_4(tn_borrow(cx, TN_BF16, TN_SHAPE(4, 8), memory, NULL, NULL)),
+                 TN_OK);
+    CHECK_INT(planned.packs, 1);
+    planned.cannot_pack = true;
+    CHECK_STATUS(tn_compress_2_4(w), TN_EDEVICE);
+    CHECK_FAILED(cx, TN_EDEVICE, "compress_2_4: it cannot");
+    CHECK_INT(packed_in(tn_linear(tn_cast(values(cx), TN_BF16), w, NULL)), 0);
+    tn_close(cx);
+}
+
 // ---- what varies -------------------------------------------------------------------------------
 
 static const char *varies(const tni_call *c)
@@ -386,6 +520,8 @@ const test_case tests_planned_calls[] = {
     TEST(plans_that_are_only_explained_free_their_entries),
     TEST(plans_that_are_cut_free_their_entries),
     TEST(entries_are_freed_where_memory_is_out),
+    TEST(products_get_packed_matrices),
+    TEST(what_is_not_2_4_is_not_packed),
     TEST(calls_that_vary_are_marked),
     TEST(what_computes_a_call_is_named),
     TEST_END,

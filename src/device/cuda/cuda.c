@@ -4,9 +4,11 @@
 
 #include "base/background.h"
 #include "device/cuda/gpu.h"
+#include "device/cuda/product_pruned.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 // ---- sessions -------------------------------------------------------------------------------------
 
@@ -73,6 +75,8 @@ static int fill_session(tni_cuda *c, void *stream)
     c->compiles_first    = !c->gpu->interprets || !tni_gpu_interprets_first();
     c->conv_cores        = !env_is("TN_CORES", '0');
     snprintf(c->method, sizeof c->method, "%s", getenv("TN_METHOD") ? getenv("TN_METHOD") : "");
+    c->pruned = !strcmp(c->method, TNI_PRUNED_NAME);
+    if (c->pruned) *c->method = 0;
     c->small_policy = env_is("TN_SMALL", '0')   ? TNI_SMALL_NEVER
                       : env_is("TN_SMALL", '1') ? TNI_SMALL_ALWAYS
                                                 : TNI_SMALL_IF_FASTER;

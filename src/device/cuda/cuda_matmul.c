@@ -3,6 +3,7 @@
 // offers is taken if cuBLASLt has an algorithm for the two together.
 #include "base/background.h"
 #include "device/cuda/cuda_conv.h"
+#include "device/cuda/product_pruned.h"
 #include "device/cuda/product_rows.h"
 #include "device/cuda/product_small.h"
 #include "device/cuda/with_kernel.h"
@@ -53,6 +54,8 @@ static tni_product_env env_of(tni_cuda *c)
                               .bytes     = work ? WORKSPACE : 0,
                               .capturing = c->capturing || c->recorder.mode == TNI_REPLAY_CAPTURE,
                               .timing    = !c->deterministic,
+                              .pruned    = c->pruned,
+                              .pruned_least = c->pruned ? 0 : TNI_PRUNED_LEAST,
                               .launch_small = has_small(c) ? launch_small_serialized : NULL,
                               .small_ready  = small_is_ready,
                               .session      = c };
@@ -94,20 +97,39 @@ static int finish_read(tni_cuda *c, const tni_product *p)
 
 // Launches by the library, unless a recorded run replaces it. The mark is everything that may differ
 // between two runs of the same call, compared as bytes: the addresses, the scale and the epilogue.
+// pruned: by cuSPARSELt, of the packed A.
 static tn_status multiply_library(tni_cuda *c, tni_product *p, const tni_product_env *at,
-                                  tni_text *why)
+                                  bool pruned, tni_text *why)
 {
     struct {
         const void          *at[6];
         double               scale;
         tni_product_epilogue epilogue;
-    } mark = { { p->at[0], p->at[1], p->at[2], p->bias, p->residual, p->input },
+    } mark = { { pruned ? p->packed : p->at[0], p->at[1], p->at[2], p->bias, p->residual,
+                 p->input },
                p->scale,
                p->epilogue };
     int e  = finish_read(c, p);
     if (e) return tni_cuda_status(c, e, "multiplying", why);
     if (!tni_replay_library_call(c, &mark, sizeof mark)) return TN_OK;
-    return tni_product_run(p, at, why);
+    return pruned ? tni_pruned_run(p, at, why) : tni_product_run(p, at, why);
+}
+
+// Returns TN_EARG if the plain product is faster, or the two have not been timed: a run that is recorded is launched instead, so that
+// they are.
+static tn_status multiply_pruned(tni_cuda *c, tni_product *p, const tni_product_env *at,
+                                 tni_text *why)
+{
+    tni_pruned_method method = tni_pruned_method_of(p, at);
+    if (method == TNI_PRUNED_NOT_TIMED && at->capturing) return TN_EARG;
+    if (method == TNI_PRUNED_NOT_TIMED && c->recorder.mode != TNI_REPLAY_LAUNCH)
+        tni_replay_provisional(c);
+    else if (method == TNI_PRUNED_NOT_TIMED) {
+        tni_cuda_await_uploads(c);
+        tni_pruned_choose(p, at);
+        method = tni_pruned_method_of(p, at);
+    }
+    return method == TNI_PRUNED ? multiply_library(c, p, at, true, why) : TN_EARG;
 }
 
 // Runs a product by the method that is known, or chosen now, to be faster. Choosing times candidates,
@@ -122,6 +144,7 @@ static tn_status multiply_best(tni_cuda *c, tni_product *p, tni_text *why)
     if (c->small_policy == TNI_SMALL_ALWAYS && has_small(c) && tni_small_takes(p))
         s = multiply_small(c, p, why);
     if (s == TN_EARG && takes_rows(c, p)) s = multiply_rows(c, p, why);
+    if (s == TN_EARG && p->packed) s = multiply_pruned(c, p, &at, why);
     if (s != TN_EARG) return s;
     tni_product_method method = tni_product_method_of(p, &at);
     if (method == TNI_BY_NEITHER) return TN_EARG;
@@ -133,7 +156,7 @@ static tn_status multiply_best(tni_cuda *c, tni_product *p, tni_text *why)
     }
     if (method == TNI_BY_LIBRARY_FOR_NOW) tni_replay_provisional(c);
     if (method == TNI_BY_SMALL && (s = multiply_small(c, p, why)) != TN_EARG) return s;
-    return multiply_library(c, p, &at, why);
+    return multiply_library(c, p, &at, false, why);
 }
 
 // ---- planned calls -----------------------------------------------------------------------------
@@ -239,11 +262,12 @@ void *tni_cuda_prepare_matmul(const tni_call *call)
     return n;
 }
 
-// Returns the form of a call, planned or not; NULL if it has none.
+// Returns the form of a call, planned or not; NULL if it has none. Whether an operand is packed, which is part of it, is known in a run
+// only.
 static tni_form *form_of(const tni_call *call)
 {
     const planned_product *n = call->entry;
-    return n ? n->form : open_form(call);
+    return n && !(n->form && (call->packed[0] || call->packed[1])) ? n->form : open_form(call);
 }
 
 size_t tni_cuda_matmul_scratch(const tni_call *call)
@@ -263,8 +287,14 @@ const char *tni_cuda_matmul_varies(const tni_call *call)
 
 const char *tni_cuda_matmul_method(const tni_call *call)
 {
-    tni_form *f = form_of(call);
-    return f ? tni_form_method(f) : NULL;
+    tni_form       *f = form_of(call);
+    tni_product_env at;
+    planned_product n;
+    if (f) return tni_form_method(f);
+    if (!call->packed[0] && !call->packed[1]) return NULL;
+    n  = describe_product(call);
+    at = env_of(call->session);
+    return n.product.count == 1 ? tni_pruned_words(&n.product.part[0], &at) : NULL;
 }
 
 // Adds a reason to the call's own only if the call fails: an attempt that another method makes good for
@@ -392,6 +422,6 @@ tn_status tni_cuda_matmul_with_epilogue(const tni_call *call, void *entry, tni_l
 {
     const planned_product *n = call->entry;
     if (call->prologue || (n && n->form && (!n->suits || tni_call_suits_form(call, l))))
-        return tni_form_with_kernel(n ? n->form : NULL, call, entry, l, why);
+        return tni_form_with_kernel(n ? form_of(call) : NULL, call, entry, l, why);
     return tni_cuda_matmul_by_library(call, entry, l, why);
 }

@@ -4,6 +4,7 @@
 #include "device/cuda/cuda_conv.h"
 #include "device/cuda/cuda_fft.h"
 #include "device/cuda/gpu.h"
+#include "device/cuda/product_pruned.h"
 #include "device/host_linalg.h"
 
 #include <stdlib.h>
@@ -155,5 +156,7 @@ const tni_device_calls tni_cuda_calls = {
     .recognizes            = 64 * 64,  // a tile of scores
     .runs_scores           = true,
     .conv_order            = tni_cuda_conv_order,
+    .packed_bytes          = tni_cuda_packed_bytes,
+    .pack                  = tni_cuda_pack,
     .expect_products       = tni_cuda_expect_products,
 };

@@ -24,8 +24,6 @@ enum {
     TNI_SPARSELT_TRANSPOSED     = 1,
     TNI_SPARSELT_TWO_OF_FOUR    = 0,
     TNI_SPARSELT_COMPUTE_F32    = 2,
-    // attributes of a product
-    TNI_SPARSELT_BIAS = 8,
     // attributes of an algorithm
     TNI_SPARSELT_ALGO_DEFAULT = 0,
     TNI_SPARSELT_ALGO_ID      = 0,
@@ -52,8 +50,6 @@ typedef struct {
                 void *scratch, tni_custream s);
     int (*product)(const void *h, void *product, int op_a, int op_b, const void *a, const void *b,
                    const void *c, const void *d, int compute);
-    int (*product_set)(const void *h, void *product, int attribute, const void *value,
-                       size_t bytes);
     int (*algo)(const void *h, void *algo, const void *product, int which);
     int (*algo_set)(const void *h, void *algo, int attribute, const void *value, size_t bytes);
     int (*algo_get)(const void *h, const void *algo, int attribute, void *value, size_t bytes);

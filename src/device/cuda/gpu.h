@@ -94,8 +94,9 @@ typedef struct tni_cuda {
     bool             compiles_first;  // nothing is interpreted: TN_COMPILE=wait, or deterministic
     bool             conv_cores;      // not TN_CORES=0: see conv_cores.h
     char             method[24];      // TN_METHOD: the method that is used where it can be
-    bool             expects;         // see tni_cuda_expect_products
-    tni_small_policy small_policy;    // see product_small.h
+    bool             pruned;         // that is cuSPARSELt, for products alone: see product_pruned.h
+    bool             expects;        // see tni_cuda_expect_products
+    tni_small_policy small_policy;   // see product_small.h
     tni_cufunction small_kernel[4];  // for 1, 2, 4 and 8 blocks per tile; NULL before the first use
     bool           small_ready;      // see tni_small_is_ready
     tni_cuptr      workspace;        // for cuBLASLt; 0 before the first product

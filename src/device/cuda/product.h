@@ -48,8 +48,9 @@ typedef struct {
     double               scale;
     const char          *bias;
     const char          *residual;  // may be D itself
-    char                *input;
-    int64_t              newest;  // of what the epilogue reads, as in tni_call
+    const char *packed;  // A as cuSPARSELt reads it, beside the plain one; NULL: only that is there
+    char       *input;
+    int64_t     newest;  // of what the epilogue reads, as in tni_call
     // The plan found last, with the alignment bits of the addresses and the generation of plans then.
     struct tni_ltplan *plan;
     uint32_t           aligned, generation;
@@ -114,6 +115,9 @@ typedef struct {
     size_t            bytes;
     bool              capturing;  // the stream is being captured: nothing may be timed
     bool timing;  // choose by timing, or what was timed before; else the library's first proposal
+    bool pruned;  // TN_METHOD: a packed matrix is read wherever it can be, whatever takes longer
+    // Multiply-adds from which on a packed matrix is worth a try: see TNI_PRUNED_LEAST.
+    double pruned_least;
     // Launches our own kernel for a product that it takes (product_small.h), with D in out, not overlapping
     // with the kernel ahead of it. NULL: our own kernel is never chosen.
     int (*launch_small)(void *session, const tni_product *p, char *out);

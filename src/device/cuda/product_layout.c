@@ -237,6 +237,7 @@ bool tni_product_of(const tni_call *c, tni_product *p)
 void tni_product_bind(tni_product *p, const tni_call *c, char *out)
 {
     p->waits             = c->wait_for_compiler;
+    p->packed            = c->packed[p->result_transposed];
     p->at[role_of(p, A)] = c->in[0].data;
     p->at[role_of(p, B)] = c->in[1].data;
     p->at[D]             = out;
@@ -334,6 +335,7 @@ void tni_product_bind_parts(tni_product_parts *s, const tni_call *c)
         for (int i = 0; i < 3; i++)
             p->at[i] += s->offset[k][i] * (int64_t)tni_dtype_size(i == D ? p->out : p->in);
         if (p->epilogue.residual) p->residual = p->at[D];
+        if (s->count > 1) p->packed = NULL;  // it is that of all of A
     }
 }
 

@@ -268,6 +268,7 @@ static void describe(const tni_call *call, tni_form_words *w)
         tni_form_put_arg(w, arg[i], arg[i]->rank);
     }
     tni_form_put_kernel(w, call);
+    if (call->packed[0] || call->packed[1]) tni_form_put(w, 1);
 }
 
 const tni_family tni_products_with_kernels = { .name     = "product with kernel",
