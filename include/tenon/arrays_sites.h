@@ -159,6 +159,13 @@ TN_CALL(tn_status, tn_jvp, (tn_function *f, int n, tn_tensor *const *x, void *us
 TN_CALL(tn_status, tn_jacobian, (tn_function *f, int n, tn_tensor *const *x, void *user, tn_tensor **j), (f, n, x, user, j))
 TN_CALL(tn_status, tn_hvp, (tn_function *f, int n, tn_tensor *const *x, void *user, tn_tensor *const *v, tn_tensor **hv), (f, n, x, user, v, hv))
 TN_CALL(tn_status, tn_hessian, (tn_function *f, int n, tn_tensor *const *x, void *user, tn_tensor **h), (f, n, x, user, h))
+TN_CALL(tn_onnx *, tn_onnx_open, (tn_ctx *cx, const char *path), (cx, path))
+TN_DO(tn_onnx_close, (tn_onnx *m), (m))
+TN_CALL(tn_status, tn_onnx_run, (tn_onnx *m, int nx, const char *const *x_names, tn_tensor *const *x, int ny, const char *const *y_names, tn_tensor **y), (m, nx, x_names, x, ny, y_names, y))
+TN_CALL(tn_status, tn_onnx_cast, (tn_onnx *m, tn_dtype dt), (m, dt))
+TN_CALL(tn_layer *, tn_onnx_layer, (tn_onnx *m), (m))
+TN_CALL(tn_status, tn_onnx_save, (tn_layer *l, const char *path, int nx, tn_tensor *const *x, tn_onnx_save_opts o), (l, path, nx, x, o))
+TN_CALL(int, tn_onnx_nodes, (tn_onnx *m), (m))
 #undef TN_OP
 #undef TN_CALL
 #undef TN_DO
@@ -308,4 +315,11 @@ TN_CALL(tn_status, tn_hessian, (tn_function *f, int n, tn_tensor *const *x, void
 #define tn_jacobian(...) tn_jacobian_at(TN_HERE, __VA_ARGS__)
 #define tn_hvp(...) tn_hvp_at(TN_HERE, __VA_ARGS__)
 #define tn_hessian(...) tn_hessian_at(TN_HERE, __VA_ARGS__)
+#define tn_onnx_open(cx, path) tn_onnx_open_at(TN_HERE, cx, path)
+#define tn_onnx_close(...) tn_onnx_close_at(TN_HERE, __VA_ARGS__)
+#define tn_onnx_run(...) tn_onnx_run_at(TN_HERE, __VA_ARGS__)
+#define tn_onnx_cast(...) tn_onnx_cast_at(TN_HERE, __VA_ARGS__)
+#define tn_onnx_layer(...) tn_onnx_layer_at(TN_HERE, __VA_ARGS__)
+#define tn_onnx_save(...) tn_onnx_save_at(TN_HERE, __VA_ARGS__)
+#define tn_onnx_nodes(...) tn_onnx_nodes_at(TN_HERE, __VA_ARGS__)
 #endif

@@ -497,13 +497,6 @@ TN_OP(tn_dist_all_reduce, (tn_dist *d, tn_tensor *x, tn_reduce_op op), (d, x, op
 TN_OP(tn_dist_all_gather, (tn_dist *d, tn_tensor *x, int axis), (d, x, axis))
 TN_OP(tn_dist_reduce_scatter, (tn_dist *d, tn_tensor *x, int axis, tn_reduce_op op), (d, x, axis, op))
 TN_OP(tn_dist_broadcast, (tn_dist *d, tn_tensor *x, int root), (d, x, root))
-TN_CALL(tn_onnx *, tn_onnx_open, (tn_ctx *cx, const char *path), (cx, path))
-TN_DO(tn_onnx_close, (tn_onnx *m), (m))
-TN_CALL(tn_status, tn_onnx_run, (tn_onnx *m, int nx, const char *const *x_names, tn_tensor *const *x, int ny, const char *const *y_names, tn_tensor **y), (m, nx, x_names, x, ny, y_names, y))
-TN_CALL(tn_status, tn_onnx_cast, (tn_onnx *m, tn_dtype dt), (m, dt))
-TN_CALL(tn_layer *, tn_onnx_layer, (tn_onnx *m), (m))
-TN_CALL(tn_status, tn_onnx_save, (tn_layer *l, const char *path, int nx, tn_tensor *const *x, tn_onnx_save_opts o), (l, path, nx, x, o))
-TN_CALL(int, tn_onnx_nodes, (tn_onnx *m), (m))
 #undef TN_OP
 #undef TN_CALL
 #undef TN_DO
@@ -991,11 +984,4 @@ TN_CALL(int, tn_onnx_nodes, (tn_onnx *m), (m))
 #define tn_dist_all_gather(d, x, axis) tn_dist_all_gather_at(TN_HERE, d, x, axis)
 #define tn_dist_reduce_scatter(...) tn_dist_reduce_scatter_at(TN_HERE, __VA_ARGS__)
 #define tn_dist_broadcast(d, x, root) tn_dist_broadcast_at(TN_HERE, d, x, root)
-#define tn_onnx_open(cx, path) tn_onnx_open_at(TN_HERE, cx, path)
-#define tn_onnx_close(...) tn_onnx_close_at(TN_HERE, __VA_ARGS__)
-#define tn_onnx_run(...) tn_onnx_run_at(TN_HERE, __VA_ARGS__)
-#define tn_onnx_cast(...) tn_onnx_cast_at(TN_HERE, __VA_ARGS__)
-#define tn_onnx_layer(...) tn_onnx_layer_at(TN_HERE, __VA_ARGS__)
-#define tn_onnx_save(...) tn_onnx_save_at(TN_HERE, __VA_ARGS__)
-#define tn_onnx_nodes(...) tn_onnx_nodes_at(TN_HERE, __VA_ARGS__)
 #endif

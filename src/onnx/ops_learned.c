@@ -460,7 +460,8 @@ static bool read_trees(tni_onnx_call *c, const char *kind, forest *f)
     double *n[8], *v[5];
     int64_t last = 0;
     for (int i = 0; i < 5; i++) snprintf(text[i], sizeof text[i], "%s_%s", kind, parts[i]);
-    bool ok = read_lists(c, 8, 5, names, n, &f->nodes) & read_lists(c, 5, 3, votes, v, &f->votes);
+    bool ok = read_lists(c, 8, 5, names, n, &f->nodes);
+    ok      = read_lists(c, 5, 3, votes, v, &f->votes) && ok;
     ok      = ok && f->nodes < INT32_MAX && make_forest(c, f);
     if (ok) read_modes(c, f);
     for (int64_t i = 0; ok && i < f->nodes; i++)
@@ -572,9 +573,10 @@ bool tni_onnx_tree_ensemble(tni_onnx_call *c)
     int64_t                         inner = 0, members = 0;
     tn_tensor                      *y = NULL;
     f.members                         = numbers(c, "membership_values", &members);
-    bool ok = read_lists(c, 8, 7, names, n, &inner) & read_lists(c, 2, 2, leaves, v, &f.votes);
-    f.nodes = ok ? inner + f.votes : 0;
-    ok      = ok && root && f.roots <= f.nodes && f.nodes < INT32_MAX && f.targets > 0 &&
+    bool ok                           = read_lists(c, 8, 7, names, n, &inner);
+    ok                                = read_lists(c, 2, 2, leaves, v, &f.votes) && ok;
+    f.nodes                           = ok ? inner + f.votes : 0;
+    ok = ok && root && f.roots <= f.nodes && f.nodes < INT32_MAX && f.targets > 0 &&
          f.targets < 1 << 20 && make_forest(c, &f) && fill_nodes(c, &f, n, inner, members);
     for (int64_t i = 0; ok && i < f.votes; i++)
         f.vote[i] = (tree_vote){ inner + i, as_place(v[0][i]), v[1][i] };

@@ -96,7 +96,7 @@ static bool is_always_there(int op)
 
 static void walk_table(const char *device)
 {
-    static const tn_dtype dtypes[]  = { TN_F32, TN_BF16, TN_I64, TN_BOOL };
+    static const tn_dtype dtypes[]  = { TN_F32, TN_BF16, TN_I64, TN_BOOL, TN_I8 };
     static const layout   layouts[] = { PLAIN, TRANSPOSED };
     tn_ctx               *cx        = open_quiet(device, 1);
     table_seed(11);
