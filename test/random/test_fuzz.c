@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SECONDS = 3 };
+enum { SECONDS = 2 };
 
 static bool has_sanitizers(void)
 {
