@@ -85,6 +85,9 @@ typedef struct {
     uint64_t    asked;   // bit i: the value is from the command line
 } cli_settings;
 
+// Reports what is wrong with a command line, and where help is. Returns false.
+bool cli_line_wrong(const char *command, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 // Parses the options of a command. Returns false, reported, if they are wrong: exit with 2.
 bool cli_options_parse(cli_settings *s, unsigned command, int argc, char **argv);
 // Sets options that have no value yet: "epochs=5 batch=64".
@@ -463,9 +466,6 @@ int cli_with_saved(unsigned command, int argc, char **argv,
 
 // ---- models of files ---------------------------------------------------------------------------
 
-// Reports what is wrong with a command line, and where help is. Returns false.
-bool cli_line_wrong(const char *command, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
 // Whether argv[*i] is the option of this name. If so, sets *value to the text after "=" or the next argument; NULL,
 // reported, if there is none.
 bool cli_line_option(const char *command, int argc, char **argv, int *i, const char *name,

@@ -4,18 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool cli_line_wrong(const char *command, const char *format, ...)
-{
-    char    before[64], after[64];
-    va_list list;
-    va_start(list, format);
-    snprintf(before, sizeof before, "tenon %s: ", command);
-    snprintf(after, sizeof after, "; see tenon help %s", command);
-    cli_say(before, format, list, after);
-    va_end(list);
-    return false;
-}
-
 bool cli_line_option(const char *command, int argc, char **argv, int *i, const char *name,
                      const char *form, const char **value)
 {

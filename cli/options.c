@@ -334,8 +334,7 @@ void cli_settings_free(cli_settings *s)
 
 // ---- the command line
 
-__attribute__((format(printf, 2, 3))) static bool wrong(const char *command, const char *format,
-                                                        ...)
+bool cli_line_wrong(const char *command, const char *format, ...)
 {
     char    before[64], after[64];
     va_list list;
@@ -350,16 +349,16 @@ __attribute__((format(printf, 2, 3))) static bool wrong(const char *command, con
 static bool wrong_value(const char *command, const option *o, const char *text)
 {
     const char *whole = o->kind == OF_WHOLE ? "whole " : "";
-    if (o->kind == OF_TEXT && is_text_of(o, text)) return wrong(command, "out of memory");
+    if (o->kind == OF_TEXT && is_text_of(o, text)) return cli_line_wrong(command, "out of memory");
     if (o->kind == OF_TEXT && o->is_value)
-        return wrong(command, "--%s is %s; not \"%s\"", o->name, o->form, text);
+        return cli_line_wrong(command, "--%s is %s; not \"%s\"", o->name, o->form, text);
     if (o->kind == OF_TEXT)
-        return wrong(command, "--%s is one of: %s; not \"%s\"", o->name, o->form, text);
+        return cli_line_wrong(command, "--%s is one of: %s; not \"%s\"", o->name, o->form, text);
     if (o->most >= MANY)
-        return wrong(command, "--%s needs a %snumber from %g, not \"%s\"", o->name, whole, o->least,
-                     text);
-    return wrong(command, "--%s needs a %snumber from %g to %.10g, not \"%s\"", o->name, whole,
-                 o->least, o->most, text);
+        return cli_line_wrong(command, "--%s needs a %snumber from %g, not \"%s\"", o->name, whole,
+                              o->least, text);
+    return cli_line_wrong(command, "--%s needs a %snumber from %g to %.10g, not \"%s\"", o->name,
+                          whole, o->least, o->most, text);
 }
 
 // Parses the option at argv[0], whose value is there or in the next argument; `used` counts both.
@@ -372,17 +371,17 @@ static bool parse_one(cli_settings *s, unsigned command, const char *called, int
         *used                 = 1;
         return true;
     }
-    if (strncmp(text, "--", 2) != 0) return wrong(called, "\"%s\" is not an option", text);
+    if (strncmp(text, "--", 2) != 0) return cli_line_wrong(called, "\"%s\" is not an option", text);
     size_t        length = strcspn(text + 2, "=");
     const char   *value  = text[2 + length] ? text + 3 + length : NULL;
     const option *o      = find_for(command, text + 2, length);
-    if (!o) return wrong(called, "there is no option \"--%.*s\"", (int)length, text + 2);
+    if (!o) return cli_line_wrong(called, "there is no option \"--%.*s\"", (int)length, text + 2);
     *used = 1;
-    if (o->kind == OF_FLAG && value) return wrong(called, "--%s takes no value", o->name);
+    if (o->kind == OF_FLAG && value) return cli_line_wrong(called, "--%s takes no value", o->name);
     if (o->kind != OF_FLAG && !value) {
         // A word that begins with two dashes is the next option, not a value, unless joined by "=".
         if (argc < 2 || !strncmp(argv[1], "--", 2))
-            return wrong(called, "--%s needs a value, %s", o->name, o->value);
+            return cli_line_wrong(called, "--%s needs a value, %s", o->name, o->value);
         value = argv[1];
         *used = 2;
     }
@@ -417,11 +416,11 @@ bool cli_options_fit(const cli_settings *s)
         if (!o->with || !(s->asked & bit_of(o))) continue;
         const char *value, *words = strchr(o->with, ' ');
         if (!words && !cli_options_given(s, o->with))
-            return wrong(s->command, "--%s does nothing without --%s", o->name, o->with);
+            return cli_line_wrong(s->command, "--%s does nothing without --%s", o->name, o->with);
         const option *other = words ? find(o->with, (size_t)(words - o->with)) : NULL;
         if (other && !has_value(s, other, words + 1, &value))
-            return wrong(s->command, "--%s does nothing for --%s %s; it is for:%s", o->name,
-                         other->name, value ? value : "", words);
+            return cli_line_wrong(s->command, "--%s does nothing for --%s %s; it is for:%s",
+                                  o->name, other->name, value ? value : "", words);
     }
     return true;
 }
