@@ -268,7 +268,8 @@ static bool take_outputs(tn_onnx *m, int ny, const char *const *names, tn_tensor
         if (v < 0) return false;
         tni_onnx_value *o    = &m->run.value[v];
         tni_wire        init = m->model.value[v].init;
-        tn_tensor      *t    = o->t;
+        tni_onnx_value_make(&m->run, o);
+        tn_tensor *t = o->t;
         if (!t && o->host) t = tn_copy_to(m->owned.cx, o->host);
         else if (!t && o->fixed) t = tni_onnx_tensor(&m->model, m->owned.cx, init);
         if (!t)

@@ -55,11 +55,40 @@ tn_tensor *tni_onnx_convolve(tni_onnx_call *c, tn_tensor *x, tn_tensor *w, tn_te
 tn_tensor *tni_onnx_convolve_bytes(tni_onnx_call *c, tn_tensor *x, tn_tensor *w, int64_t pad);
 // The means of the windows that a node describes.
 tn_tensor *tni_onnx_averages(tni_onnx_call *c, tn_tensor *x);
-// a minus p times the matrix of bytes that input b_at is, minus its zero point, which input bz_at is: i32.
-tn_tensor *tni_onnx_byte_product(tni_onnx_call *c, tn_tensor *a, tn_tensor *p, int b_at, int bz_at,
-                                 bool turned);
-bool       tni_onnx_one(tni_onnx_call *c);
-bool       tni_onnx_two(tni_onnx_call *c);
-bool       tni_onnx_variadic(tni_onnx_call *c);
+
+// An operand of a product of bytes: which inputs of a node are its bytes, scale and zero point; -1: none.
+typedef struct {
+    tni_onnx_call call;
+    int           bytes, scale, zero;
+} tni_onnx_operand;
+// The left one as tensors, its zero point in i32 or NULL. fixed: that is one number of the file.
+typedef struct {
+    tn_tensor *bytes, *zero;
+    bool       fixed;
+} tni_onnx_left;
+tni_onnx_operand tni_onnx_operand_of(const tni_onnx_call *c, int bytes, int scale, int zero);
+// Whether a zero point is left out, or known to be 0 everywhere.
+bool tni_onnx_is_zero(tni_onnx_operand *o);
+// The zero point of x, one for all or for each place of an axis, in i32; NULL if there is none, or it is known to be 0.
+tn_tensor *tni_onnx_zero_point(tni_onnx_operand *o, tn_tensor *x, int axis);
+// a b in i32, minus zero points, plus a bias of i32 that may be NULL.
+tn_tensor *tni_onnx_byte_product(tni_onnx_call *c, tni_onnx_left *a, tni_onnx_operand *b,
+                                 tni_onnx_operand *bias, bool turned);
+// round(sum * scale) + zero at the limits of dt; zero may be NULL.
+tn_tensor *tni_onnx_scaled(tn_tensor *sum, tn_tensor *scale, tn_tensor *zero, tn_dtype dt);
+// Whether a convolution or product of real numbers is one of bytes, which DequantizeLinear gave; and that one. The bias of a
+// product is input i, or -1.
+bool tni_onnx_is_byte_conv(tni_onnx_call *c, tni_onnx_operand *x, tni_onnx_operand *w);
+bool tni_onnx_byte_conv(tni_onnx_call *c, tni_onnx_operand *x, tni_onnx_operand *w);
+bool tni_onnx_is_byte_matmul(tni_onnx_call *c, bool turned, tni_onnx_operand *a,
+                             tni_onnx_operand *b);
+bool tni_onnx_byte_matmul(tni_onnx_call *c, tni_onnx_operand *a, tni_onnx_operand *b, bool turned,
+                          int i);
+// A parameter of a quantization shaped so that it broadcasts to x: of one number, along an axis, or for blocks of it.
+tn_tensor *tni_onnx_along(tni_onnx_call *c, tn_tensor *x, tn_tensor *p, int axis, int64_t block);
+
+bool tni_onnx_one(tni_onnx_call *c);
+bool tni_onnx_two(tni_onnx_call *c);
+bool tni_onnx_variadic(tni_onnx_call *c);
 
 #endif

@@ -42,19 +42,76 @@ static void load_weight(const tni_onnx_call *c, tni_onnx_value *v, const tni_onn
 }
 
 // An input is left out by an empty name, or by a shorter list.
-tni_onnx_value *tni_onnx_value_in(const tni_onnx_call *c, int i)
+static int32_t input_number(const tni_onnx_call *c, int i)
 {
-    int32_t n = i < c->nin ? c->r->m->use[c->n->use + (uint32_t)i] : TNI_ONNX_NONE;
+    return i < c->nin ? c->r->m->use[c->n->use + (uint32_t)i] : TNI_ONNX_NONE;
+}
+
+// The value of an input; what a DequantizeLinear gives may have no tensor yet.
+static tni_onnx_value *peek(const tni_onnx_call *c, int i)
+{
+    int32_t n = input_number(c, i);
     if (n < 0) return NULL;
     tni_onnx_value *v = &c->r->value[n];
     if (v->fixed && !v->t && !v->host && !v->strips) load_weight(c, v, &c->r->m->value[n]);
     return v;
 }
 
+// Whoever reads a value this way wants its tensor.
+tni_onnx_value *tni_onnx_value_in(const tni_onnx_call *c, int i)
+{
+    tni_onnx_value *v = peek(c, i);
+    if (v && v->dequantize) tni_onnx_value_make(c->r, v);
+    return v;
+}
+
 // An input that is left out has no value; an optional that is empty has one.
 bool tni_onnx_has(const tni_onnx_call *c, int i)
 {
-    return tni_onnx_value_in(c, i) != NULL;
+    return input_number(c, i) >= 0;
+}
+
+// The call of a node on the device.
+static tni_onnx_call call_of(tni_onnx_run *r, const tni_onnx_node *n)
+{
+    return (tni_onnx_call){ r, n, r->cx, n->opset, n->nin, n->nout };
+}
+
+static void keep_fixed(tni_onnx_call *c);
+
+// Of weights it is kept as any other result of them is: only those that are read are in memory twice.
+void tni_onnx_value_make(tni_onnx_run *r, tni_onnx_value *v)
+{
+    if (!v->dequantize || v->t || v->host) return;
+    tni_onnx_call d = call_of(r, v->dequantize);
+    v->t            = tni_onnx_dequantize(&d);
+    if (v->t) keep_fixed(&d);
+}
+
+// A copy of a value, as loops make them, shows no integers: by the time it is read the node may have run again.
+bool tni_onnx_dequantizes(const tni_onnx_call *c, int i, tni_onnx_call *by)
+{
+    const tni_onnx_value *v = peek(c, i);
+    if (!v || !v->dequantize) return false;
+    *by = call_of(c->r, v->dequantize);
+    return &c->r->value[c->r->m->use[by->n->use + (uint32_t)by->nin]] == v;
+}
+
+// Called after the output has its value.
+void tni_onnx_dequantizes_out(tni_onnx_call *c)
+{
+    int32_t v = c->r->m->use[c->n->use + (uint32_t)c->nin];
+    if (v >= 0) c->r->value[v].dequantize = c->n;
+}
+
+// Called after the output has its tensor, which is that of the same numbers.
+void tni_onnx_sum_out(tni_onnx_call *c, tn_tensor *sum, tn_tensor *factor, bool fixed)
+{
+    int32_t v = c->r->m->use[c->n->use + (uint32_t)c->nin];
+    if (v < 0) return;
+    c->r->value[v].sum          = sum;
+    c->r->value[v].factor       = factor;
+    c->r->value[v].factor_fixed = fixed;
 }
 
 // Moves an error of the host's context to the model's own.
@@ -298,7 +355,7 @@ bool tni_onnx_refuse(tni_onnx_call *c, const char *fmt, ...)
 // Weights of real numbers stay on the device, where they may be trained.
 static bool is_known(tni_onnx_call *c, int i)
 {
-    tni_onnx_value *v = tni_onnx_value_in(c, i);
+    tni_onnx_value *v = peek(c, i);
     if (!v || v->host) return true;
     tni_wire init = input_static(c, i)->init;
     tn_dtype dt;
@@ -339,6 +396,7 @@ static void keep_fixed(tni_onnx_call *c)
         if (v->t) tn_retain(v->t);
         if (v->host) tn_retain(v->host);
         v->fixed = true;
+        v->sum = v->factor = NULL;  // those of a product of weights end with the run
     }
 }
 
@@ -347,7 +405,7 @@ bool tni_onnx_is_fixed(const tni_onnx_call *c, int from, int to)
 {
     bool fixed = true;
     for (int i = from; fixed && i < to; i++) {
-        tni_onnx_value *v = tni_onnx_value_in(c, i);
+        tni_onnx_value *v = peek(c, i);
         fixed             = !v || (v->fixed && !v->param && !input_static(c, i)->replaceable);
     }
     return fixed;
@@ -374,16 +432,18 @@ tn_tensor *tni_onnx_keep(tni_onnx_call *c, int slot, tn_tensor *t)
 
 // Notes the shapes of what a node gave. Lists have none, and neither has an optional that is empty. A body of a loop has
 // those of its last round.
-static void note_shapes(const tni_onnx_call *c)
+static void note_shapes(tni_onnx_call *c)
 {
     for (int i = 0; i < c->nout; i++) {
         int32_t v = c->r->m->use[c->n->use + (uint32_t)(c->nin + i)];
         if (v < 0) continue;
-        tni_onnx_value *o = &c->r->value[v];
-        tn_tensor      *t = o->t ? o->t : o->host;
-        tni_onnx_seen  *s = &c->r->seen[v];
-        s->rank           = t ? (int8_t)tn_rank(t) : -1;
-        s->dtype          = t ? (int8_t)tn_dtype_of(t) : TN_F32;
+        tni_onnx_value *o     = &c->r->value[v];
+        tn_tensor      *t     = o->t ? o->t : o->host;
+        tni_onnx_seen  *s     = &c->r->seen[v];
+        bool            shows = o->dequantize && !t;  // what it gives has the shape of its bytes
+        if (shows) t = tni_onnx_in(c, 0);
+        s->rank  = t ? (int8_t)tn_rank(t) : -1;
+        s->dtype = t && !shows ? (int8_t)tn_dtype_of(t) : TN_F32;
         for (int k = 0; k < s->rank; k++) s->size[k] = tn_size(t, k);
     }
 }
@@ -408,7 +468,7 @@ static void enter_node(tni_onnx_run *r, const tni_onnx_node *n)
 // Runs a node where all it reads is known on the host, unless it reads nothing.
 static bool run_node(tni_onnx_run *r, const tni_onnx_node *n)
 {
-    tni_onnx_call c = { r, n, r->cx, n->opset, n->nin, n->nout };
+    tni_onnx_call c = call_of(r, n);
     if (n->row < 0) return tni_onnx_refuse(&c, "Tenon has no such op");
     bool known = n->nin > 0;
     for (int i = 0; known && i < n->nin; i++) known = is_known(&c, i);

@@ -27,6 +27,11 @@ struct tni_onnx_value {
     bool    strips_turned;
     int64_t strips_columns;
     tn_tensor *strips;  // of a fixed matrix, or its transpose: see ops_product.c; NULL: none
+    // The DequantizeLinear that gives the value, which has a tensor once anything but a product of bytes reads it; NULL: none.
+    const tni_onnx_node *dequantize;
+    // Of a product of bytes: the value is sum, of integers, times factor; NULL: none.
+    tn_tensor *sum, *factor;
+    bool       factor_fixed;
 };
 
 // A shape that a value had; rank -1: none.
@@ -69,6 +74,15 @@ bool tni_onnx_has(const tni_onnx_call *c, int i);
 // Values as they are: input i, NULL if it is left out; what output i becomes.
 tni_onnx_value *tni_onnx_value_in(const tni_onnx_call *c, int i);
 void            tni_onnx_value_out(tni_onnx_call *c, int i, tni_onnx_value v);
+// Makes the tensor of a value that a DequantizeLinear gives, if it has none yet.
+void tni_onnx_value_make(tni_onnx_run *r, tni_onnx_value *v);
+// The call of the DequantizeLinear that gives input i, if that shows its integers to products; and output 0 becomes one that does.
+bool tni_onnx_dequantizes(const tni_onnx_call *c, int i, tni_onnx_call *by);
+void tni_onnx_dequantizes_out(tni_onnx_call *c);
+// Output 0, which has its tensor, is a sum of integers times a factor. fixed: that stays as it is.
+void tni_onnx_sum_out(tni_onnx_call *c, tn_tensor *sum, tn_tensor *factor, bool fixed);
+// What a DequantizeLinear gives; see ops_quantized.c.
+tn_tensor *tni_onnx_dequantize(tni_onnx_call *c);
 // A value as a tensor in the call's context; NULL, reported, if it is none.
 tn_tensor *tni_onnx_value_tensor(tni_onnx_call *c, tni_onnx_value *v);
 // A list of n values, which are nothing yet, until the run ends; false, reported, when memory is out.

@@ -176,7 +176,9 @@ static bool modified(tni_onnx_call *c, const char *name, tn_tensor **x)
     c->r->value[c->r->m->use[g->in]] = (tni_onnx_value){ .t    = host ? NULL : *x,
                                                          .host = host ? *x : NULL };
     if (!tni_onnx_run_graph(c->r, g)) return false;
-    *x = tni_onnx_value_tensor(c, &c->r->value[c->r->m->use[g->out]]);
+    tni_onnx_value *v = &c->r->value[c->r->m->use[g->out]];
+    tni_onnx_value_make(c->r, v);
+    *x = tni_onnx_value_tensor(c, v);
     return *x != NULL;
 }
 

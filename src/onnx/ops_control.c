@@ -22,7 +22,9 @@ static void give(tni_onnx_call *c, const tni_onnx_graph *g, uint32_t i, tni_onnx
 // The value that output i of a graph has after it ran.
 static tni_onnx_value *result(tni_onnx_call *c, const tni_onnx_graph *g, uint32_t i)
 {
-    return &c->r->value[c->r->m->use[g->out + i]];
+    tni_onnx_value *v = &c->r->value[c->r->m->use[g->out + i]];
+    tni_onnx_value_make(c->r, v);
+    return v;
 }
 
 // A number that only the host needs.

@@ -128,9 +128,11 @@ tn_tensor *tni_onnx_convolve_bytes(tni_onnx_call *c, tn_tensor *x, tn_tensor *w,
     return tn_conv_i32(x, w, pad, conv_opts(&k, tni_onnx_attr_int(c, "group", 1), around));
 }
 
-// Conv(x, w, b; kernel_shape, strides, pads, dilations, group, auto_pad).
+// Conv(x, w, b; kernel_shape, strides, pads, dilations, group, auto_pad). Of bytes with scales it is a convolution of bytes.
 bool tni_onnx_conv(tni_onnx_call *c)
 {
+    tni_onnx_operand x, w;
+    if (tni_onnx_is_byte_conv(c, &x, &w)) return tni_onnx_byte_conv(c, &x, &w);
     tn_tensor *b = tni_onnx_in(c, 2);
     if (tni_onnx_has(c, 2) && !b) return false;
     return tni_onnx_out(c, 0, tni_onnx_convolve(c, tni_onnx_in(c, 0), tni_onnx_in(c, 1), b));

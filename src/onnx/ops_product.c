@@ -77,9 +77,13 @@ static tn_tensor *one_row(tni_onnx_call *c, tn_tensor *x, int i, bool turned)
     return v->strips_columns == size[rank - 1] ? y : tn_slice(y, -1, 0, v->strips_columns, 1);
 }
 
-// MatMul(a, b): stacks of matrices broadcast, vectors are rows or columns, as in NumPy.
+// MatMul(a, b): stacks of matrices broadcast, vectors are rows or columns, as in NumPy. Of bytes with scales it is a product of
+// bytes.
 bool tni_onnx_mat_mul(tni_onnx_call *c)
 {
+    tni_onnx_operand qa, qb;
+    if (tni_onnx_is_byte_matmul(c, false, &qa, &qb))
+        return tni_onnx_byte_matmul(c, &qa, &qb, false, -1);
     tn_tensor *a = tni_onnx_in(c, 0), *y = a ? one_row(c, a, 1, false) : NULL;
     return tni_onnx_out(c, 0, y ? y : tn_matmul(a, tni_onnx_in(c, 1)));
 }
@@ -88,9 +92,13 @@ bool tni_onnx_mat_mul(tni_onnx_call *c)
 // result. The usual form, alpha and beta 1 and b transposed, is a linear layer; files of PyTorch have it.
 bool tni_onnx_gemm(tni_onnx_call *c)
 {
+    double alpha = tni_onnx_attr_real(c, "alpha", 1), beta = tni_onnx_attr_real(c, "beta", 1);
+    bool   turned = tni_onnx_attr_int(c, "transB", 0) != 0;
+    tni_onnx_operand qa, qb;
+    if (alpha == 1 && beta == 1 && !tni_onnx_attr_int(c, "transA", 0) &&
+        tni_onnx_is_byte_matmul(c, turned, &qa, &qb))
+        return tni_onnx_byte_matmul(c, &qa, &qb, turned, 2);
     tn_tensor *a = tni_onnx_in(c, 0), *add = tni_onnx_in(c, 2), *y;
-    double     alpha = tni_onnx_attr_real(c, "alpha", 1), beta = tni_onnx_attr_real(c, "beta", 1);
-    bool       turned = tni_onnx_attr_int(c, "transB", 0) != 0;
     if (!a || (tni_onnx_has(c, 2) && !add)) return false;
     if (tn_rank(a) != 2) return tni_onnx_refuse(c, "a %s is no matrix", tni_shape_of(a).s);
     if (tni_onnx_attr_int(c, "transA", 0)) a = tn_transpose(a, 0, 1);

@@ -86,12 +86,12 @@ static inline void onnx_attr_int(onnx_bytes *node, const char *name, int64_t v)
     onnx_message(node, 5, &a);
 }
 
-// A TensorProto of f32 (type 1) or i64 (type 7), with its elements as raw bytes.
+// A TensorProto of f32 (type 1), u8 (2), i8 (3), i32 (6) or i64 (7), with its elements as raw bytes.
 static inline onnx_bytes onnx_tensor(const char *name, int type, int rank, const int64_t *size,
                                      const void *data)
 {
     onnx_bytes t = { .n = 0 };
-    size_t     n = type == 7 ? 8 : 4;
+    size_t     n = type == 7 ? 8 : type == 2 || type == 3 ? 1 : 4;
     for (int i = 0; i < rank; i++) {
         onnx_int(&t, 1, size[i]);
         n *= (size_t)size[i];
