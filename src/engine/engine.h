@@ -7,6 +7,7 @@
 //   tni_async_item          tn_item_late                                                 async_item.c
 //   tni_exports_*             values that other libraries read                             dlpack.c
 //   tni_repeat_*            a step again, at the next place, without recording it        repeat.c
+//   tni_executable_*        values computed again of other inputs, without recording     executable.c
 #ifndef TNI_ENGINE_ENGINE_H
 #define TNI_ENGINE_ENGINE_H
 
@@ -33,6 +34,8 @@ typedef struct {
 typedef struct tni_observer tni_observer;  // observer.h
 typedef struct tni_inspect  tni_inspect;   // inspect/inspect.h
 typedef struct tni_repeat   tni_repeat;    // repeat.c
+
+typedef struct tni_executable tni_executable;  // executable.c
 
 // A caller's memory for the value of a node.
 typedef struct {
@@ -140,6 +143,21 @@ void        tni_repeat_free(tni_repeat *t);
 tn_status   tni_repeat_eval(tni_repeat *t, tn_tensor *result);
 bool        tni_repeat_settled(tni_repeat *t);
 tn_status   tni_repeat_run(tni_repeat *t, tn_tensor *result, int n, int64_t *ticket);
+// What n pending values are computed with: a plan, with memory of its own for temporaries and results. It reads the tensors that
+// they were recorded of where they are, and holds their memory. Those that differ from run to run are made by
+// tni_executable_input and written by tni_executable_write, between runs. NULL if there can be none (*later: not yet, since kernels are
+// being compiled), which is no error, or on failure, which is reported. The values stay pending.
+tni_executable *tni_executable_new(tn_ctx *cx, int n, tn_tensor *const *y, bool *later);
+void            tni_executable_free(tni_executable *x);
+// Computes the results again; tni_executable_new has done so once. False on failure, which is reported if the device failed. An
+// index out of range, or a context whose runs are watched, is not: recording the values again will say it.
+bool tni_executable_run(tni_executable *x);
+// A copy of result i in a new tensor; NULL, reported, on failure.
+tn_tensor *tni_executable_result(const tni_executable *x, int i);
+// A tensor with the elements of x in memory of its own, which tni_executable_write replaces by those of another x of the same shape
+// and dtype. NULL and false, reported, on failure.
+tn_tensor *tni_executable_input(tn_tensor *x);
+bool       tni_executable_write(tn_tensor *input, tn_tensor *x);
 // Releases the nodes that tn_item_late still waits for, and its list.
 void tni_async_items_close(tn_ctx *cx);
 

@@ -5,7 +5,7 @@
 // 2. tni_graph_open: what to compute, what to store (plan/graph.c)
 // 3. tni_plan_for: the plan, found by its key or built
 // 4. tni_prepare: kernels compiled or being compiled, calls prepared (prepare.c)
-// 5. take_run_memory: every buffer of the run, before its first step; then the address of each item
+// 5. tni_run_take_memory: every buffer of the run, before its first step; then the address of each item
 // 6. tni_submit_plan: each step is a kernel launch or a call, in order; or the replay of a captured graph
 // 7. finish_items: nodes get their buffers; nodes that only the graph held are freed; what is not
 //    stored keeps its recipe
@@ -104,7 +104,8 @@ static void bind_call(const run *r, size_t i, tni_call *c, tni_arg *arg, tni_tex
         const tni_node *base  = tni_node_base(n->src[s], &skip);
         bool            lasts = base->state != TNI_PENDING && !r->in_loop;
         if (s < 32 && lasts) c->lasting |= (uint32_t)1 << s;
-        if (s < 2) c->value[s] = lasts && base->buf && !base->buf->borrowed ? base->id : 0;
+        bool stays = lasts && base->buf && !base->buf->borrowed && !base->buf->rewritten;
+        if (s < 2) c->value[s] = stays ? base->id : 0;
     }
     for (const tni_node *o = tni_outputs(n); o; o = o->output)
         arg[n->nsrc + o->attr.output.index - 1].data = r->data[o->mark - 1];
@@ -311,12 +312,12 @@ static tni_buffer *take_into(const run *r, size_t item)
 }
 
 // Returns memory for the value of a node or, with n NULL, for temporaries, which come from the
-// device's arena. NULL, reported by the observer, when there is none.
+// device's arena unless the run lasts. NULL, reported by the observer, when there is none.
 static tni_buffer *take_run_buffer(run *r, int64_t bytes, const tni_node *n, const char *what)
 {
     tni_buffers *all = &r->cx->buffers;
-    tni_buffer  *b   = n ? tni_buffer_new(all, (size_t)bytes)
-                         : tni_buffer_new_temp(all, (size_t)bytes);
+    tni_buffer  *b   = n || r->lasts ? tni_buffer_new(all, (size_t)bytes)
+                                     : tni_buffer_new_temp(all, (size_t)bytes);
     if (b) return b;
     tni_text value = { "" };
     if (n) {
@@ -416,9 +417,8 @@ static tni_buffer *donor_buffer(const run *r, const tni_place *p)
     return b;
 }
 
-// Takes all memory of a run and finds every address. False, reported, when there is not enough:
-// nothing has run then, so there is nothing to undo.
-static bool take_run_memory(run *r)
+// When there is not enough nothing has run, so there is nothing to undo.
+bool tni_run_take_memory(tni_run *r)
 {
     if (!take_run_lists(r)) return false;
     // Buffers before the arena: if memory is short, an unused arena can be released for them.
@@ -438,7 +438,7 @@ static bool take_run_memory(run *r)
 
 // Releases the references of the run. Stored values have theirs by now (finish_item); the rest returns
 // to the cache of free blocks at once, since later work runs later in the same stream.
-static void release_memory(run *r)
+void tni_run_release_memory(tni_run *r)
 {
     tni_buffer_unref(&r->cx->buffers, r->arena);
     tni_buffer_unref(&r->cx->buffers, r->scratch);
@@ -686,7 +686,7 @@ int64_t tni_plan_workspace(tni_graph *g, tni_plan **p, bool kept)
         for (size_t i = 0; i < g->count; i++) r.data[i] = nowhere;
         need = (int64_t)tni_run_scratch(&r);
     }
-    release_memory(&r);
+    tni_run_release_memory(&r);
     return need;
 }
 
@@ -848,8 +848,7 @@ static bool submit_segments(tn_ctx *cx, run *r, size_t *item)
     return ok && (known || learn_list(cx, d, p));
 }
 
-// Submits the steps of a run.
-static bool submit_run(tn_ctx *cx, run *r, size_t *item)
+bool tni_run_submit(tn_ctx *cx, tni_run *r, size_t *item)
 {
     bool       timed = r->e->watch & TNI_WATCH_TIMES;
     submission all   = { r, item, 0, r->plan->steps };
@@ -889,16 +888,16 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     bool   ok   = tni_prepare(g, &plan, kept);
     size_t item = SIZE_MAX;
     r.plan      = plan;
-    ok          = ok && take_run_memory(&r);
+    ok          = ok && tni_run_take_memory(&r);
     if (ok && r.e->kernels->ready && plan->runs == 0) compile_calls_ahead(&r);
-    if (ok) ok = submit_run(cx, &r, &item);
+    if (ok) ok = tni_run_submit(cx, &r, &item);
     if (ok && plan->runs == 0) ok = confirm_first_run(&r);
     if (ok && r.e->repeat) tni_repeat_note(r.e->repeat, &r, kept);
     tn_status s = ok ? TN_OK : tni_failed();
     if (ok) finish_items(&r);
     // An item that fails by its values would fail again: later steps leave it out.
     else if (item != SIZE_MAX && s != TN_EMEM) g->item[item].n->failed = true;
-    release_memory(&r);
+    tni_run_release_memory(&r);
     tni_buffers_end_evaluation(&cx->buffers);
     plan->runs++;
     if (!kept) tni_plan_free(&cx->heap, plan);

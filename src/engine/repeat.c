@@ -19,17 +19,6 @@
 // Results alternate between two buffers, so a step is compared with the one before the last.
 enum { PERIOD = 2, RUNS = 2 * PERIOD };
 
-// A step of the plan with the arguments of its last run, which are the plan's except for those of the call itself.
-typedef struct {
-    tni_planned_kernel *kernel;  // NULL: a call alone
-    bool                calls;   // there is a call
-    tni_call            call;
-    tni_arg            *arg;    // its inputs, then its further outputs
-    tni_arg             value;  // of an update
-    tni_attr            attr;
-    bool                moves;  // a word of it does
-} again_step;
-
 // A word that may differ between runs. size is that of an element if the word is an offset from *base, 1 if it is an
 // address (base NULL), 0 if it is a number.
 typedef struct {
@@ -58,7 +47,7 @@ struct tni_repeat {
     const tni_node *result;  // of the step being evaluated
     tni_plan       *plan;    // of the runs noted
     uint64_t        noted;   // runs in a row
-    again_step     *step;    // by step of the plan
+    tni_bound_step *step;    // by step of the plan
     word           *word;
     int64_t        *value[RUNS];  // of all words, by run
     size_t          words;
@@ -124,7 +113,7 @@ static size_t kernel_words(const tni_engine *e, tni_planned_kernel *k, word *lis
 }
 
 // Lists the attributes of a call that are arguments of a run. Those of a view are in the addresses.
-static size_t attr_words(again_step *s, word *list, size_t n)
+static size_t attr_words(tni_bound_step *s, word *list, size_t n)
 {
     switch ((tni_attr_kind)tni_op_table[s->call.op].attr) {
 #define KIND(kind)          \
@@ -153,7 +142,7 @@ static size_t attr_words(again_step *s, word *list, size_t n)
 }
 
 // Lists the words of a call: addresses and attributes.
-static size_t call_words(again_step *s, word *list, size_t n)
+static size_t call_words(tni_bound_step *s, word *list, size_t n)
 {
     n = add_word(list, n, &s->call.out.data, NULL, 1);
     for (int i = 0; i < s->call.nin + s->call.nmore; i++)
@@ -168,8 +157,8 @@ static size_t all_words(tni_repeat *t, word *list)
     size_t n = add_word(list, 0, &t->cx->seed, NULL, 0);
     n        = add_word(list, n, &t->cx->counter, NULL, 0);
     for (size_t i = 0; i < t->plan->steps; i++) {
-        again_step *s     = &t->step[i];
-        size_t      first = n;
+        tni_bound_step *s     = &t->step[i];
+        size_t          first = n;
         if (s->kernel) n = kernel_words(t->cx->engine, s->kernel, list, n);
         if (s->calls) n = call_words(s, list, n);
         for (size_t k = first; list && k < n; k++) list[k].step = i;
@@ -220,34 +209,6 @@ static bool run_repeats(const tni_repeat *t, const tni_run *r, bool kept)
     return items_repeat(t, r);
 }
 
-// Takes the call of an item as it ran. A step that runs nothing has none.
-static void note_call(const tni_run *r, again_step *s, size_t i)
-{
-    const tni_node *n  = r->g->item[i].n;
-    bool            in = n->op == TNI_update;
-    if (tni_runs_nothing(r->g, r->plan->place, i)) return;
-    if (in && tni_node_count(n->src[1]) == 0) return;
-    s->calls     = true;
-    s->call      = in ? tni_update_call(r, i, &s->value, NULL) : tni_run_call(r, i, NULL);
-    s->arg       = in ? &s->value : r->plan->call[r->plan->place[i].call - 1].arg;
-    s->attr      = n->attr;
-    s->call.attr = &s->attr;
-    if (in) s->call.nmore = 0;
-}
-
-static void note_steps(tni_repeat *t, const tni_run *r)
-{
-    t->launches = 0;
-    for (size_t i = 0; i < t->plan->steps; i++) {
-        tni_plan_step       step = t->plan->step[i];
-        tni_planned_kernel *k    = step < 0 ? &t->plan->kernel[~step] : NULL;
-        int32_t             item = k ? k->call_item : step;
-        t->step[i]               = (again_step){ .kernel = k };
-        if (item >= 0) note_call(r, &t->step[i], (size_t)item);
-        t->launches += k || t->step[i].calls;
-    }
-}
-
 // Begins with another plan. False when memory is out.
 static bool begin_plan(tni_repeat *t, const tni_run *r)
 {
@@ -256,11 +217,11 @@ static bool begin_plan(tni_repeat *t, const tni_run *r)
     t->plan = r->plan;
     t->step = tni_zalloc(h, t->plan->steps * sizeof *t->step + 1);
     if (!t->step) return false;
-    note_steps(t, r);
-    t->words = all_words(t, NULL);
-    t->word  = tni_alloc(h, t->words * sizeof *t->word);
-    t->move  = tni_alloc(h, t->words * sizeof *t->move);
-    bool ok  = t->word && t->move;
+    t->launches = tni_bind_steps(r, t->step);
+    t->words    = all_words(t, NULL);
+    t->word     = tni_alloc(h, t->words * sizeof *t->word);
+    t->move     = tni_alloc(h, t->words * sizeof *t->move);
+    bool ok     = t->word && t->move;
     for (int i = 0; i < RUNS; i++) {
         t->value[i] = tni_alloc(h, t->words * sizeof *t->value[i]);
         ok &= t->value[i] != NULL;
@@ -326,7 +287,7 @@ void tni_repeat_note(tni_repeat *t, const tni_run *r, bool kept)
         forget_runs(t);
         return;
     }
-    if (same) note_steps(t, r);
+    if (same) t->launches = tni_bind_steps(r, t->step);
     int64_t *value = t->value[t->noted++ % RUNS];
     for (size_t i = 0; i < t->words; i++) value[i] = *t->word[i].at;
     t->moves   = 0;
@@ -379,19 +340,10 @@ bool tni_repeat_settled(tni_repeat *t)
 }
 
 // Runs a step with the arguments that are in place.
-static bool run_again(tni_repeat *t, again_step *s)
+static bool run_again(tni_repeat *t, tni_bound_step *s)
 {
-    const tni_engine *e   = t->cx->engine;
-    tni_text          why = { "" };
-    tn_status         st  = TN_OK;
-    s->call.why           = &why;
-    if (s->kernel && s->calls)
-        st = e->device->calls->run_with_epilogue(&s->call, s->kernel->entry, &s->kernel->launch,
-                                                 &why);
-    else if (s->kernel && !s->kernel->is_prologue)
-        st = e->kernels->launch(e->session, s->kernel->entry, &s->kernel->launch, &why);
-    else if (s->calls) st = tni_call_run(&s->call);
-    s->call.why = NULL;
+    tni_text  why = { "" };
+    tn_status st  = tni_run_bound_step(t->cx->engine, s, &why);
     if (st != TN_OK) tni_fail_status(t->cx, st, "evaluating: %s", why.s);
     return st == TN_OK;
 }

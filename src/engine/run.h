@@ -19,7 +19,31 @@ typedef struct {
     tni_arg     *in;       // room for arguments of calls that are no steps of the plan, or NULL
     bool         bound;    // kernels have the addresses and numbers of this run
     bool         in_loop;  // of a body, for one of many steps: inputs were made by the step before
+    bool         lasts;    // its memory is kept for further runs: see executable.c
 } tni_run;
+
+// A step of a plan with all arguments of a run. Those of its kernel are in the plan, so that they are right until
+// another run of it begins.
+typedef struct {
+    tni_planned_kernel *kernel;  // NULL: a call alone
+    bool                calls;   // there is a call
+    tni_call            call;
+    tni_arg            *arg;    // its inputs, then its further outputs
+    tni_arg             value;  // of an update
+    tni_attr            attr;
+    bool                moves;  // an argument differs from run to run: see repeat.c
+} tni_bound_step;
+
+// Takes all memory of a run and finds every address. False, reported, when there is not enough.
+bool tni_run_take_memory(tni_run *r);
+// Releases what the run holds of it, and its lists.
+void tni_run_release_memory(tni_run *r);
+// Submits the steps of a run. On failure, which is reported, *item is the item at fault.
+bool tni_run_submit(tn_ctx *cx, tni_run *r, size_t *item);
+// Writes the steps of a plan as a run bound them, when it has been submitted. Returns the number of launches.
+int64_t tni_bind_steps(const tni_run *r, tni_bound_step *step);
+// Runs such a step again. Not reported.
+tn_status tni_run_bound_step(const tni_engine *e, tni_bound_step *s, tni_text *why);
 
 // Describes item i as a call of r's device with the addresses of this run: the plan's call, or, if r->in is set,
 // one made from its node.

@@ -16,6 +16,7 @@ static void release_value(tni_onnx_value *v)
 // Until the model is closed, or its weights begin to change.
 void tni_onnx_forget(tn_onnx *m)
 {
+    tni_onnx_forget_runs(m);
     for (size_t i = 0; m->run.value && i < m->model.values; i++) release_value(&m->run.value[i]);
     for (size_t i = 0; m->run.kept && i < m->model.nodes; i++)
         for (int k = 0; k < TNI_ONNX_SLOTS; k++)
@@ -292,7 +293,27 @@ static bool keep_outputs(tn_scope *s, int ny, tn_tensor **y)
     return true;
 }
 
-// Tensors of the run live in two scopes, one of the device's context and one of the host's, which end with it.
+// Records a run. Its tensors live in two scopes, one of the device's context and one of the host's, which end with it. If it
+// is kept to be repeated, it has been computed, and its results are copies.
+static bool record_run(tn_onnx *m, const tni_onnx_ask *k, tni_onnx_again *again, tn_tensor **y)
+{
+    tn_ctx           *cx = m->owned.cx;
+    tn_tensor *const *x  = k->x;
+    if (again && !tni_onnx_begin_keeping(cx, again, &x)) return false;
+    tn_scope *on_host = tn_begin(m->run.host), *inside = tn_begin(cx);
+    bool      kept = false;
+    clear_values(m);
+    bool ok = give_inputs(m, k->nx, k->x_names, x) &&
+              tni_onnx_run_graph(&m->run, &m->model.graph[0]) &&
+              take_outputs(m, k->ny, k->y_names, y);
+    if (ok && again) ok = tni_onnx_end_keeping(cx, again, y, &kept);
+    ok = ok && (kept || keep_outputs(inside, k->ny, y));
+    tn_end(inside);
+    tn_end(on_host);
+    clear_values(m);
+    return ok && (!kept || tni_onnx_results(again, y));
+}
+
 tn_status tn_onnx_run(tn_onnx *m, int nx, const char *const *x_names, tn_tensor *const *x, int ny,
                       const char *const *y_names, tn_tensor **y)
 {
@@ -304,13 +325,11 @@ tn_status tn_onnx_run(tn_onnx *m, int nx, const char *const *x_names, tn_tensor 
     m->model.op = "onnx_run";
     // The context may have another thread now than when the model was opened.
     tn_ctx_take(m->run.host);
-    tn_scope *on_host = tn_begin(m->run.host), *inside = tn_begin(cx);
-    clear_values(m);
-    bool ok = give_inputs(m, nx, x_names, x) && tni_onnx_run_graph(&m->run, &m->model.graph[0]) &&
-              take_outputs(m, ny, y_names, y) && keep_outputs(inside, ny, y);
-    tn_end(inside);
-    tn_end(on_host);
-    clear_values(m);
+    tni_onnx_ask    k        = { nx, ny, x_names, y_names, x };
+    uint64_t        failures = cx->failures;
+    tni_onnx_again *again    = tni_onnx_find_run(m, &k);
+    bool            ok       = again && tni_onnx_run_again(again, x, y);
+    if (!ok && cx->failures == failures) ok = record_run(m, &k, again, y);
     for (int i = 0; !ok && i < ny; i++) y[i] = NULL;
     return ok ? TN_OK : tni_failed();
 }

@@ -43,9 +43,9 @@ static void keep_plan(tni_plans *c, tni_heap *h, tni_plan *p)
 {
     int at = c->count;
     if (at == TNI_PLANS) {
-        at = 0;
-        for (int i = 1; i < c->count; i++)
-            if (c->plan[i]->used < c->plan[at]->used) at = i;
+        uint64_t oldest = UINT64_MAX;
+        for (int i = 0; i < c->count; i++)
+            if (!c->plan[i]->pinned && c->plan[i]->used < oldest) oldest = c->plan[at = i]->used;
         tni_plan_free(h, c->plan[at]);
     } else {
         c->count++;
@@ -115,6 +115,33 @@ void tni_plans_replace(tni_plans *c, tni_heap *h, tni_plan *old, tni_plan *bette
         if (c->plan[i] == old) c->plan[i] = better;
     if (c->last == old) c->last = better;
     tni_plan_free(h, old);
+}
+
+// Without a key it is equal to no graph. At most a quarter of the plans, so that others still find room.
+bool tni_plans_pin(tni_plans *c, tni_plan *p)
+{
+    int pinned = 0, at = -1;
+    for (int i = 0; i < c->count; i++) {
+        pinned += c->plan[i]->pinned;
+        if (c->plan[i] == p) at = i;
+    }
+    if (at < 0 || p->pinned || pinned >= TNI_PLANS / 4) return false;
+    p->pinned    = true;
+    p->key_bytes = 0;
+    c->hash[at] = p->hash = 0;
+    if (c->last == p) c->last = NULL;
+    return true;
+}
+
+void tni_plans_drop(tni_plans *c, tni_heap *h, tni_plan *p)
+{
+    for (int i = 0; i < c->count; i++) {
+        if (c->plan[i] != p) continue;
+        c->plan[i] = c->plan[--c->count];
+        c->hash[i] = c->hash[c->count];
+        tni_plan_free(h, p);
+        return;
+    }
 }
 
 void tni_plans_close(tni_plans *c, tni_heap *h)

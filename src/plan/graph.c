@@ -372,14 +372,21 @@ bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root)
 }
 
 // Nothing but the roots is stored, whoever holds the other nodes.
-bool tni_graph_open_body(tni_graph *g, tn_ctx *cx, int n, tni_node *const *root)
+bool tni_graph_open_roots(tni_graph *g, tn_ctx *cx, int n, tni_node *const *root)
 {
-    *g         = (tni_graph){ .cx = cx, .mode = TNI_READ, .body = true };
+    *g         = (tni_graph){ .cx = cx, .mode = TNI_READ };
     cx->busy   = true;
     frontier f = { 0 };
     for (int i = 0; i < n; i++) find_node(&f, root[i]);
     bool ok = gather_nodes(g, &f) && find_bases(g);
     for (int i = 0; ok && i < n; i++) g->item[root[i]->mark - 1].why = TNI_BY_READ;
+    return ok;
+}
+
+bool tni_graph_open_body(tni_graph *g, tn_ctx *cx, int n, tni_node *const *root)
+{
+    bool ok = tni_graph_open_roots(g, cx, n, root);
+    g->body = true;
     return ok;
 }
 

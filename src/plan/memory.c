@@ -20,7 +20,7 @@
 // reads it; sharing a place joins lifetimes. A step that can fail keeps the inputs it might have to
 // return to: no input is overwritten before the last step that can fail (`fallible`).
 //
-// engine/evaluate.c takes the memory (take_run_memory) when the plan runs.
+// engine/evaluate.c takes the memory (tni_run_take_memory) when the plan runs.
 #include "ops/collective.h"
 #include "plan/arena.h"
 #include "plan/fuse.h"

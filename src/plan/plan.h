@@ -112,6 +112,8 @@ tni_text tni_why_text(unsigned why);
 bool tni_graph_open(tni_graph *g, tn_ctx *cx, tni_mode mode, tni_node *root);
 // Gathers what the outputs of a loop's body are made of; they are stored. As tni_graph_open otherwise.
 bool tni_graph_open_body(tni_graph *g, tn_ctx *cx, int n, tni_node *const *root);
+// The same for roots that are values of the context, and not of a body.
+bool tni_graph_open_roots(tni_graph *g, tn_ctx *cx, int n, tni_node *const *root);
 // Removes the marks, so that nodes may be freed before the graph is closed. An item whose node was freed has n
 // NULL from then on.
 void tni_graph_unmark(tni_graph *g);
@@ -292,6 +294,7 @@ struct tni_plan {
     size_t              scratch;         // bytes, the most that a step asks for
     bool                recurs;          // another plan of the cache has the same ops_hash
     bool                unfused;         // no order of fused units was found, so ops run one by one
+    bool                pinned;          // it belongs to one run, which is repeated: tni_plans_pin
     uint64_t            used;            // clock of the cache when it was last used, for the LRU
     bool                errors_registered;  // `error` and the kernels' guards are set
     size_t              errors;
@@ -366,6 +369,10 @@ tni_plan *tni_plans_get(tni_plans *c, tni_graph *g, const tni_limits *limits, bo
 bool tni_plans_recall(const tni_plans *c, tni_graph *g);
 // Puts a better plan of the same graph into the place of a cached one, which is freed.
 void tni_plans_replace(tni_plans *c, tni_heap *h, tni_plan *old, tni_plan *better);
+// Takes a cached plan away from all others: no graph finds it any more, until tni_plans_drop frees it. What its kernels are
+// launched with stays as its last run left it. False if many are already.
+bool tni_plans_pin(tni_plans *c, tni_plan *p);
+void tni_plans_drop(tni_plans *c, tni_heap *h, tni_plan *p);
 void tni_plans_close(tni_plans *c, tni_heap *h);
 
 #endif

@@ -294,9 +294,10 @@ static tni_buffer *find_any_larger(const tni_buffers *b, size_t n)
 // cache's matter.
 static tni_buffer *hand_out_buffer(tni_buffers *b, tni_buffer *buf, size_t bytes)
 {
-    buf->refs  = 1;
-    buf->bytes = bytes;
-    buf->site  = (tni_site){ 0 };
+    buf->refs      = 1;
+    buf->rewritten = false;
+    buf->bytes     = bytes;
+    buf->site      = (tni_site){ 0 };
     b->taken++;
     push_on_list(&b->used, buf);
     b->bytes += (int64_t)bytes;

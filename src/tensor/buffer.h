@@ -41,7 +41,8 @@ typedef struct tni_buffer tni_buffer;
 struct tni_buffer {
     uint32_t refs;
     bool     borrowed;
-    size_t   bytes;     // the request, rounded up
+    bool rewritten;  // its elements change under the nodes in it: devices keep nothing made of them
+    size_t   bytes;  // the request, rounded up
     size_t   capacity;  // of the block
     uint64_t last;      // while free: the work that may still use it
     uint32_t given;     // scratch: references that an evaluation will release

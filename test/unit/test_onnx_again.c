@@ -1,0 +1,197 @@
+// Runs of an ONNX model that are repeated instead of recorded, from the fourth of the same shapes on: what they compute, and
+// which are never repeated.
+#include "check.h"
+#include "onnx_writer.h"
+#include "rules_kit.h"
+#include "scratch.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { RUNS = 8 };
+
+// A model of nodes, with one input x and one output y, and a weight w (2, 2) = {1, -1; 2, 1}.
+static tn_onnx *open_nodes(tn_ctx *cx, int n, const onnx_bytes *node)
+{
+    onnx_bytes g     = { .n = 0 },
+               w     = onnx_tensor("w", 1, 2, (int64_t[]){ 2, 2 }, (float[]){ 1, -1, 2, 1 });
+    const char *path = scratch_path("again.onnx");
+    onnx_ports(&g, "x", "y");
+    onnx_message(&g, 5, &w);
+    for (int i = 0; i < n; i++) onnx_message(&g, 1, &node[i]);
+    onnx_bytes file = onnx_model(&g, 17);
+    return scratch_write(path, file.data, file.n) ? tn_onnx_open(cx, path) : NULL;
+}
+
+// Kernels are compiled before they run, so that it is known when a run can be kept.
+static tn_ctx *open_waiting(void)
+{
+    setenv("TN_COMPILE", "wait", 1);
+    tn_ctx *cx = rules_open_scratch();
+    unsetenv("TN_COMPILE");
+    return cx;
+}
+
+static tn_tensor *run(tn_onnx *m, tn_tensor *x)
+{
+    tn_tensor *y = NULL;
+    CHECK_STATUS(tn_onnx_run(m, 1, NULL, &x, 1, NULL, &y), TN_OK);
+    return y;
+}
+
+// relu(x @ w), of a row (i, 1).
+static tn_onnx *open_product(tn_ctx *cx)
+{
+    return open_nodes(
+        cx, 2, (onnx_bytes[]){ onnx_node("MatMul", "x w", "h"), onnx_node("Relu", "h", "y") });
+}
+
+static tn_tensor *row(tn_ctx *cx, float a, float b)
+{
+    return tn_from(cx, TN_F32, TN_SHAPE(1, 2), (float[]){ a, b });
+}
+
+// Results of earlier runs stay, and inputs are not written to. From the fourth run on no plan is looked for.
+static void repeated_runs_compute_what_recorded_ones_do(void)
+{
+    tn_ctx    *cx = open_waiting();
+    tn_onnx   *m  = open_product(cx);
+    tn_tensor *x[RUNS], *y[RUNS];
+    for (int i = 0; i < RUNS; i++) {
+        int64_t before = tn_ctx_stats(cx).hits + tn_ctx_stats(cx).plans;
+        x[i]           = row(cx, (float)i, 1);
+        y[i]           = run(m, x[i]);
+        if (i > 3) CHECK_INT(tn_ctx_stats(cx).hits + tn_ctx_stats(cx).plans, before);
+        CHECK_VALUES(y[i], i + 2, i < 1 ? 1 : 0);
+    }
+    for (int i = 0; i < RUNS; i++) {
+        CHECK_VALUES(y[i], i + 2, i < 1 ? 1 : 0);
+        CHECK_VALUES(x[i], i, 1);
+    }
+    rules_close_scratch(cx);
+}
+
+// An input may be a view, of another dtype than the last one, or not computed yet; a result is written to.
+static void inputs_may_be_views_and_pending(void)
+{
+    tn_ctx  *cx = open_waiting();
+    tn_onnx *m  = open_product(cx);
+    for (int i = 0; i < RUNS; i++) {
+        tn_tensor *both = tn_from(cx, TN_F32, TN_SHAPE(2, 2), (float[]){ 9, (float)i, 9, 1 });
+        tn_tensor *x    = tn_add_s(tn_unsqueeze(tn_select(both, 1, 1), 0), 1);
+        if (i % 2) x = tn_unsqueeze(tn_select(both, 1, 1), 0);
+        tn_tensor *y = run(m, x);
+        if (i % 2) CHECK_VALUES(y, i + 2, 0);
+        else CHECK_VALUES(y, i + 5, i < 1 ? 1 : 0);
+        CHECK(tn_assign(y, tn_mul_s(y, 2)));
+        CHECK_VALUES(tn_slice(y, 1, 0, 1, 1), i % 2 ? 2 * i + 4 : 2 * i + 10);
+    }
+    rules_close_scratch(cx);
+}
+
+// Five batch sizes are more than are kept.
+static void shapes_may_alternate(void)
+{
+    tn_ctx  *cx = open_waiting();
+    tn_onnx *m  = open_product(cx);
+    for (int i = 0; i < 40; i++) {
+        int64_t    n = 1 + i % 5;
+        tn_scope  *s = tn_begin(cx);
+        tn_tensor *x = tn_full(cx, TN_F32, TN_SHAPE(n, 2), i), *y = run(m, x);
+        CHECK(y && tn_size(y, 0) == n);
+        CHECK_INT((int)tn_item(tn_sum_all(y)), 3 * i * n);
+        tn_end(s);
+    }
+    rules_close_scratch(cx);
+}
+
+// How many elements NonZero gives depends on x, and random numbers are new ones each time.
+static void what_depends_on_values_is_recorded_each_time(void)
+{
+    tn_ctx    *cx   = open_waiting();
+    onnx_bytes find = onnx_node("NonZero", "x", "y"),
+               draw = onnx_node("RandomNormalLike", "x", "y");
+    tn_onnx *m = open_nodes(cx, 1, &find), *r = open_nodes(cx, 1, &draw);
+    double   last = NAN;
+    for (int i = 0; i < RUNS; i++) {
+        tn_tensor *x = row(cx, (float)(i % 2), 1), *y = run(m, x);
+        CHECK(y && tn_size(y, 1) == 1 + i % 2);
+        double now = tn_item(tn_sum_all(run(r, x)));
+        CHECK(now != last);
+        last = now;
+    }
+    rules_close_scratch(cx);
+}
+
+// A gather that fails in a repeated run says so, and the next run is right.
+static void an_index_out_of_range_is_reported(void)
+{
+    tn_ctx    *cx   = open_waiting();
+    onnx_bytes take = onnx_node("Gather", "w x", "y");
+    tn_onnx   *m    = open_nodes(cx, 1, &take);
+    for (int i = 0; i < RUNS; i++) {
+        int64_t    at = i == 5 ? 7 : i % 2;
+        tn_tensor *x = tn_from(cx, TN_I64, TN_SHAPE(1), &at), *y = NULL;
+        tn_status  s = tn_onnx_run(m, 1, NULL, &x, 1, NULL, &y);
+        float      v[2];
+        if (s == TN_OK) s = tn_read(y, TN_F32, v, 2);
+        CHECK_STATUS(s, i == 5 ? TN_EARG : TN_OK);
+        if (i == 5) CHECK_FAILED2(cx, TN_EARG, "index 7", "out of range");
+        else CHECK(v[0] == (at ? 2 : 1));
+    }
+    rules_close_scratch(cx);
+}
+
+// Outputs that are an input, a view of one, or stored in another order of axes.
+static void outputs_may_be_views(void)
+{
+    tn_ctx    *cx   = open_waiting();
+    onnx_bytes turn = onnx_node("Transpose", "x", "y"), same = onnx_node("Identity", "x", "y");
+    tn_onnx   *t = open_nodes(cx, 1, &turn), *s = open_nodes(cx, 1, &same);
+    for (int i = 0; i < RUNS; i++) {
+        tn_tensor *x = row(cx, (float)i, 3), *y = run(t, x), *z = run(s, x);
+        CHECK(y && tn_rank(y) == 2 && tn_size(y, 0) == 2);
+        CHECK_VALUES(y, i, 3);
+        CHECK_VALUES(z, i, 3);
+        CHECK(tn_assign(z, tn_mul_s(z, 0)));
+        CHECK_VALUES(x, i, 3);
+    }
+    rules_close_scratch(cx);
+}
+
+// Gradients pass, a layer's weights are those of now, and so is the dtype.
+static void what_changes_is_not_repeated(void)
+{
+    tn_ctx  *cx = open_waiting();
+    tn_onnx *m  = open_product(cx);
+    for (int i = 0; i < RUNS; i++) {
+        tn_tensor *x = tn_requires_grad(row(cx, (float)i, 1), i % 2);
+        tn_tensor *y = run(m, x);
+        if (i % 2) {
+            CHECK_STATUS(tn_backward(tn_sum_all(y), NULL), TN_OK);
+            CHECK_VALUES(tn_grad_of(x), 1, 2);
+        } else CHECK_VALUES(y, i + 2, i < 1 ? 1 : 0);
+    }
+    CHECK_STATUS(tn_onnx_cast(m, TN_F16), TN_OK);
+    CHECK_VALUES(run(m, row(cx, 2049, 0)), 2048, 0);
+    CHECK_STATUS(tn_onnx_cast(m, TN_F32), TN_OK);
+    CHECK_VALUES(run(m, row(cx, 2049, 0)), 2049, 0);
+    tn_layer  *l  = tn_onnx_layer(m);
+    tn_tensor *w  = l ? tn_layer_find(l, "w") : NULL;
+    bool       on = tn_grad_mode(cx, false);
+    for (int i = 0; w && i < RUNS; i++) {
+        CHECK(tn_assign(w, tn_full(cx, TN_F32, TN_SHAPE(2, 2), i)));
+        CHECK_VALUES(run(m, row(cx, 1, 1)), 2 * i, 2 * i);
+    }
+    CHECK(w != NULL && on);
+    rules_close_scratch(cx);
+}
+
+const test_case tests_onnx_again[] = { TEST(repeated_runs_compute_what_recorded_ones_do),
+                                       TEST(inputs_may_be_views_and_pending),
+                                       TEST(shapes_may_alternate),
+                                       TEST(what_depends_on_values_is_recorded_each_time),
+                                       TEST(an_index_out_of_range_is_reported),
+                                       TEST(outputs_may_be_views),
+                                       TEST(what_changes_is_not_repeated),
+                                       TEST_END };
