@@ -20,7 +20,8 @@ const char *const tni_prelude_text[] = {
 
 // The shim of C. M_LANES tells the compiler that the turns of a lane loop do not depend on each
 // other; M_SELDOM(c) is empty in C: lanes compute both sides anyway, whereas a GPU branches around
-// what is rare.
+// what is rare. ARM has instructions for M_MORE and M_LESS, which gcc finds by these functions alone; elsewhere they would be
+// calls.
 // clang-format off
 const char *const tni_prelude_c[] = {
     "#define M_FN static inline\n"
@@ -32,6 +33,13 @@ const char *const tni_prelude_c[] = {
     "#define M_LANES _Pragma(\"clang loop vectorize(assume_safety)\")\n"
     "#else\n"
     "#define M_LANES _Pragma(\"GCC ivdep\")\n"
+    "#endif\n"
+    "#ifdef __aarch64__\n"
+    "#define M_MORE(x, a) __builtin_fmaxf(x, a)\n"
+    "#define M_LESS(x, a) __builtin_fminf(x, a)\n"
+    "#else\n"
+    "#define M_MORE(x, a) m_where_f((x) > (a), x, a)\n"
+    "#define M_LESS(x, a) m_where_f((x) < (a), x, a)\n"
     "#endif\n",
 #define C_ONLY(...) #__VA_ARGS__ "\n",
 #define FN(...)
@@ -57,6 +65,8 @@ const char *const tni_prelude_opencl[] = {
     "M_FN float m_float_bits(m_uint u) { return as_float(u); }\n",
     "M_FN float m_where_f(m_int a, float b, float c) { return a ? b : c; }\n",
     "M_FN float m_fma_f(float a, float b, float c) { return fma(a, b, c); }\n",
+    "M_FN float m_more_f(float x, float a) { return fmax(x, a); }\n",
+    "M_FN float m_less_f(float x, float a) { return fmin(x, a); }\n",
     "M_FN float m_sqrt_f(float x) { return sqrt(x); }\n",
     "M_FN float m_floor_f(float x) { return floor(x); }\n",
     "M_FN float m_ceil_f(float x) { return ceil(x); }\n",
@@ -92,6 +102,8 @@ const char *const tni_prelude_cuda[] = {
     "M_FN float m_float_bits(m_uint u) { return __uint_as_float(u); }\n",
     "M_FN float m_where_f(m_int a, float b, float c) { return a ? b : c; }\n",
     "M_FN float m_fma_f(float a, float b, float c) { return __fmaf_rn(a, b, c); }\n",
+    "M_FN float m_more_f(float x, float a) { return fmaxf(x, a); }\n",
+    "M_FN float m_less_f(float x, float a) { return fminf(x, a); }\n",
     "M_FN float m_sqrt_f(float x) { return __fsqrt_rn(x); }\n",
     "M_FN float m_floor_f(float x) { return floorf(x); }\n",
     "M_FN float m_ceil_f(float x) { return ceilf(x); }\n",
