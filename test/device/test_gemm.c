@@ -444,10 +444,12 @@ static void sizes_around_the_borders_of_blocks_are_right(void)
 
 static void batches_are_right(void)
 {
-    static const int64_t sizes[][4] = { { 1, 1, 1, 9 },   { 8, 8, 8, 100 }, { 33, 20, 17, 5 },
-                                        { 1, 40, 30, 6 }, { 40, 1, 30, 6 }, { 70, 80, 90, 3 } };
+    // Of one row with 32 and 16 columns: strips, whose sums stay in registers.
+    static const int64_t sizes[][4] = { { 1, 1, 1, 9 },    { 8, 8, 8, 100 }, { 33, 20, 17, 5 },
+                                        { 1, 40, 30, 6 },  { 40, 1, 30, 6 }, { 70, 80, 90, 3 },
+                                        { 1, 32, 600, 5 }, { 1, 16, 300, 4 } };
     for (int d = 0; d < DTYPES; d++) {
-        for (int i = 0; i < 6 * 2; i++) {
+        for (int i = 0; i < 8 * 2; i++) {
             const int64_t *s = sizes[i / 2];
             trial x = trial_make(dtypes[d], i % 2 ? BY_COLS : BY_ROWS, BY_ROWS, s[0], s[1], s[2],
                                  s[3]);
@@ -509,7 +511,8 @@ static void sixteen_bit_sums_are_rounded_once(void)
 // ---- equal bits
 
 static const int64_t bit_sizes[][3] = { { 300, 310, 520 }, { 64, 128, 784 }, { 1, 2000, 600 },
-                                        { 2000, 1, 600 },  { 7, 700, 300 },  { 513, 513, 33 } };
+                                        { 2000, 1, 600 },  { 7, 700, 300 },  { 513, 513, 33 },
+                                        { 128, 600, 600 } };
 
 enum { BIT_SIZES = sizeof bit_sizes / sizeof *bit_sizes };
 

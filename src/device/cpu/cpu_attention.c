@@ -455,7 +455,8 @@ static worker_scratch worker_scratch_at(const attention_job *w, char *at, size_t
     r.result  = take_attention_scratch(at, used, w->narrow ? w->rows * size * w->bytes : 0);
     r.inv_sum = (double *)take_attention_scratch(at, used, w->rows * (int64_t)sizeof(double));
     r.a_pack  = take_attention_scratch(at, used, PANEL * TNI_GEMM_DEPTH * w->bytes);
-    r.b_pack  = take_attention_scratch(at, used, w->gemm->nr * TNI_GEMM_DEPTH * w->bytes);
+    r.b_pack  = take_attention_scratch(at, used,
+                                       TNI_GEMM_STRIPS * w->gemm->nr * TNI_GEMM_DEPTH * w->bytes);
     return r;
 }
 

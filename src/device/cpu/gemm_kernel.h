@@ -17,9 +17,12 @@
 // every product.
 enum { TNI_GEMM_DEPTH = 256 };
 
+// Strips of b that are packed at a time, since a row of one alone is less than a cache line, or little more.
+enum { TNI_GEMM_STRIPS = 4 };
+
 // c (rows, cols) = a (rows, depth) @ b (depth, cols), or += with add; rows of c are ldc apart.
-// Strides are in elements. a_pack, unless NULL, holds a packed; b_pack holds one packed strip of b, nr
-// columns. An operand with no such buffer is read in place; b can only be if b_col is 1 and cols is a
+// Strides are in elements. a_pack, unless NULL, holds a packed; b_pack has room for TNI_GEMM_STRIPS
+// strips of b, nr columns each. An operand with no such buffer is read in place; b can only be if b_col is 1 and cols is a
 // multiple of nr.
 typedef struct {
     int64_t     rows, cols, depth;
@@ -87,8 +90,8 @@ typedef struct {
 
 // The kernels of one instruction set.
 typedef struct {
-    tni_gemm_kernel f32, f64, u32, u64;
-    bool            f32_leads;  // products of f32 are mostly faster than those of OpenBLAS and BLIS
+    tni_gemm_kernel     f32, f64, u32, u64;
+    int                 f32_rows;  // products of f32 of that many rows and more are mostly faster than OpenBLAS and BLIS; 0: of none
     tni_winograd_kernel winograd;
     // y[i] = the sum over t of w[t] * x[at[t] + i], i below n; x is read up to the next multiple of a vector.
     void (*depthwise)(int taps, const float *x, const int64_t *at, const float *w, float *y,

@@ -6,5 +6,5 @@
 #define NV           2
 #define FR           12
 #define BY_LANE      0
-#define F32_LEADS    true
+#define F32_ROWS     2
 #include "device/cpu/gemm_kernel.inc"

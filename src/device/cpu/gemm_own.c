@@ -3,7 +3,7 @@
 //
 //     for each panel of c (rows x cols)             a unit; threads share them
 //         for each block of TNI_GEMM_DEPTH of k     packs rows x depth of a: stays in the L2 cache
-//             for each strip of nr columns          packs depth x nr of b: stays in the L1 cache
+//             for each strip of nr columns          packs depth x nr of b, TNI_GEMM_STRIPS strips at a time: stays in the L1 cache
 //                 for each tile of mr x nr          sums in registers over the depth
 //
 // Panels share nothing, so that no thread waits for another, at the price of packing an operand
@@ -181,7 +181,7 @@ static void plan_scratch(product_plan *p)
     if (p->widens && !p->row_bf16) p->b_wide = area_bytes(p->cols * p->depth, p->wide_bytes);
     if (p->packs_a)
         p->a_pack = area_bytes(tni_round_up(p->rows, unit->mr) * p->depth, p->wide_bytes);
-    if (!row) p->b_pack = area_bytes(unit->nr * p->depth, p->wide_bytes);
+    if (!row) p->b_pack = area_bytes(TNI_GEMM_STRIPS * unit->nr * p->depth, p->wide_bytes);
     if (p->staged) p->stage = area_bytes(p->rows * p->cols, p->wide_bytes);
 }
 
