@@ -20,8 +20,11 @@ const char *const tni_prelude_text[] = {
 
 // The shim of C. M_LANES tells the compiler that the turns of a lane loop do not depend on each
 // other; M_SELDOM(c) is empty in C: lanes compute both sides anyway, whereas a GPU branches around
-// what is rare. ARM has instructions for M_MORE and M_LESS, which gcc finds by these functions alone; elsewhere they would be
-// calls.
+// what is rare.
+// M_MORE, M_LESS: the larger or smaller, a number of a NaN; ARM has instructions for both, which gcc finds by these functions
+// alone; elsewhere they would be calls. M_CUT(x, lo, hi): x as an integer, within the two, 0 of a NaN. FCVTZS of ARM gives
+// the nearest integer that there is, and 0 of a NaN, so that integers are cut; C leaves open what such a conversion
+// gives, and clang relies on it.
 // clang-format off
 const char *const tni_prelude_c[] = {
     "#define M_FN static inline\n"
@@ -40,6 +43,13 @@ const char *const tni_prelude_c[] = {
     "#else\n"
     "#define M_MORE(x, a) m_where_f((x) > (a), x, a)\n"
     "#define M_LESS(x, a) m_where_f((x) < (a), x, a)\n"
+    "#endif\n"
+    "#if defined(__aarch64__) && !defined(__clang__)\n"
+    "#define M_CUT(x, lo, hi) m_cut_i((m_int)(x), (m_int)(lo), (m_int)(hi))\n"
+    "static inline __INT32_TYPE__ m_cut_i(__INT32_TYPE__ c, __INT32_TYPE__ lo, __INT32_TYPE__ hi)\n"
+    "{ c = c < lo ? lo : c; return c > hi ? hi : c; }\n"
+    "#else\n"
+    "#define M_CUT(x, lo, hi) ((m_int)m_less_f(m_more_f(x, lo), hi) & -(m_int)((x) == (x)))\n"
     "#endif\n",
 #define C_ONLY(...) #__VA_ARGS__ "\n",
 #define FN(...)
@@ -55,6 +65,7 @@ const char *const tni_prelude_opencl[] = {
     "#pragma OPENCL FP_CONTRACT OFF\n"
     "#define M_FN static inline\n"
     "#define M_SELDOM(c) if (c)\n"
+    "#define M_CUT(x, lo, hi) ((m_int)m_less_f(m_more_f(x, lo), hi) & -(m_int)((x) == (x)))\n"
     "typedef int m_int;\n"
     "typedef uint m_uint;\n"
     "typedef long m_long;\n"
@@ -92,6 +103,7 @@ const char *const tni_prelude_opencl[] = {
 const char *const tni_prelude_cuda[] = {
     "#define M_FN static __device__ __forceinline__\n"
     "#define M_SELDOM(c) if (c)\n"
+    "#define M_CUT(x, lo, hi) ((m_int)m_less_f(m_more_f(x, lo), hi) & -(m_int)((x) == (x)))\n"
     "typedef int m_int;\n"
     "typedef unsigned int m_uint;\n"
     "typedef long long m_long;\n"

@@ -32,6 +32,7 @@ struct tni_onnx_value {
     // Of a product of bytes: the value is sum, of integers, times factor; NULL: none.
     tn_tensor *sum, *factor;
     bool       factor_fixed;
+    int8_t     is_zero;  // of a fixed zero point, once it was looked at: 1 all zeros, -1 not
 };
 
 // A shape that a value had; rank -1: none.

@@ -40,15 +40,18 @@ static int64_t count_of(const tni_onnx_operand *o, int i)
     return v && v->host ? tn_count(v->host) : v && v->t ? tn_count(v->t) : 0;
 }
 
+// Its numbers are read once: what they were is noted with the value.
 bool tni_onnx_is_zero(tni_onnx_operand *o)
 {
-    int64_t v[TNI_ONNX_SMALL];
-    int     n = 0, some = 0;
-    if (!has(o, o->zero)) return true;
+    int64_t         v[TNI_ONNX_SMALL];
+    int             n = 0, some = 0;
+    tni_onnx_value *z = has(o, o->zero) ? tni_onnx_value_in(&o->call, o->zero) : NULL;
+    if (!z || z->is_zero) return !z || z->is_zero > 0;
     if (!tni_onnx_is_constant(&o->call, o->zero) || count_of(o, o->zero) > TNI_ONNX_SMALL ||
         !tni_onnx_ints(&o->call, o->zero, TNI_ONNX_SMALL, v, &n))
         return false;
     for (int k = 0; k < n; k++) some |= v[k] != 0;
+    if (is_fixed(o, o->zero)) z->is_zero = some ? -1 : 1;
     return !some;
 }
 

@@ -7,13 +7,14 @@
 // C channels, T taps.
 #include "device/cpu/conv_bytes_depthwise.h"
 
+#include "device/cpu/gemm_bytes.h"
 #include "device/cpu/kept_weights.h"
 
 #include <string.h>
 
-// MOST_TAPS: of a window, whose places are found once for all channels. THREE: taps that are added at a time. TASKS: for each
-// thread.
-enum { MOST_TAPS = 64, THREE = 3, TASKS = 4 };
+// MOST_TAPS: of a window, whose places are found once for all channels. THREE, NINE: taps that are added at a time. TASKS:
+// for each thread.
+enum { MOST_TAPS = 64, THREE = 3, NINE = 9, TASKS = 4 };
 
 typedef struct {
     const tni_conv_plan *c;
@@ -66,20 +67,35 @@ static inline int16_t byte_at(bool is_unsigned, const uint8_t *x, int64_t i)
     return is_unsigned ? x[i] : (int8_t)x[i];
 }
 
-// Adds three taps of all channels to y, or sets it. Both factors are of 16 bits, for which processors have
-// multiplications that give 32; with three taps what is loaded and stored of y counts little.
-static inline __attribute__((always_inline)) void add_three(bool is_unsigned, int64_t C,
-                                                            const uint8_t *const *x,
-                                                            const int16_t *w, bool add,
-                                                            int32_t *restrict y)
+// Adds some taps of all channels to y, or sets it. Both factors are of 16 bits, for which processors have
+// multiplications that give 32. The number of taps is known where this is inlined, so that their sum stays in registers and y is
+// stored once for all of them.
+static inline __attribute__((always_inline)) void add_taps(int taps, bool is_unsigned, int64_t C,
+                                                           const uint8_t *const *from,
+                                                           const int16_t *w, bool add,
+                                                           int32_t *restrict y)
 {
-    const uint8_t *a = x[0], *b = x[1], *c = x[2];
-    const int16_t *u = w, *v = w + C, *z = w + 2 * C;
+    const uint8_t *x[NINE];
+    for (int t = 0; t < taps; t++) x[t] = from[t];
     for (int64_t i = 0; i < C; i++) {
-        int32_t sum = byte_at(is_unsigned, a, i) * u[i] + byte_at(is_unsigned, b, i) * v[i] +
-                      byte_at(is_unsigned, c, i) * z[i];
-        y[i] = add ? y[i] + sum : sum;
+        int32_t sum = add ? y[i] : 0;
+        UNROLL for (int t = 0; t < taps; t++) sum += byte_at(is_unsigned, x[t], i) * w[t * C + i];
+        y[i] = sum;
     }
+}
+
+// All taps of a place, by nines as far as they go, as windows of 3 x 3 have them, then by threes.
+static inline __attribute__((always_inline)) void add_window(int64_t taps, bool is_unsigned,
+                                                             int64_t C, const uint8_t *const *x,
+                                                             const int16_t *w, int32_t *y)
+{
+    int64_t t = 0;
+    for (; t + NINE <= taps; t += NINE)
+        if (t) add_taps(NINE, is_unsigned, C, x + t, w + t * C, true, y);
+        else add_taps(NINE, is_unsigned, C, x, w, false, y);
+    for (; t < taps; t += THREE)
+        if (t) add_taps(THREE, is_unsigned, C, x + t, w + t * C, true, y);
+        else add_taps(THREE, is_unsigned, C, x, w, false, y);
 }
 
 // Where a place and a tap meet along an axis; -1: in the padding.
@@ -127,9 +143,8 @@ static void line_task(void *arg, int64_t item, int worker)
         for (int64_t w = 0; w < c->OW; w++) {
             int32_t *y = b->y + (line * c->OW + w) * c->C;
             find_taps(b, row, w, x);
-            for (int64_t t = 0; t < all_taps(c); t += THREE)
-                if (b->is_unsigned) add_three(true, c->C, x + t, b->w + t * c->C, t > 0, y);
-                else add_three(false, c->C, x + t, b->w + t * c->C, t > 0, y);
+            if (b->is_unsigned) add_window(all_taps(c), true, c->C, x, b->w, y);
+            else add_window(all_taps(c), false, c->C, x, b->w, y);
         }
     }
     if (b->epilogue)
