@@ -1,6 +1,7 @@
 // The public object: a model with its weights.
 #include "nn/layer.h"
 #include "onnx/onnx_object.h"
+#include "onnx/onnx_ops.h"
 
 #include <string.h>
 
@@ -17,6 +18,7 @@ static void release_value(tni_onnx_value *v)
 void tni_onnx_forget(tn_onnx *m)
 {
     tni_onnx_forget_runs(m);
+    tni_onnx_fusions_free(&m->run);
     for (size_t i = 0; m->run.value && i < m->model.values; i++) release_value(&m->run.value[i]);
     for (size_t i = 0; m->run.kept && i < m->model.nodes; i++)
         for (int k = 0; k < TNI_ONNX_SLOTS; k++)
@@ -261,6 +263,16 @@ static bool give_inputs(tn_onnx *m, int nx, const char *const *names, tn_tensor 
     return true;
 }
 
+// Values that are outputs must be computed as they are. Names are looked at when outputs are taken.
+static void ask_outputs(tn_onnx *m, int ny, const char *const *names)
+{
+    for (int i = 0; i < ny; i++) {
+        const char *name = names ? names[i] : i < m->outs ? m->out[i].name : NULL;
+        int32_t     v    = name ? tni_onnx_named(&m->model, name) : TNI_ONNX_NONE;
+        if (v >= 0) m->run.value[v].asked = true;
+    }
+}
+
 // Fills y. An output that is known on the host alone goes to the device.
 static bool take_outputs(tn_onnx *m, int ny, const char *const *names, tn_tensor **y)
 {
@@ -303,6 +315,7 @@ static bool record_run(tn_onnx *m, const tni_onnx_ask *k, tni_onnx_again *again,
     tn_scope *on_host = tn_begin(m->run.host), *inside = tn_begin(cx);
     bool      kept = false;
     clear_values(m);
+    ask_outputs(m, k->ny, k->y_names);
     bool ok = give_inputs(m, k->nx, k->x_names, x) &&
               tni_onnx_run_graph(&m->run, &m->model.graph[0]) &&
               take_outputs(m, k->ny, k->y_names, y);

@@ -53,6 +53,11 @@ tn_tensor *tni_onnx_rotated(tn_tensor *x, tn_tensor *cosine, tn_tensor *sine, in
 // The convolution that a node describes, of other operands than its inputs.
 tn_tensor *tni_onnx_convolve(tni_onnx_call *c, tn_tensor *x, tn_tensor *w, tn_tensor *b);
 tn_tensor *tni_onnx_convolve_bytes(tni_onnx_call *c, tn_tensor *x, tn_tensor *w, int64_t pad);
+// Nodes that become one (onnx_fuse.c): a Conv whose result a batch norm reads gives that norm's; a product with a matrix of the file
+// is some columns of one that all products of its left operand x share. False and NULL, with no error, if it is not so.
+bool       tni_onnx_conv_with_norm(tni_onnx_call *c);
+tn_tensor *tni_onnx_joined_product(tni_onnx_call *c, tn_tensor *x);
+void       tni_onnx_fusions_free(tni_onnx_run *r);
 // The means of the windows that a node describes.
 tn_tensor *tni_onnx_averages(tni_onnx_call *c, tn_tensor *x);
 

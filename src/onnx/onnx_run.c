@@ -53,7 +53,7 @@ static tni_onnx_value *peek(const tni_onnx_call *c, int i)
     int32_t n = input_number(c, i);
     if (n < 0) return NULL;
     tni_onnx_value *v = &c->r->value[n];
-    if (v->fixed && !v->t && !v->host && !v->strips) load_weight(c, v, &c->r->m->value[n]);
+    if (v->fixed && !v->t && !v->host && !v->apart) load_weight(c, v, &c->r->m->value[n]);
     return v;
 }
 
@@ -155,7 +155,7 @@ tn_tensor *tni_onnx_in(tni_onnx_call *c, int i)
 {
     tni_onnx_value *v = tni_onnx_value_in(c, i);
     if (!v) return NULL;
-    if (v->strips && !v->t && !v->host) {
+    if (v->apart && !v->t && !v->host) {
         load_weight(c, v, input_static(c, i));
         if (!v->t) return NULL;
     }
@@ -409,6 +409,15 @@ bool tni_onnx_is_fixed(const tni_onnx_call *c, int from, int to)
         fixed             = !v || (v->fixed && !v->param && !input_static(c, i)->replaceable);
     }
     return fixed;
+}
+
+void tni_onnx_give_up(tni_onnx_call *c, int i)
+{
+    tni_onnx_value *v = tni_onnx_value_in(c, i);
+    if (!v->t || !tni_onnx_is_read_once(c, i)) return;
+    tn_release(v->t);
+    v->t     = NULL;
+    v->apart = true;
 }
 
 // A node of a loop's body has one place, like every other: its weights are the same in each round.

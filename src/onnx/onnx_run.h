@@ -21,14 +21,21 @@ struct tni_onnx_value {
     tni_onnx_value *item;  // of a sequence; NULL and is_list: an empty one
     size_t          items;
     bool            is_list;
-    int8_t  type;   // a TensorProto.DataType that is kept in a wider dtype; 0: what the dtype says
-    bool    fixed;  // a weight, or computed of weights alone: kept from run to run
-    bool    param;  // of the model's layer: its value may change at any time
-    bool    strips_turned;
-    int64_t strips_columns;
+    int8_t type;   // a TensorProto.DataType that is kept in a wider dtype; 0: what the dtype says
+    bool   fixed;  // a weight, or computed of weights alone: kept from run to run
+    bool   param;  // of the model's layer: its value may change at any time
+    bool   asked;  // for as an output of this run
+    bool
+        apart;  // a weight that is not in memory, since what is made of it is: see tni_onnx_give_up
+    bool       strips_turned;
+    int64_t    strips_columns;
     tn_tensor *strips;  // of a fixed matrix, or its transpose: see ops_product.c; NULL: none
     // The DequantizeLinear that gives the value, which has a tensor once anything but a product of bytes reads it; NULL: none.
     const tni_onnx_node *dequantize;
+    const tni_onnx_node *normed;  // the batch norm that the value has passed already; NULL: none
+    // Its product with several matrices side by side (onnx_fuse.c), and the first node that takes columns of it; NULL: none.
+    tn_tensor           *product;
+    const tni_onnx_node *product_of;
     // Of a product of bytes: the value is sum, of integers, times factor; NULL: none.
     tn_tensor *sum, *factor;
     bool       factor_fixed;
@@ -41,6 +48,8 @@ typedef struct {
     int64_t size[TN_MAX_RANK];
 } tni_onnx_seen;
 
+typedef struct tni_onnx_fusions tni_onnx_fusions;
+
 typedef struct {
     tni_onnx_model *m;
     tn_ctx         *cx, *host;
@@ -48,8 +57,9 @@ typedef struct {
     void           *lists;  // memory of sequences, until the run ends
     int64_t         room;   // bytes of results that may still be kept from run to run
     tn_tensor *(*kept)
-        [TNI_ONNX_SLOTS];  // by node: what its op computed of weights alone; NULL: nothing yet
-    bool training;
+        [TNI_ONNX_SLOTS];       // by node: what its op computed of weights alone; NULL: nothing yet
+    tni_onnx_fusions *fusions;  // nodes that become one; NULL: not looked for yet
+    bool              training;
     // For whoever looks at the model: the shape of each value in the newest run, by number; NULL: no one does.
     tni_onnx_seen   *seen;
     const tni_path **path;  // of each node, by which profiles and errors name it; made by and by
@@ -115,6 +125,9 @@ bool tni_onnx_is_fixed(const tni_onnx_call *c, int from, int to);
 // budget is spent. Returns t.
 tn_tensor *tni_onnx_kept(const tni_onnx_call *c, int slot);
 tn_tensor *tni_onnx_keep(tni_onnx_call *c, int slot, tn_tensor *t);
+// Lets go of input i, a weight that only this node reads, whose place something kept has taken. It is read from the file again if the
+// node asks for it.
+void tni_onnx_give_up(tni_onnx_call *c, int i);
 // Makes output `to` the value that input `from` is.
 bool tni_onnx_copy(tni_onnx_call *c, int to, int from);
 // Reports why the node cannot run, after its name; false.

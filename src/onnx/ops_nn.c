@@ -133,6 +133,7 @@ bool tni_onnx_conv(tni_onnx_call *c)
 {
     tni_onnx_operand x, w;
     if (tni_onnx_is_byte_conv(c, &x, &w)) return tni_onnx_byte_conv(c, &x, &w);
+    if (tni_onnx_conv_with_norm(c)) return true;
     tn_tensor *b = tni_onnx_in(c, 2);
     if (tni_onnx_has(c, 2) && !b) return false;
     return tni_onnx_out(c, 0, tni_onnx_convolve(c, tni_onnx_in(c, 0), tni_onnx_in(c, 1), b));
@@ -386,6 +387,8 @@ bool tni_onnx_global_lp_pool(tni_onnx_call *c)
 // were made for training. A model whose layer is in training normalizes by the batch as PyTorch's own layer does.
 bool tni_onnx_batch_normalization(tni_onnx_call *c)
 {
+    if (tni_onnx_value_in(c, 0) && tni_onnx_value_in(c, 0)->normed == c->n)
+        return tni_onnx_copy(c, 0, 0);
     tn_tensor *x = tni_onnx_in(c, 0), *w = tni_onnx_in(c, 1), *b = tni_onnx_in(c, 2),
               *mean = tni_onnx_in(c, 3), *var = tni_onnx_in(c, 4);
     double eps      = tni_onnx_attr_real(c, "epsilon", 1e-5),

@@ -51,9 +51,7 @@ static bool keep_strips(tni_onnx_call *c, int i, bool turned)
     v->strips         = s;
     v->strips_columns = tn_size(w, turned ? 0 : 1);
     v->strips_turned  = turned;
-    if (!tni_onnx_is_read_once(c, i)) return true;
-    tn_release(v->t);
-    v->t = NULL;
+    tni_onnx_give_up(c, i);
     return true;
 }
 
@@ -85,6 +83,7 @@ bool tni_onnx_mat_mul(tni_onnx_call *c)
     if (tni_onnx_is_byte_matmul(c, false, &qa, &qb))
         return tni_onnx_byte_matmul(c, &qa, &qb, false, -1);
     tn_tensor *a = tni_onnx_in(c, 0), *y = a ? one_row(c, a, 1, false) : NULL;
+    if (a && !y) y = tni_onnx_joined_product(c, a);
     return tni_onnx_out(c, 0, y ? y : tn_matmul(a, tni_onnx_in(c, 1)));
 }
 
@@ -102,7 +101,7 @@ bool tni_onnx_gemm(tni_onnx_call *c)
     if (!a || (tni_onnx_has(c, 2) && !add)) return false;
     if (tn_rank(a) != 2) return tni_onnx_refuse(c, "a %s is no matrix", tni_shape_of(a).s);
     if (tni_onnx_attr_int(c, "transA", 0)) a = tn_transpose(a, 0, 1);
-    if (!(y = one_row(c, a, 1, turned))) {
+    if (!(y = one_row(c, a, 1, turned)) && !(y = tni_onnx_joined_product(c, a))) {
         tn_tensor *b = tni_onnx_in(c, 1);
         if (!b) return false;
         if (tn_rank(b) != 2) return tni_onnx_refuse(c, "b %s is no matrix", tni_shape_of(b).s);
