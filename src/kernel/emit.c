@@ -155,10 +155,15 @@ tni_cast_text tni_text_from_storage(tn_dtype dt)
 
 // A cast to a dtype that is stored narrower than it is computed goes to storage and back: that is
 // its rounding, or its wrap-around. f16 to f16 rounds as well, since the value in f32 may have more
-// digits.
+// digits. A float that becomes an integer is within its range already, as m_i8_f has it.
 tni_cast_text tni_text_cast(tn_dtype from, tn_dtype to)
 {
+    char s = tni_compute_suffix(from), name[40];
     if (from == to && !tni_is_rounded(from)) return cast_around("", "");
+    if ((s == 'f' || s == 'd') && to != TN_BOOL && !tni_is_float(to)) {
+        snprintf(name, sizeof name, "m_%s_%c(", tn_dtype_name(to), s);
+        return cast_around(name, ")");
+    }
     tni_cast_text kept = tni_text_to_storage(from, to);
     if (to == TN_BOOL) return cast_around("(m_int)((", ") != 0)");
     if (tni_is_held_as_is(to)) return kept;

@@ -91,7 +91,8 @@ bool tni_onnx_quantize_linear(tni_onnx_call *c)
     return quantize_narrow(c, wide, scale, zero, (int)type);
 }
 
-// (x - zero) * scale, the difference in i32.
+// (x - zero) * scale. The difference of integers is one of i32, and of bytes one of f32, which is exact and saves conversions
+// of what was rounded just before.
 tn_tensor *tni_onnx_dequantize(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0), *scale = tni_onnx_in(c, 1), *zero = tni_onnx_in(c, 2);
@@ -105,7 +106,7 @@ tn_tensor *tni_onnx_dequantize(tni_onnx_call *c)
         return NULL;
     }
     tni_onnx_operand q    = tni_onnx_operand_of(c, 0, 1, 2);
-    bool             real = tni_is_float(tn_dtype_of(x));
+    bool             real = tni_is_float(tn_dtype_of(x)) || tni_dtype_size(tn_dtype_of(x)) == 1;
     tn_tensor       *y    = tn_cast(x, real ? TN_F32 : TN_I32);
     if (tni_onnx_is_zero(&q)) zero = NULL;
     scale = tni_onnx_along(c, x, scale, axis, block);
