@@ -4,6 +4,12 @@
 // A group of one channel is a product of one column, of which a tile of a kernel for products would compute eight and more
 // in vain. Here nothing is gathered or packed but the weights: the places of a window's taps are found once for all channels.
 //
+// Neighbouring places whose windows are inside are one longer run of channels where the stride is 1, since their taps are
+// neighbours, too; weights are stored several times, one after the other, to be multiplied by such a run:
+//
+//   x of a tap     a0 a1 a2 b0 b1 b2      two places of three channels
+//   weights        w0 w1 w2 w0 w1 w2
+//
 // C channels, T taps.
 #include "device/cpu/conv_bytes_depthwise.h"
 
@@ -14,15 +20,17 @@
 
 // MOST_TAPS: of a window, whose places are found once for all channels. THREE, NINE: taps that are added at a time. TASKS:
 // for each thread.
-enum { MOST_TAPS = 64, THREE = 3, NINE = 9, TASKS = 4 };
+// RUN: elements of several places that are worth one loop.
+enum { MOST_TAPS = 64, THREE = 3, NINE = 9, TASKS = 4, RUN = 512 };
 
 typedef struct {
     const tni_conv_plan *c;
     const int16_t       *w;
-    const uint8_t       *edge;  // a place of the padding, C bytes
+    const uint8_t       *edge;  // places of the padding, as many as a run has
     int32_t             *y;
     bool                 is_unsigned;
     int64_t              lines, step;  // lines of places along the last axis; those of a task
+    int64_t              run;          // elements of a run of places
     tni_tiled_epilogue  *epilogue;
 } byte_lines;
 
@@ -37,27 +45,38 @@ static int64_t all_taps(const tni_conv_plan *c)
     return tni_round_up(c->T, THREE);
 }
 
+// Places of a run, and its elements.
+static int64_t run_places(const tni_conv_plan *c)
+{
+    return c->along_w.stride == 1 ? tni_clamp(RUN / c->C, 1, c->OW) : 1;
+}
+static int64_t run_length(const tni_conv_plan *c)
+{
+    return run_places(c) * c->C;
+}
+
 static size_t weight_bytes(const tni_conv_plan *c)
 {
-    return (size_t)tni_align64(all_taps(c) * c->C * (int64_t)sizeof(int16_t));
+    return (size_t)tni_align64(all_taps(c) * run_length(c) * (int64_t)sizeof(int16_t));
 }
 
 size_t tni_bytes_depthwise_scratch(const tni_conv_plan *c)
 {
-    return weight_bytes(c) + (size_t)tni_align64(c->C);
+    return weight_bytes(c) + (size_t)tni_align64(run_length(c));
 }
 
-// w (C, 1, taps) as (taps, C) of 16 bits.
+// w (C, 1, taps) as (taps, places of a run, C) of 16 bits.
 static void widen_weights(const tni_conv_plan *c, const tni_arg *w, int16_t *to)
 {
+    int64_t run = run_length(c);
     memset(to, 0, weight_bytes(c));
     for (int64_t t = 0; t < c->T; t++) {
         int64_t        d = t / (c->KH * c->KW), h = t / c->KW % c->KH, k = t % c->KW;
         const uint8_t *at = (const uint8_t *)w->data + d * w->stride[2] + h * w->stride[3] +
                             k * w->stride[4];
-        for (int64_t o = 0; o < c->C; o++) {
-            uint8_t v        = at[o * w->stride[0]];
-            to[t * c->C + o] = w->dtype == TN_U8 ? v : (int8_t)v;
+        for (int64_t o = 0; o < run; o++) {
+            uint8_t v       = at[o % c->C * w->stride[0]];
+            to[t * run + o] = w->dtype == TN_U8 ? v : (int8_t)v;
         }
     }
 }
@@ -67,35 +86,35 @@ static inline int16_t byte_at(bool is_unsigned, const uint8_t *x, int64_t i)
     return is_unsigned ? x[i] : (int8_t)x[i];
 }
 
-// Adds some taps of all channels to y, or sets it. Both factors are of 16 bits, for which processors have
+// Adds some taps of n elements to y, or sets it. Both factors are of 16 bits, for which processors have
 // multiplications that give 32. The number of taps is known where this is inlined, so that their sum stays in registers and y is
-// stored once for all of them.
-static inline __attribute__((always_inline)) void add_taps(int taps, bool is_unsigned, int64_t C,
+// stored once for all of them. Weights of a tap are `run` apart.
+static inline __attribute__((always_inline)) void add_taps(int taps, bool is_unsigned, int64_t n,
                                                            const uint8_t *const *from,
-                                                           const int16_t *w, bool add,
+                                                           const int16_t *w, int64_t run, bool add,
                                                            int32_t *restrict y)
 {
     const uint8_t *x[NINE];
     for (int t = 0; t < taps; t++) x[t] = from[t];
-    for (int64_t i = 0; i < C; i++) {
+    for (int64_t i = 0; i < n; i++) {
         int32_t sum = add ? y[i] : 0;
-        UNROLL for (int t = 0; t < taps; t++) sum += byte_at(is_unsigned, x[t], i) * w[t * C + i];
+        UNROLL for (int t = 0; t < taps; t++) sum += byte_at(is_unsigned, x[t], i) * w[t * run + i];
         y[i] = sum;
     }
 }
 
-// All taps of a place, by nines as far as they go, as windows of 3 x 3 have them, then by threes.
-static inline __attribute__((always_inline)) void add_window(int64_t taps, bool is_unsigned,
-                                                             int64_t C, const uint8_t *const *x,
-                                                             const int16_t *w, int32_t *y)
+// All taps of n elements, by nines as far as they go, as windows of 3 x 3 have them, then by threes.
+static inline __attribute__((always_inline)) void add_window(const byte_lines *b, bool is_unsigned,
+                                                             int64_t n, const uint8_t *const *x,
+                                                             int32_t *y)
 {
-    int64_t t = 0;
+    int64_t t = 0, taps = all_taps(b->c), run = b->run;
     for (; t + NINE <= taps; t += NINE)
-        if (t) add_taps(NINE, is_unsigned, C, x + t, w + t * C, true, y);
-        else add_taps(NINE, is_unsigned, C, x, w, false, y);
+        if (t) add_taps(NINE, is_unsigned, n, x + t, b->w + t * run, run, true, y);
+        else add_taps(NINE, is_unsigned, n, x, b->w, run, false, y);
     for (; t < taps; t += THREE)
-        if (t) add_taps(THREE, is_unsigned, C, x + t, w + t * C, true, y);
-        else add_taps(THREE, is_unsigned, C, x, w, false, y);
+        if (t) add_taps(THREE, is_unsigned, n, x + t, b->w + t * run, run, true, y);
+        else add_taps(THREE, is_unsigned, n, x, b->w, run, false, y);
 }
 
 // Where a place and a tap meet along an axis; -1: in the padding.
@@ -131,6 +150,15 @@ static void find_taps(const byte_lines *b, const uint8_t *const *from, int64_t w
     for (; t < all_taps(c); t++) x[t] = b->edge;
 }
 
+// How many places from w on are computed at once: those of a run, if no window of them reaches over an edge.
+static int64_t places_at(const byte_lines *b, int64_t w)
+{
+    const tni_conv_axis *a    = &b->c->along_w;
+    int64_t              last = b->c->W - (b->c->KW - 1) * a->dilation + a->padding;
+    if (w < a->padding || w >= last) return 1;
+    return tni_min_i64(b->run / b->c->C, tni_min_i64(last, b->c->OW) - w);
+}
+
 // A task: some lines of y.
 static void line_task(void *arg, int64_t item, int worker)
 {
@@ -140,11 +168,12 @@ static void line_task(void *arg, int64_t item, int worker)
     const uint8_t       *x[MOST_TAPS + THREE], *row[MOST_TAPS];
     for (int64_t line = from; line < to; line++) {
         find_lines(b, line, row);
-        for (int64_t w = 0; w < c->OW; w++) {
+        for (int64_t w = 0, many; w < c->OW; w += many) {
             int32_t *y = b->y + (line * c->OW + w) * c->C;
+            many       = places_at(b, w);
             find_taps(b, row, w, x);
-            if (b->is_unsigned) add_window(all_taps(c), true, c->C, x, b->w, y);
-            else add_window(all_taps(c), false, c->C, x, b->w, y);
+            if (b->is_unsigned) add_window(b, true, many * c->C, x, y);
+            else add_window(b, false, many * c->C, x, y);
         }
     }
     if (b->epilogue)
@@ -166,9 +195,10 @@ void tni_bytes_depthwise_run(const tni_conv_plan *c, const tni_arg *w, char *scr
                      .edge        = (const uint8_t *)edge,
                      .y           = (int32_t *)call->out.data,
                      .is_unsigned = call->in[0].dtype == TN_U8,
-                     .lines       = c->N * c->OD * c->OH };
+                     .lines       = c->N * c->OD * c->OH,
+                     .run         = run_length(c) };
     if (make) widen_weights(c, w, weights);
-    memset(edge, c->fill, (size_t)c->C);
+    memset(edge, c->fill, (size_t)b.run);
     b.step        = tni_clamp(BAND_BYTES / (row * (int64_t)sizeof(int32_t)), 1,
                               tni_ceil_div(b.lines, TASKS * threads));
     int64_t tasks = tni_ceil_div(b.lines, b.step);
