@@ -242,28 +242,46 @@ size_t tni_winograd_scratch(const tni_conv_plan *c)
 
 // ---- weights ----
 
+// Weights of that many channels of y beside each other.
+enum { WEIGHT_LANES = 4 };
+typedef float weight_lanes __attribute__((vector_size(4 * WEIGHT_LANES)));
+
 // y = G w, of elements `step` apart in w; tiles of 2 x 2.
-static void transform_weight(const float *w, int step, float y[4])
+static void transform_weight(const weight_lanes *w, int step, weight_lanes y[4])
 {
-    float half = 0.5f * (w[0] + w[2 * step]), b = 0.5f * w[step];
+    weight_lanes half = 0.5f * (w[0] + w[2 * step]), b = 0.5f * w[step];
     y[0] = w[0];
     y[1] = half + b;
     y[2] = half - b;
     y[3] = w[2 * step];
 }
 
-// Stores U of one pair of channels, elements `step` apart.
-static void transform_window(const winograd *g, const float *w, float *u, int64_t step)
+// Stores U of `lanes` pairs of channels beside each other, elements `step` apart.
+static void transform_windows(const weight_lanes w[9], float *u, int64_t step, int lanes)
 {
-    float turned[9], half[4][3], y[4];
-    for (int i = 0; i < 9; i++) turned[i] = w[g->flipped ? 8 - i : i];
+    weight_lanes half[4][3], y[4];
     for (int j = 0; j < 3; j++) {
-        transform_weight(turned + j, 3, y);
+        transform_weight(w + j, 3, y);
         for (int i = 0; i < 4; i++) half[i][j] = y[i];
     }
     for (int i = 0; i < 4; i++) {
         transform_weight(half[i], 1, y);
-        for (int j = 0; j < 4; j++) u[(i * 4 + j) * step] = y[j];
+        for (int j = 0; j < 4; j++) {
+            float *to = u + (i * 4 + j) * step;
+            if (lanes == WEIGHT_LANES) memcpy(to, &y[j], sizeof y[j]);
+            else memcpy(to, &y[j], (size_t)lanes * sizeof *to);
+        }
+    }
+}
+
+// Reads the windows of `lanes` channels of y from o on, at channel c of x; those past the last are zeros.
+static void read_windows(const winograd *g, int64_t o, int64_t c, int lanes,
+                         float w[9][WEIGHT_LANES])
+{
+    memset(w, 0, 9 * sizeof *w);
+    for (int r = 0; r < lanes && o + r < g->O; r++) {
+        const float *from = g->w + (o + r) * g->w_out + c * g->w_in;
+        for (int i = 0; i < 9; i++) w[i][r] = from[g->flipped ? 8 - i : i];
     }
 }
 
@@ -275,11 +293,13 @@ static void weight_item(void *arg, int64_t strip, int worker)
     float          *to = g->u + strip * mr * g->C;
     (void)worker;
     for (int64_t c = 0; c < g->C; c++)
-        for (int64_t r = 0; r < mr; r++) {
-            int64_t o = strip * mr + r;
-            float  *u = to + c * mr + r;
-            if (o < g->O) transform_window(g, g->w + o * g->w_out + c * g->w_in, u, step);
-            for (int p = 0; p < g->points && o >= g->O; p++) u[p * step] = 0;
+        for (int64_t r = 0; r < mr; r += WEIGHT_LANES) {
+            weight_lanes w[9];
+            float        windows[9][WEIGHT_LANES];
+            int          lanes = (int)tni_min_i64(WEIGHT_LANES, mr - r);
+            read_windows(g, strip * mr + r, c, lanes, windows);
+            memcpy(w, windows, sizeof w);
+            transform_windows(w, to + c * mr + r, step, lanes);
         }
 }
 
