@@ -243,6 +243,19 @@ static void find_blas_once(void)
     if (!blas.info.found) blas.info.detail = blas.detail;
 }
 
+// MKL is for x86 alone.
+#if defined(__x86_64__) || defined(__i386__)
+enum { MKL_RUNS = true };
+#else
+enum { MKL_RUNS = false };
+#endif
+
+bool tni_blas_may_lead(void)
+{
+    const char *named = getenv("TN_BLAS");
+    return named && *named ? strcmp(named, "none") != 0 : MKL_RUNS;
+}
+
 tni_blas_info tni_blas_find(void)
 {
     pthread_once(&once, find_blas_once);

@@ -30,6 +30,9 @@ typedef struct {
 // rely on it.
 const tni_blas *tni_blas_get(int calls);
 
+// Returns whether a BLAS that is found may lead, in the sense of tni_blas: nothing is loaded to know that.
+bool tni_blas_may_lead(void);
+
 // Calls are made between these two, at most `calls` at a time, for which tni_blas_get has reserved
 // memory. A BLAS has one number of threads for the whole process: it is one between enter and
 // leave, and the program's own number again when the last user leaves.

@@ -98,18 +98,19 @@ bool tni_gemm_f32_is_own(void)
     return blas && !blas->leads && tni_gemm_isa_get()->f32_rows > 0;
 }
 
-// Returns whether our own product is the faster one though there is a BLAS. Over sizes of networks it was, with AVX-512
-// and beside OpenBLAS, 1.2 times as fast on one thread and twice on 16 (geometric means), in f64 0.85 times; on a Neoverse-V1
-// 1.3 times on one thread.
-static bool own_leads(const tni_gemm *g, const tni_blas *blas)
+// Returns whether our own product is the faster one though there is a BLAS, unless that leads. Over sizes of networks it was,
+// with AVX-512 and beside OpenBLAS, 1.2 times as fast on one thread and twice on 16 (geometric means), in f64 0.85 times; on
+// a Neoverse-V1 1.3 times on one thread.
+static bool is_own_faster(const tni_gemm *g)
 {
     int rows = tni_gemm_isa_get()->f32_rows;
-    if (g->dtype != TN_F32 || blas->leads || !rows || g->m < rows) return false;
+    if (g->dtype != TN_F32 || !rows || g->m < rows) return false;
     return g->m > FEW_ROWS || g->b_col != 1 || g->b_row * (int64_t)sizeof(float) < FAR_BYTES;
 }
 
 // Returns whether the BLAS is to compute this batch on that many threads, and fills in the job. A
-// product of one row is ours: it is bound by reading b, which our row kernel does without packing.
+// product of one row is ours: it is bound by reading b, which our row kernel does without packing. A BLAS that will not be
+// called is not loaded: that takes milliseconds, and its threads wait for work in a loop.
 static bool suits_blas(const tni_gemm_batch *batch, int threads, blas_job *j)
 {
     const tni_gemm *g = &batch->one;
@@ -119,8 +120,10 @@ static bool suits_blas(const tni_gemm_batch *batch, int threads, blas_job *j)
     if (!find_blas_layout(&j->a, g->m, g->k, g->a_row, g->a_col)) return false;
     if (!find_blas_layout(&j->b, g->k, g->n, g->b_row, g->b_col)) return false;
     if (g->ldc > INT_MAX || g->k > INT_MAX) return false;
+    bool own = is_own_faster(g);
+    if (own && !tni_blas_may_lead()) return false;
     j->blas = tni_blas_get(threads);
-    if (!j->blas || own_leads(g, j->blas)) return false;
+    if (!j->blas || (own && !j->blas->leads)) return false;
     j->g = *batch;
     choose_blas_panels(j);
     return true;
