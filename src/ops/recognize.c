@@ -2,6 +2,7 @@
 //
 //     tn_matmul(tn_dropout(tn_softmax(f(tn_matmul(q, k')), -1), p), v)
 //
+// also with 0 in place of NaN behind the softmax, as exporters of models write it.
 // f is any chain of maps: a scale, a bias, ALiBi out of aranges, a softcap, masks of comparisons or of
 // document numbers. Everything before v is still pending, so one node of attention takes its place:
 // f becomes options of the op (causal, window, mask) where these can say it, and else a score
@@ -77,6 +78,20 @@ static tni_node *under_dropout(finding *f, tni_node *n)
     tni_node *all[] = { n, n->src[0], u, x };
     for (int i = 0; i < 4; i++) tni_score_reader_passes(&f->r, all[i]);
     return under_casts(f, x->src[0]);
+}
+
+// where(isnan(x), 0, x), which exporters put behind a softmax for queries that see no key: attention gives 0 for these. Returns x, or
+// n itself if it is no such guard.
+static tni_node *under_guard(finding *f, tni_node *n)
+{
+    double zero;
+    if (!is_pending(n, TNI_where) || !is_pending(n->src[0], TNI_isnan)) return n;
+    const tni_node *other = n->src[1];
+    while (other->op == TNI_view) other = other->src[0];  // spread over all places
+    if (n->src[0]->src[0] != n->src[2] || !is_number(other, &zero) || zero != 0) return n;
+    tni_score_reader_passes(&f->r, n);
+    tni_score_reader_passes(&f->r, n->src[0]);
+    return under_casts(f, n->src[2]);
 }
 
 // Whether n, looked at from the scores, is a reduction over keys of what x is, one value a query.
@@ -538,7 +553,7 @@ static bool may_be_weights(const tni_node *n)
 {
     if (n->rank < 2 || n->rank > 4) return false;
     while (is_same(n) || is_pending(n, TNI_cast)) n = n->src[0];
-    if (is_pending(n, TNI_where)) n = n->src[1];
+    if (is_pending(n, TNI_where)) n = n->src[0]->op == TNI_isnan ? n->src[2] : n->src[1];
     if (is_pending(n, TNI_mul) && tni_is_number(n->src[1]->op)) n = n->src[0];
     while (is_same(n) || is_pending(n, TNI_cast)) n = n->src[0];
     if (!is_pending(n, TNI_mul) && !is_pending(n, TNI_div)) return false;
@@ -548,7 +563,7 @@ static bool may_be_weights(const tni_node *n)
 // Follows the weights p back to queries and keys and records attention; NULL if they are not such.
 static tn_tensor *follow_weights(finding *f, tni_node *p, tn_tensor *v)
 {
-    tni_node *weights = under_dropout(f, under_casts(f, p));
+    tni_node *weights = under_guard(f, under_dropout(f, under_casts(f, p)));
     f->softmax_of     = under_softmax(f, weights);
     if (!f->softmax_of) return NULL;
     f->softmax_of = under_casts(f, f->softmax_of);

@@ -79,6 +79,14 @@ static tn_tensor *cast_to_its_own(inputs *in)
     return tn_matmul(tn_cast(p, tn_dtype_of(in->v)), in->v);
 }
 
+// As exporters write it, for queries that see no key.
+static tn_tensor *guarded(inputs *in)
+{
+    tn_tensor *future = tn_gt(keys(in->cx), queries(in->cx));
+    tn_tensor *p      = tn_softmax(tn_masked_fill(scores(in), future, -INFINITY), -1);
+    return tn_matmul(tn_where(tn_isnan(p), tn_full(in->cx, in->dtype, TN_SHAPE(1), 0), p), in->v);
+}
+
 static tn_tensor *scaled_before(inputs *in)
 {
     tn_tensor *q = tn_div_s(tn_mul_s(in->q, 3), 4);
@@ -253,6 +261,7 @@ static const spelling spellings[] = {
     { "plain", plain, false },
     { "scaled before", scaled_before, false },
     { "causal", causal, false },
+    { "guarded", guarded, false },
     { "window", windowed, false },
     { "both sides", near_ones, false },
     { "alibi", alibi, true },
