@@ -109,6 +109,10 @@ tni_node *tni_value(tn_tensor *t, const char *op);
 // *copy is done. NULL, reported, on failure.
 tn_tensor *tni_from_pinned(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
                            const void *data, uint64_t *copy);
+// Returns a tensor whose elements fill writes, as the host has them. A fill that returns false has reported why. NULL,
+// reported, on failure.
+tn_tensor *tni_from_filled(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
+                           bool (*fill)(void *to, size_t bytes, void *user), void *user);
 // Tells a matmul of node n which of its operands the device has packed (compress.c); n NULL: none.
 void tni_call_find_packed(tni_call *c, const tni_node *n);
 // Describes the elements of a computed node: address, shape and strides.

@@ -28,6 +28,16 @@ static tn_tensor *make_leaf(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *si
     return tni_wrap(cx, n);
 }
 
+// Returns memory for a value, or NULL, reported.
+static tni_buffer *new_upload(tn_ctx *cx, const char *op, tn_dtype dt, int rank,
+                              const int64_t *size, size_t bytes)
+{
+    tni_buffer *b = tni_buffer_new_upload(&cx->buffers, bytes);
+    if (b) return b;
+    tni_text what = tni_text_of("%s of %s", tni_shape_text(rank, size).s, tn_dtype_name(dt));
+    return cx->engine->observer->out_of_memory(cx, op, what.s, (int64_t)bytes);
+}
+
 // Returns a tensor with a copy of host elements. copy, if not NULL: data is pinned memory, and *copy
 // gets the number of its copy, which is not waited for. The block may still be used by earlier work,
 // so the upload is ordered after that (upload_after).
@@ -37,11 +47,8 @@ static tn_tensor *copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, con
     const tni_engine *e     = cx->engine;
     int64_t           count = tni_shape_count(rank, size);
     size_t            bytes = (size_t)count * e->device->memory->element_size(dt);
-    tni_buffer       *b     = tni_buffer_new_upload(&cx->buffers, bytes);
-    if (!b) {
-        tni_text what = tni_text_of("%s of %s", tni_shape_text(rank, size).s, tn_dtype_name(dt));
-        return e->observer->out_of_memory(cx, op, what.s, (int64_t)bytes);
-    }
+    tni_buffer       *b     = new_upload(cx, op, dt, rank, size, bytes);
+    if (!b) return NULL;
     tni_text  why = { "" };
     tn_status s   = TN_OK;
     if (count && e->events->upload_after) e->events->upload_after(e->session, b->last);
@@ -81,6 +88,27 @@ tn_tensor *tni_from_pinned(tn_ctx *cx, const char *op, tn_dtype dt, int rank, co
 {
     return can_copy_in(cx, op, dt, rank, size, data) ? copy_in(cx, op, dt, rank, size, data, copy)
                                                      : NULL;
+}
+
+// Where the host reaches the device's memory, the elements are written there: a file is read to where it is used, and no
+// second copy of it is ever in memory.
+tn_tensor *tni_from_filled(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
+                           bool (*fill)(void *to, size_t bytes, void *user), void *user)
+{
+    if (!can_copy_in(cx, op, dt, rank, size, &dt)) return NULL;
+    size_t bytes = (size_t)tni_shape_count(rank, size) * tni_dtype_size(dt);
+    if (cx->engine->device->memory->host) {
+        tni_buffer *b = new_upload(cx, op, dt, rank, size, bytes);
+        if (b && fill(b->data, bytes, user)) return make_leaf(cx, dt, rank, size, b);
+        tni_buffer_unref(&cx->buffers, b);
+        return NULL;
+    }
+    void      *copy = tni_alloc_block(&cx->heap, bytes + 1);
+    tn_tensor *t    = NULL;
+    if (!copy) return tni_fail_memory(cx, op);
+    if (fill(copy, bytes, user)) t = copy_in(cx, op, dt, rank, size, copy, NULL);
+    tni_free_block(&cx->heap, copy);
+    return t;
 }
 
 bool tni_can_borrow(tn_ctx *cx, const char *op, tn_dtype dt, int64_t count, const void *data,

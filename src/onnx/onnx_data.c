@@ -6,6 +6,7 @@
 //
 // Raw bytes are in the order of the machine, which is little endian here; they lie at any address, so that they are
 // copied.
+#include "engine/engine.h"
 #include "onnx/onnx_run.h"
 
 #include <errno.h>
@@ -135,7 +136,7 @@ static int open_below(const char *model, tni_wire location, const char **why)
 
 // Reads a range of the file that an external tensor names into `to`.
 // A file with several names could be one of another folder. It is read, not mapped: offsets need not fit pages.
-static bool read_external(tni_onnx_model *m, tn_ctx *cx, tni_wire tensor, void *to, int64_t bytes)
+static bool read_external(tni_onnx_model *m, tni_wire tensor, void *to, int64_t bytes)
 {
     tni_wire location = external(tensor, "location");
     int64_t  offset   = decimal(external(tensor, "offset"), 0),
@@ -162,7 +163,6 @@ static bool read_external(tni_onnx_model *m, tn_ctx *cx, tni_wire tensor, void *
         tni_fail(m->cx, TN_EIO, "%s: %s: the file %s with elements of %s cannot be read: %s", m->op,
                  tni_escaped(m->path).s, tni_onnx_quoted(location).s,
                  tni_onnx_quoted(tni_onnx_bytes(tensor, TNI_TENSOR_NAME)).s, why);
-    (void)cx;
     return !why;
 }
 
@@ -189,12 +189,6 @@ static bool read_list(tni_wire tensor, int row, size_t size, char *to, int64_t c
     return !l.bad && n == count;
 }
 
-// Called when the tensor that reads a copy dies.
-static void free_copy(void *data, void *user)
-{
-    tni_free_block(user, data);
-}
-
 // The sizes of a tensor and how many elements that makes; -1, reported, if they cannot be.
 static int64_t read_sizes(tni_onnx_model *m, tni_wire tensor, int *rank, int64_t *size)
 {
@@ -210,8 +204,48 @@ static int64_t read_sizes(tni_onnx_model *m, tni_wire tensor, int *rank, int64_t
     return l.bad ? wrong_tensor(m, tensor, "its sizes are malformed"), -1 : count;
 }
 
-// Sizes are checked against the bytes that are there before anything is allocated. Elements of narrow types are packed
-// behind the room of what they become, which is written from the front.
+// Elements that are not at hand as bytes of the file: what is read, and from where.
+typedef struct {
+    tni_onnx_model *m;
+    tni_wire        tensor;
+    int             type, row;  // row: -1 for narrow types
+    int64_t         count,
+        each;  // each: the bytes of an element in the file; 1 of those that narrow ones are packed in
+} elements;
+
+// Reads `items` elements as the file has them: from beside it, or from a list.
+static bool read_items(const elements *e, void *to, int64_t items)
+{
+    tni_wire_field raw;
+    if (tni_onnx_int(e->tensor, TNI_TENSOR_LOCATION, 0) == 1)
+        return read_external(e->m, e->tensor, to, items * e->each);
+    if (tni_wire_find(e->tensor, TNI_TENSOR_RAW, &raw)) {
+        memcpy(to, raw.bytes.at, (size_t)(items * e->each));
+        return true;
+    }
+    return read_list(e->tensor, e->row, (size_t)e->each, to, items) ||
+           wrong_tensor(e->m, e->tensor, "its sizes do not fit its elements") != NULL;
+}
+
+// Writes the elements to where they are used. Narrow ones are unpacked from a copy, since they take more room there.
+static bool fill_elements(void *to, size_t bytes, void *user)
+{
+    const elements *e    = user;
+    tni_heap       *heap = &e->m->cx->heap;
+    (void)bytes;
+    if (e->row >= 0) return read_items(e, to, e->count);
+    tn_dtype dt;
+    int      bits;
+    tni_onnx_is_narrow(e->type, &dt, &bits);
+    int64_t items  = (e->count * bits + 7) / 8;
+    void   *packed = tni_alloc_block(heap, (size_t)items + 1);
+    bool ok = packed ? read_items(e, packed, items) : tni_fail_memory(e->m->cx, e->m->op) != NULL;
+    if (ok) tni_onnx_widen(e->type, packed, e->count, to);
+    tni_free_block(heap, packed);
+    return ok;
+}
+
+// Sizes are checked against the bytes that are there before anything is allocated.
 tn_tensor *tni_onnx_tensor(tni_onnx_model *m, tn_ctx *cx, tni_wire tensor)
 {
     int64_t        type = tni_onnx_int(tensor, TNI_TENSOR_TYPE, 0), size[TN_MAX_RANK];
@@ -222,10 +256,11 @@ tn_tensor *tni_onnx_tensor(tni_onnx_model *m, tn_ctx *cx, tni_wire tensor)
         return wrong_tensor(
             m, tensor, tni_text_of("elements of type %lld are not supported", (long long)type).s);
     bool    narrow = row < 0 && tni_onnx_is_narrow(type, &dt, &bits);
-    int64_t count = read_sizes(m, tensor, &rank, size), width = (int64_t)tni_dtype_size(dt);
+    int64_t count  = read_sizes(m, tensor, &rank, size);
     if (count < 0) return NULL;
-    int64_t each = narrow ? 1 : width, items = narrow ? (count * bits + 7) / 8 : count,
-            place = tni_onnx_int(tensor, TNI_TENSOR_LOCATION, 0), room = narrow ? count * width : 0;
+    int64_t each  = narrow ? 1 : (int64_t)tni_dtype_size(dt),
+            items = narrow ? (count * bits + 7) / 8 : count,
+            place = tni_onnx_int(tensor, TNI_TENSOR_LOCATION, 0);
     bool have = tni_wire_find(tensor, TNI_TENSOR_RAW, &raw) && raw.type == TNI_WIRE_BYTES && !place;
     if (have && tni_wire_size(raw.bytes) != (size_t)(items * each))
         return wrong_tensor(m, tensor, "its sizes do not fit its bytes");
@@ -236,20 +271,8 @@ tn_tensor *tni_onnx_tensor(tni_onnx_model *m, tn_ctx *cx, tni_wire tensor)
     }
     if (place != 1 && !have && (uint64_t)items > tni_wire_size(tensor))
         return wrong_tensor(m, tensor, "its sizes do not fit its bytes");
-    if (!tni_shape_ok(cx, m->op, rank, size)) return NULL;
-    char *copy = tni_alloc_block(&cx->heap, (size_t)(room + items * each) + 1);
-    if (!copy) return tni_fail_memory(m->cx, m->op);
-    bool ok = true;
-    if (have) memcpy(copy + room, raw.bytes.at, (size_t)items);
-    else
-        ok = place == 1 ? read_external(m, cx, tensor, copy + room, items * each)
-                        : read_list(tensor, row, (size_t)each, copy + room, items);
-    if (!ok) {
-        tni_free_block(&cx->heap, copy);
-        return place == 1 ? NULL : wrong_tensor(m, tensor, "its sizes do not fit its elements");
-    }
-    if (narrow) tni_onnx_widen((int)type, (unsigned char *)copy + room, count, copy);
-    return tn_borrow(cx, dt, rank, size, copy, free_copy, &cx->heap);
+    elements e = { m, tensor, (int)type, row, count, each };
+    return tni_from_filled(cx, m->op, dt, rank, size, fill_elements, &e);
 }
 
 // Values are put at places of all elements as one line; indices are these, or a row of one for each axis.

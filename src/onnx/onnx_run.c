@@ -215,11 +215,20 @@ void tni_onnx_value_out(tni_onnx_call *c, int i, tni_onnx_value value)
     c->r->value[v].fixed = false;
 }
 
+// The host computes in double. A result is rounded to its dtype, as every other program has it, since what follows may cut
+// it to an integer: a logarithm that is 2 in f32 is 1.99999999 in double.
+static tn_tensor *rounded(tn_tensor *t)
+{
+    tn_dtype dt = tn_dtype_of(t);
+    return tni_is_float(dt) && dt != TN_F64 ? tn_cast(tn_cast(t, TN_F64), dt) : t;
+}
+
 // A failed op of the host has its error in the host's context: it is moved to the model's.
 bool tni_onnx_out(tni_onnx_call *c, int i, tn_tensor *t)
 {
+    bool host = t && tn_ctx_of(t) == c->r->host;
+    if (host) t = rounded(t);
     if (!t) return c->cx == c->r->host && tn_error(c->r->host) ? host_failed(c) : false;
-    bool host = tn_ctx_of(t) == c->r->host;
     if (!host && c->r->m->as != TN_F32 && tn_dtype_of(t) == TN_F32) t = tn_cast(t, c->r->m->as);
     if (!t) return false;
     tni_onnx_value_out(c, i, (tni_onnx_value){ .t = host ? NULL : t, .host = host ? t : NULL });
