@@ -204,7 +204,7 @@ static int64_t read_sizes(tni_onnx_model *m, tni_wire tensor, int *rank, int64_t
     return l.bad ? wrong_tensor(m, tensor, "its sizes are malformed"), -1 : count;
 }
 
-// Elements that are not at hand as bytes of the file: what is read, and from where.
+// Elements that are not raw bytes of the file: what is read, and from where.
 typedef struct {
     tni_onnx_model *m;
     tni_wire        tensor;

@@ -4,8 +4,8 @@
 #include "rules_kit.h"
 #include "scratch.h"
 
-#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static tn_onnx *open_bytes(tn_ctx *cx, const onnx_bytes *m)
 {
@@ -72,10 +72,46 @@ static void weights_beside_it_are_memory_of_the_context(void)
     rules_close_scratch(cx);
 }
 
+// Boxes that share more than the limit with a better one are dropped, equal scores keep the first, and a detector's thousands of
+// boxes of which none touch take a moment: 12,000 rows of pairs, each the same box twice.
+static void overlapping_boxes_are_dropped(void)
+{
+    enum { N = 24000 };
+    static const float   iou  = 0.5f;
+    static const int64_t most = N;
+    tn_ctx              *cx   = rules_open_scratch();
+    float               *b = malloc(N * 4 * sizeof *b), *s = malloc(N * sizeof *s);
+    onnx_bytes           g = { .n = 0 }, m = onnx_tensor("m", 7, 0, NULL, &most),
+               t   = onnx_tensor("t", 1, 0, NULL, &iou),
+               nms = onnx_node("NonMaxSuppression", "x s m t", "y"), port = onnx_port("s");
+    for (int i = 0; b && s && i < N; i++) {
+        float at = (float)(i / 2 * 4);
+        memcpy(b + 4 * i, (float[]){ 0, at, 2, at + 2 }, 4 * sizeof *b);
+        s[i] = 0.25f;
+    }
+    onnx_ports(&g, "x", "y");
+    onnx_message(&g, 11, &port);
+    onnx_message(&g, 5, &m);
+    onnx_message(&g, 5, &t);
+    onnx_message(&g, 1, &nms);
+    onnx_bytes file = onnx_model(&g, 17);
+    tn_onnx   *o    = open_bytes(cx, &file);
+    tn_tensor *x[]  = { tn_from(cx, TN_F32, TN_SHAPE(1, N, 4), b),
+                        tn_from(cx, TN_F32, TN_SHAPE(1, 1, N), s) },
+              *y;
+    CHECK_STATUS(tn_onnx_run(o, 2, NULL, x, 1, NULL, &y), TN_OK);
+    CHECK(tn_size(y, 0) == N / 2 && tn_size(y, 1) == 3);
+    CHECK_INT(tn_item_i64(tn_sum_all(tn_select(y, 1, 2))), (int64_t)(N / 2) * (N / 2 - 1));
+    free(b);
+    free(s);
+    rules_close_scratch(cx);
+}
+
 // clang-format off
 const test_case tests_onnx_exported[] = {
     TEST(numbers_of_the_host_are_rounded),
     TEST(weights_beside_it_are_memory_of_the_context),
+    TEST(overlapping_boxes_are_dropped),
     TEST_END
 };
 // clang-format on
