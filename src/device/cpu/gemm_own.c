@@ -44,6 +44,7 @@ enum {
     ROW_PANELS = 8,
     ROW_WORK   = 1 << 15,
     ITEM_WORK  = 1 << 16,  // panels of fewer multiply-adds share a task, which costs time to start
+    ROW_ITEM   = 1 << 14,  // likewise, of one row: memory makes them take longer
     DIRECT_TILES = 3,      // an operand that no more tiles read is read in place, not packed
     ALIGN        = 64      // bytes of a cache line, and of the largest vector
 };
@@ -151,10 +152,9 @@ static void plan_panels(product_plan *p)
     if (row) p->cols = tni_min_i64(p->cols, TNI_GEMM_ROW_COLS);
     if (row && g->b_col != 1) p->cols = tni_min_i64(p->cols, ACROSS_COLS);
     cut_panels(p);
-    double work = panel_work(p);
+    double work = panel_work(p), least = row ? ROW_ITEM : ITEM_WORK;
     p->units    = p->down * p->across * p->g.batch;
-    p->per_item = work >= ITEM_WORK ? 1
-                                    : tni_min_i64(p->units, 1 + (int64_t)(ITEM_WORK / (work + 1)));
+    p->per_item = work >= least ? 1 : tni_min_i64(p->units, 1 + (int64_t)(least / (work + 1)));
 }
 
 // Returns the bytes of a scratch area, in whole cache lines, so that no two threads write the same

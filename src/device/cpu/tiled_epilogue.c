@@ -9,6 +9,10 @@
 // enough that its rows leave the cache anyway; the kernel then runs afterwards.
 enum { MOST_BANDS = 4096 };
 
+// A band of fewer elements takes less time than the call of its kernel. If all of them together stay in the cache anyway, the
+// kernel runs once, afterwards.
+enum { LEAST_BAND = 128, CACHED = 1 << 15 };
+
 // Bands must be whole rows of the kernel. With fewer bands than threads, some threads would wait
 // while others run the kernel; running it afterwards on all threads is faster than what the cache
 // saves.
@@ -17,6 +21,7 @@ bool tni_tiled_epilogue_begin(tni_tiled_epilogue *epilogue, int64_t band, int64_
 {
     if (!epilogue || band % epilogue->row_elements || whole % epilogue->row_elements) return false;
     if (bands < epilogue->threads || (tiles > 1 && bands > MOST_BANDS)) return false;
+    if (band < LEAST_BAND && band * bands <= CACHED) return false;
     epilogue->tiles = tiles;
     for (int64_t i = 0; tiles > 1 && i < bands; i++) atomic_init(&epilogue->tiles_left[i], tiles);
     return epilogue->started = true;
