@@ -17,7 +17,7 @@ import re
 import sys
 from pathlib import Path
 
-HEADERS = ["tenon.h", "tenon/arrays.h", "tenon/layers.h", "tenon/training.h", "tenon/dlpack.h", "tenon/dist.h", "tenon/models.h"]
+HEADERS = ["tenon.h", "tenon/arrays.h", "tenon/layers.h", "tenon/onnx.h", "tenon/training.h", "tenon/dlpack.h", "tenon/dist.h", "tenon/models.h"]
 
 # Why a function of C is not here. Names may end in *.
 LEFT_OUT = {
@@ -35,8 +35,10 @@ LEFT_OUT = {
         nn_transformer_block nn_transformer_block_with forward_n dataset next tokenizer_encode
         tokenizer_encode_with tokenizer_decode tokenizer_stream tokenizer_token generate file_info
         file_meta_key file_write checkpoint_save checkpoint_load explain explain_with doctor device_info
-        data_info cache_new image_print image_print_with""",
+        data_info cache_new image_print image_print_with onnx_run onnx_save""",
     "a name of the dtype object": "dtype_name",
+    "tenon show MODEL prints it": "onnx_nodes onnx_node_at onnx_node_value",
+    "ports are lists": "onnx_inputs onnx_outputs onnx_input onnx_output",
     "an attribute of the tensor": """
         dtype_of rank size stride count item item_i64 needs_grad is_leaf has_grad grad_of""",
 }
@@ -46,7 +48,7 @@ ATTRIBUTES = {"requires_grad"}
 
 # Names that `import tenon` does not have, because the package has the function in another form: as a method, a class, a keyword.
 # Every other function of C is tenon.NAME.
-NOT_EXPORTED = re.compile(r"""i?[rh]?fft[2n]?|i?fftshift|r?fftfreq|i?stft|hann_window|hamming_window|(nn|layer|optim|data|file|tokenizer|cache|ctx|profile|npy|init|device|dist|linalg|sparse)_.*
+NOT_EXPORTED = re.compile(r"""i?[rh]?fft[2n]?|i?fftshift|r?fftfreq|i?stft|hann_window|hamming_window|(nn|layer|optim|data|file|tokenizer|cache|ctx|profile|npy|init|device|dist|linalg|sparse|onnx)_.*
     |cholesky|solve|solve_triangular|lstsq|inv|qr|eigh|eigvalsh|svd|svdvals|pinv|matrix_rank|vector_norm|matrix_norm|cond|.*_ex
     |.*_(s|i64|i64_|keep|all|axes|with|hw|dhw|nd|n|of)|.*_|forward.*|is_.*|sgd|adam|adamw|rmsprop|next|step|digits|idx.*|images|image_.*|cifar10|csv
     |adagrad|adadelta|lbfgs|nadam|lamb|lion|muon
@@ -70,7 +72,7 @@ WAITS = set("""
     item_late eval eval_of sync step next save save_with load load_with file_open file_tensor npy_read npy_write
     profile_write ctx_peak optim_skipped pretrained pretrained_with tokenizer_open tokenizer_gpt2 csv text idx
     idx_files idx_read image_read image_read_with image_write image_write_with images cifar10 arrays data_shuffle data_drop_last data_split data_augment data_seek
-    data_rewind data_shard dist_open dist_close dist_barrier optim_distribute""".split())
+    data_rewind data_shard dist_open dist_close dist_barrier optim_distribute onnx_open onnx_layer""".split())
 
 # What a function does with two operands of which one may be a number of Python: number_use in core.h. COMPUTES if it is in none.
 NUMBER_USES = {"COMPARES": "eq ne lt le gt ge", "BOUNDS": "maximum minimum", "WRITES": "add_ sub_ mul_ div_"}
@@ -82,15 +84,15 @@ RETURNED = {"layer_param": 2, "layer_buffer": 2}
 # Functions after which layers that were arguments belong to another: (which argument, to which; None: to the result).
 GIVES = {"layer_child": (2, 0), "nn_seq_n": (0, None), "nn_standardize": (1, None), "nn_standardize_nd": (1, None)}
 # Functions that return a layer which belongs to an argument.
-LENDS = {"layer_child": 0, "layer_find_child": 0}
+LENDS = {"layer_child": 0, "layer_find_child": 0, "onnx_layer": 0}
 HANDLES = {"tn_layer": "LAYER", "tn_optim": "OPTIM", "tn_data": "DATA", "tn_tokenizer": "TOKENIZER",
-           "tn_file": "SAVED_FILE", "tn_cache": "CACHE", "tn_dist": "DIST"}
+           "tn_file": "SAVED_FILE", "tn_cache": "CACHE", "tn_dist": "DIST", "tn_onnx": "ONNX"}
 ENUMS = {"tn_fft_norm", "tn_rnn_kind", "tn_fold", "tn_matrix_norm_kind", "tn_interpolation", "tn_border", "tn_reduction", "tn_rope_scaling", "tn_lr_kind", "tn_missing", "tn_reduce_op"}
 NUMBERS = {"int": "int", "int64_t": "int64", "uint64_t": "uint64", "double": "double", "float": "double", "bool": "bool",
            "tn_dtype": "dtype", "size_t": "uint64"}
 PYTHON = {"int": "int", "int64": "int", "uint64": "int", "double": "float", "bool": "bool", "dtype": "DTypeLike"}
 CLASS = {"LAYER": "Layer", "OPTIM": "Optim", "DATA": "Data", "TOKENIZER": "Tokenizer", "SAVED_FILE": "File",
-         "CACHE": "Cache", "DIST": "Dist"}
+         "CACHE": "Cache", "DIST": "Dist", "ONNX": "Onnx"}
 
 
 # ---- the headers

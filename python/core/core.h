@@ -132,7 +132,7 @@ int       tensor_assign_index(PyObject *self, PyObject *key, PyObject *value);
 
 // ---- other objects of C ------------------------------------------------------------------------
 
-// A layer, optimizer, dataset, tokenizer, file, cache or world. `uses` holds the objects that this one was made of and that must
+// A layer, optimizer, dataset, tokenizer, file, cache, world or model. `uses` holds the objects that this one was made of and that must
 // outlive it.
 typedef struct {
     PyObject_HEAD void *p;
@@ -142,7 +142,17 @@ typedef struct {
     bool                given;  // to another object of C, which frees it
 } Handle;
 
-typedef enum { LAYER, OPTIM, DATA, TOKENIZER, SAVED_FILE, CACHE, DIST, HANDLE_KINDS } handle_kind;
+typedef enum {
+    LAYER,
+    OPTIM,
+    DATA,
+    TOKENIZER,
+    SAVED_FILE,
+    CACHE,
+    DIST,
+    ONNX,
+    HANDLE_KINDS
+} handle_kind;
 extern PyTypeObject *handle_types[HANDLE_KINDS];
 
 int       handles_ready(PyObject *module);
@@ -241,6 +251,7 @@ int         custom_ready(PyObject *module);
 int         functions_ready(PyObject *module);
 int         data_ready(PyObject *module);
 int         inspect_ready(PyObject *module);
+int         onnx_ready(PyObject *module);
 
 // The module, which is the self of functions that are not methods.
 extern PyObject *core_module;

@@ -15,6 +15,7 @@ static const struct {
     [SAVED_FILE] = { "tenon._c.File", (void (*)(void *))tn_file_free },
     [CACHE]      = { "tenon._c.Cache", (void (*)(void *))tn_cache_free },
     [DIST]       = { "tenon._c.Dist", (void (*)(void *))tn_dist_close },
+    [ONNX]       = { "tenon._c.Onnx", (void (*)(void *))tn_onnx_close },
 };
 
 static int kind_of(PyObject *o)

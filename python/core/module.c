@@ -25,8 +25,8 @@ PyMODINIT_FUNC PyInit__c(void)
     if (site_ready(m) < 0 || context_ready(m) < 0 || handles_ready(m) < 0 || tensor_ready(m) < 0 ||
         PyModule_AddFunctions(m, generated_methods) < 0 || exchange_ready(m) < 0 ||
         dlpack_ready(m) < 0 || layers_ready(m) < 0 || custom_ready(m) < 0 ||
-        functions_ready(m) < 0 || data_ready(m) < 0 || inspect_ready(m) < 0 || add_all(m) < 0 ||
-        PyModule_AddStringConstant(m, "version", tn_version()) < 0) {
+        functions_ready(m) < 0 || data_ready(m) < 0 || inspect_ready(m) < 0 || onnx_ready(m) < 0 ||
+        add_all(m) < 0 || PyModule_AddStringConstant(m, "version", tn_version()) < 0) {
         Py_DECREF(m);
         return NULL;
     }
