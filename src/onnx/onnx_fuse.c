@@ -37,8 +37,8 @@ static bool is_product(const tni_onnx_node *n)
 
 void tni_onnx_fusions_free(tni_onnx_run *r)
 {
+    if (!r->fusions) return;  // as of a model that could not be read, which has no context yet
     tni_heap *h = &r->cx->heap;
-    if (!r->fusions) return;
     tni_free(h, r->fusions->reader);
     tni_free(h, r->fusions->product);
     tni_free(h, r->fusions);

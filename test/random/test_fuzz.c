@@ -8,6 +8,13 @@
 
 enum { SECONDS = 2 };
 
+// Structs are those of the library that is linked.
+#ifdef TN_DEBUG
+#define CHECKED " -DTN_DEBUG=ON"
+#else
+#define CHECKED ""
+#endif
+
 static bool has_sanitizers(void)
 {
     char out[256];
@@ -17,18 +24,20 @@ static bool has_sanitizers(void)
                     out, sizeof out) == 0;
 }
 
-// Builds the fuzzer in a folder, which is made a sanitized build if it is none yet: without optimization, since
-// compiling takes longer than the fuzzing here.
+// Builds the fuzzer in a folder, which is made a sanitized build if it is none yet: without optimization, and of the readers
+// alone, since compiling takes longer than the fuzzing here. What they call beyond them, such as devices, is that of this build;
+// `make fuzz` watches all of it.
 static bool build(const char *folder)
 {
     char script[2048], out[4096];
     snprintf(
         script, sizeof script,
         "mkdir -p '%s' && cd '%s' || exit 1\n"
-        "[ -f CMakeCache.txt ] || {\n"
+        "grep -q FUZZ_LIBRARY CMakeCache.txt 2>/dev/null || {\n"
         "    launcher=$(command -v ccache) && set -- -DCMAKE_C_COMPILER_LAUNCHER=\"$launcher\"\n"
         "    cmake -S '" TN_SOURCE_DIR "' -B . -DCMAKE_C_COMPILER='" TN_CC "'"
-        " -DSANITIZE=address,undefined '-DSANITIZE_FLAGS=-O0;-g1' \"$@\" >fuzz.log || { cat fuzz.log; exit 1; }\n"
+        " -DSANITIZE=address,undefined '-DSANITIZE_FLAGS=-O0;-g1' '-DFUZZ_LIBRARY=" TN_BUILD_DIR
+        "/libtenon.a'" CHECKED " \"$@\" >fuzz.log || { cat fuzz.log; exit 1; }\n"
         "}\n"
         "MAKEFLAGS= cmake --build . --parallel 2 --target tenon-fuzz >fuzz.log 2>&1 ||"
         " { tail -n 40 fuzz.log; exit 1; }\n",
