@@ -5,8 +5,11 @@
 //                                      6 7 8 9 a b
 //
 // A product with strips is one of a batch, x (1, K) with each of (N / S, K, S). It gives (N / S, 1, S), which is y.
+#include "base/pool.h"
 #include "engine/engine.h"
 #include "onnx/onnx_ops.h"
+
+#include <string.h>
 
 enum {
     // Columns of a strip: two cache lines. Of a 768 x 3072 matrix a Neoverse-N1 core reads 11 GB/s by rows, 17 GB/s in
@@ -16,13 +19,75 @@ enum {
     LARGE = 1 << 18
 };
 
-// The strips of a matrix (K, N): (N / S, K, S); columns that the last one is short of are 0.
+// A matrix (K, N) of any strides, in elements of `bytes`, and the strips that are made of it.
+typedef struct {
+    const char *from;
+    char       *to;
+    int64_t     k, n, row, col, bytes;
+    int         threads;
+} strips_job;
+
+// Writes a strip of `columns` whose elements are beside each other down a column, as in a transposed matrix: a cache line of
+// every column, then the next. bytes is a constant at every call.
+static inline __attribute__((always_inline)) void turn_strip(const strips_job *j, const char *from,
+                                                             char *to, int64_t columns,
+                                                             const int64_t bytes)
+{
+    const int64_t line = 64 / bytes;
+    for (int64_t k0 = 0; k0 < j->k; k0 += line)
+        for (int64_t i = 0; i < columns; i++)
+            for (int64_t k = k0; k < k0 + line && k < j->k; k++)
+                memcpy(to + (k * STRIP + i) * bytes, from + (i * j->col + k * j->row) * bytes,
+                       (size_t)bytes);
+}
+
+// A task: one strip; columns that the last one is short of are 0.
+static void write_strip(void *arg, int64_t s, int worker)
+{
+    const strips_job *j       = arg;
+    int64_t           columns = j->n - s * STRIP < STRIP ? j->n - s * STRIP : STRIP;
+    int64_t           row     = STRIP * j->bytes;
+    const char       *from    = j->from + s * STRIP * j->col * j->bytes;
+    char             *to      = j->to + s * j->k * row;
+    (void)worker;
+    if (columns < STRIP) memset(to, 0, (size_t)(j->k * row));
+    for (int64_t k = 0; j->col == 1 && k < j->k; k++)
+        memcpy(to + k * row, from + k * j->row * j->bytes, (size_t)(columns * j->bytes));
+    if (j->col == 1) return;
+    switch (j->bytes) {
+    case 1: turn_strip(j, from, to, columns, 1); break;
+    case 2: turn_strip(j, from, to, columns, 2); break;
+    case 4: turn_strip(j, from, to, columns, 4); break;
+    default: turn_strip(j, from, to, columns, 8); break;
+    }
+}
+
+// Fills the memory of the strips, on all threads.
+static bool write_strips(void *to, size_t bytes, void *user)
+{
+    strips_job *j = user;
+    (void)bytes;
+    j->to = to;
+    tni_parallel(j->threads, (j->n + STRIP - 1) / STRIP, write_strip, j);
+    return true;
+}
+
+// The strips of a matrix (K, N): (N / S, K, S). They are written once, from wherever the elements are: as ops, turning and
+// padding would each be a copy, which most of a model's first run would go into.
 static tn_tensor *make_strips(tn_tensor *w)
 {
-    int64_t k = tn_size(w, 0), n = tn_size(w, 1), strips = (n + STRIP - 1) / STRIP;
-    if (n % STRIP) w = tn_pad(w, (int64_t[]){ 0, 0 }, (int64_t[]){ 0, strips * STRIP - n }, 0);
-    w = tn_permute(tn_reshape(w, TN_SHAPE(k, strips, STRIP)), TN_AXES(1, 0, 2));
-    return tn_contiguous(w);
+    tn_ctx    *cx = tn_ctx_of(w);
+    int64_t    k = tn_size(w, 0), n = tn_size(w, 1);
+    strips_job j = { .from    = tn_ptr(w),
+                     .k       = k,
+                     .n       = n,
+                     .row     = tn_stride(w, 0),
+                     .col     = tn_stride(w, 1),
+                     .bytes   = (int64_t)tni_dtype_size(tn_dtype_of(w)),
+                     .threads = cx->engine->threads };
+    if (!j.from) return NULL;
+    return tni_from_filled(cx, "onnx_run", tn_dtype_of(w), 3,
+                           (int64_t[]){ (n + STRIP - 1) / STRIP, k, STRIP }, write_strips, &j);
 }
 
 // Whether the rows of x are one, as long as a matrix of k rows wants it.
@@ -44,10 +109,9 @@ static bool keep_strips(tni_onnx_call *c, int i, bool turned)
     // In a scope of its own, since views of the matrix would keep it in memory until the run ends.
     tn_scope  *scope = tn_begin(c->cx);
     tn_tensor *s     = make_strips(turned ? tn_transpose(w, 0, 1) : w);
-    bool       made  = s && tn_eval_of(s) == TN_OK;
-    if (made) tn_retain(s);
+    if (s) tn_retain(s);
     tn_end(scope);
-    if (!made) return false;
+    if (!s) return false;
     v->strips         = s;
     v->strips_columns = tn_size(w, turned ? 0 : 1);
     v->strips_turned  = turned;

@@ -253,6 +253,56 @@ static void weights_beside_it_are_in_its_folder(void)
     rules_close_scratch(cx);
 }
 
+// A model of one product with the matrix (k, n), or (n, k) if turned, of a file beside it.
+static onnx_bytes product_model(bool turned, int type, int64_t k, int64_t n)
+{
+    onnx_bytes w = { .n = 0 }, entry = { .n = 0 }, g = { .n = 0 },
+               node = onnx_node(turned ? "Gemm" : "MatMul", "x w", "y");
+    if (turned) onnx_attr_int(&node, "transB", 1);
+    onnx_text(&entry, 1, "location");
+    onnx_text(&entry, 2, "w.bin");
+    onnx_int(&w, 1, turned ? n : k);
+    onnx_int(&w, 1, turned ? k : n);
+    onnx_int(&w, 2, type);
+    onnx_text(&w, 8, "w");
+    onnx_message(&w, 13, &entry);
+    onnx_int(&w, 14, 1);
+    onnx_ports(&g, "x", "y");
+    onnx_message(&g, 5, &w);
+    onnx_message(&g, 1, &node);
+    return onnx_model(&g, 13);
+}
+
+// A product of one row reads a large matrix in strips of columns, which are made of it whatever its order: the elements are
+// integers, so that sums are exact, and those of a product of two rows, which has no strips.
+static void one_row_times_a_large_matrix_is_as_of_two(void)
+{
+    enum { K = 521, N = 1003 };  // the last strip has 11 columns
+    static float  w[K * N], y[2][N], one[N];
+    static double wide[K * N];
+    tn_ctx       *cx = rules_open_scratch();
+    for (int i = 0; i < K * N; i++) wide[i] = w[i] = (float)(i * 7 % 23 - 11);
+    for (int i = 0; i < 4; i++) {
+        tn_dtype   dt    = i < 2 ? TN_F32 : TN_F64;
+        onnx_bytes m     = product_model(i % 2, i < 2 ? 1 : 11, K, N);
+        tn_tensor *index = tn_arange(cx, TN_I64, 0, K, 1);
+        tn_tensor *x     = tn_cast(
+                tn_reshape(tn_sub(index, tn_full_i64(cx, TN_I64, 0, NULL, 260)), TN_SHAPE(1, K)), dt);
+        CHECK(scratch_write(scratch_path("w.bin"), i < 2 ? (void *)w : wide,
+                            i < 2 ? sizeof w : sizeof wide));
+        CHECK_STATUS(tn_read(run_model(cx, &m, x), TN_F32, one, N), TN_OK);
+        CHECK_STATUS(tn_read(run_model(cx, &m, tn_concat(2, (tn_tensor *[]){ x, x }, 0)), TN_F32,
+                             &y[0][0], 2 * N),
+                     TN_OK);
+        CHECK(!memcmp(one, y[0], sizeof one) && !memcmp(one, y[1], sizeof one));
+        double sum = 0;
+        for (int k = 0; k < K; k++)
+            sum += (k - 260) * wide[i % 2 ? (N - 1) * K + k : k * N + N - 1];
+        CHECK_NEAR(one[N - 1], sum, 0);
+    }
+    rules_close_scratch(cx);
+}
+
 // y = batch norm of relu(x @ fc.weight + fc.bias) + mask, where the mask is a constant.
 static onnx_bytes trainable_model(void)
 {
@@ -361,6 +411,7 @@ const test_case tests_onnx[] = {
     TEST(shapes_are_known_on_the_host),
     TEST(what_is_wrong_is_named),
     TEST(weights_beside_it_are_in_its_folder),
+    TEST(one_row_times_a_large_matrix_is_as_of_two),
     TEST(a_model_is_trained_further),
     TEST(no_cut_or_changed_file_is_a_crash),
     TEST_END
