@@ -123,9 +123,24 @@ static bool bind_name(tni_onnx_model *m, tni_wire name, uint32_t scope, int32_t 
     return true;
 }
 
+// Messages of a few bytes have structs of hundreds: together they may take twice the file and 16 MiB, of which 2 are for what
+// does not grow. Lists double, so that an item counts twice, and a name up to four times while its table grows.
+bool tni_onnx_fits(tni_onnx_model *m, size_t more)
+{
+    enum { ROOM = 14 << 20 };
+    size_t value = 2 * sizeof *m->value + 4 * sizeof *m->name + TNI_ONNX_VALUE_BYTES,
+           node  = 2 * sizeof *m->node + 2 * sizeof(void *),
+           graph = 2 * (sizeof *m->graph + sizeof *m->scope);
+    return m->values * value + m->nodes * node + m->scopes * graph + m->uses * 2 * sizeof *m->use +
+                   more <=
+               2 * tni_wire_size(m->message) + ROOM ||
+           tni_onnx_wrong(m, "it has more nodes and names than fit a file of its size");
+}
+
 // A new value, of which nothing is known yet.
 static bool add_value(tni_onnx_model *m, int32_t *value)
 {
+    if (!tni_onnx_fits(m, 0)) return false;
     if (!tni_grow(&m->cx->heap, (void **)&m->value, &m->value_cap, m->values + 1, sizeof *m->value))
         return no_memory(m);
     m->value[m->values] = (tni_onnx_static){ 0 };
@@ -382,6 +397,7 @@ static bool add_node(tni_onnx_model *m, tni_wire message, uint32_t scope, int de
         if (!add_use(m, v)) return false;
         n.nout++;
     }
+    if (!tni_onnx_fits(m, 0)) return false;
     if (!tni_grow(&m->cx->heap, (void **)&m->node, &m->node_cap, m->nodes + 1, sizeof n))
         return no_memory(m);
     m->node[m->nodes++] = n;
@@ -447,6 +463,7 @@ static bool add_graph(tni_onnx_model *m, tni_wire message, int32_t outer, uint32
     if (!tni_wire_ok(message)) return malformed(m, message, "a graph");
     if (!add_scope(m, (tni_onnx_scope){ .outer = outer, .function = function }, &scope))
         return false;
+    if (!tni_onnx_fits(m, 0)) return false;
     if (!tni_grow(&m->cx->heap, (void **)&m->graph, &m->graph_cap, m->graphs + 1, sizeof g))
         return no_memory(m);
     m->graph[m->graphs++] = g;

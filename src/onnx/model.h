@@ -149,6 +149,10 @@ void tni_onnx_model_close(tni_onnx_model *m);
 // Reports what is wrong with the file as TN_EFORMAT, after the op and the path; false.
 bool tni_onnx_wrong(tni_onnx_model *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+// Whether what was read so far, and `more` bytes for it, stay within what a file of its size may take; false, reported, if not.
+bool tni_onnx_fits(tni_onnx_model *m, size_t more);
+enum { TNI_ONNX_VALUE_BYTES = 128 };  // of a value while the model runs, at most
+
 // The value of that name in the model's graph, or TNI_ONNX_NONE.
 int32_t tni_onnx_named(const tni_onnx_model *m, const char *name);
 // The graph in an attribute of a node.

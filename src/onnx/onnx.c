@@ -99,6 +99,18 @@ static tn_onnx_port read_port(tni_wire info, char **text)
     return p;
 }
 
+// Room for the texts of all ports: each lies in the message of its port, behind two bytes that its end takes.
+static size_t port_text_bytes(tni_wire graph)
+{
+    tni_wire_field f;
+    size_t         n = 0;
+    while (tni_wire_next(&graph, &f) > 0)
+        if ((f.number == TNI_GRAPH_INPUT || f.number == TNI_GRAPH_OUTPUT) &&
+            f.type == TNI_WIRE_BYTES)
+            n += tni_wire_size(f.bytes) + 1;
+    return n;
+}
+
 // Ports of the graph's fields with that number. In old files weights are inputs too; one that has no data of its own is
 // an input.
 static bool read_ports(tn_onnx *m, uint32_t number, tn_onnx_port **ports, int *count, char **text)
@@ -107,6 +119,7 @@ static bool read_ports(tn_onnx *m, uint32_t number, tn_onnx_port **ports, int *c
     tni_wire_field f;
     int            n = 0;
     while (tni_wire_next(&w, &f) > 0) n += f.number == number && f.type == TNI_WIRE_BYTES;
+    if (!tni_onnx_fits(&m->model, (size_t)(n + m->ins) * sizeof **ports)) return false;
     *ports = tni_alloc(&m->owned.cx->heap, (size_t)n * sizeof **ports);
     if (!*ports) return tni_fail_memory(m->owned.cx, m->model.op) != NULL;
     w = m->model.graph_message;
@@ -146,10 +159,7 @@ static bool read_model(tn_onnx *m, const char *path)
     tn_on_error(m->run.host, NULL, NULL);
     m->run.value = tni_zalloc(&cx->heap, (f->values + 1) * sizeof *m->run.value);
     m->run.path  = tni_zalloc(&cx->heap, (f->nodes + 1) * sizeof *m->run.path);
-    // Every text of a port is in the graph's message, with two bytes before it.
-    char *text = m->text = tni_alloc(&cx->heap, tni_wire_size(f->graph_message) < 1 << 20
-                                                    ? tni_wire_size(f->graph_message) + 16
-                                                    : 1 << 20);
+    char *text = m->text = tni_alloc(&cx->heap, port_text_bytes(f->graph_message) + 1);
     if (!m->run.value || !m->text) return tni_fail_memory(cx, f->op) != NULL;
     clear_values(m);
     return read_ports(m, TNI_GRAPH_INPUT, &m->in, &m->ins, &text) &&

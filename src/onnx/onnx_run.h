@@ -77,6 +77,8 @@ struct tni_onnx_call {
 bool tni_onnx_run_graph(tni_onnx_run *r, const tni_onnx_graph *g);
 
 // A tensor of the device in the dtype that the model computes in, if it is f32.
+_Static_assert(sizeof(tni_onnx_value) <= TNI_ONNX_VALUE_BYTES,
+               "a value is what tni_onnx_fits counts");
 tn_tensor *tni_onnx_on_device(const tni_onnx_run *r, tn_tensor *t);
 
 // ---- for ops
