@@ -4,20 +4,25 @@
 #include "base/heap.h"
 #include "device/cpu/cpu_ops.h"
 
-// A value that comes for the first time is made in scratch: it may be one that changes with every run, for which memory would
-// be taken in vain. The second time it is made in memory of its own, where every later run finds it.
+// Times that a value is made in scratch: it may be one that changes with every run, or the plan one that is soon replaced, as
+// that of a model whose runs become an executable. Memory would be taken in vain.
+enum { IN_SCRATCH = 2 };
+
+// From the next time on it is in memory of its own, where every later run finds it.
 void *tni_kept_weights_place(const tni_call *call, size_t bytes, void *scratch, bool *make)
 {
     tni_kept_weights *kept  = call->entry;
     uint64_t          value = call->value[1];
-    bool same = kept && value && kept->value == value && kept->data == call->in[1].data;
-    if (same && !kept->made) kept->made = tni_alloc_block(kept->heap, bytes);
-    bool keeps = same && kept->made;
+    bool same   = kept && value && kept->value == value && kept->data == call->in[1].data;
+    int  before = same ? kept->times : 0;
+    if (before >= IN_SCRATCH && !kept->made) kept->made = tni_alloc_block(kept->heap, bytes);
+    bool keeps = before >= IN_SCRATCH && kept->made;
     *make      = !keeps || !kept->valid;
     if (kept) {
         kept->value = value;
         kept->data  = call->in[1].data;
         kept->valid = keeps;
+        kept->times = before < IN_SCRATCH ? before + 1 : before;
     }
     return keeps ? kept->made : scratch;
 }

@@ -5,13 +5,14 @@
 #include "device/device.h"
 
 // The second operand of a call, transformed or packed, kept while it is the same value: training changes weights in each
-// step, inference never does. They get memory when a value comes for the second time.
+// step, inference never does. They get memory when a value comes for the third time.
 typedef struct {
     void (*forget)(void *entry);
     tni_heap   *heap;
     uint64_t    value;
     const char *data;
     void       *made;   // NULL: no memory yet
+    int         times;  // that the value came, as far as it matters
     bool        valid;  // what was made is that of value
 } tni_kept_weights;
 
