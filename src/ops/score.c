@@ -40,8 +40,8 @@ static tn_tensor *record_instruction(tn_ctx *cx, const tni_score_op *x, tn_tenso
     switch (x->op) {
     case TNI_matmul: return raw;
     case TNI_leaf: return tn_cast(extra[x->source], dt);
-    case TNI_scalar:
-        return tni_number(cx, dt, tni_is_float(dt) ? tni_num_of(x->f) : tni_num_i64(x->i));
+    case TNI_scalar:  // with the dtype it was read with: beside a condition alone a plain number would count as an integer
+        return tni_is_float(dt) ? tn_full(cx, dt, TN_0D, x->f) : tn_full_i64(cx, dt, TN_0D, x->i);
     case TNI_iota: return record_iota(cx, x, raw);
     case TNI_cast: return tn_cast(v[x->src[0]], dt);
     case TNI_where: return tn_where(v[x->src[0]], v[x->src[1]], v[x->src[2]]);

@@ -87,6 +87,17 @@ static tn_tensor *guarded(inputs *in)
     return tn_matmul(tn_where(tn_isnan(p), tn_full(in->cx, in->dtype, TN_SHAPE(1), 0), p), in->v);
 }
 
+// A condition and two numbers, as masks of exporters are.
+static tn_tensor *hidden_by_numbers(inputs *in)
+{
+    tn_tensor *seen = tn_logical_and(tn_le(keys(in->cx), queries(in->cx)),
+                                     tn_ge_s(keys(in->cx), 0));
+    tn_tensor *odd  = tn_eq_s(keys(in->cx), 4);
+    tn_tensor *none = tn_full(in->cx, in->dtype, TN_0D, 0);
+    tn_tensor *far  = tn_full(in->cx, in->dtype, TN_0D, in->dtype == TN_F16 ? -65504 : -3e38);
+    return attend(in, tn_add(scores(in), tn_where(tn_logical_or(seen, odd), none, far)));
+}
+
 static tn_tensor *scaled_before(inputs *in)
 {
     tn_tensor *q = tn_div_s(tn_mul_s(in->q, 3), 4);
@@ -262,6 +273,7 @@ static const spelling spellings[] = {
     { "scaled before", scaled_before, false },
     { "causal", causal, false },
     { "guarded", guarded, false },
+    { "hidden by numbers", hidden_by_numbers, true },
     { "window", windowed, false },
     { "both sides", near_ones, false },
     { "alibi", alibi, true },
