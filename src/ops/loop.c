@@ -59,6 +59,19 @@ tn_tensor *tni_loop_last(tn_tensor *stack, bool reverse)
     return stack ? tn_select(stack, 0, reverse ? 0 : tni_sizes(stack)[0] - 1) : NULL;
 }
 
+// Whether values of all steps, one above the other, have at most as many axes as a tensor; else that is reported.
+static bool can_stack(tn_ctx *cx, const tni_loop *l, uint32_t stacked)
+{
+    for (int i = 0; i < l->declared; i++) {
+        const tni_node *n = l->out[i];
+        if ((i < l->carries && !(stacked >> i & 1)) || n->rank < TN_MAX_RANK) continue;
+        return tni_refuse(cx, TN_ESHAPE, "%s: values %s of all steps would have more than %d axes",
+                          tni_self.site.op ? tni_self.site.op : "scan",
+                          tni_shape_text(n->rank, n->size).s, TN_MAX_RANK);
+    }
+    return true;
+}
+
 bool tni_loop_record(tn_ctx *cx, const tni_loop *l, tni_node *const *src, int64_t steps,
                      bool reverse, uint32_t stacked, tn_tensor **y, tn_tensor **stack)
 {
@@ -68,6 +81,7 @@ bool tni_loop_record(tn_ctx *cx, const tni_loop *l, tni_node *const *src, int64_
     bool       needs = false;
     for (int i = 0; i < tni_loop_inputs(l); i++) needs |= cx->grad_mode && src[i]->needs_grad;
     a.loop.stacked = needs ? (UINT32_C(1) << l->carries) - 1 : stacked;
+    if (!can_stack(cx, l, a.loop.stacked)) return false;
     for (int i = 0; i < l->declared; i++) out[i] = tni_loop_output(&a.loop, i);
     if (!tni_record_outputs(cx, TNI_loop, l->declared, out, tni_loop_inputs(l), src, &a, made))
         return false;

@@ -569,6 +569,13 @@ static void inverse(void *user, tn_tensor *const *x, tn_tensor **y)
     y[1]         = tn_sum(x[1], 0);
 }
 
+// One axis more.
+static void deeper(void *user, tn_tensor *const *x, tn_tensor **y)
+{
+    (void)user;
+    y[0] = tn_unsqueeze(x[0], 0);
+}
+
 // The results of the single examples, one after the other.
 static tn_tensor *one_by_one(tn_vmap_fn *f, tn_tensor *const *x, const int *in, int k)
 {
@@ -630,6 +637,10 @@ static void mistakes_of_functions_over_examples_are_named(void)
     CHECK_FAILED(cx, TN_EARG, "vmap: the function left y[0] NULL");
     CHECK(tn_vmap(products, NULL, 2, x, (int[]){ 0, TN_NO_AXIS }, 2, y, 2) == TN_EARG);
     CHECK_FAILED(cx, TN_EARG, "vmap: y[1] (5,) has no axis 2");
+    x[0] = tn_ones(cx, TN_F32, TN_SHAPE(2, 1, 1, 1, 1, 1, 1, 1));
+    CHECK(tn_vmap(deeper, NULL, 1, x, NULL, 1, y, 7) == TN_ESHAPE && !y[0]);
+    CHECK_FAILED(cx, TN_ESHAPE,
+                 "vmap: values (1, 1, 1, 1, 1, 1, 1, 1) of all steps would have more than 8 axes");
     tn_close(cx);
 }
 
