@@ -119,6 +119,7 @@ void tni_call_find_packed(tni_call *c, const tni_node *n);
 tni_arg tni_value_arg(const tni_engine *e, tni_node *n);
 // Copies the elements of a computed node to memory of the device, row-major, as dt.
 tn_status tni_value_copy(tn_ctx *cx, tni_node *n, tn_dtype dt, void *to, tni_text *why);
+tn_status tni_arg_copy(tn_ctx *cx, tni_arg from, tn_dtype dt, void *to, tni_text *why);
 // Copies them to host memory, after waiting for them.
 tn_status tni_value_read(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, void *host);
 // Whether the device can use a caller's memory in place (*here). False, reported, if it belongs to another device

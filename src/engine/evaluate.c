@@ -174,7 +174,10 @@ static tn_status run_item(const run *r, size_t i)
     } else {
         tni_call c        = tni_run_call(r, i, &why);
         bool     reported = false;
-        s = n->op == TNI_loop ? tni_run_loop(r, i, &c, &reported) : tni_call_run(&c);
+        if (n->op == TNI_loop) {
+            tni_loop_call l = tni_loop_call_of(n);
+            s               = tni_run_loop(r->cx, &l, &c, SIZE_MAX, &reported);
+        } else s = tni_call_run(&c);
         if (reported) return s;
         if (s == TN_OK && r->e->watch & TNI_WATCH_CALLS)
             return r->e->observer->call_ran(r->cx, n, &c);
@@ -353,7 +356,10 @@ static size_t step_scratch(run *r, tni_plan_step step)
         return r->e->kernels->scratch ? r->e->kernels->scratch(r->e->session, k->entry, &k->launch)
                                       : 0;
     if (tni_runs_nothing(r->g, r->plan->place, (size_t)item)) return 0;
-    if (r->g->item[item].n->op == TNI_loop) return tni_loop_scratch(r, (size_t)item);
+    if (r->g->item[item].n->op == TNI_loop) {
+        tni_loop_call l = tni_loop_call_of(r->g->item[item].n);
+        return tni_loop_scratch(r->cx, &l);
+    }
     tni_call c = tni_run_call(r, (size_t)item, &why);
     return k ? d->calls->scratch_with_epilogue(&c, k->entry, &k->launch) : tni_call_scratch(&c);
 }

@@ -186,24 +186,29 @@ tni_arg tni_value_arg(const tni_engine *e, tni_node *n)
 }
 
 // One call of the device's copy or cast, which is in order with all other work.
-tn_status tni_value_copy(tn_ctx *cx, tni_node *n, tn_dtype dt, void *to, tni_text *why)
+tn_status tni_arg_copy(tn_ctx *cx, tni_arg from, tn_dtype dt, void *to, tni_text *why)
 {
-    tni_engine *e     = cx->engine;
-    tni_arg     from  = tni_value_arg(e, n);
-    tni_view    whole = tni_view_whole(from.rank, from.size);
-    tni_call    call  = { .device  = e->device,
-                          .session = e->session,
-                          .op      = dt == from.dtype ? TNI_copy : TNI_cast,
-                          .nin     = 1,
-                          .in      = &from,
-                          .out     = from,
-                          .attr    = &n->attr,
-                          .threads = e->threads,
-                          .why     = why };
-    call.out.dtype    = dt;
-    call.out.data     = to;
+    static const tni_attr none;
+    tni_engine           *e     = cx->engine;
+    tni_view              whole = tni_view_whole(from.rank, from.size);
+    tni_call              call  = { .device  = e->device,
+                                    .session = e->session,
+                                    .op      = dt == from.dtype ? TNI_copy : TNI_cast,
+                                    .nin     = 1,
+                                    .in      = &from,
+                                    .out     = from,
+                                    .attr    = &none,
+                                    .threads = e->threads,
+                                    .why     = why };
+    call.out.dtype              = dt;
+    call.out.data               = to;
     memcpy(call.out.stride, whole.stride, sizeof whole.stride);
     return tni_call_run(&call);
+}
+
+tn_status tni_value_copy(tn_ctx *cx, tni_node *n, tn_dtype dt, void *to, tni_text *why)
+{
+    return tni_arg_copy(cx, tni_value_arg(cx->engine, n), dt, to, why);
 }
 
 // A value that is not row-major or has another dtype is copied or cast on the device first.

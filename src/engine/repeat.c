@@ -192,7 +192,7 @@ static bool items_repeat(const tni_repeat *t, const tni_run *r)
     for (size_t i = 0; i < r->g->count; i++) {
         const tni_node  *n = r->g->item[i].n;
         const tni_place *p = &r->plan->place[i];
-        if (tni_node_may_fail(n) || n->op == TNI_custom) return false;
+        if (tni_node_may_fail(n) || n->op == TNI_custom || n->op == TNI_loop) return false;
         if (n->op == TNI_update && !p->in_place) return false;
         if (p->where == TNI_OWN && p->root == i && !p->donated && n != t->result) return false;
     }
@@ -217,7 +217,7 @@ static bool begin_plan(tni_repeat *t, const tni_run *r)
     t->plan = r->plan;
     t->step = tni_zalloc(h, t->plan->steps * sizeof *t->step + 1);
     if (!t->step) return false;
-    t->launches = tni_bind_steps(r, t->step);
+    t->launches = tni_bind_steps(r, t->step, NULL);
     t->words    = all_words(t, NULL);
     t->word     = tni_alloc(h, t->words * sizeof *t->word);
     t->move     = tni_alloc(h, t->words * sizeof *t->move);
@@ -287,7 +287,7 @@ void tni_repeat_note(tni_repeat *t, const tni_run *r, bool kept)
         forget_runs(t);
         return;
     }
-    if (same) t->launches = tni_bind_steps(r, t->step);
+    if (same) t->launches = tni_bind_steps(r, t->step, NULL);
     int64_t *value = t->value[t->noted++ % RUNS];
     for (size_t i = 0; i < t->words; i++) value[i] = *t->word[i].at;
     t->moves   = 0;
@@ -343,7 +343,7 @@ bool tni_repeat_settled(tni_repeat *t)
 static bool run_again(tni_repeat *t, tni_bound_step *s)
 {
     tni_text  why = { "" };
-    tn_status st  = tni_run_bound_step(t->cx->engine, s, &why);
+    tn_status st  = tni_run_bound_step(t->cx, s, &why);
     if (st != TN_OK) tni_fail_status(t->cx, st, "evaluating: %s", why.s);
     return st == TN_OK;
 }

@@ -3,6 +3,7 @@
 #define TNI_ENGINE_RUN_H
 
 #include "engine/engine.h"
+#include "ops/loop.h"
 
 // A run of a plan over a graph with its key. inspect/verify.c also makes runs on another device, beside the real
 // one: those set data and input to memory of their own and have no buffers.
@@ -22,6 +23,13 @@ typedef struct {
     bool         lasts;    // its memory is kept for further runs: see executable.c
 } tni_run;
 
+// What a run of a loop needs of its node: the attributes, and the outputs of the body that are computed.
+typedef struct {
+    struct tni_attr_loop attr;
+    int                  roots;
+    tni_node            *root[TNI_LOOP_OUTPUTS];  // of the body, which the context keeps
+} tni_loop_call;
+
 // A step of a plan with all arguments of a run. Those of its kernel are in the plan, so that they are right until
 // another run of it begins.
 typedef struct {
@@ -31,6 +39,8 @@ typedef struct {
     tni_arg            *arg;    // its inputs, then its further outputs
     tni_arg             value;  // of an update
     tni_attr            attr;
+    tni_loop_call      *loop;   // NULL: the call is of no loop
+    size_t              room;   // bytes of its scratch
     bool                moves;  // an argument differs from run to run: see repeat.c
 } tni_bound_step;
 
@@ -40,10 +50,11 @@ bool tni_run_take_memory(tni_run *r);
 void tni_run_release_memory(tni_run *r);
 // Submits the steps of a run. On failure, which is reported, *item is the item at fault.
 bool tni_run_submit(tn_ctx *cx, tni_run *r, size_t *item);
-// Writes the steps of a plan as a run bound them, when it has been submitted. Returns the number of launches.
-int64_t tni_bind_steps(const tni_run *r, tni_bound_step *step);
-// Runs such a step again. Not reported.
-tn_status tni_run_bound_step(const tni_engine *e, tni_bound_step *s, tni_text *why);
+// Writes the steps of a plan as a run bound them, when it has been submitted, and those of loops as `loop` has room for: one
+// for each step, or NULL if there is no loop. Returns the number of launches.
+int64_t tni_bind_steps(const tni_run *r, tni_bound_step *step, tni_loop_call *loop);
+// Runs such a step again. Not reported, but for errors of a loop.
+tn_status tni_run_bound_step(tn_ctx *cx, tni_bound_step *s, tni_text *why);
 
 // Describes item i as a call of r's device with the addresses of this run: the plan's call, or, if r->in is set,
 // one made from its node.
@@ -74,11 +85,13 @@ char *tni_find_data(const tni_run *r, size_t i);
 // Returns the scratch of the largest step.
 size_t tni_run_scratch(tni_run *r);
 
-// Loops (run_loop.c): makes the bodies of a plan's loops ready to run, and clears *ready if one is still compiled;
-// the scratch of the loop of an item; its run, by the call that describes it. *reported: an error was.
-bool      tni_prepare_loops(const tni_graph *g, tni_plan *p, bool *ready);
-size_t    tni_loop_scratch(const tni_run *outer, size_t item);
-tn_status tni_run_loop(const tni_run *outer, size_t item, const tni_call *c, bool *reported);
+// Loops (run_loop.c): makes the bodies of a plan's loops ready to run, and clears *ready if one is still compiled; what a loop's node
+// says; the scratch of a loop; its run, by the call that describes it, in `room` bytes of scratch. *reported: an error was.
+bool          tni_prepare_loops(const tni_graph *g, tni_plan *p, bool *ready);
+tni_loop_call tni_loop_call_of(const tni_node *n);
+size_t        tni_loop_scratch(tn_ctx *cx, const tni_loop_call *l);
+tn_status     tni_run_loop(tn_ctx *cx, const tni_loop_call *l, const tni_call *c, size_t room,
+                           bool *reported);
 
 // Returns room for the arguments of any call of the graph; NULL when memory is out. The caller frees it.
 tni_arg *tni_run_inputs(const tni_run *r);

@@ -62,17 +62,23 @@ static void close_body(loop_run *x)
     cx->busy = x->busy;
 }
 
-// Opens the body of a loop's node with its plan, ready to run. False, reported, on failure; close_body is due in
-// any case. A body runs often, so that it is compiled at once.
-static bool open_body(loop_run *x, tn_ctx *cx, const tni_node *n)
+tni_loop_call tni_loop_call_of(const tni_node *n)
 {
-    tni_node *root[TNI_LOOP_OUTPUTS];
-    *x       = (loop_run){ .a = &n->attr.loop, .l = n->attr.loop.body, .busy = cx->busy };
+    tni_loop_call c = { .attr = n->attr.loop };
+    c.roots         = tni_loop_roots(n, c.root);
+    return c;
+}
+
+// Opens the body of a loop with its plan, ready to run. False, reported, on failure; close_body is due in
+// any case. A body runs often, so that it is compiled at once.
+static bool open_body(loop_run *x, tn_ctx *cx, const tni_loop_call *c)
+{
+    *x       = (loop_run){ .a = &c->attr, .l = c->attr.body, .busy = cx->busy };
     x->kept  = true;
-    x->roots = tni_loop_roots(n, root);
+    x->roots = c->roots;
     for (int k = 0, i = 0; i < x->roots; k++)
-        if (x->l->out[k] == root[i]) x->of[i++] = k;
-    if (!tni_graph_open_body(&x->g, cx, x->roots, root)) return false;
+        if (x->l->out[k] == c->root[i]) x->of[i++] = k;
+    if (!tni_graph_open_body(&x->g, cx, x->roots, c->root)) return false;
     if (!(x->plan = tni_plan_for(&x->g, &x->kept))) return false;
     x->plan->recurs = true;
     if (!tni_prepare(&x->g, &x->plan, x->kept)) return false;
@@ -124,11 +130,11 @@ static void lay_out(loop_run *x)
     }
 }
 
-size_t tni_loop_scratch(const tni_run *outer, size_t item)
+size_t tni_loop_scratch(tn_ctx *cx, const tni_loop_call *l)
 {
     loop_run x;
     size_t   bytes = 0;
-    if (open_body(&x, outer->cx, outer->g->item[item].n)) {
+    if (open_body(&x, cx, l)) {
         lay_out(&x);
         bytes = (size_t)x.bytes;
     }
@@ -141,7 +147,8 @@ bool tni_prepare_loops(const tni_graph *g, tni_plan *p, bool *ready)
     for (size_t i = 0; i < p->calls; i++) {
         loop_run x;
         if (p->call[i].call.op != TNI_loop) continue;
-        bool ok = open_body(&x, g->cx, g->item[p->call[i].item].n);
+        tni_loop_call c  = tni_loop_call_of(g->item[p->call[i].item].n);
+        bool          ok = open_body(&x, g->cx, &c);
         if (ok) *ready &= x.plan->ready;
         close_body(&x);
         // What a body's kernels need may change when they are compiled.
@@ -243,14 +250,16 @@ static tn_status bind_loop(loop_run *x, const tni_call *c, tni_text *why)
     return s;
 }
 
-// An error inside is reported with the line of the body that recorded it.
-tn_status tni_run_loop(const tni_run *outer, size_t item, const tni_call *c, bool *reported)
+// An error inside is reported with the line of the body that recorded it. A body whose plan was built anew since the scratch was taken
+// may need more than that.
+tn_status tni_run_loop(tn_ctx *cx, const tni_loop_call *l, const tni_call *c, size_t room,
+                       bool *reported)
 {
     loop_run  x;
     char     *memory   = c->scratch;
     tn_status s        = TN_OK;
-    uint64_t  failures = outer->cx->failures;
-    if (!open_body(&x, outer->cx, outer->g->item[item].n)) {
+    uint64_t  failures = cx->failures;
+    if (!open_body(&x, cx, l)) {
         s = tni_failed();
     } else {
         lay_out(&x);
@@ -258,11 +267,11 @@ tn_status tni_run_loop(const tni_run *outer, size_t item, const tni_call *c, boo
         x.r.scratch = &(tni_buffer){ .data = memory + x.scratch };
         for (size_t i = 0; i < x.g.count; i++)
             if (x.fake[i].given) x.fake[i].data = memory + x.fake[i].bytes;
-        s = bind_loop(&x, c, c->why);
+        s = (size_t)x.bytes <= room ? bind_loop(&x, c, c->why) : TN_EMEM;
         for (int64_t i = 0; s == TN_OK && i < x.a->steps; i++) s = run_body(&x, memory, i, c->why);
         x.plan->runs++;
     }
     close_body(&x);
-    *reported = outer->cx->failures != failures;
+    *reported = cx->failures != failures;
     return s;
 }

@@ -163,18 +163,6 @@ bool tni_onnx_begin_keeping(tn_ctx *cx, tni_onnx_again *a, tn_tensor *const **x)
     return true;
 }
 
-// What is stored in another order of axes than it is seen in, as images are, is copied into that.
-static bool make_rows(int n, tn_tensor **y)
-{
-    bool ok = true;
-    for (int i = 0; ok && i < n; i++) {
-        tni_node *root = tni_resolve(y[i], "onnx_run");
-        ok             = root != NULL;
-        if (ok && root->op == TNI_view) ok = (y[i] = tn_clone(tn_contiguous(y[i]))) != NULL;
-    }
-    return ok;
-}
-
 // A value that was read while the nodes were walked may have decided what was recorded.
 bool tni_onnx_end_keeping(tn_ctx *cx, tni_onnx_again *a, tn_tensor **y, bool *kept)
 {
@@ -182,8 +170,7 @@ bool tni_onnx_end_keeping(tn_ctx *cx, tni_onnx_again *a, tn_tensor **y, bool *ke
     uint64_t failures = cx->failures;
     *kept             = false;
     if (!a->begun) return true;
-    if (a->syncs == cx->stats.syncs && make_rows(a->ny, y))
-        a->executable = tni_executable_new(cx, a->ny, y, &later);
+    if (a->syncs == cx->stats.syncs) a->executable = tni_executable_new(cx, a->ny, y, &later);
     if (cx->failures != failures) return false;
     *kept    = a->executable != NULL;
     a->never = !*kept && !later;

@@ -72,6 +72,7 @@ static bool can_stack(tn_ctx *cx, const tni_loop *l, uint32_t stacked)
     return true;
 }
 
+// Where a gradient may be asked for, carries of all steps are kept for it.
 bool tni_loop_record(tn_ctx *cx, const tni_loop *l, tni_node *const *src, int64_t steps,
                      bool reverse, uint32_t stacked, tn_tensor **y, tn_tensor **stack)
 {

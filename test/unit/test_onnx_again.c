@@ -159,6 +159,40 @@ static void outputs_may_be_views(void)
     rules_close_scratch(cx);
 }
 
+// The body of a loop is run again, with several outputs, one of them a view.
+static void loops_are_repeated(void)
+{
+    tn_ctx    *cx = open_waiting();
+    onnx_bytes g = { .n = 0 }, node = onnx_node("LSTM", "x w r", "a y"),
+               turn = onnx_node("Transpose", "a", "z"),
+               w    = onnx_tensor("w", 1, 3, (int64_t[]){ 1, 4, 1 }, (float[]){ 1, 2, -1, 0.5f }),
+               r    = onnx_tensor("r", 1, 3, (int64_t[]){ 1, 4, 1 }, (float[]){ 0.5f, -1, 1, 2 });
+    onnx_attr_int(&node, "hidden_size", 1);
+    onnx_ports(&g, "x", "y");
+    onnx_message(&g, 5, &w);
+    onnx_message(&g, 5, &r);
+    onnx_message(&g, 1, &node);
+    onnx_message(&g, 1, &turn);
+    onnx_bytes  file = onnx_model(&g, 17);
+    const char *path = scratch_path("loop.onnx"), *names[] = { "y", "z" };
+    tn_onnx    *m = scratch_write(path, file.data, file.n) ? tn_onnx_open(cx, path) : NULL;
+    double      first[2][4];
+    for (int i = 0; i < RUNS; i++) {
+        float      in[3] = { 1, (float)(i % 2), -2 };
+        tn_tensor *x     = tn_from(cx, TN_F32, TN_SHAPE(3, 1, 1), in), *y[2];
+        double     now[4];
+        int64_t    before = tn_ctx_stats(cx).plans;
+        CHECK_STATUS(tn_onnx_run(m, 1, NULL, &x, 2, names, y), TN_OK);
+        CHECK_STATUS(tn_read(y[0], TN_F64, now, 1), TN_OK);
+        CHECK_STATUS(tn_read(y[1], TN_F64, now + 1, 3), TN_OK);
+        if (i > 3) CHECK_INT(tn_ctx_stats(cx).plans, before);
+        CHECK(now[3] == now[0] && now[1] != now[2]);
+        for (int k = 0; k < 4 && i > 1; k++) CHECK(fabs(now[k] - first[i % 2][k]) < 1e-7);
+        for (int k = 0; k < 4; k++) first[i % 2][k] = now[k];
+    }
+    rules_close_scratch(cx);
+}
+
 // Gradients pass, a layer's weights are those of now, and so is the dtype.
 static void what_changes_is_not_repeated(void)
 {
@@ -193,5 +227,6 @@ const test_case tests_onnx_again[] = { TEST(repeated_runs_compute_what_recorded_
                                        TEST(what_depends_on_values_is_recorded_each_time),
                                        TEST(an_index_out_of_range_is_reported),
                                        TEST(outputs_may_be_views),
+                                       TEST(loops_are_repeated),
                                        TEST(what_changes_is_not_repeated),
                                        TEST_END };
