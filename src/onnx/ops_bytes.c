@@ -94,6 +94,14 @@ static tn_tensor *joined_scale(tni_onnx_call *c, tn_tensor *sum, tni_onnx_operan
 
 // ---- sums --------------------------------------------------------------------------------------
 
+// Ends the scope that t was computed in. The weights in i32, of which sums were made, go with it: four times what they take in bytes.
+static tn_tensor *leave(tn_scope *scope, tn_tensor *t)
+{
+    if (t && t->scope == scope && !t->owners) t = tn_keep(t);
+    tn_end(scope);
+    return t;
+}
+
 // -p times the sums of b's columns, minus K q. Sums of weights are kept in slot 0; the product too, with what else is added
 // to it, if p is of the file.
 static tn_tensor *zero_part(tni_onnx_call *c, tni_onnx_left *a, tni_onnx_operand *b, tn_tensor *w,
@@ -103,6 +111,7 @@ static tn_tensor *zero_part(tni_onnx_call *c, tni_onnx_left *a, tni_onnx_operand
     bool       fixed = is_fixed(b, b->bytes) && is_fixed(b, b->zero),
          all         = fixed && a->fixed && (!bias || is_fixed(bias, bias->bytes));
     if (all && sum) return sum;
+    tn_scope *scope = tn_begin(c->cx);
     if (a->zero && !sum) {
         sum = tn_sum_keep(tn_cast(w, TN_I32), -2);
         if (q) sum = tn_sub(sum, tn_mul_i64(q, tn_size(w, -2)));
@@ -112,7 +121,7 @@ static tn_tensor *zero_part(tni_onnx_call *c, tni_onnx_left *a, tni_onnx_operand
     if (a->zero) more = tn_neg(tn_mul(a->zero, sum));
     tn_tensor *t = bias ? tni_onnx_in(&bias->call, bias->bytes) : NULL;
     if (t) more = more ? tn_add(more, t) : t;
-    return all && more ? tni_onnx_keep(c, 0, more) : more;
+    return leave(scope, all && more ? tni_onnx_keep(c, 0, more) : more);
 }
 
 // b is (K, N), usually a weight, with its axes exchanged if it is turned.
@@ -141,6 +150,7 @@ static tn_tensor *channel_part(tni_onnx_call *c, tn_tensor *y, tn_tensor *w, int
     tn_tensor *more = tni_onnx_kept(c, 0);
     int        axes[TN_MAX_RANK];
     if (more || (!pad && !bias)) return more;
+    tn_scope *scope = tn_begin(c->cx);
     for (int i = 1; i < tn_rank(w); i++) axes[i - 1] = i;
     if (pad) {
         more = tn_sum_axes(tn_cast(w, TN_I32), tn_rank(w) - 1, axes, false);
@@ -148,7 +158,7 @@ static tn_tensor *channel_part(tni_onnx_call *c, tn_tensor *y, tn_tensor *w, int
     }
     if (bias) more = more ? tn_add(more, bias) : bias;
     more = tni_onnx_along(c, y, tn_cast(more, TN_I32), 1, 0);
-    return fixed ? tni_onnx_keep(c, 0, more) : more;
+    return leave(scope, fixed ? tni_onnx_keep(c, 0, more) : more);
 }
 
 // Whether the zero point of x, which pads count as, is known before anything runs; 0 if there is none.
