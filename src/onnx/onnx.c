@@ -26,6 +26,7 @@ void tni_onnx_forget(tn_onnx *m)
     tni_free(&m->owned.cx->heap, m->run.kept);
     m->run.kept = NULL;
     m->run.room = TNI_ONNX_KEPT;
+    m->trained  = false;
 }
 
 // Called by tn_onnx_close, or by tn_close for models that are left. The layer stays, without its model.
@@ -61,6 +62,8 @@ static void clear_values(tn_onnx *m)
     for (size_t i = 0; i < m->model.values; i++) {
         tni_onnx_value *v = &m->run.value[i];
         if (!v->fixed) *v = (tni_onnx_value){ .fixed = tni_wire_size(m->model.value[i].init) > 0 };
+        v->product = NULL;  // of the run that ended, also where the value itself stays
+        v->asked   = false;
     }
 }
 
@@ -217,7 +220,9 @@ tn_status tn_onnx_cast(tn_onnx *m, tn_dtype dt)
     if (dt != TN_F32 && dt != TN_F16 && dt != TN_BF16)
         return tni_fail_status(cx, TN_EDTYPE, "onnx_cast: the dtype is %s, not f32, f16 or bf16",
                                tn_dtype_name(dt));
-    if (m->layer) return tni_fail_status(cx, TN_EARG, "onnx_cast: the model is a layer: cast that");
+    if (m->layer || m->trained)
+        return tni_fail_status(cx, TN_EARG, "onnx_cast: the model %s a layer: cast that",
+                               m->layer ? "is" : "was");
     m->model.as = dt;
     tni_onnx_forget(m);
     clear_values(m);
@@ -260,6 +265,10 @@ static bool give_inputs(tn_onnx *m, int nx, const char *const *names, tn_tensor 
         int32_t v = port_value(m, "input", names, i, m->in, m->ins);
         if (v < 0) return false;
         if (!x[i]) return tni_fail(m->owned.cx, TN_EARG, "onnx_run: input %d is NULL", i) != NULL;
+        if (tn_ctx_of(x[i]) != m->owned.cx)
+            return tni_refuse(m->owned.cx, TN_EARG,
+                              "onnx_run: input %d %s is of another context than the model", i,
+                              tni_shape_of(x[i]).s);
         release_value(&m->run.value[v]);
         m->run.value[v] = (tni_onnx_value){ .t = tni_onnx_on_device(&m->run, x[i]) };
         if (m->run.seen) note_input(m, v, x[i]);
@@ -331,18 +340,21 @@ static bool record_run(tn_onnx *m, const tni_onnx_ask *k, tni_onnx_again *again,
               take_outputs(m, k->ny, k->y_names, y);
     if (ok && again) ok = tni_onnx_end_keeping(cx, again, y, &kept);
     ok = ok && (kept || keep_outputs(inside, k->ny, y));
-    tn_end(inside);
+    tni_scope_close(inside);  // not tn_end, which computes what the program has pending, too
     tn_end(on_host);
     clear_values(m);
     return ok && (!kept || tni_onnx_results(again, y));
 }
 
+// A run like earlier ones is repeated; any other, or one that could not be, is recorded.
 tn_status tn_onnx_run(tn_onnx *m, int nx, const char *const *x_names, tn_tensor *const *x, int ny,
                       const char *const *y_names, tn_tensor **y)
 {
     tn_ctx *cx = tni_owned_ok("onnx_run", m, TNI_ONNX);
     if (!cx) return tni_failed();
     for (int i = 0; y && i < ny; i++) y[i] = NULL;
+    if (nx < 0 || ny < 0)
+        return tni_fail_status(cx, TN_EARG, "onnx_run: %d inputs and %d outputs", nx, ny);
     if ((nx && !x) || (ny && !y))
         return tni_fail_status(cx, TN_EARG, "onnx_run: %s is NULL", nx && !x ? "x" : "y");
     m->model.op = "onnx_run";

@@ -36,13 +36,19 @@ struct tni_onnx_again {
     uint64_t        used;   // the model's count of runs then
 };
 
+static void forget_inputs(tn_ctx *cx, tni_onnx_again *a)
+{
+    for (int i = 0; a->x && i < a->nx; i++)
+        if (a->x[i]) tn_release(a->x[i]);
+    tni_free(&cx->heap, a->x);
+    a->x = NULL;
+}
+
 static void forget_one(tn_onnx *m, tni_onnx_again *a)
 {
     tni_heap *h = &m->owned.cx->heap;
     tni_executable_free(a->executable);
-    for (int i = 0; a->x && i < a->nx; i++)
-        if (a->x[i]) tn_release(a->x[i]);
-    tni_free(h, a->x);
+    forget_inputs(m->owned.cx, a);
     tni_free(h, a->port);
     tni_free(h, a);
 }
@@ -63,15 +69,16 @@ static bool describe(tn_onnx *m, const tni_onnx_ask *k, port *p)
     for (int i = 0; i < k->nx; i++) {
         tn_tensor *x = k->x[i];
         if (!x || x->complex || tn_needs_grad(x) || tn_ctx_of(x) != m->owned.cx) return false;
-        p[i] = (port){ .rank = tn_rank(x), .dtype = tn_dtype_of(x) };
+        p[i].rank  = tn_rank(x);
+        p[i].dtype = tn_dtype_of(x);
         for (int a = 0; a < p[i].rank; a++) p[i].size[a] = tn_size(x, a);
         const char *name = k->x_names ? k->x_names[i] : i < m->ins ? m->in[i].name : NULL;
         p[i].value       = name ? tni_onnx_named(&m->model, name) : TNI_ONNX_NONE;
         if (p[i].value < 0) return false;
     }
     for (int i = 0; i < k->ny; i++) {
-        const char *name = k->y_names ? k->y_names[i] : i < m->outs ? m->out[i].name : NULL;
-        p[k->nx + i] = (port){ .value = name ? tni_onnx_named(&m->model, name) : TNI_ONNX_NONE };
+        const char *name   = k->y_names ? k->y_names[i] : i < m->outs ? m->out[i].name : NULL;
+        p[k->nx + i].value = name ? tni_onnx_named(&m->model, name) : TNI_ONNX_NONE;
         if (p[k->nx + i].value < 0) return false;
     }
     return true;
@@ -98,12 +105,12 @@ static tni_onnx_again *add_entry(tn_onnx *m, const tni_onnx_ask *k, port *p, tn_
     return m->again[at] = a;
 }
 
-// Weights of a layer may change at any time, and training is another network.
+// Weights of a layer may change at any time, and training is another network; whoever looks at the model sees each run.
 tni_onnx_again *tni_onnx_find_run(tn_onnx *m, const tni_onnx_ask *k)
 {
     tn_ctx *cx = m->owned.cx;
-    if (m->layer || m->run.training || cx->trace || cx->recording || cx->busy || k->nx < 0 ||
-        k->ny < 1)
+    if (m->layer || m->trained || m->run.seen || m->run.training || cx->trace || cx->recording ||
+        cx->busy || k->nx < 0 || k->ny < 1)
         return NULL;
     port           *p     = tni_zalloc(&cx->heap, (size_t)(k->nx + k->ny) * sizeof *p);
     tni_onnx_again *found = NULL;
@@ -137,13 +144,9 @@ bool tni_onnx_results(const tni_onnx_again *a, tn_tensor **y)
 // Copies the inputs to where the executable will read them.
 static bool keep_inputs(tn_ctx *cx, tni_onnx_again *a, tn_tensor *const *x)
 {
-    if (!a->x) a->x = tni_zalloc(&cx->heap, (size_t)a->nx * sizeof *a->x + 1);
+    a->x    = tni_zalloc(&cx->heap, (size_t)a->nx * sizeof *a->x + 1);
     bool ok = a->x || tni_no_memory(cx, "onnx_run");
     for (int i = 0; ok && i < a->nx; i++) {
-        if (a->x[i]) {
-            ok = tni_executable_write(a->x[i], x[i]);
-            continue;
-        }
         ok = (a->x[i] = tni_executable_input(x[i])) != NULL;
         if (ok) tn_retain(a->x[i]);
     }
@@ -156,6 +159,7 @@ bool tni_onnx_begin_keeping(tn_ctx *cx, tni_onnx_again *a, tn_tensor *const **x)
     a->begun = !a->never && a->runs++ >= RECORDED;
     tni_executable_free(a->executable);
     a->executable = NULL;
+    forget_inputs(cx, a);  // results of the last run may still be pending on them
     if (!a->begun) return true;
     if (!keep_inputs(cx, a, *x)) return false;
     *x       = a->x;
@@ -171,8 +175,8 @@ bool tni_onnx_end_keeping(tn_ctx *cx, tni_onnx_again *a, tn_tensor **y, bool *ke
     *kept             = false;
     if (!a->begun) return true;
     if (a->syncs == cx->stats.syncs) a->executable = tni_executable_new(cx, a->ny, y, &later);
+    *kept = a->executable != NULL;
     if (cx->failures != failures) return false;
-    *kept    = a->executable != NULL;
     a->never = !*kept && !later;
     return true;
 }

@@ -99,7 +99,8 @@ static bool norm_behind(tni_onnx_call *c, tni_onnx_call *norm)
     *norm = call_at(c->r, f->reader[v]);
     return is_op(norm->n, tni_onnx_batch_normalization) && norm->nin == 5 &&
            !tni_onnx_attr_int(norm, "training_mode", 0) && tni_onnx_attr_int(norm, "spatial", 1) &&
-           tni_onnx_is_fixed(norm, 1, 5) && tni_onnx_is_fixed(c, 1, 3);
+           tni_onnx_is_fixed(norm, 1, 5) && tni_onnx_is_fixed(c, 1, 3) &&
+           !tni_onnx_is_fixed(c, 0, 1);  // what is kept may be asked for later
 }
 
 // Computes weights and bias, in f32 whatever the model computes in: (w x + b - mean) s + shift, where s is
@@ -134,7 +135,7 @@ bool tni_onnx_conv_with_norm(tni_onnx_call *c)
 {
     tni_onnx_call norm;
     if (!norm_behind(c, &norm)) return false;
-    if (!tni_onnx_kept(c, 1) && !fold_norm(c, &norm)) return false;
+    if (!(tni_onnx_kept(c, 0) && tni_onnx_kept(c, 1)) && !fold_norm(c, &norm)) return false;
     tn_tensor *y = tni_onnx_convolve(c, tni_onnx_in(c, 0), tni_onnx_kept(c, 0),
                                      tni_onnx_kept(c, 1));
     if (!tni_onnx_out(c, 0, y)) return false;
@@ -147,8 +148,10 @@ bool tni_onnx_conv_with_norm(tni_onnx_call *c)
 // What a product must be like to be joined with others of its input: a plain one with a matrix of the file.
 static bool is_joinable(tni_onnx_call *c)
 {
-    bool gemm = is_op(c->n, tni_onnx_gemm);
+    bool             gemm = is_op(c->n, tni_onnx_gemm);
+    tni_onnx_operand a, b;
     if (!tni_onnx_is_fixed(c, 1, 2)) return false;
+    if (tni_onnx_is_byte_matmul(c, gemm && tni_onnx_attr_int(c, "transB", 0), &a, &b)) return false;
     if (!gemm) return true;
     return tni_onnx_attr_real(c, "alpha", 1) == 1 && !tni_onnx_attr_int(c, "transA", 0);
 }
@@ -192,11 +195,22 @@ static bool join_weights(tni_onnx_run *r, int32_t first)
     return fits;
 }
 
+// Whether all matrices that x is multiplied with are known: in the first run those that are computed of weights may not be yet.
+static bool are_known(tni_onnx_run *r, int32_t first)
+{
+    for (int32_t i = first; i >= 0; i = r->fusions->product[i].next) {
+        int32_t               v = r->m->use[r->m->node[i].use + 1];
+        const tni_onnx_value *w = v < 0 ? NULL : &r->value[v];
+        if (w && !w->fixed && !w->t && !w->host && !w->dequantize) return false;
+    }
+    return true;
+}
+
 // Of one row on a processor each weight is read once, in strips (ops_product.c), which is as fast without joining.
 static bool is_worth_joining(tni_onnx_call *c, tn_tensor *x)
 {
     bool one = tn_rank(x) && tn_count(x) == tn_size(x, -1);
-    return c->cx == c->r->cx && !c->r->training && tn_rank(x) &&
+    return c->cx == c->r->cx && !c->r->training && c->cx->autocast == TN_F32 && tn_rank(x) &&
            !(one && c->cx->engine->device->memory->host);
 }
 
@@ -208,8 +222,9 @@ tn_tensor *tni_onnx_joined_product(tni_onnx_call *c, tn_tensor *x)
     tni_onnx_value   *from = &c->r->value[c->r->m->use[c->n->use]];
     if (!own || own->first < 0) return NULL;
     lead = &f->product[own->first];
-    if (!lead->joined) lead->joined = join_weights(c->r, own->first) ? 1 : -1;
-    if (lead->joined < 0) return NULL;
+    if (!lead->joined && are_known(c->r, own->first))
+        lead->joined = join_weights(c->r, own->first) ? 1 : -1;
+    if (lead->joined <= 0) return NULL;
     tni_onnx_call first = call_at(c->r, own->first);
     tn_tensor    *w     = tni_onnx_kept(&first, 0);
     // A copy of the value, as an Identity makes it, has other products.

@@ -113,6 +113,7 @@ static bool add_weight(tn_onnx *m, tn_layer *l, size_t value, weight_role role)
     if (!t) return false;
     tn_retain(t);
     m->run.value[value] = (tni_onnx_value){ .t = t, .fixed = true, .param = true };
+    m->trained          = true;
     return true;
 }
 

@@ -21,9 +21,10 @@ struct tn_onnx {
     tni_onnx_run    run;
     tn_onnx_port   *in, *out;
     int             ins, outs;
-    char           *text;   // names and symbols of ports
-    tn_layer       *layer;  // tn_onnx_layer, whose self the model is; NULL: none
-    tn_onnx_node   *node;   // tn_onnx_nodes; NULL until it is asked for
+    char           *text;     // names and symbols of ports
+    tn_layer       *layer;    // tn_onnx_layer, whose self the model is; NULL: none
+    bool            trained;  // weights are those of a layer, which may be gone
+    tn_onnx_node   *node;     // tn_onnx_nodes; NULL until it is asked for
     char           *node_text;
     const char    **node_list;
     tni_onnx_again *again[TNI_ONNX_AGAIN];

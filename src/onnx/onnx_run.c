@@ -213,6 +213,9 @@ void tni_onnx_value_out(tni_onnx_call *c, int i, tni_onnx_value value)
     if (v < 0) return;
     c->r->value[v]       = value;
     c->r->value[v].fixed = false;
+    // They belong to the value that was copied, which releases them.
+    c->r->value[v].strips  = NULL;
+    c->r->value[v].product = NULL;
 }
 
 // The host computes in double. A result is rounded to its dtype, as every other program has it, since what follows may cut
@@ -392,8 +395,10 @@ static bool is_done(const tni_onnx_call *c)
 // the rest. Nothing is kept whose weights are trained, nor more than the budget of results.
 static void keep_fixed(tni_onnx_call *c)
 {
-    tni_onnx_run *r     = c->r;
-    bool          fixed = !tni_onnx_op_at(c->n->row)->varies && tni_onnx_is_fixed(c, 0, c->nin);
+    tni_onnx_run *r = c->r;
+    // Autocast may be off in the next run.
+    bool fixed = !tni_onnx_op_at(c->n->row)->varies && r->cx->autocast == TN_F32 &&
+                 tni_onnx_is_fixed(c, 0, c->nin);
     for (int i = 0; fixed && i < c->nout; i++) {
         tni_onnx_value *v = output(c, i);
         if (!v || v->is_list) continue;
@@ -440,7 +445,7 @@ tn_tensor *tni_onnx_keep(tni_onnx_call *c, int slot, tn_tensor *t)
 {
     tni_onnx_run *r     = c->r;
     int64_t       bytes = t ? tn_count(t) * (int64_t)tni_dtype_size(tn_dtype_of(t)) : 0;
-    if (!t || bytes > r->room || tn_ctx_of(t) != r->cx) return t;
+    if (!t || bytes > r->room || tn_ctx_of(t) != r->cx || r->cx->autocast != TN_F32) return t;
     if (!r->kept) r->kept = tni_zalloc(&r->cx->heap, r->m->nodes * sizeof *r->kept);
     if (!r->kept || tn_eval_of(t) != TN_OK) return t;
     r->room -= bytes;

@@ -73,6 +73,7 @@ bool tni_onnx_random_uniform_like(tni_onnx_call *c)
 // Bernoulli(p; dtype): 1 with the probability p.
 bool tni_onnx_bernoulli(tni_onnx_call *c)
 {
+    c->cx        = c->r->cx;  // what is drawn on the host would be the same in a repeated run
     tn_tensor *x = tni_onnx_in(c, 0), *y = tn_bernoulli(x);
     tn_dtype   dt   = x ? tn_dtype_of(x) : TN_F32;
     int64_t    type = tni_onnx_attr_int(c, "dtype", 0);

@@ -548,6 +548,9 @@ bool tni_onnx_dropout(tni_onnx_call *c)
             return false;
         return tni_onnx_copy(c, 0, 0);
     }
+    c->cx =
+        c->r->cx;  // as in Bernoulli: not on the host, where a repeated run would not draw again
+    x               = tni_onnx_in(c, 0);
     tn_tensor *mask = tn_gt_s(tn_rand_like(x), ratio);
     return tni_onnx_out(c, 0,
                         tn_mul_s(tn_mul(x, tn_cast(mask, tn_dtype_of(x))), 1 / (1 - ratio))) &&

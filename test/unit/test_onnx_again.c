@@ -193,6 +193,66 @@ static void loops_are_repeated(void)
     rules_close_scratch(cx);
 }
 
+// While runs are watched they are recorded, and results that are read late are those of their own inputs.
+static void watched_runs_are_recorded(void)
+{
+    tn_ctx    *cx = open_waiting();
+    tn_onnx   *m  = open_product(cx);
+    tn_tensor *y[RUNS];
+    tn_scope  *s = tn_begin(cx);
+    tn_profile_begin(cx);
+    for (int i = 0; i < RUNS; i++) y[i] = run(m, row(cx, (float)i, 1));
+    for (int i = 0; i < RUNS; i++) CHECK_VALUES(y[i], i + 2, i < 1 ? 1 : 0);
+    tn_profile_end(cx);
+    for (int i = 0; i < RUNS; i++) CHECK_VALUES(run(m, row(cx, (float)i, 1)), i + 2, i < 1 ? 1 : 0);
+    tn_end(s);
+    rules_close_scratch(cx);
+}
+
+// A run records, and does not compute what the program has pending: a wrong index takes nothing else with it.
+static void a_run_leaves_the_rest_alone(void)
+{
+    tn_ctx    *cx   = open_waiting();
+    onnx_bytes take = onnx_node("Gather", "w x", "y");
+    tn_onnx   *m    = open_nodes(cx, 1, &take);
+    tn_tensor *own = tn_zeros(cx, TN_F32, TN_SHAPE(2)), *y = NULL, *x;
+    int64_t    at = 7, before;
+    CHECK_STATUS(tn_eval_of(own), TN_OK);
+    CHECK(tn_assign(own, tn_ones(cx, TN_F32, TN_SHAPE(2))));
+    x      = tn_from(cx, TN_I64, TN_SHAPE(1), &at);
+    before = tn_ctx_stats(cx).launches;
+    CHECK_STATUS(tn_onnx_run(m, 1, NULL, &x, 1, NULL, &y), TN_OK);
+    CHECK_INT(tn_ctx_stats(cx).launches, before);
+    CHECK(y && tn_eval_of(y) == TN_EARG);
+    CHECK_FAILED2(cx, TN_EARG, "index 7", "out of range");
+    CHECK_VALUES(own, 1, 1);
+    rules_close_scratch(cx);
+}
+
+// Random numbers of sizes and constants alone are drawn each time, too.
+static void draws_of_constants_differ(void)
+{
+    tn_ctx    *cx     = open_waiting();
+    onnx_bytes node[] = { onnx_node("Shape", "x", "s"), onnx_node("Expand", "h s", "p"),
+                          onnx_node("Bernoulli", "p", "y") };
+    onnx_bytes g = { .n = 0 }, h = onnx_tensor("h", 1, 1, (int64_t[]){ 1 }, (float[]){ 0.5f });
+    onnx_ports(&g, "x", "y");
+    onnx_message(&g, 5, &h);
+    for (int i = 0; i < 3; i++) onnx_message(&g, 1, &node[i]);
+    onnx_bytes  file = onnx_model(&g, 17);
+    const char *path = scratch_path("draw.onnx");
+    tn_onnx    *m    = scratch_write(path, file.data, file.n) ? tn_onnx_open(cx, path) : NULL;
+    int         same = 0;
+    float       now[64], last[64];
+    for (int i = 0; i < RUNS; i++) {
+        CHECK_STATUS(tn_read(run(m, tn_zeros(cx, TN_F32, TN_SHAPE(64))), TN_F32, now, 64), TN_OK);
+        same += i && !memcmp(now, last, sizeof now);
+        memcpy(last, now, sizeof now);
+    }
+    CHECK_INT(same, 0);
+    rules_close_scratch(cx);
+}
+
 // Gradients pass, a layer's weights are those of now, and so is the dtype.
 static void what_changes_is_not_repeated(void)
 {
@@ -228,5 +288,8 @@ const test_case tests_onnx_again[] = { TEST(repeated_runs_compute_what_recorded_
                                        TEST(an_index_out_of_range_is_reported),
                                        TEST(outputs_may_be_views),
                                        TEST(loops_are_repeated),
+                                       TEST(watched_runs_are_recorded),
+                                       TEST(a_run_leaves_the_rest_alone),
+                                       TEST(draws_of_constants_differ),
                                        TEST(what_changes_is_not_repeated),
                                        TEST_END };

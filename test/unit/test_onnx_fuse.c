@@ -143,6 +143,26 @@ static void products_of_one_input_are_one(void)
     rules_close_scratch(cx);
 }
 
+// What is computed of weights stays from run to run; its products do not. y = (relu(q) k + x) + (relu(q) v + x).
+static void products_of_weights_are_made_anew(void)
+{
+    tn_ctx       *cx       = open_waiting();
+    const int64_t two[]    = { 2, 2 };
+    onnx_bytes    node[]   = { onnx_node("Relu", "q", "i"), onnx_node("Gemm", "i k x", "a"),
+                               onnx_node("Gemm", "i v x", "b"), onnx_node("Add", "a b", "y") };
+    onnx_bytes    weight[] = { onnx_tensor("q", 1, 2, two, (float[]){ 1, 0, 0, 1 }),
+                               onnx_tensor("k", 1, 2, two, (float[]){ 2, 0, 0, 2 }),
+                               onnx_tensor("v", 1, 2, two, (float[]){ 0, 1, 1, 0 }) };
+    tn_onnx      *m        = open_graph(cx, 4, node, 3, weight);
+    for (int i = 0; i < 6; i++) {
+        tn_scope *s = tn_begin(cx);
+        CHECK_VALUES(run(m, "y", tn_full(cx, TN_F32, TN_SHAPE(2, 2), i)), 2 + 2 * i, 1 + 2 * i,
+                     1 + 2 * i, 2 + 2 * i);
+        tn_end(s);
+    }
+    rules_close_scratch(cx);
+}
+
 // x q + x k + x v with matrices of ones, 16 x 16: all read x, or each a copy of it.
 static tn_onnx *open_larger(tn_ctx *cx, bool copied)
 {
@@ -173,7 +193,8 @@ static void joined_products_are_fewer_launches(void)
     rules_close_scratch(cx);
 }
 
-const test_case tests_onnx_fuse[] = { TEST(a_batch_norm_goes_into_the_convolution),
-                                      TEST(a_layer_keeps_its_batch_norm),
-                                      TEST(products_of_one_input_are_one),
-                                      TEST(joined_products_are_fewer_launches), TEST_END };
+const test_case tests_onnx_fuse[] = {
+    TEST(a_batch_norm_goes_into_the_convolution), TEST(a_layer_keeps_its_batch_norm),
+    TEST(products_of_one_input_are_one),          TEST(products_of_weights_are_made_anew),
+    TEST(joined_products_are_fewer_launches),     TEST_END
+};
