@@ -2,6 +2,7 @@
 #define TN_PLAIN  // lines of this program would say nothing in a profile of the model
 #include "cli.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -95,8 +96,9 @@ static bool fill_sizes(const cli_model_line *l, tn_onnx_port *p)
         char           *end;
         if (p->size[i] < 0 && !d) p->size[i] = 1;
         if (!d) continue;
+        errno      = 0;
         p->size[i] = strtoll(d->value, &end, 10);
-        if (*end || p->size[i] < 0)
+        if (*end || end == d->value || errno || p->size[i] < 0)
             return cli_line_wrong(l->command, "--dim %s is a size, not \"%s\"", p->symbol[i],
                                   d->value);
     }
@@ -180,8 +182,23 @@ static tn_tensor *make_input(cli_net *n, const cli_model_line *l, tn_onnx_port p
     return invent(n->cx, &p, how);
 }
 
+// Whether a size that --dim gives has its name in an input.
+static bool has_symbol(const cli_net *n, const cli_pair *dim)
+{
+    for (int i = 0; i < n->ins; i++) {
+        tn_onnx_port p = cli_net_input(n, i);
+        for (int k = 0; k < p.rank; k++)
+            if (p.symbol[k] && cli_pair_find(dim, 1, p.symbol[k])) return true;
+    }
+    return false;
+}
+
 bool cli_net_inputs(cli_net *n, const cli_model_line *l, tn_tensor **x)
 {
+    for (int i = 0; i < l->dims; i++)
+        if (!has_symbol(n, &l->dim[i]))
+            return cli_fail("no input of the model has a size \"%.*s\"", (int)l->dim[i].length,
+                            l->dim[i].name) == 0;
     for (int i = 0; i < l->inputs; i++) {
         bool known = false;
         for (int k = 0; k < n->ins; k++)

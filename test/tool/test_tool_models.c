@@ -56,6 +56,10 @@ static void a_model_runs_on_files_and_on_words(void)
     tn_close(cx);
     runs(0, "tenon run a.onnx --input x=zeros --dim N=3 --top 1");
     prints("(3, 2)  from 0 to 0");
+    runs(1, "tenon run a.onnx --dim M=3");
+    prints("no input of the model has a size \"M\"");
+    runs(1, "tenon run a.onnx --dim N=99999999999999999999");
+    prints("--dim N is a size");
     runs(1, "tenon run a.onnx --input z=zeros");
     prints("no input \"z\"");
     runs(1, "tenon run a.onnx --output z=z.npy");
