@@ -114,10 +114,10 @@ tni_onnx_again *tni_onnx_find_run(tn_onnx *m, const tni_onnx_ask *k)
         return NULL;
     port           *p     = tni_zalloc(&cx->heap, (size_t)(k->nx + k->ny) * sizeof *p);
     tni_onnx_again *found = NULL;
-    bool new              = p  &&describe(m, k, p);
-    for (int i = 0; new &&i < TNI_ONNX_AGAIN; i++)
+    bool            told  = p && describe(m, k, p);
+    for (int i = 0; told && i < TNI_ONNX_AGAIN; i++)
         if (is_alike(m->again[i], k, p, cx->autocast)) found = m->again[i];
-    if (new && !found && (found = add_entry(m, k, p, cx->autocast)) != NULL) p = NULL;
+    if (told && !found && (found = add_entry(m, k, p, cx->autocast)) != NULL) p = NULL;
     tni_free(&cx->heap, p);
     if (found) found->used = ++m->runs;
     return found;
