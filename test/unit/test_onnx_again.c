@@ -209,6 +209,21 @@ static void watched_runs_are_recorded(void)
     rules_close_scratch(cx);
 }
 
+// Whoever looks at a model sees the shapes of its newest run.
+static void shapes_are_those_of_the_newest_run(void)
+{
+    tn_ctx  *cx = open_waiting();
+    tn_onnx *m  = open_product(cx);
+    for (int i = 0; i < RUNS; i++) run(m, row(cx, 1, 1));
+    CHECK_INT(tn_onnx_nodes(m), 2);
+    for (int n = 1; n < 2 * RUNS; n++) {
+        run(m, tn_ones(cx, TN_F32, TN_SHAPE(1 + n % 2, 2)));
+        tn_onnx_port p = tn_onnx_node_value(m, 1, 1);
+        CHECK(p.rank == 2 && p.size[0] == 1 + n % 2);
+    }
+    rules_close_scratch(cx);
+}
+
 // A run records, and does not compute what the program has pending: a wrong index takes nothing else with it.
 static void a_run_leaves_the_rest_alone(void)
 {
@@ -289,6 +304,7 @@ const test_case tests_onnx_again[] = { TEST(repeated_runs_compute_what_recorded_
                                        TEST(outputs_may_be_views),
                                        TEST(loops_are_repeated),
                                        TEST(watched_runs_are_recorded),
+                                       TEST(shapes_are_those_of_the_newest_run),
                                        TEST(a_run_leaves_the_rest_alone),
                                        TEST(draws_of_constants_differ),
                                        TEST(what_changes_is_not_repeated),

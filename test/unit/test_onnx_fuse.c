@@ -91,6 +91,28 @@ static void a_batch_norm_goes_into_the_convolution(void)
     rules_close_scratch(cx);
 }
 
+// A convolution of weights alone is kept from run to run, as it is before the norm.
+static void what_is_kept_is_not_normed(void)
+{
+    tn_ctx       *cx    = open_waiting();
+    const int64_t one[] = { 1 }, four[] = { 1, 1, 1, 1 };
+    onnx_bytes    node[]   = { onnx_node("Relu", "i", "c"), onnx_node("Conv", "c w", "h"),
+                               onnx_node("BatchNormalization", "h g s m v", "n"),
+                               onnx_node("Add", "n x", "y") };
+    onnx_bytes    weight[] = {
+           onnx_tensor("i", 1, 4, four, (float[]){ 3 }), onnx_tensor("w", 1, 4, four, (float[]){ 2 }),
+           onnx_tensor("g", 1, 1, one, (float[]){ 10 }), onnx_tensor("s", 1, 1, one, (float[]){ 5 }),
+           onnx_tensor("m", 1, 1, one, (float[]){ 6 }),  onnx_tensor("v", 1, 1, one, (float[]){ 1 })
+    };
+    tn_onnx *m = open_graph(cx, 4, node, 6, weight);
+    for (int i = 0; i < 3; i++) {
+        tn_tensor *x = tn_full(cx, TN_F32, TN_SHAPE(1, 1, 1, 1), i);
+        CHECK_VALUES(run(m, "y", x), 5 + i);
+        CHECK_VALUES(run(m, "h", x), 6);
+    }
+    rules_close_scratch(cx);
+}
+
 // A layer trains the weights of both.
 static void a_layer_keeps_its_batch_norm(void)
 {
@@ -193,8 +215,10 @@ static void joined_products_are_fewer_launches(void)
     rules_close_scratch(cx);
 }
 
-const test_case tests_onnx_fuse[] = {
-    TEST(a_batch_norm_goes_into_the_convolution), TEST(a_layer_keeps_its_batch_norm),
-    TEST(products_of_one_input_are_one),          TEST(products_of_weights_are_made_anew),
-    TEST(joined_products_are_fewer_launches),     TEST_END
-};
+const test_case tests_onnx_fuse[] = { TEST(a_batch_norm_goes_into_the_convolution),
+                                      TEST(what_is_kept_is_not_normed),
+                                      TEST(a_layer_keeps_its_batch_norm),
+                                      TEST(products_of_one_input_are_one),
+                                      TEST(products_of_weights_are_made_anew),
+                                      TEST(joined_products_are_fewer_launches),
+                                      TEST_END };
