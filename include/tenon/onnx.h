@@ -33,8 +33,8 @@ TN_API_PLAIN tn_onnx_port tn_onnx_output(const tn_onnx *m, int i);
 // Runs the model on nx inputs, by name or, if names is NULL, in order, and fills y with the ny outputs that are named, or
 // the first ones. Other values of the graph can be asked for by name, too: features, for a head of your own. Values that
 // are not read are not computed. As with any op the work is recorded, unless a size depends on a value, for which it waits.
-// From the third run of the same shapes on nothing is recorded: the work begins with the call, on a GPU as one launch, and
-// outputs are new tensors. Runs whose inputs need a gradient, or of a model that is a layer, are always recorded.
+// The third run of the same shapes is kept, and later ones are not recorded: the work begins with the call, on a GPU as one
+// launch, and outputs are new tensors. Runs whose inputs need a gradient, or of a model that is a layer, are always recorded.
 TN_API tn_status tn_onnx_run(tn_onnx *m, int nx, const char *const *x_names, tn_tensor *const *x,
                              int ny, const char *const *y_names, tn_tensor **y);
 

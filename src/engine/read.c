@@ -191,15 +191,16 @@ tn_status tni_arg_copy(tn_ctx *cx, tni_arg from, tn_dtype dt, void *to, tni_text
     static const tni_attr none;
     tni_engine           *e     = cx->engine;
     tni_view              whole = tni_view_whole(from.rank, from.size);
-    tni_call              call  = { .device  = e->device,
-                                    .session = e->session,
-                                    .op      = dt == from.dtype ? TNI_copy : TNI_cast,
-                                    .nin     = 1,
-                                    .in      = &from,
-                                    .out     = from,
-                                    .attr    = &none,
-                                    .threads = e->threads,
-                                    .why     = why };
+    tni_call              call  = { .device            = e->device,
+                                    .session           = e->session,
+                                    .op                = dt == from.dtype ? TNI_copy : TNI_cast,
+                                    .nin               = 1,
+                                    .in                = &from,
+                                    .out               = from,
+                                    .attr              = &none,
+                                    .threads           = e->threads,
+                                    .wait_for_compiler = tni_waits_for_compiler(e),
+                                    .why               = why };
     call.out.dtype              = dt;
     call.out.data               = to;
     memcpy(call.out.stride, whole.stride, sizeof whole.stride);

@@ -164,24 +164,12 @@ bool tni_prepare_loops(const tni_graph *g, tni_plan *p, bool *ready)
 static tn_status copy_bytes(const loop_run *x, const tni_node *n, char *to, char *from,
                             tni_text *why)
 {
-    static const tni_attr none;
-    tni_arg               in = { .dtype  = (tn_dtype)n->dtype,
-                                 .rank   = 1,
-                                 .size   = { tni_node_count(n) },
-                                 .stride = { 1 },
-                                 .data   = from };
-    tni_call              c  = { .device            = x->r.e->device,
-                                 .session           = x->r.e->session,
-                                 .op                = TNI_copy,
-                                 .nin               = 1,
-                                 .in                = &in,
-                                 .out               = in,
-                                 .attr              = &none,
-                                 .threads           = x->r.e->threads,
-                                 .wait_for_compiler = tni_waits_for_compiler(x->r.e),
-                                 .why               = why };
-    c.out.data               = to;
-    return c.in->size[0] ? tni_call_run(&c) : TN_OK;
+    tni_arg in = { .dtype  = (tn_dtype)n->dtype,
+                   .rank   = 1,
+                   .size   = { tni_node_count(n) },
+                   .stride = { 1 },
+                   .data   = from };
+    return in.size[0] ? tni_arg_copy(x->r.cx, in, in.dtype, to, why) : TN_OK;
 }
 
 // The slot of a carry's value: before step number s (after: after it), of those that are run, in order.

@@ -130,4 +130,15 @@ static inline onnx_bytes onnx_model(const onnx_bytes *graph, int opset)
     return m;
 }
 
+// A model of these nodes and weights, from x to y.
+static inline onnx_bytes onnx_model_of(int nodes, const onnx_bytes *node, int weights,
+                                       const onnx_bytes *weight)
+{
+    onnx_bytes g = { .n = 0 };
+    onnx_ports(&g, "x", "y");
+    for (int i = 0; i < weights; i++) onnx_message(&g, 5, &weight[i]);
+    for (int i = 0; i < nodes; i++) onnx_message(&g, 1, &node[i]);
+    return onnx_model(&g, 17);
+}
+
 #endif

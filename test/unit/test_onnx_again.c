@@ -10,17 +10,19 @@
 
 enum { RUNS = 8 };
 
-// A model of nodes, with one input x and one output y, and a weight w (2, 2) = {1, -1; 2, 1}.
+static tn_onnx *open_graph(tn_ctx *cx, int nodes, const onnx_bytes *node, int weights,
+                           const onnx_bytes *weight)
+{
+    onnx_bytes  file = onnx_model_of(nodes, node, weights, weight);
+    const char *path = scratch_path("again.onnx");
+    return scratch_write(path, file.data, file.n) ? tn_onnx_open(cx, path) : NULL;
+}
+
+// A model of nodes, with a weight w (2, 2) = {1, -1; 2, 1}.
 static tn_onnx *open_nodes(tn_ctx *cx, int n, const onnx_bytes *node)
 {
-    onnx_bytes g     = { .n = 0 },
-               w     = onnx_tensor("w", 1, 2, (int64_t[]){ 2, 2 }, (float[]){ 1, -1, 2, 1 });
-    const char *path = scratch_path("again.onnx");
-    onnx_ports(&g, "x", "y");
-    onnx_message(&g, 5, &w);
-    for (int i = 0; i < n; i++) onnx_message(&g, 1, &node[i]);
-    onnx_bytes file = onnx_model(&g, 17);
-    return scratch_write(path, file.data, file.n) ? tn_onnx_open(cx, path) : NULL;
+    onnx_bytes w = onnx_tensor("w", 1, 2, (int64_t[]){ 2, 2 }, (float[]){ 1, -1, 2, 1 });
+    return open_graph(cx, n, node, 1, &w);
 }
 
 // Kernels are compiled before they run, so that it is known when a run can be kept.
@@ -162,20 +164,14 @@ static void outputs_may_be_views(void)
 // The body of a loop is run again, with several outputs, one of them a view.
 static void loops_are_repeated(void)
 {
-    tn_ctx    *cx = open_waiting();
-    onnx_bytes g = { .n = 0 }, node = onnx_node("LSTM", "x w r", "a y"),
-               turn = onnx_node("Transpose", "a", "z"),
-               w    = onnx_tensor("w", 1, 3, (int64_t[]){ 1, 4, 1 }, (float[]){ 1, 2, -1, 0.5f }),
-               r    = onnx_tensor("r", 1, 3, (int64_t[]){ 1, 4, 1 }, (float[]){ 0.5f, -1, 1, 2 });
-    onnx_attr_int(&node, "hidden_size", 1);
-    onnx_ports(&g, "x", "y");
-    onnx_message(&g, 5, &w);
-    onnx_message(&g, 5, &r);
-    onnx_message(&g, 1, &node);
-    onnx_message(&g, 1, &turn);
-    onnx_bytes  file = onnx_model(&g, 17);
-    const char *path = scratch_path("loop.onnx"), *names[] = { "y", "z" };
-    tn_onnx    *m = scratch_write(path, file.data, file.n) ? tn_onnx_open(cx, path) : NULL;
+    tn_ctx       *cx     = open_waiting();
+    const int64_t size[] = { 1, 4, 1 };
+    onnx_bytes    node[] = { onnx_node("LSTM", "x w r", "a y"), onnx_node("Transpose", "a", "z") };
+    onnx_bytes    weight[] = { onnx_tensor("w", 1, 3, size, (float[]){ 1, 2, -1, 0.5f }),
+                               onnx_tensor("r", 1, 3, size, (float[]){ 0.5f, -1, 1, 2 }) };
+    onnx_attr_int(&node[0], "hidden_size", 1);
+    tn_onnx    *m       = open_graph(cx, 2, node, 2, weight);
+    const char *names[] = { "y", "z" };
     double      first[2][4];
     for (int i = 0; i < RUNS; i++) {
         float      in[3] = { 1, (float)(i % 2), -2 };
@@ -250,15 +246,10 @@ static void draws_of_constants_differ(void)
     tn_ctx    *cx     = open_waiting();
     onnx_bytes node[] = { onnx_node("Shape", "x", "s"), onnx_node("Expand", "h s", "p"),
                           onnx_node("Bernoulli", "p", "y") };
-    onnx_bytes g = { .n = 0 }, h = onnx_tensor("h", 1, 1, (int64_t[]){ 1 }, (float[]){ 0.5f });
-    onnx_ports(&g, "x", "y");
-    onnx_message(&g, 5, &h);
-    for (int i = 0; i < 3; i++) onnx_message(&g, 1, &node[i]);
-    onnx_bytes  file = onnx_model(&g, 17);
-    const char *path = scratch_path("draw.onnx");
-    tn_onnx    *m    = scratch_write(path, file.data, file.n) ? tn_onnx_open(cx, path) : NULL;
-    int         same = 0;
-    float       now[64], last[64];
+    onnx_bytes h      = onnx_tensor("h", 1, 1, (int64_t[]){ 1 }, (float[]){ 0.5f });
+    tn_onnx   *m      = open_graph(cx, 3, node, 1, &h);
+    int        same   = 0;
+    float      now[64], last[64];
     for (int i = 0; i < RUNS; i++) {
         CHECK_STATUS(tn_read(run(m, tn_zeros(cx, TN_F32, TN_SHAPE(64))), TN_F32, now, 64), TN_OK);
         same += i && !memcmp(now, last, sizeof now);

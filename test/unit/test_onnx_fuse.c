@@ -14,16 +14,11 @@ static tn_ctx *open_waiting(void)
     return cx;
 }
 
-// A model of these nodes and weights, from x to y.
 static tn_onnx *open_graph(tn_ctx *cx, int nodes, const onnx_bytes *node, int weights,
                            const onnx_bytes *weight)
 {
-    onnx_bytes  g    = { .n = 0 };
+    onnx_bytes  file = onnx_model_of(nodes, node, weights, weight);
     const char *path = scratch_path("fuse.onnx");
-    onnx_ports(&g, "x", "y");
-    for (int i = 0; i < weights; i++) onnx_message(&g, 5, &weight[i]);
-    for (int i = 0; i < nodes; i++) onnx_message(&g, 1, &node[i]);
-    onnx_bytes file = onnx_model(&g, 17);
     return scratch_write(path, file.data, file.n) ? tn_onnx_open(cx, path) : NULL;
 }
 
