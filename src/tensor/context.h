@@ -165,7 +165,7 @@ static inline bool tni_rank_ok_of(tn_ctx *cx, const char *op, bool complex, int 
                                   const int64_t *size)
 {
     static const int64_t none = 0;
-    return tni_rank_ok(cx, op, rank + complex, rank || !complex ? size : &none);
+    return tni_rank_ok(cx, op, rank < 0 ? rank : rank + complex, rank || !complex ? size : &none);
 }
 // Whether a tensor of that shape can exist: no negative size, no overflow; else reported by the
 // op's name.

@@ -121,16 +121,17 @@ static void plan_conv(byte_job *j)
 }
 
 // Bands are as tall as the cache allows, and shorter where threads would have none; if rows are too few for that,
-// columns are cut, too.
+// columns are cut, too. Any of the sizes may be 0, and counts as 1 here: the result is then empty, or zeros.
 static void cut_result(byte_job *j)
 {
-    int64_t mr = j->kernel->mr, row = j->steps * j->kernel->kr, products = j->outer * j->inner;
+    int64_t mr = j->kernel->mr, row = tni_max_i64(1, j->steps * j->kernel->kr);
+    int64_t products = tni_max_i64(1, j->outer * j->inner), n = tni_max_i64(1, j->n);
     double  work   = (double)j->m * (double)j->n * (double)j->k * (double)products;
-    int64_t most   = tni_clamp(tni_min_i64(A_BYTES / row, C_BYTES / (4 * j->n)) / mr, 1, 1 << 20);
+    int64_t most   = tni_clamp(tni_min_i64(A_BYTES / row, C_BYTES / (4 * n)) / mr, 1, 1 << 20);
     int64_t wanted = 1;
     j->threads     = (int)tni_clamp((int64_t)(work / LEAST_WORK), 1, j->call->threads);
     if (j->threads > 1) wanted = tni_ceil_div(TASKS * j->threads, products);
-    int64_t tall = tni_ceil_div(j->m, mr);  // in strips
+    int64_t tall = tni_max_i64(1, tni_ceil_div(j->m, mr));  // in strips
     j->down      = tni_clamp(wanted, tni_ceil_div(tall, most), tall);
     j->band      = tni_ceil_div(tall, j->down) * mr;
     j->down      = tni_ceil_div(j->m, j->band);
