@@ -518,8 +518,8 @@ const char  *cli_net_output(const cli_net *n, int i);
 // Runs it; the outputs, and what else is named. The error is in the context.
 tn_status cli_net_run(cli_net *n, tn_tensor *const *x, int ny, const char *const *names,
                       tn_tensor **y);
-// The page of `tenon show --html`: the lines before its data, and after it; NULL ends them.
-extern const char *const cli_page_start[], *const cli_page_end[];
+// The script of the page of `tenon show --html`: model_page.js, which the build embeds.
+extern const char cli_model_page_js[];
 // Writes "f32 (1, 1000)".
 void cli_write_shape(char *to, size_t size, tn_onnx_port p);
 

@@ -121,7 +121,7 @@ static void print_sizes(const tn_onnx *m, int nodes)
 
 // ---- as a page ---------------------------------------------------------------------------------
 
-// A text as a JSON string inside a page: no byte of it can end the script that it stands in.
+// A text as a JSON string.
 static void put_text(FILE *f, const char *s)
 {
     bool utf8 = cli_is_utf8(s);
@@ -129,7 +129,7 @@ static void put_text(FILE *f, const char *s)
     for (; *s; s++) {
         unsigned char c = (unsigned char)*s;
         if (c == '"' || c == '\\') fprintf(f, "\\%c", c);
-        else if (c < 32 || c == '<' || c == '>' || c == '&') fprintf(f, "\\u%04x", c);
+        else if (c < 32) fprintf(f, "\\u%04x", c);
         else fputc(c >= 128 && !utf8 ? '?' : c, f);
     }
     fputc('"', f);
@@ -173,46 +173,40 @@ static void put_nodes(FILE *f, const tn_onnx *m, int nodes)
     }
 }
 
-// Copies the trace of the profile, which is JSON: a "<" in its strings must not end the script.
-static bool put_trace(tn_ctx *cx, FILE *f, const char *path)
+// Copies the trace of the profile, which is JSON.
+static void put_trace(tn_ctx *cx, FILE *f, const char *path)
 {
     char temp[4096];
     int  c;
     snprintf(temp, sizeof temp, "%s.trace.json", path);
-    bool  ok = tn_profile_write(cx, temp) == TN_OK;
-    FILE *t  = ok ? fopen(temp, "r") : NULL;
+    FILE *t = tn_profile_write(cx, temp) == TN_OK ? fopen(temp, "r") : NULL;
     if (!t) fputs("null", f);
-    while (t && (c = fgetc(t)) != EOF) {
-        if (c == '<') fputs("\\u003c", f);
-        else fputc(c, f);
-    }
+    while (t && (c = fgetc(t)) != EOF) fputc(c, f);
     if (t) fclose(t);
     remove(temp);
-    return ok;
 }
 
-static void put_lines(FILE *f, const char *const *line)
+// What the page shows (model_page.js).
+static void put_data(cli_net *n, FILE *f, const char *path, int nodes)
 {
-    for (; *line; line++) fputs(*line, f);
+    fprintf(f, "{\"runs\":%d,\"nodes\":[\n", TIMED);
+    put_nodes(f, n->onnx, nodes);
+    fputs("],\n\"trace\":", f);
+    put_trace(n->cx, f, path);
+    fputs("}", f);
 }
 
 static bool write_page(cli_net *n, const cli_model_line *l, int nodes)
 {
-    FILE *f = fopen(l->html, "w");
-    if (!f) return cli_fail("%s: it cannot be written", l->html) == 0;
-    put_lines(f, cli_page_start);
-    fputs("{\"model\":", f);
-    put_text(f, l->model[0]);
-    fprintf(f, ",\"runs\":%d,\"nodes\":[\n", TIMED);
-    put_nodes(f, n->onnx, nodes);
-    fputs("],\n\"trace\":", f);
-    bool ok = put_trace(n->cx, f, l->html);
-    fputs("}\n", f);
-    put_lines(f, cli_page_end);
-    ok = fclose(f) == 0 && ok;
-    if (!ok)
-        return tn_error(n->cx) ? cli_fail_of(n->cx) == 0
-                               : cli_fail("%s: it could not be written", l->html) == 0;
+    char  *data = NULL;
+    size_t size;
+    FILE  *f = open_memstream(&data, &size);
+    if (f) put_data(n, f, l->html, nodes);
+    if (!f || fclose(f)) return cli_fail("%s: there is no memory for it", l->html) == 0;
+    tn_page_write(n->cx, l->html,
+                  (tn_page){ .title = l->model[0], .data = data, .script = cli_model_page_js });
+    free(data);
+    if (tn_error(n->cx)) return cli_fail_of(n->cx) == 0;
     fprintf(stderr, "%s\n", cli_shown(l->html));
     return true;
 }

@@ -17,7 +17,7 @@ import re
 import sys
 from pathlib import Path
 
-HEADERS = ["tenon.h", "tenon/arrays.h", "tenon/layers.h", "tenon/onnx.h", "tenon/training.h", "tenon/dlpack.h", "tenon/dist.h", "tenon/models.h"]
+HEADERS = ["tenon.h", "tenon/arrays.h", "tenon/layers.h", "tenon/onnx.h", "tenon/training.h", "tenon/dlpack.h", "tenon/dist.h", "tenon/pages.h", "tenon/models.h"]
 
 # Why a function of C is not here. Names may end in *.
 LEFT_OUT = {

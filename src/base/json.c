@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/text.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -310,4 +311,17 @@ void tni_json_put_int(tni_json_writer *w, int64_t v)
     char text[24];
     snprintf(text, sizeof text, "%lld", (long long)v);
     tni_json_put(w, text);
+}
+
+// Writes a number with a point, whatever the locale uses; its point may be several bytes.
+void tni_json_put_double(tni_json_writer *w, double v)
+{
+    tni_text t  = tni_text_of("%.9g", v);
+    char    *to = t.s;
+    for (const char *s = t.s; *s; s++) {
+        bool is_point = !strchr("0123456789+-e", *s);
+        if (!is_point || to == t.s || to[-1] != '.') *to++ = is_point ? '.' : *s;
+    }
+    *to = 0;
+    tni_json_put(w, isfinite(v) ? t.s : "null");
 }

@@ -66,5 +66,6 @@ typedef struct {
 void tni_json_put(tni_json_writer *w, const char *s);    // as it is
 void tni_json_quote(tni_json_writer *w, const char *s);  // UTF-8, as a string
 void tni_json_put_int(tni_json_writer *w, int64_t v);
+void tni_json_put_double(tni_json_writer *w, double v);  // 9 digits; null if it is not finite
 
 #endif

@@ -15,19 +15,6 @@ static const char *const kinds[] = { "number", "category", "integer" };
 
 // ---- writing -----------------------------------------------------------------------------------
 
-// Writes a number with a point, whatever the locale uses.
-static void put_number(tni_json_writer *w, double v)
-{
-    tni_text t  = tni_text_of("%.9g", v);
-    char    *to = t.s;
-    for (const char *s = t.s; *s; s++) {
-        bool is_point = !strchr("0123456789+-e", *s);
-        if (!is_point || to == t.s || to[-1] != '.') *to++ = is_point ? '.' : *s;
-    }
-    *to = 0;
-    tni_json_put(w, t.s);
-}
-
 // Writes one column, as in the sample above.
 static void put_column(tni_json_writer *w, const tni_csv *t, const tni_csv_column *c)
 {
@@ -37,7 +24,7 @@ static void put_column(tni_json_writer *w, const tni_csv *t, const tni_csv_colum
     tni_json_quote(w, kinds[c->kind]);
     if (c->filled) {
         tni_json_put(w, ",\"mean\":");
-        put_number(w, (double)c->mean);
+        tni_json_put_double(w, (double)c->mean);
     }
     if (c->flagged) tni_json_put(w, ",\"flag\":true");
     uint32_t entry = c->first;
