@@ -100,6 +100,11 @@ test-onnx: configure
 	@$(or $(TN_PYTHON),python3) test/onnx/check_export.py $(B)/exported
 	@TN_DEVICE=$${TN_DEVICE:-$(DEVICE)} $(B)/tenon-onnx $(B)/onnx $(T)
 
+# Event files of `tenon train`, as PyPI's tensorboard reads them, by TN_PYTHON; without it, it says so.
+test-tensorboard: configure
+	@$(build)
+	@$(or $(TN_PYTHON),python3) test/tensorboard/check.py $(B)/tenon $(B)/tensorboard
+
 demo: setup-demo
 	@$(MAKE) --no-print-directory all
 	@$(B)/tenon demo --force --save $(B)/lenet.safetensors $(ARGS)
@@ -167,6 +172,7 @@ help:
 	@echo 'make test-peer           random programs here and in PyTorch: PROGRAMS=1000 SEED=... DEVICE=cpu | opencl | cuda WITHOUT="op op" PEER_JOBS=1'
 	@echo 'make test-transformers   language models here and in Hugging Face transformers: MODELS="tinyllama smollm" DEVICE=cpu | opencl | cuda'
 	@echo 'make test-onnx [T=name]  the cases of the onnx package and of ONNX Runtime, by operator: DEVICE=cpu | opencl | cuda'
+	@echo 'make test-tensorboard    event files of tenon train, as PyPI tensorboard reads them'
 	@echo 'make fuzz                feed damaged files to every reader, FUZZ_SECONDS=60 each, with sanitizers'
 	@echo 'make demo                train a small model and show what ran'
 	@echo 'make bench [ARGS=...]    measure; ARGS=--list names the cases, --quick only tries them'
@@ -183,4 +189,4 @@ help:
 	@echo 'test and demo say what is missing and install that alone, with apt-get, as root or by a sudo that asks'
 	@echo 'for no password. Otherwise, or with TN_NO_INSTALL=1, they go on without what is optional.'
 
-.PHONY: all configure check test test-long test-oclgrind test-gpu sanitize-gpu test-peer test-transformers test-onnx python test-python fuzz fuzz-all demo bench bench-gpu bench-lm bench-conv setup-test setup-demo install docs golden sites format format-check clean help
+.PHONY: all configure check test test-long test-oclgrind test-gpu sanitize-gpu test-peer test-transformers test-onnx test-tensorboard python test-python fuzz fuzz-all demo bench bench-gpu bench-lm bench-conv setup-test setup-demo install docs golden sites format format-check clean help

@@ -72,7 +72,7 @@ typedef struct {
     const char *program;  // as it was called, for suggested commands
     const char *command;  // its name
     char       *model, *data, *optim, *schedule, *precision, *augment, *hidden, *tokenizer;
-    char       *device, *save, *load, *log, *prompt, *part, *out, *stop;
+    char       *device, *save, *load, *log, *tensorboard, *prompt, *part, *out, *stop;
     char       *normalize, *separator, *missing, *missing_words;
     int64_t     epochs, batch, accumulate, warmup, limit, seed;
     int64_t     layers, heads, kv_heads, width, context, depth;
@@ -339,7 +339,7 @@ typedef struct {
 // The measurements of one step, for the log and the progress. NaN: not measured.
 typedef struct {
     int64_t          step, steps, epoch, epochs, epoch_steps;
-    double           loss, accuracy, lr, seconds;
+    double           loss, accuracy, lr, grad_norm, seconds;
     double           rate;       // items per second; of text, tokens
     double           share;      // of the flops per second that products reach on the device
     double           held_out;   // loss of the newest evaluation
@@ -350,6 +350,17 @@ typedef struct {
     cli_task         task;
     const cli_score *score;  // NULL: the network was not evaluated after this step
 } cli_moment;
+
+// A value of a moment by its name in the log, "test_loss".
+enum { CLI_MEASURES = 12 };
+typedef struct {
+    const char *name;
+    double      v;
+    int         digits;  // in the log
+} cli_measure;
+
+// Fills the list with what was measured in a step. Returns how many values there are.
+int cli_measures(const cli_moment *m, cli_measure list[CLI_MEASURES]);
 
 // Progress on stderr: a bar on a terminal, otherwise lines every few seconds.
 typedef struct {
@@ -363,11 +374,6 @@ typedef struct {
 void cli_progress_begin(cli_progress *p, const cli_settings *s, int64_t first_step);
 void cli_progress_step(cli_progress *p, const cli_moment *m);
 void cli_progress_end(cli_progress *p);  // erases the bar
-
-// Opens the log, one JSON object per line. With `resume`, records after that step are removed first, and
-// seconds is set to the time of the last remaining one. Returns NULL, reported, on failure.
-FILE *cli_log_open(const char *path, bool resume, int64_t step, double *seconds);
-bool  cli_log_write(FILE *f, const cli_moment *m);  // returns false, with errno set, on failure
 
 // After cli_signals_begin, the first SIGINT or SIGTERM only requests a stop, with a message unless quiet;
 // the second ends the process at once. cli_signals_asked returns the requesting signal, or 0.
@@ -395,8 +401,10 @@ typedef struct {
     cli_memory       memory;
     cli_progress     progress;
     FILE            *log;
-    bool             log_failed;  // and was let go
-    char            *notes;       // of the checkpoint: memory and settings, as saved.c writes them
+    tn_tensorboard  *board;
+    uint32_t         sinks_failed;  // bit i: sink i could not be written, and was let go
+    char             sink_error[256];
+    char            *notes;  // of the checkpoint: memory and settings, as saved.c writes them
     size_t           notes_bytes;
 
     double    began, saved;  // the clock when this process began to train, and when it last saved
@@ -416,6 +424,41 @@ int cli_run_open(cli_run *r, cli_settings *s);
 // Trains to the end or to a signal; evaluates, and prints the results. Returns the exit status.
 int  cli_run_train(cli_run *r);
 void cli_run_close(cli_run *r);
+
+// Where the measurements of a run go: the table in sinks.c. Opens those that the settings ask for; false, reported, on
+// failure.
+bool cli_sinks_open(cli_run *r);
+// Whether anything but the terminal is written: then more is measured.
+bool cli_sinks_want(const cli_run *r);
+// Whether a step is one of --every, or the last.
+bool cli_sink_is_due(const cli_run *r, const cli_moment *m);
+void cli_sinks_step(cli_run *r, const cli_moment *m);
+void cli_sinks_end(cli_run *r);  // the last step is done, or the run is stopped
+void cli_sinks_close(cli_run *r);
+// The context's error, as why a sink could not be written; clears it, since the run goes on.
+const char *cli_sink_error(cli_run *r);
+
+// The sinks, by what sinks.c asks of each. The log has one JSON object per line. A resumed run first removes the records after its step, and sets r->earlier to the
+// time of the last remaining one.
+bool        cli_log_open(cli_run *r);
+const char *cli_log_step(cli_run *r, const cli_moment *m);
+void        cli_log_close(cli_run *r);
+
+// The parameters that are trained and, unless gx is NULL, their gradients, in a step that has histograms. Starts zeroed.
+typedef struct {
+    tn_tensor **x, **gx;
+    char      **name;
+    int         count, room;
+} cli_trained;
+
+// TensorBoard's event file.
+bool        cli_board_open(cli_run *r);
+const char *cli_board_step(cli_run *r, const cli_moment *m);
+void        cli_board_close(cli_run *r);
+// Whether a step has histograms; recording their gradients, before the step, and writing them, after it.
+bool cli_board_wants(const cli_run *r, int64_t step);
+void cli_board_record(cli_run *r, tn_tensor *loss, cli_trained *p);
+void cli_board_histograms(cli_run *r, int64_t step, cli_trained *p);
 
 // ---- saved networks ----------------------------------------------------------------------------
 

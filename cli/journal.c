@@ -37,7 +37,7 @@ static long length_up_to(FILE *f, int64_t step, double *seconds)
 }
 
 // Truncates the log of a resumed run after its last step, so that no step appears twice.
-FILE *cli_log_open(const char *path, bool resume, int64_t step, double *seconds)
+static FILE *open_log(const char *path, bool resume, int64_t step, double *seconds)
 {
     FILE *f = fopen(path, resume ? "r+" : "w");
     if (!f && resume && errno == ENOENT) f = fopen(path, "w+");
@@ -59,23 +59,25 @@ static void write_number(FILE *f, const char *name, double v, int digits)
     else fprintf(f, ", \"%s\": null", name);
 }
 
-static void write_score(FILE *f, cli_task task, const cli_score *score)
+bool cli_log_open(cli_run *r)
 {
-    write_number(f, "test_loss", score->loss, 9);
-    if (task == CLI_CLASSES) write_number(f, "test_accuracy", score->accuracy, 9);
-    if (task == CLI_NUMBERS) write_number(f, "test_rmse", score->rmse, 9);
-    if (task == CLI_TOKENS) write_number(f, "test_bits_per_byte", score->bits_per_byte, 9);
+    r->log = open_log(r->s->log, r->s->resume, r->first_step, &r->earlier);
+    return r->log != NULL;
 }
 
-bool cli_log_write(FILE *f, const cli_moment *m)
+void cli_log_close(cli_run *r)
 {
+    if (r->log) fclose(r->log);
+    r->log = NULL;
+}
+
+const char *cli_log_step(cli_run *r, const cli_moment *m)
+{
+    cli_measure list[CLI_MEASURES];
+    FILE       *f = r->log;
+    int         n = cli_measures(m, list);
     fprintf(f, "%s%lld, \"epoch\": %lld", first_key, (long long)m->step, (long long)m->epoch);
-    write_number(f, "loss", m->loss, 9);
-    if (!isnan(m->accuracy)) write_number(f, "accuracy", m->accuracy, 9);
-    write_number(f, "lr", m->lr, 9);
-    write_number(f, "samples_per_s", m->rate, 6);
-    write_number(f, "time", m->seconds, 9);
-    if (m->score) write_score(f, m->task, m->score);
+    for (int i = 0; i < n; i++) write_number(f, list[i].name, list[i].v, list[i].digits);
     fputs("}\n", f);
-    return fflush(f) == 0 && !ferror(f);
+    return fflush(f) == 0 && !ferror(f) ? NULL : strerror(errno);
 }

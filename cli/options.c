@@ -143,6 +143,8 @@ static const option options[] = {
       FILES, CLI_TRAIN, FLAG(resume) },
     { "log", "FILE", "write one line of JSON per step",
       FILES, TRAINS, TEXT(log) },
+    { "tensorboard", "DIR", "write what TensorBoard shows: curves, histograms, images",
+      FILES, TRAINS, TEXT(tensorboard) },
     { "every", "N", "steps between lines of the log and of progress",
       FILES, TRAINS, WHOLE(every, 1, MANY) },
     { "eval-every", "N", "also evaluate every N steps, not only at the end",

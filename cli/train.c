@@ -235,9 +235,8 @@ static int open_run(cli_run *r)
     if (s->resume && tn_optim_set_schedule(r->opt, schedule_of(r)) != TN_OK)  // --epochs may be new
         return cli_fail_of(r->cx);
     r->first_step = r->memory.step;
-    if (s->log && tn_dist_rank(r->dist) == 0 &&
-        !(r->log = cli_log_open(s->log, s->resume, r->first_step, &r->earlier)))
-        return 1;
+    if (!cli_sinks_open(r)) return 1;
+    if (cli_sinks_want(r) && !tn_optim_grad_norm(r->opt)) return cli_fail_of(r->cx);
     say_what_runs(r);
     return 0;
 }
@@ -250,8 +249,8 @@ int cli_run_open(cli_run *r, cli_settings *s)
 
 void cli_run_close(cli_run *r)
 {
+    cli_sinks_close(r);
     tn_close(r->cx);
-    if (r->log) fclose(r->log);
     free(r->schema);
     free(r->classes);
     free(r->notes);
@@ -301,6 +300,7 @@ static bool learn(cli_run *r, cli_moment *m)
     tn_tensor       *loss = cli_loss(r->net, f, y, b.y);
     bool             look = f->task == CLI_CLASSES && m->step % MEASURED == 0;
     tn_tensor       *hits = look ? cli_hits(y, b.y, 1) : NULL, *facts = NULL;
+    cli_trained      shown = { 0 };
     if (ranks > 1) {
         loss  = tn_mul_s(loss, b.weight);
         facts = sum_facts(r, loss, hits);
@@ -308,19 +308,22 @@ static bool learn(cli_run *r, cli_moment *m)
     double items = ranks > 1 ? round((double)b.count * ranks / b.weight) : (double)b.count;
 
     m->lr = tn_optim_lr(r->opt);
+    if (cli_board_wants(r, m->step)) cli_board_record(r, loss, &shown);
     tn_step(r->opt, loss);
     if (ranks > 1) take_facts(r, facts, fact);
     else fact[LOSS] = tn_item(loss);
     if (ranks == 1 && hits) fact[HITS] = tn_item(hits);
-    m->loss     = fact[LOSS];
-    m->accuracy = hits ? fact[HITS] / items : NAN;
-    bool ok     = tn_end(scope) == TN_OK && tn_error(r->cx) == TN_OK;
-    r->items    = RATE_SMOOTH * r->items + items;
-    r->busy     = RATE_SMOOTH * r->busy + cli_seconds() - began;
+    m->loss      = fact[LOSS];
+    m->accuracy  = hits ? fact[HITS] / items : NAN;
+    m->grad_norm = cli_sinks_want(r) ? tn_item(tn_optim_grad_norm(r->opt)) : NAN;
+    if (shown.count) cli_board_histograms(r, m->step, &shown);
+    bool ok  = tn_end(scope) == TN_OK && tn_error(r->cx) == TN_OK;
+    r->items = RATE_SMOOTH * r->items + items;
+    r->busy  = RATE_SMOOTH * r->busy + cli_seconds() - began;
     return ok;
 }
 
-// Adds the measurements of a step to the running means and the curve, and fills in the rest of m.
+// Adds the measurements of a step to the running means, and fills in the rest of m.
 static void remember(cli_run *r, cli_moment *m)
 {
     cli_memory *k   = &r->memory;
@@ -332,7 +335,6 @@ static void remember(cli_run *r, cli_moment *m)
         k->accuracy        = ACCURACY_SMOOTH * k->accuracy + (1 - ACCURACY_SMOOTH) * m->accuracy;
         k->accuracy_weight = ACCURACY_SMOOTH * k->accuracy_weight + (1 - ACCURACY_SMOOTH);
     }
-    cli_curve_add(&k->curve, m->loss);
     m->seconds       = r->earlier + now;
     m->rate          = r->items * (double)r->item_tokens / r->busy;
     m->share         = r->peak > 0 ? m->rate * r->token_flops / r->peak : NAN;
@@ -384,22 +386,7 @@ static bool save_if_due(cli_run *r, const cli_moment *m)
     return !due || cli_run_save(r) == TN_OK;
 }
 
-// Writes a line of the log if one is due. If it cannot be written, reports that at once and continues
-// without a log: the network is worth more than the log, and the user must not learn of it only at the end.
-static void log_if_due(cli_run *r, const cli_moment *m)
-{
-    bool due = r->s->every == 0 || is_due(m->step, r->s->every) || m->step == m->steps;
-    if (!r->log || !due || cli_log_write(r->log, m)) return;
-    int why = errno;
-    cli_progress_end(&r->progress);
-    cli_fail("--log %s: %s after step %lld; the run continues without it", r->s->log, strerror(why),
-             (long long)m->step);
-    fclose(r->log);
-    r->log        = NULL;
-    r->log_failed = true;
-}
-
-// Runs the next step: trains, evaluates, logs, shows progress, saves. Returns the exit status.
+// Runs the next step: trains, evaluates, shows what was measured, saves. Returns the exit status.
 static int advance(cli_run *r)
 {
     int64_t    step = r->memory.step + 1;
@@ -420,8 +407,7 @@ static int advance(cli_run *r)
         m.score    = &r->score;
         m.held_out = r->score.loss;
     }
-    log_if_due(r, &m);
-    cli_progress_step(&r->progress, &m);
+    cli_sinks_step(r, &m);
     return save_if_due(r, &m) ? 0 : cli_fail_of(r->cx);
 }
 
@@ -479,7 +465,7 @@ static int finish(cli_run *r)
     else if (r->s->save) printf("saved as %s\n", cli_shown(r->s->save));
     cli_report_skipped(r->data.train);
     cli_score_print(&r->data.facts, &r->score);
-    return r->log_failed ? 1 : 0;
+    return r->sinks_failed ? 1 : 0;
 }
 
 // Whether a signal has asked to stop. With several ranks the step has found out.

@@ -905,6 +905,7 @@ TN_API tn_status tn_custom_n(const tn_op_def *op, tn_tensor *const *x, const voi
 #include "tenon/dlpack.h"
 #include "tenon/dist.h"
 #include "tenon/onnx.h"
+#include "tenon/report.h"
 
 // ---- devices, inspection -----------------------------------------------------------------------
 

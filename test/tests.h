@@ -166,6 +166,7 @@ TESTS(optim_rules)
 TESTS(half)
 TESTS(autocast)
 TESTS(scaling)
+TESTS(tensorboard)
 TESTS_ALONE(every_kernel)
 
 #undef TESTS

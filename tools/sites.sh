@@ -100,7 +100,7 @@ END
 }
 
 forms include/tenon.h include/tenon/layers.h include/tenon/training.h include/tenon/dlpack.h include/tenon/dist.h include/tenon/pages.h > "$to/sites.h.new"
-forms include/tenon/arrays.h include/tenon/onnx.h > "$to/arrays_sites.h.new"
+forms include/tenon/arrays.h include/tenon/onnx.h include/tenon/report.h > "$to/arrays_sites.h.new"
 forms include/tenon/models.h > "$to/models_sites.h.new"
 mv "$to/sites.h.new" "$to/sites.h"
 mv "$to/arrays_sites.h.new" "$to/arrays_sites.h"

@@ -166,6 +166,11 @@ TN_CALL(tn_status, tn_onnx_cast, (tn_onnx *m, tn_dtype dt), (m, dt))
 TN_CALL(tn_layer *, tn_onnx_layer, (tn_onnx *m), (m))
 TN_CALL(tn_status, tn_onnx_save, (tn_layer *l, const char *path, int nx, tn_tensor *const *x, tn_onnx_save_opts o), (l, path, nx, x, o))
 TN_CALL(int, tn_onnx_nodes, (tn_onnx *m), (m))
+TN_CALL(tn_tensorboard *, tn_tensorboard_open, (tn_ctx *cx, const char *folder, tn_tensorboard_opts o), (cx, folder, o))
+TN_CALL(tn_status, tn_tensorboard_scalar, (tn_tensorboard *b, const char *tag, int64_t step, double v), (b, tag, step, v))
+TN_CALL(tn_status, tn_tensorboard_histogram, (tn_tensorboard *b, const char *tag, int64_t step, tn_tensor *x), (b, tag, step, x))
+TN_CALL(tn_status, tn_tensorboard_image, (tn_tensorboard *b, const char *tag, int64_t step, tn_tensor *x, tn_image_show_opts o), (b, tag, step, x, o))
+TN_DO(tn_tensorboard_close, (tn_tensorboard *b), (b))
 #undef TN_OP
 #undef TN_CALL
 #undef TN_DO
@@ -322,4 +327,9 @@ TN_CALL(int, tn_onnx_nodes, (tn_onnx *m), (m))
 #define tn_onnx_layer(...) tn_onnx_layer_at(TN_HERE, __VA_ARGS__)
 #define tn_onnx_save(...) tn_onnx_save_at(TN_HERE, __VA_ARGS__)
 #define tn_onnx_nodes(...) tn_onnx_nodes_at(TN_HERE, __VA_ARGS__)
+#define tn_tensorboard_open(...) tn_tensorboard_open_at(TN_HERE, __VA_ARGS__)
+#define tn_tensorboard_scalar(...) tn_tensorboard_scalar_at(TN_HERE, __VA_ARGS__)
+#define tn_tensorboard_histogram(...) tn_tensorboard_histogram_at(TN_HERE, __VA_ARGS__)
+#define tn_tensorboard_image(...) tn_tensorboard_image_at(TN_HERE, __VA_ARGS__)
+#define tn_tensorboard_close(...) tn_tensorboard_close_at(TN_HERE, __VA_ARGS__)
 #endif

@@ -167,6 +167,9 @@ TN_API tn_tensor *tn_optim_clip_norm(tn_optim *o, double max);
 TN_API tn_status tn_optim_clip_value(tn_optim *o, double max);
 // Scales the gradient of each parameter so that its own norm is at most max.
 TN_API tn_status tn_optim_clip_each(tn_optim *o, double max);
+// Returns the norm of all gradients that the last update had, averaged over accumulated steps, before clipping; NaN before the
+// first. Updates keep it from the first call on, which costs them a sum over all gradients.
+TN_API tn_tensor *tn_optim_grad_norm(tn_optim *o);
 // Returns the learning rate of the next update, including the schedule.
 TN_API_PLAIN double tn_optim_lr(const tn_optim *o);
 // Sets the learning rate that the schedule multiplies.

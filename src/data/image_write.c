@@ -3,6 +3,7 @@
 // and grids, with their long runs of one colour, become a tenth of their pixels or less.
 //
 // N images, C channels, H rows, W columns
+#include "base/crc.h"
 #include "data/image_show.h"
 #include "data/picture.h"
 #include "io/outfile.h"
@@ -191,17 +192,6 @@ static void put_u32(unsigned char *to, uint32_t v)
     for (int i = 0; i < 4; i++) to[i] = (unsigned char)(v >> 8 * (3 - i));
 }
 
-// The sum of a chunk that PNG asks for, CRC-32, bit by bit: files are small beside what made the images.
-static uint32_t crc_of(const unsigned char *p, size_t n)
-{
-    uint32_t c = ~0u;
-    for (size_t i = 0; i < n; i++) {
-        c ^= p[i];
-        for (int k = 0; k < 8; k++) c = c >> 1 ^ (0xedb88320u & (0u - (c & 1)));
-    }
-    return ~c;
-}
-
 // The sum at the end of zlib's format, of the bytes before they were shortened.
 static uint32_t adler_of(const unsigned char *p, size_t n)
 {
@@ -218,7 +208,7 @@ static unsigned char *end_chunk(unsigned char *at, const char *name, size_t n)
 {
     put_u32(at, (uint32_t)n);
     memcpy(at + 4, name, 4);
-    put_u32(at + 8 + n, crc_of(at + 4, n + 4));
+    put_u32(at + 8 + n, tni_crc(TNI_CRC_PNG, at + 4, n + 4));
     return at + 12 + n;
 }
 
@@ -236,7 +226,8 @@ static void fill_rows(unsigned char *to, const tni_shown *s)
 }
 
 // Writes the file into memory of enough room: 100 bytes and nine eighths of the rows. Returns its length.
-static size_t png_of(const tni_shown *s, const unsigned char *rows, size_t n, unsigned char *file)
+static size_t write_png(const tni_shown *s, const unsigned char *rows, size_t n,
+                        unsigned char *file)
 {
     unsigned char *at = file + 8;
     memcpy(file, "\x89PNG\r\n\x1a\n", 8);
@@ -265,19 +256,30 @@ static tn_status save(tn_ctx *cx, const char *path, const unsigned char *file, s
 }
 
 // A literal may take 9 bits, so that noise becomes an eighth longer; the rest of the room is for headers and sums.
+unsigned char *tni_png_of(tn_ctx *cx, const char *op, const tni_shown *s, size_t *bytes)
+{
+    size_t         n    = (size_t)(s->H * (s->W * s->C + 1));
+    unsigned char *rows = tni_alloc(&cx->heap, n), *file = tni_alloc(&cx->heap, n + n / 8 + 108);
+    if (rows && file) {
+        fill_rows(rows, s);
+        *bytes = write_png(s, rows, n, file);
+    } else {
+        tni_fail_memory(cx, op);
+        tni_free(&cx->heap, file);
+        file = NULL;
+    }
+    tni_free(&cx->heap, rows);
+    return file;
+}
+
 tn_status tn_image_write_with(tn_tensor *x, const char *path, tn_image_show_opts o)
 {
     tni_shown s;
     tn_ctx   *cx = tni_arg1("image_write", x, "x");
     if (!cx || !tni_shown_read("image_write", x, o, &s)) return tni_failed();
-    size_t         n    = (size_t)(s.H * (s.W * s.C + 1));
-    unsigned char *rows = tni_alloc(&cx->heap, n), *file = tni_alloc(&cx->heap, n + n / 8 + 108);
-    tn_status      status = TN_EMEM;
-    if (rows && file) {
-        fill_rows(rows, &s);
-        status = save(cx, path, file, png_of(&s, rows, n, file));
-    } else tni_fail_memory(cx, "image_write");
-    tni_free(&cx->heap, rows);
+    size_t         bytes  = 0;
+    unsigned char *file   = tni_png_of(cx, "image_write", &s, &bytes);
+    tn_status      status = file ? save(cx, path, file, bytes) : TN_EMEM;
     tni_free(&cx->heap, file);
     tni_free(&cx->heap, s.pixels);
     return status;

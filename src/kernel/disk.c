@@ -2,6 +2,7 @@
 // bound on their sum.
 #include "kernel/disk.h"
 
+#include "base/folder.h"
 #include "base/fd.h"
 #include "tenon.h"
 
@@ -156,20 +157,6 @@ void tni_disk_open(tni_disk *d)
     else d->why = tni_text_of("neither TN_CACHE_DIR nor HOME names a folder");
 }
 
-// Makes the folder and its missing parents, for the user only. Errors show when it is opened.
-static void make_folder(const char *path)
-{
-    char part[TNI_DISK_PATH];
-    snprintf(part, sizeof part, "%s", path);
-    for (char *p = part + 1; *p; p++) {
-        if (*p != '/') continue;
-        *p = 0;
-        mkdir(part, 0700);
-        *p = '/';
-    }
-    mkdir(part, 0700);
-}
-
 // Why an open folder must not be used; NULL if it may. Code is loaded from it, so only its owner
 // may write.
 static const char *folder_fault(int fd)
@@ -191,7 +178,7 @@ static int open_folder(const tni_disk *d, bool make, tni_text *why)
     }
     int fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT && make) {
-        make_folder(d->path);
+        tni_make_folder(d->path, 0700);
         fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     }
     const char *fault = fd < 0 ? strerror(errno) : folder_fault(fd);

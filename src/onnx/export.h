@@ -14,7 +14,7 @@
 #define TNI_ONNX_EXPORT_H
 
 #include "nn/layer.h"
-#include "onnx/message.h"
+#include "base/message.h"
 #include "ops/kept_calls.h"
 #include "ops/loop.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "io/mapping.h"
-#include "onnx/wire.h"
+#include "base/wire.h"
 
 // Limits on what a file may ask for before anything runs: a few bytes can describe a function that calls another
 // twice, which calls a third twice, and so on.

@@ -2,7 +2,7 @@
 #ifndef TNI_ONNX_OP_ROWS_H
 #define TNI_ONNX_OP_ROWS_H
 
-#include "onnx/wire.h"
+#include "base/wire.h"
 #include "tensor/context.h"
 
 typedef struct tni_onnx_call tni_onnx_call;

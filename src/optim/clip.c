@@ -51,10 +51,10 @@ static tn_tensor *clip_each(tn_tensor *g, double max)
 // fuses into the update. *factor is NULL if it is only `share`. False, reported, on failure.
 static bool find_factor(tn_optim *o, double share, tn_tensor **factor)
 {
-    bool       scaled = o->scaling[TNI_SCALE] != NULL, clips = o->clip_norm > 0;
-    tn_tensor *norm = scaled || clips ? tn_mul_s(total_norm(o, o->shard_state), share) : NULL;
+    bool scaled = o->scaling[TNI_SCALE] != NULL, clips = o->clip_norm > 0;
     *factor = o->finite = NULL;
-    if (!scaled && !clips) return true;
+    if (!scaled && !clips && !o->norm) return true;
+    tn_tensor *norm = tn_mul_s(total_norm(o, o->shard_state), share);
     if (!norm) return false;
     if (scaled) {
         tn_tensor *inverse = tni_scaling_inverse(o);
@@ -62,6 +62,8 @@ static bool find_factor(tn_optim *o, double share, tn_tensor **factor)
         norm    = tn_mul(norm, inverse);
         *factor = tn_mul_s(inverse, share);
     }
+    if (o->norm && !tn_assign(o->norm, tn_cast(norm, TN_F32))) return false;
+    if (!scaled && !clips) return true;
     if (clips) {
         tn_tensor *clip = clip_factor(norm, o->clip_norm);
         *factor         = scaled ? tn_mul(*factor, clip) : tn_mul_s(clip, share);
@@ -134,6 +136,22 @@ tn_tensor *tn_optim_clip_norm(tn_optim *o, double max)
     if (s) tni_record_end(s);
     if (!norm) tni_record_give_up(o);
     return norm;
+}
+
+// It holds data from the beginning, as the tensors of loss scaling do: the first update that writes it has the plan of all
+// later ones.
+tn_tensor *tn_optim_grad_norm(tn_optim *o)
+{
+    float   none = NAN;
+    tn_ctx *cx   = tni_record_ready("optim_grad_norm", o);
+    if (!cx) return NULL;
+    if (!o->norm) {
+        tn_tensor *t = tn_from(cx, TN_F32, TN_0D, &none);
+        if (!t) return NULL;
+        tni_tensor_own(t);
+        o->norm = t;
+    }
+    return tni_share(o->norm, "optim_grad_norm");
 }
 
 // Limits a gradient to -max .. max, times the loss scale.

@@ -204,6 +204,7 @@ static void free_optim(tni_owned *t)
         tni_free(h, o->slot[i].name);
     }
     tni_scaling_close(o);
+    if (o->norm) tni_tensor_disown(o->norm);
     tni_lbfgs_free(o);
     tni_free(h, o->slot);
     tni_free(h, o->order);

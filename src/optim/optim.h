@@ -121,6 +121,7 @@ struct tn_optim {
     double        scale_growth, scale_backoff;
     int64_t       scale_interval;
     tn_tensor    *scaling[TNI_SCALING];  // owned, 0-d; NULL without loss scaling
+    tn_tensor    *norm;    // owned, 0-d: of the last update's gradients; NULL: it was not asked for
     tn_tensor    *finite;  // while an update is recorded under loss scaling: whether it is done
     tni_trained **order;   // the slots of one block after the other
     tni_flat     *flat, *spare;

@@ -16,11 +16,12 @@ typedef enum {
     TNI_CACHE,
     TNI_EXPR_OP,
     TNI_DIST,
-    TNI_ONNX
+    TNI_ONNX,
+    TNI_TENSORBOARD
 } tni_kind;
 
 // An object that belongs to a context besides tensors: a layer, an optimizer, a dataset, a
-// tokenizer, a file, a cache of keys, a parsed expression, a world. It is the first member of the object's struct. tn_close
+// tokenizer, a file, a cache of keys, a parsed expression, a world, a model, an event file. It is the first member of the object's struct. tn_close
 // frees those that are left, newest first, before the tensors. A child layer belongs to its parent
 // and is in no list.
 typedef struct tni_owned tni_owned;

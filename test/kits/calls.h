@@ -13,6 +13,8 @@ typedef struct {
     tn_file  *file;  // with one tensor, "t"
     tn_dist  *dist;  // of one rank
     tn_onnx  *onnx;  // y = relu(x)
+
+    tn_tensorboard *board;
 } call_things;
 
 // Arguments for any function: it takes those it has a use for.

@@ -4,6 +4,7 @@
 #include "call_rows.h"
 #include "check.h"
 
+#include <dirent.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -47,6 +48,22 @@ static tn_onnx *make_model(tn_ctx *cx)
     return m;
 }
 
+// Its folder is removed at once: what is written goes to the open file.
+static tn_tensorboard *make_board(tn_ctx *cx)
+{
+    char folder[] = "/tmp/tenon-calls-XXXXXX", path[512];
+    if (!mkdtemp(folder)) return NULL;
+    tn_tensorboard *b = tn_tensorboard_open(cx, folder, (tn_tensorboard_opts){ 0 });
+    DIR            *d = opendir(folder);
+    for (struct dirent *e; d && (e = readdir(d)) != NULL;) {
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        unlink(path);
+    }
+    if (d) closedir(d);
+    rmdir(folder);
+    return b;
+}
+
 call_things calls_things(tn_ctx *cx)
 {
     tn_scope   *s      = tn_begin(cx);
@@ -54,6 +71,7 @@ call_things calls_things(tn_ctx *cx)
     things.opt         = tn_adam(things.net, (tn_adam_opts){ 0 });
     things.file        = make_file(cx);
     things.onnx        = make_model(cx);
+    things.board       = make_board(cx);
     things.dist        = tn_dist_open(cx, (tn_dist_opts){ 0 });
     tn_end(s);
     return things;
@@ -200,6 +218,10 @@ CALL(optim_zero_grad)
 CALL(optim_clip_norm)
 {
     return tn_optim_clip_norm(k->has.opt, k->d);
+}
+CALL(optim_grad_norm)
+{
+    return tn_optim_grad_norm(k->has.opt);
 }
 CALL(optim_clip_value)
 {
@@ -515,6 +537,34 @@ CALL(tokenizer_free)
 
 // ---- models of other programs
 
+CALL(tensorboard_open)
+{
+    static const char *const folders[] = { NULL, "", "/dev/null" };
+    tn_tensorboard_close(tn_tensorboard_open(k->cx, folders[(uint64_t)k->i % 3],
+                                             (tn_tensorboard_opts){ .purge_step = k->j }));
+    return NULL;
+}
+CALL(tensorboard_scalar)
+{
+    tn_tensorboard_scalar(k->has.board, k->i & 1 ? "a" : NULL, k->j, k->d);
+    return NULL;
+}
+CALL(tensorboard_histogram)
+{
+    tn_tensorboard_histogram(k->has.board, "h", k->j, k->x);
+    return NULL;
+}
+CALL(tensorboard_image)
+{
+    tn_tensorboard_image(k->has.board, "i", k->j, k->x, show_opts(k));
+    return NULL;
+}
+CALL(tensorboard_close)
+{
+    (void)k;
+    tn_tensorboard_close(NULL);
+    return NULL;
+}
 CALL(onnx_open)
 {
     tn_onnx_close(tn_onnx_open(k->cx, path_of(k)));
@@ -798,7 +848,7 @@ const call calls_of_training[] = {
     O(random_get), O(random_set), O(stop_when), Q(op_of),
     O(sgd), O(adam), O(adamw), O(rmsprop), O(adagrad), O(lbfgs), O(minimize), O(optim_clip_each), O(adadelta), O(nadam), O(lamb), O(lion), O(muon),
     O(optim_average_to), O(plateau_step), O(optim_add_group), O(step), O(optim_step),
-    O(optim_zero_grad), O(optim_clip_norm), O(optim_clip_value), Q(optim_lr), O(optim_set_lr), O(optim_set),
+    O(optim_zero_grad), O(optim_clip_norm), O(optim_grad_norm), O(optim_clip_value), Q(optim_lr), O(optim_set_lr), O(optim_set),
     O(optim_set_schedule), Q(optim_updates), O(optim_loss_scale), O(optim_skipped), Q(optim_free),
     O(next), O(digits), O(idx), O(idx_files), O(idx_read), O(image_read), O(image_read_with), O(images),
     O(image_grid), O(image_write), O(image_write_with), O(image_print), O(image_print_with), O(cifar10), O(csv),
@@ -808,6 +858,7 @@ const call calls_of_training[] = {
     O(tokenizer_open), O(tokenizer_gpt2), Q(tokenizer_count), O(tokenizer_encode),
     O(tokenizer_encode_with), O(tokenizer_decode), O(tokenizer_stream), Q(tokenizer_longest),
     O(tokenizer_token), O(tokenizer_id), O(tokenizer_is_special), Q(tokenizer_free),
+    O(tensorboard_open), O(tensorboard_scalar), O(tensorboard_histogram), O(tensorboard_image), Q(tensorboard_close),
     O(onnx_open), Q(onnx_close), Q(onnx_inputs), Q(onnx_outputs), Q(onnx_input), Q(onnx_output), O(onnx_run), O(onnx_cast), O(onnx_layer), O(onnx_save), O(onnx_nodes), Q(onnx_node_at), Q(onnx_node_value),
     O(file_open), Q(file_count), Q(file_info), Q(file_name), O(file_tensor), Q(file_meta),
     Q(file_meta_key), Q(file_free), O(file_write), O(npy_read), O(npy_write),

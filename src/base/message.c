@@ -6,11 +6,11 @@
 //
 // Elements of weights are not copied into
 // them, see tni_message_head.
-#include "onnx/message.h"
+#include "base/message.h"
 
 #include <string.h>
 
-enum { VARINT = 0, BYTES = 2, FOUR = 5 };
+enum { VARINT = 0, EIGHT = 1, BYTES = 2, FOUR = 5 };
 
 // Without memory the rest is left out, and `full` says so: callers ask once, at the end.
 static void append(tni_message *m, const void *data, size_t bytes)
@@ -57,6 +57,13 @@ void tni_message_int(tni_message *m, uint32_t field, int64_t v)
 void tni_message_float(tni_message *m, uint32_t field, float v)
 {
     put_key(m, field, FOUR);
+    append(m, &v, sizeof v);
+}
+
+// Eight bytes, as they are in memory.
+void tni_message_double(tni_message *m, uint32_t field, double v)
+{
+    put_key(m, field, EIGHT);
     append(m, &v, sizeof v);
 }
 

@@ -1,6 +1,6 @@
 // Protocol buffers as they are written: a message grows in memory, field by field.
-#ifndef TNI_ONNX_MESSAGE_H
-#define TNI_ONNX_MESSAGE_H
+#ifndef TNI_BASE_MESSAGE_H
+#define TNI_BASE_MESSAGE_H
 
 #include "base/heap.h"
 
@@ -14,6 +14,8 @@ typedef struct {
 
 void tni_message_int(tni_message *m, uint32_t field, int64_t v);
 void tni_message_float(tni_message *m, uint32_t field, float v);
+void tni_message_double(tni_message *m, uint32_t field, double v);
+// Bytes; also a packed list of numbers.
 void tni_message_bytes(tni_message *m, uint32_t field, const void *data, size_t bytes);
 void tni_message_text(tni_message *m, uint32_t field, const char *s);
 // A message within the message; frees it.

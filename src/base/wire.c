@@ -6,7 +6,7 @@
 //
 // A field may be repeated, fields come in any order, and there is neither a length of the whole nor a checksum: the
 // start of a file is often a smaller file.
-#include "onnx/wire.h"
+#include "base/wire.h"
 
 #include <string.h>
 

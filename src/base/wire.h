@@ -1,7 +1,7 @@
 // Protocol buffers as bytes: a message is a run of fields, each a key and a value. Nothing is copied: a field
 // points into the file. Files come from strangers, so every length is checked against what holds it.
-#ifndef TNI_ONNX_WIRE_H
-#define TNI_ONNX_WIRE_H
+#ifndef TNI_BASE_WIRE_H
+#define TNI_BASE_WIRE_H
 
 #include <stdbool.h>
 #include <stddef.h>
