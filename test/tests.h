@@ -167,6 +167,7 @@ TESTS(half)
 TESTS(autocast)
 TESTS(scaling)
 TESTS(tensorboard)
+TESTS(nvtx)
 TESTS_ALONE(every_kernel)
 
 #undef TESTS

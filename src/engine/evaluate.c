@@ -759,6 +759,7 @@ static bool submit_steps(void *arg, bool changed_only)
     const submission *x     = arg;
     const run        *r     = x->r;
     bool              timed = r->e->watch & TNI_WATCH_TIMES, ok = true;
+    bool              named = r->e->watch & TNI_WATCH_NAMES;
     (void)changed_only;  // which those are is not known
     for (size_t t = x->from; ok && t < x->to; t++) {
         size_t last;
@@ -767,7 +768,9 @@ static bool submit_steps(void *arg, bool changed_only)
             break;
         }
         tni_mark_step(r->e, t - x->from);
+        if (named) r->e->observer->name_begins(r, r->plan->step[t]);
         ok = run_step(r, r->plan->step[t], &last) == TN_OK;
+        if (named) r->e->observer->name_ends(r);
         if (!ok) *x->item = last;
         else if (timed) r->e->observer->step_launched(r, r->plan->step[t]);
     }

@@ -11,8 +11,9 @@
 //   VALUES  the observer sees each step before and after it ran; results that a plan would not store (that of a
 //           library call before its epilogue) are stored
 //   TIMES   the observer is called after each step of a run is launched
+//   NAMES   the observer is called before and after each step is launched, to name it for other tools
 // Under VALUES and TIMES kernels are compiled before they run. With any bit set, no run is replayed as a graph.
-enum { TNI_WATCH_CALLS = 1, TNI_WATCH_VALUES = 2, TNI_WATCH_TIMES = 4 };
+enum { TNI_WATCH_CALLS = 1, TNI_WATCH_VALUES = 2, TNI_WATCH_TIMES = 4, TNI_WATCH_NAMES = 8 };
 
 // Whether what is launched becomes part of a graph of another library.
 static inline bool tni_is_captured(const tni_engine *e)
@@ -47,6 +48,9 @@ struct tni_observer {
     void (*run_begins)(const tni_run *r);
     void (*step_launched)(const tni_run *r, tni_plan_step step);
     void (*run_ends)(const tni_run *r);
+    // NAMES: a step is about to be launched; it was.
+    void (*name_begins)(const tni_run *r, tni_plan_step step);
+    void (*name_ends)(const tni_run *r);
     // Reports that there is no device memory for `what`: how much was asked for, how much there is, and which
     // tensors hold most of it. Returns NULL.
     void *(*out_of_memory)(tn_ctx *cx, const char *op, const char *what, int64_t bytes);

@@ -14,6 +14,7 @@
 #include "device/cpu/gemm.h"
 #include "device/cuda/library_report.h"
 #include "dist/world.h"
+#include "inspect/nvtx.h"
 #include "kernel/disk.h"
 
 #include <stdarg.h>
@@ -165,5 +166,7 @@ void tn_doctor(FILE *f)
     print_cuda(f);
     print_pictures(f);
     print_ranks(f);
+    print_line(f, "ranges of NVTX");
+    print_line(f, "  %s", tni_nvtx_state().s);
     print_environment(f);
 }

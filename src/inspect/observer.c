@@ -1,6 +1,7 @@
 // The observer of every context. Which parts of it are active is read from the environment when a context
 // opens; the engine calls it through engine/observer.h and does not depend on this folder.
 #include "inspect/inspect.h"
+#include "inspect/nvtx.h"
 
 #include "device/ref/ref.h"
 
@@ -26,6 +27,7 @@ static bool open_inspect(tn_ctx *cx)
     if (is_on("TN_VERIFY") && e->device != &tni_device_ref) e->watch |= TNI_WATCH_VALUES;
     tni_plan_log_open(e->inspect);
     tni_profile_open(cx);
+    tni_nvtx_open(cx);
     return true;
 }
 
@@ -45,5 +47,7 @@ const tni_observer tni_observer_inspect = {
     .run_begins    = tni_profile_start,
     .step_launched = tni_profile_step,
     .run_ends      = tni_profile_stop,
+    .name_begins   = tni_nvtx_push,
+    .name_ends     = tni_nvtx_pop,
     .out_of_memory = tni_oom_report,
 };
