@@ -27,13 +27,14 @@ static bool read_steps(cli_case_line *l, const char *text)
            wrong(l, "--steps is a number from 1 to 1000000, not \"%s\"", text);
 }
 
-// Checks the name of the trace: tn_profile_write chooses the format by it.
-static bool read_trace(cli_case_line *l, const char *path)
+// Checks the name of a file: tn_profile_write chooses the format by it.
+static bool read_path(cli_case_line *l, const char *option, const char *end, const char *path,
+                      const char **to)
 {
-    size_t n = strlen(path);
-    l->trace = path;
-    return (n > 5 && !strcmp(path + n - 5, ".json")) ||
-           wrong(l, "--trace is a file whose name ends in .json, not \"%s\"", path);
+    size_t n = strlen(path), m = strlen(end);
+    *to = path;
+    return (n > m && !strcmp(path + n - m, end)) ||
+           wrong(l, "%s is a file whose name ends in %s, not \"%s\"", option, end, path);
 }
 
 // Parses an option with a value at argv[*i], and sets *ok to whether it is valid. Returns false if there
@@ -43,9 +44,11 @@ static bool takes_value(cli_case_line *l, int argc, char **argv, int *i, bool *o
     const char *v;
     if (cli_line_option(l->command, argc, argv, i, "--device", "NAME", &v))
         *ok = (l->device = v) != NULL;
+    else if (l->profile && cli_line_option(l->command, argc, argv, i, "--html", "FILE", &v))
+        *ok = v && read_path(l, "--html", ".html", v, &l->html);
     else if (!l->profile) return false;
     else if (cli_line_option(l->command, argc, argv, i, "--trace", "FILE", &v))
-        *ok = v && read_trace(l, v);
+        *ok = v && read_path(l, "--trace", ".json", v, &l->trace);
     else if (cli_line_option(l->command, argc, argv, i, "--steps", "N", &v))
         *ok = v && read_steps(l, v);
     else return false;
@@ -69,6 +72,8 @@ bool cli_case_line_parse(cli_case_line *l, int argc, char **argv)
     if (!ok) return false;
     if (l->one && l->list) return wrong(l, "--list and a CASE, %s: give one of them", l->one->name);
     if (l->one && l->program) return wrong(l, "a CASE or a program, not both");
+    if (l->program && l->trace && l->html)
+        return wrong(l, "of a program, --trace or --html, not both");
     if (l->steps && !l->one) return wrong(l, "--steps needs a CASE");
     return l->one || l->program || l->list || wrong(l, "a CASE is needed");
 }

@@ -285,10 +285,10 @@ typedef struct {
 const cli_case *cli_case_at(int i);  // NULL past the last
 
 // The command line of explain or profile: a case, the list, or a program with its arguments. profile is set
-// before parsing and chooses the options: trace and steps, or source.
+// before parsing and chooses the options: trace and steps, or source; html is of both.
 typedef struct {
     bool            profile;
-    const char     *command, *device, *trace;
+    const char     *command, *device, *trace, *html;
     const cli_case *one;
     char          **program;
     int64_t         steps;  // 0: not given

@@ -98,12 +98,13 @@ static const command commands[] = {
       "intermediate values. --list lists the cases, --source adds the text of the kernels.\n",
       cli_explain, 0 },
     { "profile", "times the kernels of a computation",
-      "CASE [--device NAME] [--steps N] [--trace FILE]\n       tenon profile --list\n"
-      "       tenon profile [--device NAME] [--trace FILE] -- PROGRAM [ARGUMENT]...",
+      "CASE [--device NAME] [--steps N] [--trace FILE] [--html FILE]\n       tenon profile --list\n"
+      "       tenon profile [--device NAME] [--trace FILE | --html FILE] -- PROGRAM [ARGUMENT]...",
       "Prints the kernels of N steps of a case (20), or on stderr those of a whole program: their time,\n"
       "bytes and flops per second, the share of the rate of a large copy or product on this machine,\n"
       "and their source lines. --list lists the cases. --trace writes every run of a kernel to a file\n"
-      "whose name ends in .json, for Perfetto or chrome://tracing.\n",
+      "whose name ends in .json, for Perfetto or chrome://tracing; --html a page with timeline, table,\n"
+      "roofline and memory, which needs no network. TN_PROFILE=FILE does the same for any program.\n",
       cli_profile, 0 },
     { "launch", "runs several ranks of a program on this machine",
       "-n N [--engine mpi|nccl] [--restarts K] [--] PROGRAM [ARGUMENT]...",

@@ -34,4 +34,4 @@ let now = 0;
 nodes.forEach((n, i) => n.in.forEach(x => last.set(x, i)));
 nodes.forEach((n, i) => { now += n.bytes; ends[Math.max(i, last.get(n.out[0]) ?? nodes.length - 1)] += n.bytes; live.push([i, now]); now -= ends[i]; });
 areas(section('Memory of intermediate values, node by node', `At most ${bytes(Math.max(0, ...live.map(p => p[1])))} if nothing is fused.`),
-  { x: { label: 'node' }, y: { label: 'bytes', text: bytes }, series: [{ name: 'intermediate values', points: live }] });
+  { x: { label: 'node' }, y: { label: 'bytes', text: bytes, binary: true }, series: [{ name: 'intermediate values', points: live }] });

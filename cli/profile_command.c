@@ -17,7 +17,8 @@ static tn_status measure(cli_kit *k, const cli_case_line *l)
     if (tn_error(k->cx) != TN_OK) return tn_error(k->cx);
     printf("%s: ", l->one->name);
     tn_status s = tn_profile_write(k->cx, NULL);
-    return s == TN_OK && l->trace ? tn_profile_write(k->cx, l->trace) : s;
+    if (s == TN_OK && l->trace) s = tn_profile_write(k->cx, l->trace);
+    return s == TN_OK && l->html ? tn_profile_write(k->cx, l->html) : s;
 }
 
 int cli_profile(int argc, char **argv)
@@ -26,7 +27,8 @@ int cli_profile(int argc, char **argv)
     cli_kit       k = { 0 };
     if (!cli_case_line_parse(&l, argc, argv)) return 2;
     if (l.list) return cli_cases_list();
-    if (l.program) return cli_case_line_program(&l, "TN_PROFILE", l.trace ? l.trace : "1");
+    const char *to = l.trace ? l.trace : l.html ? l.html : "1";
+    if (l.program) return cli_case_line_program(&l, "TN_PROFILE", to);
     setenv("TN_COMPILE", "wait", 0);
     k.cx = cli_open(&(cli_settings){ .device = (char *)l.device });
     if (!k.cx) return 1;

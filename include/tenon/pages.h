@@ -43,7 +43,9 @@ TN_API double tn_ctx_peak(tn_ctx *cx, tn_dtype dt);
 TN_API tn_status tn_profile_begin(tn_ctx *cx);
 TN_API tn_status tn_profile_end(tn_ctx *cx);
 // Writes the profile so far. A path that ends in ".json" gets every run of a kernel as a trace
-// event, for Perfetto or chrome://tracing (the first million). Any other path, or stdout if path is
+// event, for Perfetto or chrome://tracing (the first million), with tracks for the host's work,
+// copies, and memory by owner. One that ends in ".html" gets a page: timeline, table, roofline and
+// memory. Any other path, or stdout if path is
 // NULL, gets a table of kernels, the slowest first: time, bytes and flops per second, their share
 // of the rate of a large copy or product, which is measured at that time, and source lines. Values
 // that stay in a cache can exceed that rate.

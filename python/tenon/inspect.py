@@ -178,7 +178,7 @@ class profile:
         return self._text
 
     def save(self, path: str) -> None:
-        """Writes every run of a kernel as a trace for Perfetto or chrome://tracing, if the path ends in .json, else the table."""
+        """Writes every run of a kernel as a trace for Perfetto or chrome://tracing, if the path ends in .json, a page if it ends in .html, else the table."""
         if not self._is_latest():
             raise RuntimeError("profile.save: there is no profile, or a later one has replaced it")
         _c.profile_write(os.fspath(path), context=self._context)

@@ -7,9 +7,9 @@
 //   bars(into, [{ name, value, text, title }])       the longest first, as they are given
 //   lines(into, { x, y, series: [{ name, points: [[x, y]] }], height })
 //   areas(into, { x, y, series })                    stacked; all series have the same x
-//   scatter(into, { x, y, series, lines: [{ name, points }] })   points: [x, y, title]
+//   scatter(into, { x, y, series, lines: [{ name, points }] })   points: [x, y, title, label]
 //   graph(into, { nodes: [{ title, corner, lines, tip, heat, pick }], edges: [{ from, to, text, tip }] })
-// x and y of a chart are { label, log, from, to, text }: text(v) shows a value. bytes, count and time are such.
+// x and y of a chart are { label, log, binary, from, to, text }: text(v) shows a value, binary: marks at powers of two. bytes, count and time are such.
 // Charts are drawn for the width they have, and again when that changes. What the mouse shows is in <title>.
 const data = JSON.parse(document.getElementById('data').textContent);
 
@@ -126,7 +126,7 @@ function ticks(axis, s, most) {
     return list;
   }
   const raw = (s.to - s.from) / Math.max(1, most), power = 10 ** Math.floor(Math.log10(raw));
-  const step = power * ([1, 2, 5].find(m => m * power >= raw) || 10);
+  const step = axis.binary ? 2 ** Math.ceil(Math.log2(raw)) : power * ([1, 2, 5].find(m => m * power >= raw) || 10);
   for (let v = Math.ceil(s.from / step - 1e-9) * step; v <= s.to + step * 1e-6; v += step) list.push(Math.abs(v) < step * 1e-9 ? 0 : v);
   return list;
 }
@@ -196,7 +196,7 @@ function areas(into, o) {
     o.series.forEach((s, i) => {
       const px = s.points.map(p => f.x(p[0]).toFixed(1)), edge = (v, k) => `${px[k]} ${f.y(v).toFixed(1)}`;
       const lower = i ? tops[i - 1] : sums.map(() => 0), up = tops[i].map((v, k) => (k ? 'L' : 'M') + edge(v, k)).join(''), back = lower.map((v, k) => 'L' + edge(v, k)).reverse().join('');
-      if (n) f.root.append(svg('path', { d: up + back + 'Z', ...painted(f.root, i) }, tip(`${s.name}: at most ${(o.y.text || plain)(Math.max(...s.points.map(p => p[1])))}`)), svg('path', { class: hue(i), d: up, style: 'stroke:var(--c);fill:none' }));
+      if (n) f.root.append(svg('path', { d: up + back + 'Z', ...painted(f.root, i) }, tip(`${s.name}: at most ${(o.y.text || plain)(Math.max(...s.points.map(p => p[1])))}`)), svg('path', { class: hue(i), d: up, style: `stroke:var(--c);fill:none;stroke-width:${n > width / 4 ? .4 : 1}` }));
     });
     return f.root;
   });
@@ -209,9 +209,13 @@ function scatter(into, o) {
     for (const l of o.lines || []) {
       const p = l.points.map(q => [f.x(q[0]), f.y(q[1])]), at = p[l.end === 'start' ? 0 : p.length - 1];
       f.root.append(svg('path', { class: 'ceiling', 'stroke-dasharray': l.dash, d: p.map((q, k) => `${k ? 'L' : 'M'}${q[0].toFixed(1)} ${q[1].toFixed(1)}`).join('') }, tip(l.name)));
-      f.root.append(svg('text', { x: at[0] + (l.end === 'start' ? 4 : -4), y: at[1] - 6, 'text-anchor': l.end === 'start' ? 'start' : 'end' }, l.name));
+      f.root.append(svg('text', { x: at[0] + (l.end === 'start' ? 4 : -4), y: at[1] - 6, 'text-anchor': l.end === 'start' ? 'start' : 'end', class: 'over' }, l.name));
     }
-    o.series.forEach((s, i) => s.points.forEach(p => { if (ok(o.x, p[0]) && ok(o.y, p[1])) f.root.append(mark(i, f.x(p[0]), f.y(p[1]), tip(p[2] || s.name))); }));
+    o.series.forEach((s, i) => s.points.forEach(p => {
+      if (!ok(o.x, p[0]) || !ok(o.y, p[1])) return;
+      f.root.append(mark(i, f.x(p[0]), f.y(p[1]), tip(p[2] || s.name)));
+      if (p[3]) f.root.append(svg('text', { class: 'over', x: f.x(p[0]) + 7, y: f.y(p[1]) + 4 }, p[3]));
+    }));
     return f.root;
   });
 }

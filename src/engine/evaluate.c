@@ -886,20 +886,34 @@ static bool confirm_first_run(const run *r)
     return e->events->wait(e->session, &why) == TN_OK && tni_deferred_errors_check(r->cx) == TN_OK;
 }
 
+double tni_host_clock(const tn_ctx *cx)
+{
+    struct timespec t;
+    if (!(cx->engine->watch & TNI_WATCH_TIMES)) return 0;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 // Plans, prepares and runs an open graph: steps 3 to 7 of the top. An item that fails by its values
 // will fail again, so it is marked; one that failed because memory was out is not.
 static tn_status run_graph(tn_ctx *cx, tni_graph *g)
 {
-    run       r    = { .cx = cx, .e = cx->engine, .g = g };
-    bool      kept = true;
-    tni_plan *plan = tni_plan_for(g, &kept);
+    run       r     = { .cx = cx, .e = cx->engine, .g = g };
+    bool      kept  = true;
+    double    since = tni_host_clock(cx);
+    tni_plan *plan  = tni_plan_for(g, &kept);
     if (!plan) return tni_failed();
+    tni_host_worked(cx, TNI_HOST_PLAN, 0, since);
+    since       = tni_host_clock(cx);
     bool   ok   = tni_prepare(g, &plan, kept);
     size_t item = SIZE_MAX;
     r.plan      = plan;
     ok          = ok && tni_run_take_memory(&r);
     if (ok && r.e->kernels->ready && plan->runs == 0) compile_calls_ahead(&r);
+    tni_host_worked(cx, TNI_HOST_COMPILE, 0, since);
+    since = tni_host_clock(cx);
     if (ok) ok = tni_run_submit(cx, &r, &item);
+    tni_host_worked(cx, TNI_HOST_LAUNCH, 0, since);
     if (ok && plan->runs == 0) ok = confirm_first_run(&r);
     if (ok && r.e->repeat) tni_repeat_note(r.e->repeat, &r, kept);
     tn_status s = ok ? TN_OK : tni_failed();

@@ -29,6 +29,16 @@ static inline bool tni_waits_for_compiler(const tni_engine *e)
            tni_is_captured(e);
 }
 
+// What the host does for an evaluation, and copies between host and device.
+typedef enum {
+    TNI_HOST_RECORD,  // from the end of the work before to the beginning of a plan: the program itself
+    TNI_HOST_PLAN,
+    TNI_HOST_COMPILE,
+    TNI_HOST_LAUNCH,
+    TNI_HOST_UPLOAD,
+    TNI_HOST_DOWNLOAD
+} tni_host_work;
+
 // The functions of an observer. None is NULL.
 struct tni_observer {
     // A context opens and has its device: reads the environment and sets engine->watch. False when memory is out.
@@ -51,10 +61,20 @@ struct tni_observer {
     // NAMES: a step is about to be launched; it was.
     void (*name_begins)(const tni_run *r, tni_plan_step step);
     void (*name_ends)(const tni_run *r);
+    // TIMES: the host did something from a point in time, by tni_host_clock, until now; of a copy, its bytes.
+    void (*host_worked)(tn_ctx *cx, tni_host_work what, int64_t bytes, double since);
     // Reports that there is no device memory for `what`: how much was asked for, how much there is, and which
     // tensors hold most of it. Returns NULL.
     void *(*out_of_memory)(tn_ctx *cx, const char *op, const char *what, int64_t bytes);
 };
+
+// The host's clock in seconds, and to report what the host did since; both cost one test where no profile is on.
+double             tni_host_clock(const tn_ctx *cx);
+static inline void tni_host_worked(tn_ctx *cx, tni_host_work what, int64_t bytes, double since)
+{
+    if (cx->engine->watch & TNI_WATCH_TIMES)
+        cx->engine->observer->host_worked(cx, what, bytes, since);
+}
 
 // The only observer: inspect/observer.c.
 extern const tni_observer tni_observer_inspect;

@@ -49,8 +49,9 @@ static tn_tensor *copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, con
     size_t            bytes = (size_t)count * e->device->memory->element_size(dt);
     tni_buffer       *b     = new_upload(cx, op, dt, rank, size, bytes);
     if (!b) return NULL;
-    tni_text  why = { "" };
-    tn_status s   = TN_OK;
+    tni_text  why   = { "" };
+    tn_status s     = TN_OK;
+    double    since = tni_host_clock(cx);
     if (count && e->events->upload_after) e->events->upload_after(e->session, b->last);
     if (count && copy) s = e->pinned->upload(e->session, b->data, dt, data, count, copy, &why);
     else if (count) s = e->device->memory->upload(e->session, b->data, dt, data, count, &why);
@@ -58,6 +59,7 @@ static tn_tensor *copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, con
         tni_buffer_unref(&cx->buffers, b);
         return tni_fail(cx, s, "%s: %s", op, why.s);
     }
+    tni_host_worked(cx, TNI_HOST_UPLOAD, (int64_t)bytes, since);
     cx->stats.copies++;
     return make_leaf(cx, dt, rank, size, b);
 }
@@ -212,6 +214,17 @@ tn_status tni_value_copy(tn_ctx *cx, tni_node *n, tn_dtype dt, void *to, tni_tex
     return tni_arg_copy(cx, tni_value_arg(cx->engine, n), dt, to, why);
 }
 
+// Copies row-major elements of the device to the host. A profile counts the wait for them.
+static tn_status download(tn_ctx *cx, tn_dtype dt, const char *from, int64_t count, void *dst,
+                          tni_text *why)
+{
+    const tni_engine *e     = cx->engine;
+    double            since = tni_host_clock(cx);
+    tn_status         s     = e->device->memory->download(e->session, dst, dt, from, count, why);
+    tni_host_worked(cx, TNI_HOST_DOWNLOAD, count * (int64_t)tni_dtype_size(dt), since);
+    return s;
+}
+
 // A value that is not row-major or has another dtype is copied or cast on the device first.
 tn_status tni_value_read(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, void *dst)
 {
@@ -223,7 +236,7 @@ tn_status tni_value_read(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, v
     if (!count) return TN_OK;
     tni_text why = { "" };
     if (dt == from.dtype && tni_view_contiguous(&v)) {
-        tn_status s = e->device->memory->download(e->session, dst, dt, from.data, count, &why);
+        tn_status s = download(cx, dt, from.data, count, dst, &why);
         return s == TN_OK ? tni_deferred_errors_check(cx)
                           : tni_fail_status(cx, s, "%s: %s", op, why.s);
     }
@@ -235,7 +248,7 @@ tn_status tni_value_read(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, v
         return tni_failed();
     }
     tn_status s = tni_value_copy(cx, n, dt, b->data, &why);
-    if (s == TN_OK) s = e->device->memory->download(e->session, dst, dt, b->data, count, &why);
+    if (s == TN_OK) s = download(cx, dt, b->data, count, dst, &why);
     tni_buffer_unref(&cx->buffers, b);
     return s == TN_OK ? tni_deferred_errors_check(cx) : tni_fail_status(cx, s, "%s: %s", op, why.s);
 }

@@ -19,8 +19,12 @@ struct tni_inspect {
 // Prints what a plan for a graph does; source: with the text of its kernels. False when memory is out.
 bool tni_explain(tni_graph *g, const tni_plan *p, FILE *f, tn_explain_opts o);
 
-// The least bytes that an arena for this order of steps could have; -1 when memory is out.
+// The bytes of the arena that are in use at each step of a plan; and the most of them, which is the least that an
+// arena for this order of steps could have. False and -1 when memory is out.
+bool    tni_arena_use(const tni_graph *g, const tni_plan *p, int64_t *at_step);
 int64_t tni_arena_bound(const tni_graph *g, const tni_plan *p);
+// The memory of a plan by what it is for, without its peak, while its graph is open; false when memory is out.
+bool tni_memory_by_owner(tni_graph *g, const tni_plan *p, int64_t workspace, tn_plan_memory *m);
 
 // TN_EXPLAIN and TN_LOG: read as a context opens; a plan was built for this graph.
 void tni_plan_log_open(tni_inspect *to);
@@ -38,6 +42,7 @@ tn_status tni_verify_after(void *begun, tn_status s, size_t *item);
 void      tni_profile_start(const tni_run *r);
 void      tni_profile_step(const tni_run *r, tni_plan_step step);
 void      tni_profile_stop(const tni_run *r);
+void      tni_profile_host(tn_ctx *cx, tni_host_work what, int64_t bytes, double since);
 void     *tni_oom_report(tn_ctx *cx, const char *op, const char *what, int64_t bytes);
 
 #endif

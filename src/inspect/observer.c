@@ -49,5 +49,6 @@ const tni_observer tni_observer_inspect = {
     .run_ends      = tni_profile_stop,
     .name_begins   = tni_nvtx_push,
     .name_ends     = tni_nvtx_pop,
+    .host_worked   = tni_profile_host,
     .out_of_memory = tni_oom_report,
 };

@@ -3,6 +3,7 @@
 #include "inspect/inspect.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 // ---- lifetimes ---------------------------------------------------------------------------------
 
@@ -105,37 +106,42 @@ static void begin_parts(const tni_graph *g, const tni_plan *p, const lifetime *l
     }
 }
 
-// Returns the most bytes in use at one step: no arena for this order of steps can be smaller.
-static int64_t peak_bytes(const tni_graph *g, const tni_plan *p, const lifetime *life,
-                          int64_t *change)
+// Adds up what is in use at each step: first as changes from step to step, then as sums.
+static void sum_use(const tni_graph *g, const tni_plan *p, const lifetime *life, int64_t *change)
 {
-    int64_t now = 0, most = 0;
     for (size_t i = 0; i < p->count; i++) {
         if (!life[i].used) continue;
         change[life[i].first] += p->place[i].bytes;
         change[life[i].last + 1] -= p->place[i].bytes;
         begin_parts(g, p, life, i, change);
     }
-    for (size_t t = 0; t < p->steps; t++) {
-        now += change[t];
-        if (now > most) most = now;
+    for (size_t t = 1; t < p->steps; t++) change[t] += change[t - 1];
+}
+
+bool tni_arena_use(const tni_graph *g, const tni_plan *p, int64_t *at_step)
+{
+    tni_heap *h      = &g->cx->heap;
+    lifetime *life   = tni_zalloc(h, p->count * sizeof *life);
+    int64_t  *change = tni_zalloc(h, (p->steps + 1) * sizeof *change);
+    bool      ok     = life && change;
+    if (ok) {
+        find_lifetimes(g, p, life);
+        sum_use(g, p, life, change);
+        memcpy(at_step, change, p->steps * sizeof *change);
     }
-    return most;
+    tni_free(h, life);
+    tni_free(h, change);
+    return ok;
 }
 
 // Shown by explain beside the planned size, to judge the planner's packing.
 int64_t tni_arena_bound(const tni_graph *g, const tni_plan *p)
 {
-    tni_heap *h      = &g->cx->heap;
-    lifetime *life   = tni_zalloc(h, p->count * sizeof *life);
-    int64_t  *change = tni_zalloc(h, (p->steps + 1) * sizeof *change);
-    int64_t   most   = -1;
-    if (life && change) {
-        find_lifetimes(g, p, life);
-        most = peak_bytes(g, p, life, change);
-    }
-    tni_free(h, life);
-    tni_free(h, change);
+    int64_t *use  = tni_alloc(&g->cx->heap, p->steps * sizeof *use + 1);
+    int64_t  most = use && tni_arena_use(g, p, use) ? 0 : -1;
+    for (size_t t = 0; most >= 0 && t < p->steps; t++)
+        if (use[t] > most) most = use[t];
+    tni_free(&g->cx->heap, use);
     return most;
 }
 
@@ -257,6 +263,31 @@ static int64_t count_places(ledger *l, const tni_plan *p)
     return taken;
 }
 
+// Fills in all but the peak; returns what the plan allocates, without scratch.
+static int64_t count_owners(ledger *l, const tni_plan *p, int64_t workspace)
+{
+    find_leaves(l);
+    add_stores(l);
+    add_assigned(l);
+    l->m.workspace = workspace;
+    return count_places(l, p);
+}
+
+static void free_ledger(tn_ctx *cx, ledger *l)
+{
+    tni_free(&cx->heap, l->leaf);
+    tni_free(&cx->heap, l->store);
+}
+
+bool tni_memory_by_owner(tni_graph *g, const tni_plan *p, int64_t workspace, tn_plan_memory *m)
+{
+    ledger l = { .g = g };
+    count_owners(&l, p, workspace);
+    free_ledger(g->cx, &l);
+    *m = l.m;
+    return !l.failed;
+}
+
 // Uses the plan that the next evaluation will use, built now if it is new.
 static bool fill_ledger(ledger *l)
 {
@@ -267,11 +298,7 @@ static bool fill_ledger(ledger *l)
     tni_plan *p    = tni_plan_for(l->g, &kept);
     int64_t   work = p ? tni_plan_workspace(l->g, &p, kept) : -1;
     if (work >= 0) {
-        find_leaves(l);
-        add_stores(l);
-        add_assigned(l);
-        l->m.workspace = work;
-        l->m.peak += count_places(l, p);
+        l->m.peak += count_owners(l, p, work);
         if (work) l->m.peak += (int64_t)tni_buffer_size((size_t)work);
     }
     if (!kept) tni_plan_free(&cx->heap, p);
@@ -290,7 +317,6 @@ tn_plan_memory tn_ctx_plan_memory(tn_ctx *cx)
     }
     bool ok = tni_graph_open(&g, cx, TNI_STEP, NULL) && fill_ledger(&l);
     tni_graph_close(&g);
-    tni_free(&cx->heap, l.leaf);
-    tni_free(&cx->heap, l.store);
+    free_ledger(cx, &l);
     return ok ? l.m : (tn_plan_memory){ 0 };
 }

@@ -142,14 +142,14 @@ static tni_profile_row *row_of(const tni_run *r, tni_profile *p, tni_plan_step s
 // ---- steps -------------------------------------------------------------------------------------
 
 // Remembers one run for the trace. A long program keeps its first million, in bounded memory.
-static void add_event(tni_heap *h, tni_profile *p, uint32_t row, int64_t from, int64_t ns)
+static void add_event(tni_heap *h, tni_profile *p, tni_profile_event e)
 {
     if (p->events == TNI_PROFILE_EVENTS) return;
     if (!tni_grow(h, (void **)&p->event, &p->events_cap, p->events + 1, sizeof *p->event)) {
         p->lost++;
         return;
     }
-    p->event[p->events++] = (tni_profile_event){ .ns = ns, .from = from, .row = row };
+    p->event[p->events++] = e;
 }
 
 // Moves the profile's time to a point; returns by how much, at least 0, or -1 if that is not known.
@@ -162,11 +162,11 @@ static int64_t advance_to(const tni_engine *e, tni_profile *p, tni_time_point to
     return d;
 }
 
-// Adds the time of one run of a step to its row.
-static void time_step(const tni_run *r, tni_profile *p, tni_plan_step step, tni_time_point end)
+// Adds the time of one pending step to its row.
+static void time_step(const tni_run *r, tni_profile *p, int pending)
 {
-    int64_t          from = p->now, ns = advance_to(r->e, p, end);
-    tni_profile_row *row = ns < 0 ? NULL : row_of(r, p, step);
+    int64_t          from = p->now, ns = advance_to(r->e, p, p->step[pending].end);
+    tni_profile_row *row = ns < 0 ? NULL : row_of(r, p, p->step[pending].step);
     p->launches++;
     if (!row) {
         p->lost++;
@@ -175,7 +175,12 @@ static void time_step(const tni_run *r, tni_profile *p, tni_plan_step step, tni_
     if (!row->count++ || ns < row->best) row->best = ns;
     row->ns += ns;
     p->ns += ns;
-    add_event(&r->cx->heap, p, (uint32_t)(row - p->row), from, ns);
+    add_event(&r->cx->heap, p,
+              (tni_profile_event){ .ns   = ns,
+                                   .from = from,
+                                   .live = p->step[pending].live,
+                                   .row  = (uint32_t)(row - p->row),
+                                   .run  = (uint32_t)p->runs_kept });
 }
 
 // Releases the device's queue and reads the times of all steps recorded so far.
@@ -183,7 +188,8 @@ static void time_pending(const tni_run *r, tni_profile *p)
 {
     if (r->e->events->hold_queue) r->e->events->hold_queue(r->e->session, false);
     advance_to(r->e, p, p->first);
-    for (int i = 0; i < p->pending; i++) time_step(r, p, p->step[i].step, p->step[i].end);
+    if (p->runs_kept && p->run[p->runs_kept - 1].from < 0) p->run[p->runs_kept - 1].from = p->now;
+    for (int i = 0; i < p->pending; i++) time_step(r, p, i);
     p->pending = 0;
 }
 
@@ -195,30 +201,85 @@ static void begin_batch(const tni_run *r, tni_profile *p)
     p->first = tni_time_now(r->e);
 }
 
+// Remembers an evaluation with its memory, which is all taken by now. Without memory for that, it has none.
+static void add_run(const tni_run *r, tni_profile *p)
+{
+    tni_heap       *h   = &r->cx->heap;
+    tni_profile_run run = { .from = -1, .arena = r->plan->arena, .held = r->cx->buffers.bytes };
+    if (p->runs_kept == TNI_PROFILE_EVENTS ||
+        !tni_grow(h, (void **)&p->run, &p->runs_cap, p->runs_kept + 1, sizeof *p->run))
+        return;
+    int64_t work = r->scratch ? (int64_t)r->scratch->bytes : 0;
+    if (!tni_memory_by_owner(r->g, r->plan, work, &run.memory)) run.memory = (tn_plan_memory){ 0 };
+    p->run[p->runs_kept++] = run;
+}
+
+// Finds how much of the arena each step uses.
+static void find_live(const tni_run *r, tni_profile *p)
+{
+    size_t n  = r->plan->steps;
+    bool   ok = tni_grow(&r->cx->heap, (void **)&p->live, &p->live_cap, n + 1, sizeof *p->live) &&
+              tni_arena_use(r->g, r->plan, p->live);
+    for (size_t i = 0; !ok && i < p->live_cap; i++) p->live[i] = 0;
+    p->at = 0;
+}
+
 void tni_profile_start(const tni_run *r)
 {
     tni_profile *p = r->e->inspect->profile;
     p->pending     = 0;
     p->runs++;
+    find_live(r, p);
     begin_batch(r, p);
+    add_run(r, p);
 }
 
 // A plan with more steps than timing events is read in batches.
 void tni_profile_step(const tni_run *r, tni_plan_step step)
 {
-    tni_profile *p = r->e->inspect->profile;
+    tni_profile *p    = r->e->inspect->profile;
+    int64_t      live = p->at < p->live_cap ? p->live[p->at] : 0;
+    p->at++;
     if (!tni_step_runs(r->g, r->plan, step)) return;
     if (p->pending == TNI_PROFILE_BATCH) {
         time_pending(r, p);
         begin_batch(r, p);
     }
     p->step[p->pending].step  = step;
+    p->step[p->pending].live  = live;
     p->step[p->pending++].end = tni_time_now(r->e);
 }
 
 void tni_profile_stop(const tni_run *r)
 {
-    time_pending(r, r->e->inspect->profile);
+    tni_profile *p = r->e->inspect->profile;
+    time_pending(r, p);
+    if (p->runs_kept) p->run[p->runs_kept - 1].until = p->now;
+}
+
+// ---- the host ----------------------------------------------------------------------------------
+
+// Remembers work of the host, which began and ended by its own clock. Losing some of it loses no kernel.
+static void add_host(tni_heap *h, tni_profile *p, tni_host_work what, int64_t bytes, double from,
+                     double to)
+{
+    if (p->hosts == TNI_PROFILE_EVENTS || to <= from || from < p->begun ||
+        !tni_grow(h, (void **)&p->host, &p->hosts_cap, p->hosts + 1, sizeof *p->host))
+        return;
+    p->host[p->hosts++] = (tni_profile_host_event){ .from  = (int64_t)(1e9 * (from - p->begun)),
+                                                    .ns    = (int64_t)(1e9 * (to - from)),
+                                                    .bytes = bytes,
+                                                    .what  = what };
+}
+
+// What lies before a plan since the work before is recording: nothing else reports to the profile.
+void tni_profile_host(tn_ctx *cx, tni_host_work what, int64_t bytes, double since)
+{
+    tni_profile *p   = cx->engine->inspect->profile;
+    double       now = clock_now();
+    if (what == TNI_HOST_PLAN) add_host(&cx->heap, p, TNI_HOST_RECORD, 0, p->host_free, since);
+    add_host(&cx->heap, p, what, bytes, since, now);
+    p->host_free = now;
 }
 
 // ---- the calls ---------------------------------------------------------------------------------
@@ -230,6 +291,9 @@ static void clear_profile(tni_heap *h, tni_profile *p)
     tni_free(h, p->row);
     tni_free(h, p->slot);
     tni_free(h, p->event);
+    tni_free(h, p->run);
+    tni_free(h, p->host);
+    tni_free(h, p->live);
     tni_free(h, p->to);
     tni_profile fresh = { .copy = p->copy };
     memcpy(fresh.product, p->product, sizeof fresh.product);
@@ -256,7 +320,7 @@ static tn_status begin_profile(tn_ctx *cx, const char *call)
         return tni_failed();
     }
     p->last  = tni_time_now(e);
-    p->begun = clock_now();
+    p->begun = p->host_free = clock_now();
     e->watch |= TNI_WATCH_TIMES;
     return TN_OK;
 }
@@ -302,20 +366,21 @@ tn_status tn_profile_end(tn_ctx *cx)
     return report_lost(cx, e->inspect->profile, "profile_end");
 }
 
-static bool is_json(const char *path)
+static bool ends_in(const char *path, const char *end)
 {
-    size_t n = strlen(path);
-    return n >= 5 && !strcmp(path + n - 5, ".json");
+    size_t n = path ? strlen(path) : 0, m = strlen(end);
+    return n >= m && !strcmp(path + n - m, end);
 }
 
-// Writes a trace, if the path ends in .json, else a table. mode is fopen's, for a table; a trace always
-// begins its file.
+// Writes a trace, if the path ends in .json, a page for .html, else a table. mode is fopen's, for a table;
+// the others always begin their file.
 static tn_status write_file(tn_ctx *cx, const char *path, const char *mode)
 {
     tni_profile *p     = cx->engine->inspect->profile;
-    bool         trace = path && is_json(path), kept = true;
-    FILE        *f = path ? fopen(path, trace ? "w" : mode) : stdout;
+    bool         trace = ends_in(path, ".json"), html = ends_in(path, ".html"), kept = true;
+    FILE        *f = path ? fopen(path, trace || html ? "w" : mode) : stdout;
     if (f && trace) kept = tni_profile_trace(cx, p, f);
+    else if (f && html) kept = tni_profile_html(cx, p, f);
     else if (f) tni_profile_table(cx, p, f);
     bool ok = f && fflush(f) == 0 && !ferror(f);
     int  no = errno;

@@ -20,11 +20,25 @@ typedef struct {
     int64_t       ns, best;  // in all, and of the shortest
 } tni_profile_row;
 
-// One run of one of them: when it began, since the profile did, and how long it took.
+// One run of one of them: when it began, since the profile did, and how long it took; the evaluation that it is
+// of, and how much of that one's arena was in use.
 typedef struct {
-    int64_t  ns, from;
-    uint32_t row;
+    int64_t  ns, from, live;
+    uint32_t row, run;
 } tni_profile_event;
+
+// An evaluation: when it began, and the memory then, by owner; arena is the part of its activations that is
+// planned, held all that the context has in use.
+typedef struct {
+    int64_t        from, until, arena, held;
+    tn_plan_memory memory;
+} tni_profile_run;
+
+// Something that the host did.
+typedef struct {
+    int64_t       from, ns, bytes;
+    tni_host_work what;
+} tni_profile_host_event;
 
 // A point in time: a timing event of the device, or, if it has none, the host's clock.
 typedef struct {
@@ -37,25 +51,33 @@ enum { TNI_PROFILE_BATCH = TNI_TIMING_EVENTS / 4, TNI_PROFILE_EVENTS = 1 << 20 }
 // What a context measured; its engine owns it. Steps of a running plan are kept as timing events until the plan
 // is done or there are TNI_PROFILE_BATCH of them, so that nothing waits in between. slot is a hash table of
 // rows: a row's number plus 1, or 0 if free; it is never full. Only the first TNI_PROFILE_EVENTS runs are
-// remembered as events; rows count all of them.
+// remembered as events; rows count all of them. So it is with evaluations and the host's work.
 struct tni_profile {
     char *to;  // TN_PROFILE: from the opening of the context to its close, and where to; else NULL
-    tni_profile_row   *row;
-    size_t             rows, rows_cap;
-    uint32_t          *slot;
-    size_t             slots;
-    tni_profile_event *event;
-    size_t             events, events_cap;
-    int64_t            launches, runs;  // kernels and calls; plans
-    int64_t            ns;              // of all rows
-    int64_t            lost;            // that could not be timed or remembered
-    double             begun, ended;    // by the host's clock
-    tni_time_point     last;            // the newest point whose time is known
-    int64_t            now;             // that time, since the profile began
-    int                pending;
-    tni_time_point     first;
+    tni_profile_row        *row;
+    size_t                  rows, rows_cap;
+    uint32_t               *slot;
+    size_t                  slots;
+    tni_profile_event      *event;
+    size_t                  events, events_cap;
+    tni_profile_run        *run;
+    size_t                  runs_kept, runs_cap;
+    tni_profile_host_event *host;
+    size_t                  hosts, hosts_cap;
+    double                  host_free;       // when the newest work of the host ended
+    int64_t                *live;            // by step of the running plan; NULL: not known
+    size_t                  live_cap, at;    // at: which step is launched next
+    int64_t                 launches, runs;  // kernels and calls; plans
+    int64_t                 ns;              // of all rows
+    int64_t                 lost;            // that could not be timed or remembered
+    double                  begun, ended;    // by the host's clock
+    tni_time_point          last;            // the newest point whose time is known
+    int64_t                 now;             // that time, since the profile began
+    int                     pending;
+    tni_time_point          first;
     struct {
         tni_plan_step  step;
+        int64_t        live;
         tni_time_point end;
     } step[TNI_PROFILE_BATCH];
     // Ceilings of the device, measured when they are first asked for: bytes a second of a copy, flops
@@ -63,9 +85,31 @@ struct tni_profile {
     double copy, product[TNI_DTYPES];
 };
 
-// Prints it as a table, or as the events of a trace in JSON. False when memory is out.
+// Prints it as a table, as the events of a trace in JSON, or as a page. False when memory is out.
 void tni_profile_table(tn_ctx *cx, tni_profile *p, FILE *f);
 bool tni_profile_trace(tn_ctx *cx, tni_profile *p, FILE *f);
+bool tni_profile_html(tn_ctx *cx, tni_profile *p, FILE *f);
+
+// A line of the table: rows that differ only in their layers. sum adds them up, and is otherwise like the first.
+typedef struct {
+    tni_profile_row         sum;
+    const tni_profile_row **row;
+    size_t                  rows;
+} tni_profile_group;
+
+// Groups rows, the longest group first: n of them. row has room for all rows, and is theirs.
+size_t tni_profile_groups(const tni_profile *p, const tni_profile_row **row, tni_profile_group *g);
+// How much of the device's best a row reaches, in tenths of a percent; -1 if there is nothing to compare with.
+int64_t tni_profile_per_mille(tn_ctx *cx, tni_profile *p, const tni_profile_row *r);
+// "model.c:12 linear in layer1.fc", in UTF-8; and the first layer that a row names, or "".
+tni_text    tni_profile_line(const tni_site *s);
+const char *tni_profile_layer(const tni_profile_row *r);
+// The memory of the context over time, by owner: calls `put` at each change, in order of time.
+enum { TNI_OWNERS = 6 };
+extern const char *const tni_owner_name[TNI_OWNERS];
+void                     tni_profile_memory(const tni_profile *p, void *to,
+                                            void (*put)(void *to, int64_t ns, const int64_t *bytes));
+extern const char *const tni_host_name[];  // by tni_host_work
 
 // Returns the present; and the seconds between two points, waiting for both; NAN if that is not known.
 tni_time_point tni_time_now(const tni_engine *e);

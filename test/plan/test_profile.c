@@ -58,7 +58,7 @@ static void read_event(tni_json *j, event *e, char *kind)
                             : !strcmp(key, "percent") ? &e->percent
                                                       : NULL;
         if (to && got == TNI_JSON_NUMBER) tni_json_double(j, to);
-        else if (!strcmp(key, "ph")) *kind = j->text[0];
+        else if (!strcmp(key, "cat")) *kind = j->text[0];
         else if (!strcmp(key, "name")) tni_json_string(j, e->name, sizeof e->name);
         else if (!strcmp(key, "lines")) read_lines(j, e);
         else if (!strcmp(key, "args")) read_event(j, e, kind);
@@ -66,7 +66,7 @@ static void read_event(tni_json *j, event *e, char *kind)
     }
 }
 
-// The events of a trace, in order; how many. -1 if it is none.
+// The runs of kernels in a trace, in order; how many. -1 if it is none. test_profile_page.c looks at the rest.
 static int read_trace(const char *path)
 {
     size_t   bytes;
@@ -80,7 +80,7 @@ static int read_trace(const char *path)
         char kind = 0;
         events[n] = (event){ .percent = -1 };
         read_event(&j, &events[n], &kind);
-        n += kind == 'X';
+        n += kind == 'k';
     }
     bool ends = j.kind == TNI_JSON_ARRAY_END && tni_json_next(&j) == TNI_JSON_OBJECT_END &&
                 tni_json_next(&j) == TNI_JSON_END;
@@ -421,7 +421,7 @@ static bool survives(long n, bool *hit)
     if (!cx) return false;
     tn_tensor  *x    = rules_there(cx, TN_SHAPE(4, 4));
     tn_tensor  *y    = tn_softmax(tn_matmul(x, x), 1);
-    const char *path = scratch_path(n % 2 ? "t.json" : "t.txt");
+    const char *path = scratch_path(n % 3 == 0 ? "t.html" : n % 3 == 1 ? "t.json" : "t.txt");
     h.countdown      = n;
     tn_status begun = tn_profile_begin(cx), ran = tn_eval_of(y), ended = TN_OK, written = TN_OK;
     set_ceilings(cx);

@@ -217,6 +217,8 @@ static void wrong_command_lines_name_the_option_and_the_help(void)
         { "profile softmax --steps=x", "--steps is a number from 1 to 1000000, not \"x\"" },
         { "profile --steps 3 -- true", "--steps needs a CASE" },
         { "profile softmax --trace", "--trace needs a value, FILE" },
+        { "profile softmax --html x", "--html is a file whose name ends in .html, not \"x\"" },
+        { "profile --html x.html --trace x.json -- true", "--trace or --html, not both" },
         { "profile softmax --trace x", "--trace is a file whose name ends in .json, not \"x\"" },
     };
     if (!begin()) return;
@@ -246,6 +248,9 @@ static void kernels_of_a_case_and_of_a_program_are_timed(void)
     runs(0, "tenon profile --trace all.json -- '" TN_BUILD_DIR
             "/tenon' explain mlp_step >/dev/null && ls");
     prints("all.json");
+    runs(0, "tenon profile softmax --steps 1 --html a.html && TN_PROFILE=b.html '" TN_BUILD_DIR
+            "/tenon' explain mlp_step >/dev/null && cat [ab].html | grep -c '\"rows\":\\['");
+    prints("\n2\n");
     runs(0, "tenon profile --list");
     prints("gpt2_step ");
     scratch_close();

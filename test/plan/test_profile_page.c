@@ -1,0 +1,174 @@
+// test_profile_page.c: a profile as a page and as a trace: the figures are those of the table, the memory is that
+// which was foretold, and the tracks of a trace are what its viewers expect.
+#include "check.h"
+#include "page_kit.h"
+#include "rules_kit.h"
+#include "scratch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tenon.h>
+
+enum { ROWS = 32, FEATURES = 20, WIDTH = 64, STEPS = 5, BYTES = ROWS * FEATURES * 4 };
+enum { PARAMETERS = FEATURES * WIDTH + WIDTH + WIDTH + 1 };
+
+// Steps of a small network while a profile is on; each batch is copied in, each loss is read.
+static tn_ctx *profiled(void)
+{
+    static float x[ROWS * FEATURES];
+    tn_ctx      *cx  = rules_open("cpu");
+    tn_layer    *net = tn_nn_seq(cx, tn_nn_linear(cx, FEATURES, WIDTH), tn_nn_act(cx, tn_relu),
+                                 tn_nn_linear(cx, WIDTH, 1));
+    tn_optim    *opt = tn_adamw(net, (tn_adamw_opts){ .lr = 1e-3 });
+    for (int i = 0; i < STEPS + 3; i++) {
+        if (i == 3) tn_profile_begin(cx);
+        tn_scope  *s    = tn_begin(cx);
+        tn_tensor *in   = tn_from(cx, TN_F32, TN_SHAPE(ROWS, FEATURES), x);
+        tn_tensor *loss = tn_mean_all(tn_square(tn_forward(net, in)));
+        tn_step(opt, loss);
+        tn_item(loss);
+        tn_end(s);
+    }
+    CHECK_STATUS(tn_profile_end(cx), TN_OK);
+    return cx;
+}
+
+// A row of the page as the table prints it, up to the kernel's name.
+static void row_text(const char *data, int i, double all, char *to, size_t room)
+{
+    char   path[64];
+    double v[5];
+    for (int k = 0; k < 5; k++) {
+        static const char *const member[] = { "time", "count", "best", "bytes", "flops" };
+        snprintf(path, sizeof path, "rows.%d.%s", i, member[k]);
+        v[k] = page_number(data, path);
+    }
+    double mean = v[0] / v[1];
+    snprintf(path, sizeof path, "rows.%d.percent", i);
+    snprintf(to, room, "%10.3f %5.1f %% %7.0f %10.2f %10.2f %8.1f %9.1f %6.1f  ", v[0] * 1e-6,
+             100 * v[0] / all, v[1], mean * 1e-3, v[2] * 1e-3, v[3] / mean, v[4] / mean,
+             page_number(data, path));
+}
+
+static void the_page_has_the_figures_of_the_table(void)
+{
+    tn_ctx *cx = profiled();
+    if (!CHECK(scratch_open())) return;
+    CHECK_STATUS(tn_profile_write(cx, scratch_path("p.txt")), TN_OK);
+    CHECK_STATUS(tn_profile_write(cx, scratch_path("p.html")), TN_OK);
+    char  *data = page_data(scratch_path("p.html")), *table = page_read(scratch_path("p.txt"));
+    double all = page_number(data, "time"), sum = 0;
+    int    rows = page_count(data, "rows"), lines = 0;
+    for (int i = 0; i < rows; i++) {
+        char text[160], path[32];
+        row_text(data, i, all, text, sizeof text);
+        snprintf(path, sizeof path, "rows.%d.name", i);
+        strncat(text, page_text(data, path), sizeof text - strlen(text) - 1);
+        test_that(table && strstr(table, text), "\"%s\" is not in:\n%s", text, table);
+    }
+    for (const char *c = table; c && *c; c++) lines += *c == '\n';
+    CHECK_INT(rows, lines - 5);
+    for (int i = 0; i < page_count(data, "events"); i++) {
+        char path[32];
+        snprintf(path, sizeof path, "events.%d.1", i);
+        sum += page_number(data, path);
+    }
+    CHECK_NEAR(sum, all, 0);
+    CHECK_INT(page_count(data, "events"), page_number(data, "launches"));
+    CHECK(page_number(data, "ceilings.copy") > 0);
+    CHECK_STR(page_text(data, "ceilings.products.0.dtype"), "f32");
+    free(data);
+    free(table);
+    scratch_close();
+    tn_close(cx);
+}
+
+// The largest value of an owner in the page.
+static double most_of(const char *data, int owner)
+{
+    double most = 0;
+    for (int i = 0; i < page_count(data, "memory"); i++) {
+        char path[32];
+        snprintf(path, sizeof path, "memory.%d.%d", i, owner + 1);
+        double v = page_number(data, path);
+        if (v > most) most = v;
+    }
+    return most;
+}
+
+static void memory_over_time_is_told_by_owner(void)
+{
+    tn_ctx *cx = profiled();
+    if (!CHECK(scratch_open())) return;
+    CHECK_STATUS(tn_profile_write(cx, scratch_path("p.html")), TN_OK);
+    char *data = page_data(scratch_path("p.html"));
+    CHECK_STR(page_text(data, "owners.0"), "parameters");
+    CHECK_STR(page_text(data, "owners.3"), "activations");
+    CHECK_NEAR(most_of(data, 0), 4.0 * PARAMETERS, 0);
+    CHECK_NEAR(most_of(data, 2), 2 * 4.0 * PARAMETERS, 0);  // two moments
+    CHECK(most_of(data, 3) > 0 && most_of(data, 3) <= (double)tn_ctx_stats(cx).peak);
+    free(data);
+    scratch_close();
+    tn_close(cx);
+}
+
+// ---- the trace
+
+// A number of a member of an event, or of its arguments; NAN if it has none.
+static double member(const char *event, const char *name)
+{
+    tni_json j;
+    double   v = -1;
+    return page_find(event, name, &j) && tni_json_double(&j, &v) ? v : -1;
+}
+
+// What was seen of a trace: by track the end of the newest event, and how many there are; counters of memory.
+typedef struct {
+    double until[4];
+    int    count[4], counters, copied;
+} tracks;
+
+static void look_at(const char *data, int i, tracks *t)
+{
+    char     path[48], phase[8] = "";
+    tni_json j;
+    snprintf(path, sizeof path, "traceEvents.%d", i);
+    if (!CHECK(page_find(data, path, &j))) return;
+    char *event = strdup(j.at - 1);  // the object and what follows: enough to look for its members
+    snprintf(phase, sizeof phase, "%s", page_text(event, "ph"));
+    int    track = (int)member(event, "tid");
+    double from = member(event, "ts"), bytes = member(event, "args.bytes");
+    if (*phase == 'C') t->counters += member(event, "args.parameters") > 0;
+    if (*phase == 'X' && CHECK(track >= 1 && track <= 3)) {
+        CHECK(from >= t->until[track] - 1e-3);
+        t->until[track] = from + member(event, "dur");
+        t->count[track]++;
+        t->copied += track == 3 && bytes == BYTES;
+    }
+    free(event);
+}
+
+// Viewers want the events of a track in order, or inside each other.
+static void a_trace_has_tracks_for_host_copies_and_memory(void)
+{
+    tn_ctx *cx = profiled();
+    tracks  t  = { .counters = 0 };
+    if (!CHECK(scratch_open())) return;
+    CHECK_STATUS(tn_profile_write(cx, scratch_path("p.json")), TN_OK);
+    char *data = page_read(scratch_path("p.json"));
+    for (int i = 0; i < page_count(data, "traceEvents"); i++) look_at(data, i, &t);
+    CHECK(t.count[1] >= STEPS);
+    CHECK(t.count[2] >= 3 * STEPS);
+    CHECK_INT(t.copied, STEPS);
+    CHECK(t.count[3] >= 2 * STEPS);
+    CHECK(t.counters >= STEPS);
+    free(data);
+    scratch_close();
+    tn_close(cx);
+}
+
+const test_case tests_profile_page[] = { TEST(the_page_has_the_figures_of_the_table),
+                                         TEST(memory_over_time_is_told_by_owner),
+                                         TEST(a_trace_has_tracks_for_host_copies_and_memory),
+                                         TEST_END };
