@@ -44,7 +44,7 @@ static bool takes_value(cli_case_line *l, int argc, char **argv, int *i, bool *o
     const char *v;
     if (cli_line_option(l->command, argc, argv, i, "--device", "NAME", &v))
         *ok = (l->device = v) != NULL;
-    else if (l->profile && cli_line_option(l->command, argc, argv, i, "--html", "FILE", &v))
+    else if (cli_line_option(l->command, argc, argv, i, "--html", "FILE", &v))
         *ok = v && read_path(l, "--html", ".html", v, &l->html);
     else if (!l->profile) return false;
     else if (cli_line_option(l->command, argc, argv, i, "--trace", "FILE", &v))

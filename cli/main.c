@@ -91,11 +91,12 @@ static const command commands[] = {
       "Runs `tenon train` with settings for a first look. Options override them.\n", cli_demo,
       CLI_DEMO },
     { "explain", "shows the kernels of a computation",
-      "CASE [--device NAME] [--source]\n       tenon explain --list\n"
-      "       tenon explain [--device NAME] [--source] -- PROGRAM [ARGUMENT]...",
+      "CASE [--device NAME] [--source | --html FILE]\n       tenon explain --list\n"
+      "       tenon explain [--device NAME] [--source | --html FILE] -- PROGRAM [ARGUMENT]...",
       "Prints the kernels of a case, or on stderr those of every plan that a program builds: the bytes\n"
       "they move and the least possible, their sizes, their source lines, and the memory for\n"
-      "intermediate values. --list lists the cases, --source adds the text of the kernels.\n",
+      "intermediate values. --list lists the cases, --source adds the text of the kernels. --html writes a\n"
+      "page instead: the kernels as a graph, with all of this; it needs no network.\n",
       cli_explain, 0 },
     { "profile", "times the kernels of a computation",
       "CASE [--device NAME] [--steps N] [--trace FILE] [--html FILE]\n       tenon profile --list\n"

@@ -17,6 +17,7 @@ TN_API tn_status tn_explain(tn_ctx *cx, FILE *f);
 typedef struct {
     bool source;  // adds the instructions of each kernel, and its text as the device compiles it
     bool stored;  // adds the values that each step stores, and why: "stored (64, 10): assigned"
+    bool html;    // writes a page instead: the kernels as a graph, with all of this
 } tn_explain_opts;
 TN_API tn_status tn_explain_with(tn_ctx *cx, FILE *f, tn_explain_opts o);
 

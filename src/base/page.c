@@ -37,7 +37,8 @@ static void put_data(FILE *f, const char *json)
     }
 }
 
-// The title comes twice: for the tab of the browser, and as the heading.
+// Style and scripts are inside the page, in the order that they need each other: the data is there before page.js
+// reads it, and that before the script of the page. The title comes twice: for the tab of the browser, and as the heading.
 bool tni_page_write(FILE *f, const tni_page *p)
 {
     fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"

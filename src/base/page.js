@@ -53,7 +53,10 @@ const sorted_by = cell => Array.isArray(cell) ? cell[0] : cell;
 function table(into, heads, rows) {
   const number = heads.map((_, i) => rows.length > 0 && rows.every(r => typeof sorted_by(r[i]) === 'number'));
   const body = html('tbody'), state = { by: -1, down: false };
-  const put = () => body.replaceChildren(...rows.map(r => html('tr', {}, ...r.map((c, i) => html('td', { class: number[i] ? 'number' : null }, shown(c))))));
+  const box = html('div', { class: 'scroll' }), whole = html('button', { type: 'button' }, `show all ${rows.length} rows`);
+  // A long table is begun, so that the page opens at once; it is whole when asked for, and on paper.
+  let limit = 200;
+  const put = () => body.replaceChildren(...rows.slice(0, limit).map(r => html('tr', {}, ...r.map((c, i) => html('td', { class: number[i] ? 'number' : null }, shown(c))))));
   const sort = i => {
     state.down = state.by === i ? !state.down : number[i];
     state.by = i;
@@ -62,7 +65,13 @@ function table(into, heads, rows) {
   };
   const head = heads.map((t, i) => { const b = html('button', { title: 'sort' }, t); b.onclick = () => sort(i); return html('th', { class: number[i] ? 'number' : null }, b); });
   put();
-  into.append(html('div', { class: 'scroll' }, html('table', {}, html('thead', {}, html('tr', {}, ...head)), body)));
+  box.append(html('table', {}, html('thead', {}, html('tr', {}, ...head)), body));
+  into.append(box);
+  if (rows.length <= limit) return;
+  const all = html('div', { class: 'tools' }, whole);
+  whole.onclick = () => { limit = Infinity; put(); all.remove(); };
+  addEventListener('beforeprint', () => whole.onclick());
+  into.append(all);
 }
 
 function facts(into, of) {
@@ -222,11 +231,14 @@ function scatter(into, o) {
 
 // ---- graphs
 
-// Places nodes below all that they read; in a row by the mean place of what they read, so that few edges cross.
+// Places nodes below all that they read, what reads nothing right above its first reader; in a row by the mean place of
+// what they read, so that few edges cross.
 function placed(nodes, edges) {
   const rank = nodes.map(() => 0), reads = nodes.map(() => []), rows = [], column = [];
   for (const e of edges) if (e.from < e.to) reads[e.to].push(e.from);
-  nodes.forEach((_, i) => { for (const k of reads[i]) rank[i] = Math.max(rank[i], rank[k] + 1); (rows[rank[i]] = rows[rank[i]] || []).push(i); });
+  const first = nodes.map(() => Infinity);
+  nodes.forEach((_, i) => { for (const k of reads[i]) rank[i] = Math.max(rank[i], rank[k] + 1); for (const k of reads[i]) first[k] = Math.min(first[k], rank[i]); });
+  nodes.forEach((_, i) => { if (!reads[i].length && Number.isFinite(first[i])) rank[i] = first[i] - 1; (rows[rank[i]] = rows[rank[i]] || []).push(i); });
   for (const row of rows) {
     const wish = i => reads[i].length ? reads[i].reduce((s, k) => s + column[k], 0) / reads[i].length : row.indexOf(i);
     row.map(i => [wish(i), i]).sort((a, b) => a[0] - b[0]).forEach(([, i], c) => { column[i] = c; });

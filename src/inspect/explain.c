@@ -12,15 +12,14 @@
 //            train.c:4 softmax
 //     memory: 34.5 KiB planned, 34.5 KiB lower bound
 #include "base/integers.h"
-#include "inspect/inspect.h"
+#include "inspect/explain.h"
 #include "inspect/step_facts.h"
 #include "ops/loop.h"
 
 #include <stdio.h>
 #include <string.h>
 
-// A plan as it is counted and printed. launches: kernels, and calls that run. moved: bytes they read
-// and write; least: bytes that even one kernel for everything would move.
+// A plan as it is printed.
 typedef struct {
     tni_engine     *e;
     tni_graph      *g;
@@ -28,15 +27,19 @@ typedef struct {
     FILE           *f;
     tn_explain_opts o;
     bool           *listed;  // by item: its line "stored" is printed
-    int64_t         moved, least;
-    size_t          launches;
 } account;
+
+// A plan as it is counted.
+typedef struct {
+    tni_graph      *g;
+    const tni_plan *p;
+} counted;
 
 // ---- counting ----------------------------------------------------------------------------------
 
 // Adds what an item reads of the graph's inputs. A view that several ops read is counted once, by
 // itself.
-static void add_reads(const account *a, size_t i, int64_t *reads)
+static void add_reads(const counted *a, size_t i, int64_t *reads)
 {
     const tni_item *it = &a->g->item[i];
     if (it->n->op == TNI_view) {
@@ -52,19 +55,19 @@ static void add_reads(const account *a, size_t i, int64_t *reads)
 }
 
 // Returns whether an item fills a buffer that outlives the plan, or writes into an input.
-static bool is_result(const account *a, size_t i)
+static bool is_result(const counted *a, size_t i)
 {
     const tni_place *p = &a->p->place[i];
     return p->where == TNI_OWN ? p->root == i : p->where == TNI_INPUT && p->in_place;
 }
 
 // Counts launches, and the bytes that they move.
-static void count_steps(account *a)
+static void count_steps(const counted *a, tni_plan_counts *n)
 {
     for (size_t t = 0; t < a->p->steps; t++) {
         if (!tni_step_runs(a->g, a->p, a->p->step[t])) continue;
-        a->launches++;
-        a->moved += tni_step_bytes(a->g, a->p, a->p->step[t]);
+        n->launches++;
+        n->moved += tni_step_bytes(a->g, a->p, a->p->step[t]);
     }
 }
 
@@ -83,7 +86,7 @@ static bool is_within(const tni_graph *g, const int64_t *reads, size_t i)
 }
 
 // Counts the bytes that any plan must move: every input read once, every result written once.
-static bool count_least(account *a)
+static bool count_least(const counted *a, tni_plan_counts *n)
 {
     tni_graph *g     = a->g;
     int64_t   *reads = tni_zalloc(&g->cx->heap, g->inputs * sizeof *reads);
@@ -91,11 +94,18 @@ static bool count_least(account *a)
     for (size_t i = 0; i < g->count; i++) add_reads(a, i, reads);
     for (size_t i = 0; i < g->inputs; i++)
         if (!is_within(g, reads, i))
-            a->least += tni_min_i64(reads[i], tni_node_bytes(g->input[i].n));
+            n->least += tni_min_i64(reads[i], tni_node_bytes(g->input[i].n));
     for (size_t i = 0; i < g->count; i++)
-        if (is_result(a, i)) a->least += tni_written_bytes(g, a->p, i);
+        if (is_result(a, i)) n->least += tni_written_bytes(g, a->p, i);
     tni_free(&g->cx->heap, reads);
     return true;
+}
+
+bool tni_plan_count(tni_graph *g, const tni_plan *p, tni_plan_counts *n)
+{
+    *n = (tni_plan_counts){ .bound = tni_arena_bound(g, p) };
+    count_steps(&(counted){ g, p }, n);
+    return n->bound >= 0 && count_least(&(counted){ g, p }, n);
 }
 
 // ---- printing ----------------------------------------------------------------------------------
@@ -125,19 +135,26 @@ static void print_source(const account *a, const tni_planned_kernel *k)
     tni_free(h, text);
 }
 
-// Prints the values that outlive the plan in the place of item i, and why. A value that only shares a
-// place, as an assignment does, is listed with the first that is computed into it.
+// A value that only shares a place, as an assignment does, is listed with the first that is computed into it.
+const tni_item *tni_next_stored(const tni_graph *g, const tni_plan *p, int32_t i, bool *listed)
+{
+    const tni_place *at = i >= 0 ? &p->place[i] : NULL;
+    for (size_t j = 0; at && at->where != TNI_NOWHERE && j < g->count; j++) {
+        const tni_place *q = &p->place[j];
+        if (!g->item[j].why || listed[j] || q->where != at->where || q->root != at->root) continue;
+        listed[j] = true;
+        return &g->item[j];
+    }
+    return NULL;
+}
+
+// Prints the values that outlive the plan in the place of item i, and why.
 static void print_stored(const account *a, int32_t i)
 {
-    const tni_place *at = i >= 0 ? &a->p->place[i] : NULL;
-    for (size_t j = 0; at && at->where != TNI_NOWHERE && j < a->g->count; j++) {
-        const tni_item  *it = &a->g->item[j];
-        const tni_place *p  = &a->p->place[j];
-        if (!it->why || a->listed[j] || p->where != at->where || p->root != at->root) continue;
-        a->listed[j] = true;
+    const tni_item *it;
+    while ((it = tni_next_stored(a->g, a->p, i, a->listed)) != NULL)
         fprintf(a->f, "         stored %s: %s\n", tni_shape_text(it->n->rank, it->n->size).s,
                 tni_why_text(it->why).s);
-    }
 }
 
 // Prints what a step stores.
@@ -160,27 +177,46 @@ static void print_method(const account *a, tni_plan_step step)
 
 static void print_steps(const account *a, const char *within);
 
-// Prints the body of a loop, whose steps run once for each step of the loop: "3.1", "3.2".
-static void print_body(const account *a, const char *number, const tni_node *n)
+// The body is planned for the look alone: kept plans and their counts do not change.
+void tni_with_body(tn_ctx *cx, const tni_node *n, void *to,
+                   void (*show)(void *to, tni_graph *g, const tni_plan *p))
 {
     tni_node  *root[TNI_LOOP_OUTPUTS];
     tni_graph  g;
-    account    b      = *a;
-    tni_limits limits = tni_limits_of(a->e);
-    bool       busy   = a->g->cx->busy;
-    int64_t    built  = a->g->cx->stats.plans;
+    tni_limits limits = tni_limits_of(cx->engine);
+    bool       busy   = cx->busy;
+    int64_t    built  = cx->stats.plans;
     tni_plan  *p      = NULL;
-    if (tni_graph_open_body(&g, a->g->cx, tni_loop_roots(n, root), root))
-        p = tni_plan_build(&g, &limits);
-    b.g        = &g;
-    b.p        = p;
-    b.o.stored = false;
-    fprintf(a->f, "         %lld times:\n", (long long)n->attr.loop.steps);
-    if (p) print_steps(&b, number);
-    tni_plan_free(&a->g->cx->heap, p);
+    if (tni_graph_open_body(&g, cx, tni_loop_roots(n, root), root)) p = tni_plan_build(&g, &limits);
+    if (p) show(to, &g, p);
+    tni_plan_free(&cx->heap, p);
     tni_graph_close(&g);
-    a->g->cx->busy        = busy;
-    a->g->cx->stats.plans = built;
+    cx->busy        = busy;
+    cx->stats.plans = built;
+}
+
+// The steps of a loop's body, and the number of the loop that they are within.
+typedef struct {
+    const account *outer;
+    const char    *number;
+} body;
+
+static void print_body_steps(void *to, tni_graph *g, const tni_plan *p)
+{
+    const body *b = to;
+    account     a = *b->outer;
+    a.g           = g;
+    a.p           = p;
+    a.o.stored    = false;
+    print_steps(&a, b->number);
+}
+
+// Prints the body of a loop, whose steps run once for each step of the loop: "3.1", "3.2".
+static void print_body(const account *a, const char *number, const tni_node *n)
+{
+    body b = { a, number };
+    fprintf(a->f, "         %lld times:\n", (long long)n->attr.loop.steps);
+    tni_with_body(a->g->cx, n, &b, print_body_steps);
 }
 
 // Prints a step and the calls that it comes from.
@@ -222,17 +258,18 @@ static tni_text size_text(int64_t bytes)
 
 bool tni_explain(tni_graph *g, const tni_plan *p, FILE *f, tn_explain_opts o)
 {
-    account a     = { .e = g->cx->engine, .g = g, .p = p, .f = f, .o = o };
-    int64_t bound = tni_arena_bound(g, p);
-    count_steps(&a);
-    if (bound < 0 || !count_least(&a)) return false;
+    account         a = { .e = g->cx->engine, .g = g, .p = p, .f = f, .o = o };
+    tni_plan_counts n;
+    if (o.html) return tni_explain_html(g, p, f);
+    if (!tni_plan_count(g, p, &n)) return false;
     if (!(a.listed = tni_zalloc(&g->cx->heap, g->count * sizeof *a.listed + 1))) return false;
-    fprintf(f, "%zu kernel%s, %lld bytes moved, %lld at least\n", a.launches,
-            a.launches == 1 ? "" : "s", (long long)a.moved, (long long)a.least);
+    fprintf(f, "%zu kernel%s, %lld bytes moved, %lld at least\n", n.launches,
+            n.launches == 1 ? "" : "s", (long long)n.moved, (long long)n.least);
     if (p->unfused) fprintf(f, "  not fused: no order of kernels was found\n");
     if (g->cx->declined.s[0]) fprintf(f, "  recorded as other ops: %s\n", g->cx->declined.s);
     print_steps(&a, "");
-    fprintf(f, "  memory: %s planned, %s lower bound\n", size_text(p->arena).s, size_text(bound).s);
+    fprintf(f, "  memory: %s planned, %s lower bound\n", size_text(p->arena).s,
+            size_text(n.bound).s);
     tni_free(&g->cx->heap, a.listed);
     return true;
 }

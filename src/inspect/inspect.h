@@ -3,6 +3,7 @@
 #ifndef TNI_INSPECT_H
 #define TNI_INSPECT_H
 
+#include "base/json.h"
 #include "engine/observer.h"
 
 #include <stdio.h>
@@ -11,9 +12,11 @@ typedef struct tni_profile tni_profile;  // profile.h
 
 // What is kept for a context, which owns it.
 struct tni_inspect {
-    bool         log_plans;     // TN_LOG has "plan"
-    char         explain[512];  // TN_EXPLAIN: where new plans are printed; "": nowhere
-    tni_profile *profile;       // NULL before the first
+    bool            log_plans;     // TN_LOG has "plan"
+    char            explain[512];  // TN_EXPLAIN: where new plans are printed; "": nowhere
+    tni_profile    *profile;       // NULL before the first
+    tni_json_writer pages;         // plans as JSON, if explain is a page: see explain.h
+    int             plans;         // how many
 };
 
 // Prints what a plan for a graph does; source: with the text of its kernels. False when memory is out.
@@ -29,6 +32,7 @@ bool tni_memory_by_owner(tni_graph *g, const tni_plan *p, int64_t workspace, tn_
 // TN_EXPLAIN and TN_LOG: read as a context opens; a plan was built for this graph.
 void tni_plan_log_open(tni_inspect *to);
 void tni_plan_log(tni_graph *g, const tni_plan *p);
+void tni_plan_log_close(tn_ctx *cx);  // writes the page of plans
 
 // TN_PROFILE: read as a context opens, written as it closes.
 void tni_profile_open(tn_ctx *cx);

@@ -34,7 +34,9 @@ static bool open_inspect(tn_ctx *cx)
 // A context that failed to open may have no inspect.
 static void close_inspect(tn_ctx *cx)
 {
-    if (cx->engine->inspect) tni_profile_close(cx);
+    if (!cx->engine->inspect) return;
+    tni_profile_close(cx);
+    tni_plan_log_close(cx);
 }
 
 const tni_observer tni_observer_inspect = {

@@ -4,8 +4,8 @@
 //   plan 5: new: size of axis 1 of randn at train.c:5 is 11, was 10
 //
 // The reason is found by comparing the new plan's key with the most similar one in the cache.
+#include "inspect/explain.h"
 #include "inspect/host_copy.h"
-#include "inspect/inspect.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,12 +21,52 @@ void tni_plan_log_open(tni_inspect *x)
 
 // ---- TN_EXPLAIN --------------------------------------------------------------------------------
 
-// "1" and "source" print to stderr; anything else is a file to append to.
+static bool is_page(const char *to)
+{
+    size_t n = strlen(to);
+    return n > 5 && !strcmp(to + n - 5, ".html");
+}
+
+// Plans of a page are kept until the context closes: the first of them, as much as people look at.
+static void keep_plan(tni_graph *g, const tni_plan *p)
+{
+    enum { MOST_PLANS = 64, MOST_BYTES = 8 << 20 };
+    tni_inspect    *x = g->cx->engine->inspect;
+    tni_json_writer w = { .heap = &g->cx->heap };
+    if (x->plans == MOST_PLANS || x->pages.bytes > MOST_BYTES) return;
+    tni_text title = tni_text_of("plan %lld", (long long)g->cx->stats.plans);
+    if (x->plans) tni_json_put(&w, ",\n");
+    if (tni_explain_json(g, p, title.s, &w)) {
+        x->pages.heap = w.heap;
+        tni_json_put(&x->pages, w.text);
+        x->plans++;
+    }
+    tni_free(w.heap, w.text);
+}
+
+// Plans are written when all of them are known. Like a profile that the environment asks for, a page that cannot be
+// written is no error of the program.
+void tni_plan_log_close(tn_ctx *cx)
+{
+    tni_inspect *x = cx->engine->inspect;
+    FILE        *f = x->plans && !x->pages.full ? fopen(x->explain, "w") : NULL;
+    if (f) tni_explain_pages(cx, x->pages.text, f);
+    if (f) fclose(f);
+    tni_free(&cx->heap, x->pages.text);
+    x->pages = (tni_json_writer){ 0 };
+    x->plans = 0;
+}
+
+// "1" and "source" print to stderr; a name that ends in .html is a page; anything else is a file to append to.
 static void explain_plan(tni_graph *g, const tni_plan *p)
 {
-    const char *to     = g->cx->engine->inspect->explain;
-    bool        source = !strcmp(to, "source");
-    FILE       *f      = source || !strcmp(to, "1") ? stderr : fopen(to, "a");
+    const char *to = g->cx->engine->inspect->explain;
+    if (is_page(to)) {
+        keep_plan(g, p);
+        return;
+    }
+    bool  source = !strcmp(to, "source");
+    FILE *f      = source || !strcmp(to, "1") ? stderr : fopen(to, "a");
     if (!f) f = stderr;
     fprintf(f, "plan %lld: ", (long long)g->cx->stats.plans);
     tni_explain(g, p, f, (tn_explain_opts){ .source = source });

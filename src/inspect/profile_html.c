@@ -25,6 +25,7 @@ static void put_int(tni_json_writer *w, const char *name, int64_t v)
     tni_json_put_int(w, v);
 }
 
+// The same for a number that may have a fraction.
 static void put_double(tni_json_writer *w, const char *name, double v)
 {
     tni_json_put(w, ",");
@@ -71,6 +72,8 @@ static void put_lines(tni_json_writer *w, const tni_profile_group *g)
     tni_json_put(w, "]");
 }
 
+// Writes a row of the table with the figures that the columns are computed from, so that the page can show them
+// in other units and sort by them.
 static void put_group(tn_ctx *cx, tni_profile *p, tni_json_writer *w, const tni_profile_group *g)
 {
     const tni_profile_row *r    = &g->sum;
@@ -102,6 +105,8 @@ static void put_rows(tn_ctx *cx, tni_profile *p, tni_json_writer *w, const tni_p
     tni_json_put(w, "]");
 }
 
+// Writes an array of numbers, with a comma before it unless it is the first: events are arrays instead of objects, which
+// would take four times the space.
 static void put_numbers(tni_json_writer *w, bool first, int n, const int64_t *v)
 {
     tni_json_put(w, first ? "[" : ",[");
@@ -139,6 +144,7 @@ typedef struct {
     int              count;
 } memory_writer;
 
+// A program that runs for long changes its memory often; the page shows the first of these changes.
 static void put_memory(void *to, int64_t ns, const int64_t *bytes)
 {
     memory_writer *m = to;
@@ -161,6 +167,7 @@ static void put_all_memory(tni_profile *p, tni_json_writer *w)
     tni_json_put(w, "]");
 }
 
+// Writes what the head of the table says.
 static void put_head(tn_ctx *cx, tni_profile *p, tni_json_writer *w)
 {
     tni_json_put(w, "{\"device\":");

@@ -127,6 +127,7 @@ typedef struct {
     FILE           *f;
 } trace;
 
+// A counter event has all owners at once: viewers draw one line for each.
 static void put_memory(void *to, int64_t ns, const int64_t *bytes)
 {
     trace *t = to;

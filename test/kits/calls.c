@@ -389,7 +389,8 @@ CALL(explain)
 }
 CALL(explain_with)
 {
-    tn_explain_with(k->cx, k->i ? calls_nowhere() : NULL, (tn_explain_opts){ .source = k->j });
+    tn_explain_with(k->cx, k->i ? calls_nowhere() : NULL,
+                    (tn_explain_opts){ .source = k->j, .html = k->i > 1 });
     return NULL;
 }
 CALL(profile_begin)

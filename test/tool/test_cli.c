@@ -217,6 +217,7 @@ static void wrong_command_lines_name_the_option_and_the_help(void)
         { "profile softmax --steps=x", "--steps is a number from 1 to 1000000, not \"x\"" },
         { "profile --steps 3 -- true", "--steps needs a CASE" },
         { "profile softmax --trace", "--trace needs a value, FILE" },
+        { "explain softmax --html x", "--html is a file whose name ends in .html, not \"x\"" },
         { "profile softmax --html x", "--html is a file whose name ends in .html, not \"x\"" },
         { "profile --html x.html --trace x.json -- true", "--trace or --html, not both" },
         { "profile softmax --trace x", "--trace is a file whose name ends in .json, not \"x\"" },

@@ -1,0 +1,27 @@
+// A plan as it is explained: what its text and its page share.
+#ifndef TNI_INSPECT_EXPLAIN_H
+#define TNI_INSPECT_EXPLAIN_H
+
+#include "inspect/inspect.h"
+
+// launches: kernels, and calls that run. moved: bytes they read and write; least: bytes that even one kernel for
+// everything would move; bound: bytes that no arena for this order of steps could do without.
+typedef struct {
+    size_t  launches;
+    int64_t moved, least, bound;
+} tni_plan_counts;
+
+// False when memory is out.
+bool tni_plan_count(tni_graph *g, const tni_plan *p, tni_plan_counts *n);
+// The next value that outlives the plan in the place of item i, which is then listed, by item; NULL behind the last.
+const tni_item *tni_next_stored(const tni_graph *g, const tni_plan *p, int32_t i, bool *listed);
+// Shows the plan of the body of a loop's node.
+void tni_with_body(tn_ctx *cx, const tni_node *n, void *to,
+                   void (*show)(void *to, tni_graph *g, const tni_plan *p));
+
+// Writes a plan as JSON, for the page; and the page of plans, which are a list of such. False when memory is out.
+bool tni_explain_json(tni_graph *g, const tni_plan *p, const char *title, tni_json_writer *w);
+bool tni_explain_pages(tn_ctx *cx, const char *plans, FILE *f);
+bool tni_explain_html(tni_graph *g, const tni_plan *p, FILE *f);
+
+#endif
