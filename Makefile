@@ -107,7 +107,7 @@ test-tensorboard: configure
 
 demo: setup-demo
 	@$(MAKE) --no-print-directory all
-	@$(B)/tenon demo --force --save $(B)/lenet.safetensors $(ARGS)
+	@$(B)/tenon demo --force --save $(B)/lenet.safetensors --report $(B)/demo.html $(ARGS)
 
 fuzz:
 	@$(MAKE) --no-print-directory fuzz-all SANITIZE=address,undefined
@@ -174,7 +174,7 @@ help:
 	@echo 'make test-onnx [T=name]  the cases of the onnx package and of ONNX Runtime, by operator: DEVICE=cpu | opencl | cuda'
 	@echo 'make test-tensorboard    event files of tenon train, as PyPI tensorboard reads them'
 	@echo 'make fuzz                feed damaged files to every reader, FUZZ_SECONDS=60 each, with sanitizers'
-	@echo 'make demo                train a small model and show what ran'
+	@echo 'make demo                train a small model and show what it sees, also as a page: build/demo.html'
 	@echo 'make bench [ARGS=...]    measure; ARGS=--list names the cases, --quick only tries them'
 	@echo 'make bench-lm            language models on a GPU beside PyTorch into bench/results/lm.md; 9 minutes'
 	@echo 'make bench-conv          convolution networks on a GPU beside PyTorch into bench/results/conv.md; 5 minutes'

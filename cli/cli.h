@@ -72,7 +72,7 @@ typedef struct {
     const char *program;  // as it was called, for suggested commands
     const char *command;  // its name
     char       *model, *data, *optim, *schedule, *precision, *augment, *hidden, *tokenizer;
-    char       *device, *save, *load, *log, *tensorboard, *prompt, *part, *out, *stop;
+    char       *device, *save, *load, *log, *tensorboard, *report, *prompt, *part, *out, *stop;
     char       *normalize, *separator, *missing, *missing_words;
     int64_t     epochs, batch, accumulate, warmup, limit, seed;
     int64_t     layers, heads, kv_heads, width, context, depth;
@@ -171,7 +171,7 @@ bool cli_tokenizer(tn_ctx *cx, const cli_settings *s, tn_tokenizer **tokenizer);
 
 // Whether two paths name the same file, existing or not.
 bool cli_same_file(const char *a, const char *b);
-// Whether --save and --log can be written and differ from all other files of the run. Reports it otherwise.
+// Whether --save, --log and --report can be written and differ from all other files of the run. Reports it otherwise.
 bool cli_files_check(const cli_settings *s);
 
 // An output file that is renamed into place when it is complete, or stdout.
@@ -255,10 +255,18 @@ typedef struct {
     double  bits_per_byte;   // of text
 } cli_score;
 
+// The confusion matrix: count[i * classes + k] items of class i were taken for class k. Owned; NULL: not counted.
+enum { CLI_MOST_CLASSES = 1000 };  // whose matrix can be looked at
+typedef struct {
+    int64_t  classes;
+    int64_t *count;
+} cli_confusion;
+
 // Evaluates on the test part, in order, in evaluation mode. Then sets training mode again. The ranks of a world divide
-// the items, and all get the score of all; NULL: this process alone.
+// the items, and all get the score of all; NULL: this process alone. confusion, unless NULL or of too many classes, is
+// counted anew.
 tn_status cli_evaluate(tn_dist *dist, tn_layer *net, const cli_source *d, int64_t batch,
-                       cli_score *score);
+                       cli_score *score, cli_confusion *confusion);
 // Prints results on stdout. For classes, the last line is the accuracy.
 void cli_score_print(const cli_facts *f, const cli_score *score);
 
@@ -402,6 +410,8 @@ typedef struct {
     cli_progress     progress;
     FILE            *log;
     tn_tensorboard  *board;
+    tn_report       *report;
+    cli_confusion    confusion;     // of the newest evaluation, for the report
     uint32_t         sinks_failed;  // bit i: sink i could not be written, and was let go
     char             sink_error[256];
     char            *notes;  // of the checkpoint: memory and settings, as saved.c writes them
@@ -459,6 +469,12 @@ void        cli_board_close(cli_run *r);
 bool cli_board_wants(const cli_run *r, int64_t step);
 void cli_board_record(cli_run *r, tn_tensor *loss, cli_trained *p);
 void cli_board_histograms(cli_run *r, int64_t step, cli_trained *p);
+
+// The page of the run.
+bool        cli_report_open(cli_run *r);
+const char *cli_report_step(cli_run *r, const cli_moment *m);
+const char *cli_report_end(cli_run *r);
+void        cli_report_close(cli_run *r);
 
 // ---- saved networks ----------------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ typedef struct {
     double squares;           // of errors, in units of the target
     double mean, deviations;  // of the targets: running mean, squared distances from it
     double bytes, tokens;     // of text
+
+    cli_confusion *confusion;  // NULL: not counted
 } sums;
 
 // Adds squared errors, and the deviations of the targets by Welford's method, which is stable in one pass.
@@ -48,6 +50,21 @@ static tn_status add_tokens(sums *s, tn_tokenizer *tokenizer, tn_tensor *target)
     return bytes < 0 ? TN_EARG : TN_OK;
 }
 
+// Counts what the items of a batch were taken for.
+static tn_status add_confusion(cli_confusion *c, tn_tensor *y, tn_tensor *target)
+{
+    int64_t   n      = tn_count(target);
+    int64_t  *ids    = cli_alloc(tn_ctx_of(y), 2 * n, sizeof *ids);
+    tn_status status = ids ? tn_read(tn_argmax(y, 1), TN_I64, ids, n) : TN_EMEM;
+    if (status == TN_OK) status = tn_read(target, TN_I64, ids + n, n);
+    for (int64_t i = 0; status == TN_OK && i < n; i++) {
+        bool known = ids[n + i] >= 0 && ids[n + i] < c->classes && ids[i] < c->classes;
+        if (known) c->count[ids[n + i] * c->classes + ids[i]]++;
+    }
+    free(ids);
+    return status;
+}
+
 static tn_status add_batch(sums *s, tn_layer *net, const cli_source *d, tn_batch b)
 {
     tn_status  status  = TN_OK;
@@ -61,6 +78,7 @@ static tn_status add_batch(sums *s, tn_layer *net, const cli_source *d, tn_batch
     s->loss += tn_item(loss) * (double)b.count;
     if (hits) s->hits += tn_item(hits);
     if (top5) s->top5 += tn_item(top5);
+    if (classes && s->confusion) status = add_confusion(s->confusion, y, b.y);
     if (d->facts.task == CLI_NUMBERS) status = add_numbers(s, y, b.y);
     if (d->facts.task == CLI_TOKENS) status = add_tokens(s, d->tokenizer, b.y);
     s->items += (double)b.count;
@@ -96,10 +114,30 @@ static tn_status join_ranks(tn_ctx *cx, tn_dist *dist, sums *s)
         if (pass == 0) {
             double mean = sum[6] / sum[1];
             mine[7]     = s->deviations + s->items * (off - mean) * (off - mean);
-            *s          = (sums){ sum[0], sum[1], sum[2], sum[8], sum[3], mean, 0, sum[4], sum[5] };
+            *s          = (sums){ sum[0], sum[1], sum[2], sum[8], sum[3],
+                                  mean,   0,      sum[4], sum[5], s->confusion };
         } else s->deviations = sum[7];
     }
     return TN_OK;
+}
+
+// Adds up the matrices of the ranks.
+static tn_status join_confusion(tn_ctx *cx, tn_dist *dist, cli_confusion *c)
+{
+    int64_t    n   = c->classes * c->classes;
+    tn_tensor *all = tn_dist_all_reduce(dist, tn_from(cx, TN_I64, TN_SHAPE(n), c->count),
+                                        TN_REDUCE_SUM);
+    return all ? tn_read(all, TN_I64, c->count, n) : tn_error(cx);
+}
+
+// Makes an empty matrix; none if the task has no classes, or too many to look at.
+static bool begin_confusion(tn_ctx *cx, const cli_facts *f, cli_confusion *c)
+{
+    int64_t n = f->task == CLI_CLASSES && f->outputs <= CLI_MOST_CLASSES ? f->outputs : 0;
+    free(c->count);
+    *c = (cli_confusion){ .classes = n,
+                          .count   = n ? cli_alloc(cx, n * n, sizeof *c->count) : NULL };
+    return c->count || !n;
 }
 
 // One more batch of the test.
@@ -129,10 +167,12 @@ static tn_status add_all(sums *s, tn_dist *dist, tn_layer *net, const cli_source
 }
 
 tn_status cli_evaluate(tn_dist *dist, tn_layer *net, const cli_source *d, int64_t batch,
-                       cli_score *score)
+                       cli_score *score, cli_confusion *confusion)
 {
-    tn_ctx   *cx     = tn_layer_ctx(net);
-    sums      s      = { 0 };
+    tn_ctx *cx = tn_layer_ctx(net);
+    sums    s  = { 0 };
+    if (confusion && !begin_confusion(cx, &d->facts, confusion)) return TN_EMEM;
+    if (confusion && confusion->count) s.confusion = confusion;
     tn_scope *all    = tn_begin(cx);
     tn_status status = tn_data_shuffle(d->test, false, 0);
     if (status == TN_OK) status = tn_data_rewind(d->test);
@@ -140,6 +180,8 @@ tn_status cli_evaluate(tn_dist *dist, tn_layer *net, const cli_source *d, int64_
     tn_layer_train(net, false);
     if (status == TN_OK) status = add_all(&s, dist, net, d, batch);
     if (status == TN_OK && tn_dist_size(dist) > 1) status = join_ranks(cx, dist, &s);
+    if (status == TN_OK && tn_dist_size(dist) > 1 && s.confusion)
+        status = join_confusion(cx, dist, s.confusion);
     tn_layer_train(net, true);
     tn_end(all);
     score_of(&s, score);
@@ -209,7 +251,7 @@ static int evaluate(tn_ctx *cx, cli_settings *s, const cli_saved *f)
     else if (!facts_fit(&d.facts, &what.facts)) return 1;
     tn_layer *net = cli_saved_build(cx, s, s->load, &what);
     if (!net) return 1;
-    if (cli_evaluate(NULL, net, &d, s->batch, &score) != TN_OK) return cli_fail_of(cx);
+    if (cli_evaluate(NULL, net, &d, s->batch, &score, NULL) != TN_OK) return cli_fail_of(cx);
     printf("%s, %lld item%s of %s\n", s->model, (long long)score.items, cli_s(score.items),
            cli_shown(s->data));
     cli_report_skipped(d.test);

@@ -145,6 +145,8 @@ static const option options[] = {
       FILES, TRAINS, TEXT(log) },
     { "tensorboard", "DIR", "write what TensorBoard shows: curves, histograms, images",
       FILES, TRAINS, TEXT(tensorboard) },
+    { "report", "FILE", "write a page of the run: curves, samples, mistakes (HTML)",
+      FILES, TRAINS, TEXT(report) },
     { "every", "N", "steps between lines of the log and of progress",
       FILES, TRAINS, WHOLE(every, 1, MANY) },
     { "eval-every", "N", "also evaluate every N steps, not only at the end",

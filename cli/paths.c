@@ -104,7 +104,12 @@ bool cli_files_check(const cli_settings *s)
     cli_source_path(s->data, data, sizeof data);
     if (s->save && (!can_be_saved("--save", s->save) || !can_be_saved("--save", state)))
         return false;
-    if (!differ("--log", s->log, "--data", data)) return false;
+    if (s->report && !can_be_saved("--report", s->report)) return false;
+    if (!differ("--log", s->log, "--data", data) ||
+        !differ("--report", s->report, "--data", data) ||
+        !differ("--report", s->report, "--log", s->log) ||
+        !differ("--report", s->report, "--save", s->save))
+        return false;
     return !s->save || (differ("--save", s->save, "--data", data) &&
                         differ("--save", s->save, "--log", s->log) &&
                         differ("the state", state, "--data", data) &&

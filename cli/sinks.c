@@ -1,4 +1,4 @@
-// sinks.c: where the measurements of a run go: the curve of the terminal, the log, TensorBoard, the progress. Each is a row of
+// sinks.c: where the measurements of a run go: the curve of the terminal, the log, TensorBoard, the page of the run, the progress. Each is a row of
 // one table, and gets every moment of the run. One that cannot be written is reported at once and left alone from then on: the
 // network is worth more than what is shown of it, and the user must not learn of it only at the end.
 #include "cli.h"
@@ -31,6 +31,7 @@ static const sink sinks[] = {
     { .step = add_to_curve },
     { "log", cli_log_open, cli_log_step, NULL, cli_log_close, true },
     { "tensorboard", cli_board_open, cli_board_step, NULL, cli_board_close, true },
+    { "report", cli_report_open, cli_report_step, cli_report_end, cli_report_close, true },
     { .step = show_progress },
 };
 enum { SINKS = sizeof sinks / sizeof *sinks };

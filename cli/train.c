@@ -352,8 +352,10 @@ static bool is_due(int64_t step, int64_t every)
 // Evaluates the network. With --patience, keeps the best result and counts the evaluations since.
 static bool score(cli_run *r)
 {
-    cli_best *best = &r->memory.best;
-    if (cli_evaluate(r->dist, r->net, &r->data, r->s->batch, &r->score) != TN_OK) return false;
+    cli_best      *best      = &r->memory.best;
+    cli_confusion *confusion = r->s->report ? &r->confusion : NULL;
+    if (cli_evaluate(r->dist, r->net, &r->data, r->s->batch, &r->score, confusion) != TN_OK)
+        return false;
     r->is_scored = true;
     if (r->s->patience == 0) return true;
     best->since++;
@@ -418,6 +420,7 @@ static int stop(cli_run *r)
 {
     const cli_settings *s = r->s;
     if (cli_run_save(r) != TN_OK) return cli_fail_of(r->cx);
+    cli_sinks_end(r);
     if (tn_dist_rank(r->dist) > 0) return 128 + r->signal;
     fprintf(stderr, "stopped after step %lld of %lld", (long long)r->memory.step,
             (long long)r->steps);
@@ -432,6 +435,14 @@ static int stop(cli_run *r)
     if (s->log) {
         fputs(" --log ", stderr);
         cli_print_word(stderr, s->log);
+    }
+    if (s->tensorboard) {
+        fputs(" --tensorboard ", stderr);
+        cli_print_word(stderr, s->tensorboard);
+    }
+    if (s->report) {
+        fputs(" --report ", stderr);
+        cli_print_word(stderr, s->report);
     }
     fputc('\n', stderr);
     return 128 + r->signal;
@@ -452,6 +463,7 @@ static int finish(cli_run *r)
     const cli_best *best = &r->memory.best;
     if (best->step > 0) r->score = best->score;
     else if (!r->is_scored && !score(r)) return cli_fail_of(r->cx);
+    cli_sinks_end(r);
     if (tn_dist_rank(r->dist) > 0) return 0;
     if (!r->s->quiet) cli_curve_draw(&r->memory.curve);
     print_steps(r);
@@ -463,6 +475,7 @@ static int finish(cli_run *r)
         printf("saved as %s: the network of step %lld, the best on the test\n",
                cli_shown(r->s->save), (long long)best->step);
     else if (r->s->save) printf("saved as %s\n", cli_shown(r->s->save));
+    if (r->report) printf("report in %s\n", cli_shown(r->s->report));
     cli_report_skipped(r->data.train);
     cli_score_print(&r->data.facts, &r->score);
     return r->sinks_failed ? 1 : 0;
@@ -482,7 +495,10 @@ static int train(cli_run *r)
     while (status == 0 && r->memory.step < r->steps && !is_out_of_patience(r) && !is_stopped(r))
         status = advance(r);
     cli_progress_end(&r->progress);
-    if (status != 0) return status;
+    if (status != 0) {
+        if (tn_error(r->cx) == TN_OK) cli_sinks_end(r);  // what led to it is worth a look
+        return status;
+    }
     return r->signal ? stop(r) : finish(r);
 }
 

@@ -38,7 +38,7 @@ LEFT_OUT = {
         data_info cache_new image_print image_print_with onnx_run onnx_save""",
     "a name of the dtype object": "dtype_name",
     "tenon show MODEL prints it": "onnx_nodes onnx_node_at onnx_node_value",
-    "Python's own writers of event files are at hand": "tensorboard_*",
+    "for programs in C: Python has its own writers of event files and pages": "tensorboard_* report_*",
     "ports are lists": "onnx_inputs onnx_outputs onnx_input onnx_output",
     "an attribute of the tensor": """
         dtype_of rank size stride count item item_i64 needs_grad is_leaf has_grad grad_of""",

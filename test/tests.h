@@ -169,6 +169,8 @@ TESTS(half)
 TESTS(autocast)
 TESTS(scaling)
 TESTS(tensorboard)
+TESTS(report)
+TESTS(train_report)
 TESTS(nvtx)
 TESTS_ALONE(every_kernel)
 

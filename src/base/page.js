@@ -5,7 +5,7 @@
 //   table(into, heads, rows)  cells are texts, numbers, elements, or [value to sort by, what is shown]
 //   facts(into, { name: value })
 //   bars(into, [{ name, value, text, title }])       the longest first, as they are given
-//   lines(into, { x, y, series: [{ name, points: [[x, y]] }], height })
+//   lines(into, { x, y, series: [{ name, points: [[x, y]], faint }], height })   faint: noise behind another series, without marks
 //   areas(into, { x, y, series })                    stacked; all series have the same x
 //   scatter(into, { x, y, series, lines: [{ name, points }] })   points: [x, y, title, label]
 //   graph(into, { nodes: [{ title, corner, lines, tip, heat, pick }], edges: [{ from, to, text, tip }] })
@@ -177,10 +177,10 @@ function lines(into, o) {
     const all = o.series.flatMap(s => s.points.filter(p => ok(o.y, p[1]) && ok(o.x, p[0]))), f = frame(o, width, all.map(p => p[0]), all.map(p => p[1]));
     o.series.forEach((s, i) => {
       const points = thin(s.points.filter(p => ok(o.x, p[0]) && ok(o.y, p[1])), Math.max(20, Math.floor(width / 2))), apart = Math.max(1, Math.ceil(points.length / 12));
-      f.root.append(svg('path', { class: 'series ' + hue(i), d: points.map((p, k) => `${k ? 'L' : 'M'}${f.x(p[0]).toFixed(1)} ${f.y(p[1]).toFixed(1)}`).join('') }));
+      f.root.append(svg('path', { class: 'series ' + hue(i) + (s.faint ? ' faint' : ''), d: points.map((p, k) => `${k ? 'L' : 'M'}${f.x(p[0]).toFixed(1)} ${f.y(p[1]).toFixed(1)}`).join('') }));
       points.forEach((p, k) => {
         const say = tip(`${s.name}: ${(o.y.text || plain)(p[1])} at ${(o.x.text || plain)(p[0])}`), x = f.x(p[0]), y = f.y(p[1]);
-        f.root.append(k % apart === 0 || k === points.length - 1 ? mark(i, x, y, say) : svg('circle', { class: 'hit', cx: x.toFixed(1), cy: y.toFixed(1), r: 5 }, say));
+        f.root.append(!s.faint && (k % apart === 0 || k === points.length - 1) ? mark(i, x, y, say) : svg('circle', { class: 'hit', cx: x.toFixed(1), cy: y.toFixed(1), r: 5 }, say));
       });
     });
     return f.root;

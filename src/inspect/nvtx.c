@@ -52,6 +52,7 @@ static struct {
 // How many slots NVTX 3 has in each module, with slot 0, which is not used.
 static const unsigned module_slots[MODULES] = { 0, 16, 9, 15, 7, 16, 7 };
 
+// Called by the tool, as often as it likes. 1: the module is known.
 static int table_of(int module, any_function ****table, unsigned *size)
 {
     if (module <= 0 || module >= MODULES) return 0;
@@ -68,6 +69,7 @@ static void set_version(uint32_t version)
     (void)version;
 }
 
+// The only function of this program that the tool is given; everything else it finds by this one.
 static const void *get_table(uint32_t id)
 {
     static const callbacks    calls = { sizeof calls, table_of };
@@ -109,6 +111,8 @@ static void open_library(void)
     memcpy(&nvtx.pop, &pop, sizeof pop);
 }
 
+// What is attached goes first, as NVTX itself would do it. TN_NVTX=0 is for those who want a timeline of graphs as they run
+// without a tool.
 static void find_tool(void)
 {
     const char *asked = getenv("TN_NVTX"), *path = getenv("NVTX_INJECTION64_PATH");
@@ -118,12 +122,14 @@ static void find_tool(void)
     else if (asked && !strcmp(asked, "1")) open_library();
 }
 
+// For tn_doctor, which has no context yet.
 tni_text tni_nvtx_state(void)
 {
     pthread_once(&nvtx.once, find_tool);
     return nvtx.state;
 }
 
+// A context that opens later asks again, and gets the same tool: the environment is read once.
 void tni_nvtx_open(tn_ctx *cx)
 {
     pthread_once(&nvtx.once, find_tool);
@@ -151,6 +157,7 @@ void tni_nvtx_push(const tni_run *r, tni_plan_step step)
     nvtx.push(name.s);
 }
 
+// Ranges of a thread form a stack, so that an end needs no name.
 void tni_nvtx_pop(const tni_run *r)
 {
     (void)r;

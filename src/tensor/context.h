@@ -17,7 +17,8 @@ typedef enum {
     TNI_EXPR_OP,
     TNI_DIST,
     TNI_ONNX,
-    TNI_TENSORBOARD
+    TNI_TENSORBOARD,
+    TNI_REPORT
 } tni_kind;
 
 // An object that belongs to a context besides tensors: a layer, an optimizer, a dataset, a

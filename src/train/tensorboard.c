@@ -6,6 +6,15 @@
 //   Image    1 height, 2 width, 3 channels, 4 PNG file
 //   Histo    1 min, 2 max, 3 num, 4 sum, 5 sum of squares, 6 upper limits, 7 counts: doubles, the lists packed
 //
+// The number 0.125 of "loss" at step 7, without its frame:
+//
+//   09 .. 8 bytes         1 wall_time
+//   10 07                 2 step
+//   2a 0f                 5 summary, 15 bytes
+//     0a 0d               1 value, 13 bytes
+//       0a 04 6c 6f 73 73   1 tag, "loss"
+//       15 00 00 00 3e      2 simple_value
+//
 // A record goes to the file in one write, so that a reader sees all of it or, at the end of the file, a part, for
 // whose rest it waits.
 #include "base/crc.h"
@@ -42,6 +51,7 @@ static uint32_t masked_crc(const void *data, size_t n)
     return (c >> 15 | c << 17) + 0xa282ead8u;
 }
 
+// The system says why: a full disk, a folder without rights.
 static tn_status fail_file(const tn_tensorboard *b, const char *op)
 {
     return tni_fail_status(b->owned.cx, TN_EIO, "%s: %s: %s", op, b->path, strerror(errno));
@@ -93,6 +103,7 @@ static tn_status write_value(tn_tensorboard *b, const char *op, int64_t step, tn
 
 // ---- opening -----------------------------------------------------------------------------------
 
+// What was written is in the file already; nothing waits to be flushed.
 static void free_board(tni_owned *t)
 {
     tn_tensorboard *b = (tn_tensorboard *)t;
@@ -134,6 +145,7 @@ static bool write_start(tn_tensorboard *b, tn_tensorboard_opts o)
     return write_event(b, "tensorboard_open", &event) == TN_OK;
 }
 
+// It is one of the context's objects before anything is written, so that each failure is undone in one way.
 tn_tensorboard *tn_tensorboard_open(tn_ctx *cx, const char *folder, tn_tensorboard_opts o)
 {
     if (!tni_ctx_ok(cx, "tensorboard_open")) return NULL;
@@ -171,6 +183,7 @@ static bool begin_value(const char *op, tn_tensorboard *b, const char *tag, int6
     return true;
 }
 
+// TensorBoard shows NaN and infinities as marks of their own, so they are written as they are.
 tn_status tn_tensorboard_scalar(tn_tensorboard *b, const char *tag, int64_t step, double v)
 {
     tni_message value;
@@ -187,6 +200,7 @@ typedef struct {
     int    buckets;  // 0: nothing is finite
 } histogram;
 
+// Sums are of doubles: a million floats that are added as floats would lose digits.
 static void find_range(histogram *g, const float *x, int64_t n)
 {
     *g = (histogram){ .low = INFINITY, .high = -INFINITY };
@@ -217,6 +231,7 @@ static void count_elements(histogram *g, const float *x, int64_t n)
     }
 }
 
+// The lists are packed: one key, then all their bytes, which are those in memory.
 static void put_histogram(tni_message *value, const histogram *g)
 {
     tni_message h     = { .heap = value->heap };

@@ -15,6 +15,7 @@ typedef struct {
     tn_onnx  *onnx;  // y = relu(x)
 
     tn_tensorboard *board;
+    tn_report      *report;
 } call_things;
 
 // Arguments for any function: it takes those it has a use for.

@@ -72,6 +72,7 @@ call_things calls_things(tn_ctx *cx)
     things.file        = make_file(cx);
     things.onnx        = make_model(cx);
     things.board       = make_board(cx);
+    things.report      = tn_report_open(cx, "run");
     things.dist        = tn_dist_open(cx, (tn_dist_opts){ 0 });
     tn_end(s);
     return things;
@@ -537,6 +538,63 @@ CALL(tokenizer_free)
 
 // ---- models of other programs
 
+CALL(report_open)
+{
+    tn_report_close(tn_report_open(k->cx, k->i & 1 ? "run" : NULL));
+    return NULL;
+}
+CALL(report_read)
+{
+    tn_report_close(tn_report_read(k->cx, path_of(k)));
+    return NULL;
+}
+CALL(report_scalar)
+{
+    tn_report_scalar(k->has.report, k->i & 1 ? "a" : NULL, k->j, k->d);
+    return NULL;
+}
+CALL(report_rewind)
+{
+    tn_report_rewind(k->has.report, k->j);
+    return NULL;
+}
+CALL(report_setting)
+{
+    tn_report_setting(k->has.report, "a", k->i & 1 ? "b" : NULL);
+    return NULL;
+}
+CALL(report_figure)
+{
+    tn_report_figure(k->has.report, k->i & 1 ? "a" : NULL, k->d);
+    return NULL;
+}
+CALL(report_sample)
+{
+    tn_report_sample(k->has.report, k->x, (tn_report_sample_opts){ .chance = k->d });
+    return NULL;
+}
+CALL(report_confusion)
+{
+    tn_report_confusion(k->has.report, k->i & 1 ? 1 : k->j, k->i & 1 ? &k->j : NULL, NULL);
+    return NULL;
+}
+CALL(report_write)
+{
+    tn_report_write(k->has.report, k->i & 1 ? "/no/such/folder/r.html" : NULL);
+    return NULL;
+}
+CALL(report_compare)
+{
+    tn_report_compare(k->has.report, k->has.report, k->i & 1 ? "/no/such/folder/r.html" : NULL,
+                      k->j & 1 ? calls_nowhere() : NULL);
+    return NULL;
+}
+CALL(report_close)
+{
+    (void)k;
+    tn_report_close(NULL);
+    return NULL;
+}
 CALL(tensorboard_open)
 {
     static const char *const folders[] = { NULL, "", "/dev/null" };
@@ -858,6 +916,7 @@ const call calls_of_training[] = {
     O(tokenizer_open), O(tokenizer_gpt2), Q(tokenizer_count), O(tokenizer_encode),
     O(tokenizer_encode_with), O(tokenizer_decode), O(tokenizer_stream), Q(tokenizer_longest),
     O(tokenizer_token), O(tokenizer_id), O(tokenizer_is_special), Q(tokenizer_free),
+    O(report_open), O(report_read), O(report_scalar), O(report_rewind), O(report_setting), O(report_figure), O(report_sample), O(report_confusion), O(report_write), O(report_compare), Q(report_close),
     O(tensorboard_open), O(tensorboard_scalar), O(tensorboard_histogram), O(tensorboard_image), Q(tensorboard_close),
     O(onnx_open), Q(onnx_close), Q(onnx_inputs), Q(onnx_outputs), Q(onnx_input), Q(onnx_output), O(onnx_run), O(onnx_cast), O(onnx_layer), O(onnx_save), O(onnx_nodes), Q(onnx_node_at), Q(onnx_node_value),
     O(file_open), Q(file_count), Q(file_info), Q(file_name), O(file_tensor), Q(file_meta),

@@ -1,0 +1,155 @@
+// test_train_report.c: the page of `tenon train --report`, beside the log and the text of the same run.
+#include "cli_kit.h"
+#include "page_kit.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TRAIN                                                                                \
+    "tenon train --model mlp --hidden 16 --data digits:count=640 --batch 64 --eval-every 5 " \
+    "--log run.log --report run.html --save m.safetensors "
+
+// The number after a key in a line of the log; NaN if the line has none.
+static double logged(const char *line, const char *name)
+{
+    char key[64];
+    snprintf(key, sizeof key, "\"%s\": ", name);
+    const char *at = strstr(line, key), *end = strchr(line, '\n');
+    return at && at < end ? strtod(at + strlen(key), NULL) : NAN;
+}
+
+// A curve of the page must have the values that lines of the log have by its name, and no others. Returns how many.
+static int check_curve(const char *page, const char *log, int curve)
+{
+    char path[64], name[64];
+    int  n = 0;
+    snprintf(path, sizeof path, "curves.%d.name", curve);
+    snprintf(name, sizeof name, "%s", page_text(page, path));
+    for (const char *line = log; *line; line = strchr(line, '\n') + 1) {
+        double v = logged(line, name);
+        if (isnan(v)) continue;
+        snprintf(path, sizeof path, "curves.%d.points.%d.0", curve, n);
+        CHECK_NEAR(page_number(page, path), logged(line, "step"), 0);
+        snprintf(path, sizeof path, "curves.%d.points.%d.1", curve, n++);
+        double shown = page_number(page, path);
+        test_case_result(fabs(shown - v) <= 1e-5 * fabs(v), "%s: %g, not %g", name, shown, v);
+    }
+    snprintf(path, sizeof path, "curves.%d.points", curve);
+    CHECK_INT(page_count(page, path), n);
+    return n;
+}
+
+// The value of a result of the page.
+static double figure(const char *page, const char *name)
+{
+    char path[64];
+    for (int i = 0; i < page_count(page, "figures"); i++) {
+        snprintf(path, sizeof path, "figures.%d.0", i);
+        if (strcmp(page_text(page, path), name)) continue;
+        snprintf(path, sizeof path, "figures.%d.1", i);
+        return page_number(page, path);
+    }
+    return NAN;
+}
+
+static void check_matrix(const char *page)
+{
+    double all = 0, right = 0;
+    char   path[64];
+    CHECK_INT(page_count(page, "confusion.names"), 10);
+    for (int i = 0; i < 100; i++) {
+        snprintf(path, sizeof path, "confusion.counts.%d.%d", i / 10, i % 10);
+        double v = page_number(page, path);
+        all += v;
+        right += i / 10 == i % 10 ? v : 0;
+    }
+    CHECK_NEAR(all, figure(page, "test_items"), 0);
+    CHECK_NEAR(right / all, figure(page, "test_accuracy"), 1e-8);
+}
+
+static void the_page_has_the_figures_of_the_log_and_the_text(void)
+{
+    char text[64];
+    int  values = 0;
+    if (!begin() || !runs(0, TRAIN "--epochs 2 --quiet")) return;
+    prints("report in run.html\n");
+    char *page = page_data(scratch_path("run.html")), *log = page_read(scratch_path("run.log"));
+    if (!CHECK(page && log)) return;
+    for (int i = 0; i < page_count(page, "curves"); i++) values += check_curve(page, log, i);
+    // Loss, rate, norm and speed of 20 steps, the accuracy of 2, loss and accuracy of 4 tests.
+    CHECK_INT(values, 4 * 20 + 2 + 2 * 4);
+    snprintf(text, sizeof text, "test accuracy %.2f %%\n", 100 * figure(page, "test_accuracy"));
+    prints(text);
+    snprintf(text, sizeof text, "test loss %.4f\n", figure(page, "test_loss"));
+    prints(text);
+    CHECK_NEAR(figure(page, "steps"), 20, 0);
+    CHECK_INT(page_count(page, "samples"),
+              24);  // 12, and 12 mistakes of a network that knows little
+    CHECK(!strncmp(page_text(page, "samples.0.image"), "data:image/png;base64,", 22));
+    check_matrix(page);
+    free(page);
+    free(log);
+    scratch_close();
+}
+
+static void a_resumed_run_continues_its_page(void)
+{
+    if (!begin() || !runs(0, TRAIN "--epochs 1 --quiet && tenon train --resume --save m.safetensors"
+                                   " --epochs 2 --log run.log --report run.html --quiet"))
+        return;
+    char *page = page_data(scratch_path("run.html")), *log = page_read(scratch_path("run.log"));
+    if (!CHECK(page && log)) return;
+    CHECK_INT(page_count(page, "curves.0.points"), 20);
+    for (int i = 0; i < page_count(page, "curves"); i++) check_curve(page, log, i);
+    CHECK_NEAR(figure(page, "steps"), 20, 0);
+    free(page);
+    free(log);
+    scratch_close();
+}
+
+// Tables and texts have samples in words.
+static void other_data_have_pages_too(void)
+{
+    if (!begin()) return;
+    FILE *f = create("t.csv");
+    for (int i = 0; f && i < 200; i++)
+        fprintf(f, "%d,%d,%g\n", i % 7, i % 5, i % 7 + 0.5 * (i % 5));
+    if (f) fclose(f);
+    runs(0,
+         "tenon train --model mlp --data csv:t.csv --no-header --epochs 1 --report t.html --quiet");
+    char *page = page_data(scratch_path("t.html"));
+    CHECK_INT(page_count(page, "samples"), 12);
+    CHECK(strstr(page_text(page, "samples.0.text"), ", ") != NULL);
+    CHECK(!isnan(figure(page, "test_rmse")));
+    free(page);
+    f = create("t.txt");
+    for (int i = 0; f && i < 3000; i++) fputs("a line \xff of text\n", f);
+    if (f) fclose(f);
+    runs(
+        0,
+        "tenon train --model gpt2 --layers 1 --heads 1 --width 8 --context 16 --batch 256 --data text:t.txt"
+        " --epochs 1 --report x.html --quiet");
+    page = page_data(scratch_path("x.html"));
+    CHECK_INT(page_count(page, "samples"), 12);
+    CHECK(strstr(page_text(page, "samples.0.text"), "line") != NULL);
+    CHECK(!isnan(figure(page, "test_bits_per_byte")));
+    free(page);
+    scratch_close();
+}
+
+static void a_page_that_cannot_be_written_is_said_before_training(void)
+{
+    if (!begin()) return;
+    runs(1, "tenon train --model mlp --data digits:count=64 --report /no/such/folder/r.html 2>&1");
+    prints("--report /no/such/folder/r.html: No such file or directory");
+    runs(1, "tenon train --model mlp --data digits:count=64 --report a --log a 2>&1");
+    prints("--report a and --log a are the same file");
+    scratch_close();
+}
+
+const test_case tests_train_report[] = {
+    TEST(the_page_has_the_figures_of_the_log_and_the_text), TEST(a_resumed_run_continues_its_page),
+    TEST(other_data_have_pages_too), TEST(a_page_that_cannot_be_written_is_said_before_training),
+    TEST_END
+};
