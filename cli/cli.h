@@ -19,7 +19,9 @@ int cli_launch(int argc, char **argv);
 int cli_run_model(int argc, char **argv);
 int cli_bench_model(int argc, char **argv);
 int cli_show_model(int argc, char **argv);
+int cli_compare(int argc, char **argv);
 int cli_compare_models(int argc, char **argv);
+int cli_compare_profiles(int argc, char **argv);
 
 // ---- terminal ----------------------------------------------------------------------------------
 

@@ -77,12 +77,14 @@ static const command commands[] = {
       "  --html FILE        a page instead: the graph, time and memory; it needs no network\n"
       "  --input NAME=WHAT, --dim NAME=N, --precision NAME, --device NAME, --threads N\n",
       cli_show_model, 0 },
-    { "compare", "compares two models on the same inputs", "MODEL MODEL [OPTION]...",
-      "Compares the outputs, in order, and of ONNX files the values inside that have one name in both; the\n"
-      "first difference is named. Exits with 1 if outputs differ.\n"
+    { "compare", "compares two models on the same inputs, or two profiles",
+      "MODEL MODEL [OPTION]...\n       tenon compare TRACE TRACE [--html FILE]",
+      "Of models, compares the outputs, in order, and of ONNX files the values inside that have one name in\n"
+      "both; the first difference is named. Exits with 1 if outputs differ. Of two profiles, as tenon profile\n"
+      "--trace writes them, prints the times of both by kernel, the largest difference first; or a page.\n"
       "  --tolerance X      of the largest element, at least 1 (1e-4)\n"
       "  --input NAME=WHAT, --dim NAME=N, --precision NAME, --device NAME, --threads N\n",
-      cli_compare_models, 0 },
+      cli_compare, 0 },
     { "info", "lists the tensors of a file", "FILE",
       "Name, dtype, shape and size of every tensor of a safetensors or npy file, and its metadata;\n"
       "of a folder with a model of Hugging Face's, those of all its files, and its config.json.\n",

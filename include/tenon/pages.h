@@ -52,6 +52,11 @@ TN_API tn_status tn_profile_end(tn_ctx *cx);
 // that stay in a cache can exceed that rate.
 TN_API tn_status tn_profile_write(tn_ctx *cx, const char *path);
 
+// Compares two profiles, given as the traces that tn_profile_write wrote to paths that end in
+// ".json". Kernels are the same if their names and sizes are. A path that ends in ".html" gets a
+// page, any other path, or stdout if path is NULL, a table, the largest difference first.
+TN_API tn_status tn_profile_compare(tn_ctx *cx, const char *a, const char *b, const char *path);
+
 // A page of HTML that holds its style, its script and its data, and asks for nothing from the
 // network. title and note are plain text. data is a JSON value; script shows it with the helpers of
 // src/base/page.js (section, table, lines, bars, scatter, graph), and must not hold "</script".

@@ -498,6 +498,7 @@ TN_CALL(double, tn_ctx_peak, (tn_ctx *cx, tn_dtype dt), (cx, dt))
 TN_CALL(tn_status, tn_profile_begin, (tn_ctx *cx), (cx))
 TN_CALL(tn_status, tn_profile_end, (tn_ctx *cx), (cx))
 TN_CALL(tn_status, tn_profile_write, (tn_ctx *cx, const char *path), (cx, path))
+TN_CALL(tn_status, tn_profile_compare, (tn_ctx *cx, const char *a, const char *b, const char *path), (cx, a, b, path))
 TN_CALL(tn_status, tn_page_write, (tn_ctx *cx, const char *path, tn_page page), (cx, path, page))
 #undef TN_OP
 #undef TN_CALL
@@ -987,5 +988,6 @@ TN_CALL(tn_status, tn_page_write, (tn_ctx *cx, const char *path, tn_page page), 
 #define tn_profile_begin(cx) tn_profile_begin_at(TN_HERE, cx)
 #define tn_profile_end(cx) tn_profile_end_at(TN_HERE, cx)
 #define tn_profile_write(cx, path) tn_profile_write_at(TN_HERE, cx, path)
+#define tn_profile_compare(cx, a, b, path) tn_profile_compare_at(TN_HERE, cx, a, b, path)
 #define tn_page_write(...) tn_page_write_at(TN_HERE, __VA_ARGS__)
 #endif

@@ -214,7 +214,8 @@ static void add_run(const tni_run *r, tni_profile *p)
     p->run[p->runs_kept++] = run;
 }
 
-// Finds how much of the arena each step uses.
+// Finds how much of the arena each step uses, for the memory over time. It follows from the plan alone, and is found before
+// the first step so that nothing is computed between steps that are timed.
 static void find_live(const tni_run *r, tni_profile *p)
 {
     size_t n  = r->plan->steps;

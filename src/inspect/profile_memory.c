@@ -39,6 +39,8 @@ static void end_run(const tni_profile_run *r, void *to,
     put(to, r->until, bytes);
 }
 
+// Walks the runs of kernels in order: the first of an evaluation begins its memory, each of them changes how much of the
+// arena is in use, and the first of the next one ends it. Where nothing changes, nothing is put.
 void tni_profile_memory(const tni_profile *p, void *to,
                         void (*put)(void *to, int64_t ns, const int64_t *bytes))
 {

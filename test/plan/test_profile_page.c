@@ -168,7 +168,79 @@ static void a_trace_has_tracks_for_host_copies_and_memory(void)
     tn_close(cx);
 }
 
+// ---- two profiles
+
+// A trace with two kernels: a product that takes so many microseconds, and a map of its own name.
+static void write_trace(const char *name, int us, const char *map)
+{
+    char text[1024];
+    int  n = snprintf(
+         text, sizeof text,
+         "{\"traceEvents\":[{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":0,\"args\":{\"name\":"
+          "\"cpu\"}},{\"name\":\"matmul (2, 2)\",\"cat\":\"kernel\",\"ph\":\"X\",\"ts\":0,\"dur\":"
+          "%d.000,\"args\":{\"bytes\":48,\"flops\":16,\"lines\":[\"a.c:1 matmul\"]}},{\"name\":\"%s\","
+          "\"cat\":\"kernel\",\"ph\":\"X\",\"ts\":0,\"dur\":0.25,\"args\":{\"bytes\":16,\"flops\":4,"
+          "\"lines\":[]}},{\"name\":\"memory\",\"ph\":\"C\",\"ts\":0,\"args\":{\"parameters\":30,"
+          "\"other\":12}}]}",
+         us, map);
+    CHECK(scratch_write(scratch_path(name), text, (size_t)n));
+}
+
+static void two_profiles_are_set_beside_each_other(void)
+{
+    tn_ctx *cx = rules_open("cpu");
+    if (!CHECK(scratch_open())) return;
+    write_trace("a.json", 4, "POINT (4)");
+    write_trace("b.json", 2, "POINT <5>");
+    const char *a = scratch_path("a.json"), *b = scratch_path("b.json");
+    CHECK_STATUS(tn_profile_compare(cx, a, b, scratch_path("c.txt")), TN_OK);
+    CHECK_STATUS(tn_profile_compare(cx, a, b, scratch_path("c.html")), TN_OK);
+    char *text = page_read(scratch_path("c.txt")), *data = page_data(scratch_path("c.html"));
+    CHECK(text && strstr(text, "b takes 0.529 of the time of a\n"));
+    CHECK(text &&
+          strstr(text, "     0.004      0.002   0.500        1        1       4.00       2.00"
+                       "  matmul (2, 2)\n"));
+    CHECK(text && strstr(text, "gone        1        0       0.25          -  POINT (4)\n"));
+    CHECK(text && strstr(text, "new        0        1          -       0.25  POINT <5>\n"));
+    CHECK_STR(page_text(data, "rows.0.name"), "matmul (2, 2)");
+    CHECK_STR(page_text(data, "rows.0.line"), "a.c:1 matmul");
+    CHECK_NEAR(page_number(data, "rows.0.b.1"), 2000, 0);
+    CHECK_NEAR(page_number(data, "sides.0.peak"), 42, 0);
+    CHECK_STR(page_text(data, "sides.1.device"), "cpu");
+    CHECK_INT(page_count(data, "rows"), 3);
+    free(text);
+    free(data);
+    scratch_close();
+    tn_close(cx);
+}
+
+static void what_is_no_profile_is_not_compared(void)
+{
+    tn_ctx *cx = rules_open("cpu");
+    if (!CHECK(scratch_open())) return;
+    const char *bad = scratch_path("bad.json"), *good = scratch_path("a.json");
+    write_trace("a.json", 4, "POINT (4)");
+    static const char *const texts[] = {
+        "",          "{\"traceEvents\":[{\"name\":}]}",
+        "[1]",       "{\"traceEvents\":[]}",
+        "{\"a\":1}", "{\"traceEvents\":[{\"args\":{\"lines\":[1]}}]}"
+    };
+    for (int i = 0; i < (int)(sizeof texts / sizeof *texts); i++) {
+        CHECK(scratch_write(bad, texts[i], strlen(texts[i])));
+        CHECK_STATUS(tn_profile_compare(cx, good, bad, "/dev/null"), TN_EFORMAT);
+        CHECK_FAILED(cx, TN_EFORMAT, "profile_compare: ");
+    }
+    CHECK_STATUS(tn_profile_compare(cx, "/nowhere/a.json", good, NULL), TN_EIO);
+    CHECK_FAILED(cx, TN_EIO, "profile_compare: \"/nowhere/a.json\" could not be read");
+    CHECK_STATUS(tn_profile_compare(cx, good, good, "/nowhere/c.html"), TN_EIO);
+    CHECK_FAILED(cx, TN_EIO, "profile_compare: \"/nowhere/c.html\" could not be written");
+    scratch_close();
+    tn_close(cx);
+}
+
 const test_case tests_profile_page[] = { TEST(the_page_has_the_figures_of_the_table),
                                          TEST(memory_over_time_is_told_by_owner),
                                          TEST(a_trace_has_tracks_for_host_copies_and_memory),
+                                         TEST(two_profiles_are_set_beside_each_other),
+                                         TEST(what_is_no_profile_is_not_compared),
                                          TEST_END };

@@ -1,0 +1,52 @@
+// test_cli_pages.c: the tool writes pages of plans and profiles, and sets two profiles beside each other.
+#include "cli_kit.h"
+#include "page_kit.h"
+#include "scratch.h"
+
+#include <stdlib.h>
+
+static void check_page(const char *name, const char *list)
+{
+    char *data = page_data(scratch_path(name));
+    CHECK(page_count(data, list) >= 1);
+    free(data);
+}
+
+static void cases_and_programs_are_shown_as_pages(void)
+{
+    if (!begin()) return;
+    runs(0, "tenon profile softmax --steps 1 --html a.html && TN_PROFILE=b.html '" TN_BUILD_DIR
+            "/tenon' explain mlp_step && tenon profile --html c.html -- '" TN_BUILD_DIR
+            "/tenon' explain mlp_step");
+    check_page("a.html", "rows");
+    check_page("b.html", "rows");
+    check_page("c.html", "rows");
+    runs(0, "tenon explain softmax --html d.html && tenon explain --html e.html -- '" TN_BUILD_DIR
+            "/tenon' profile mlp_step --steps 1");
+    check_page("d.html", "plans.0.steps");
+    check_page("e.html", "plans.0.steps");
+    runs(1, "tenon explain softmax --html no/where.html 2>&1");
+    prints("no/where.html");
+    scratch_close();
+}
+
+static void two_traces_are_compared(void)
+{
+    if (!begin()) return;
+    runs(
+        0,
+        "tenon profile softmax --steps 1 --trace a.json && tenon profile softmax --steps 2 --trace b.json && "
+        "tenon compare a.json b.json --html=c.html && tenon compare a.json b.json");
+    prints(" of the time of a\n");
+    check_page("c.html", "rows");
+    runs(1, "echo x >model; tenon compare a.json model 2>&1");
+    prints("a.json is the trace of a profile, model is a model: they cannot be compared");
+    runs(2, "tenon compare a.json b.json --html x 2>&1");
+    prints("--html is a file whose name ends in .html, not \"x\"");
+    runs(2, "tenon compare a.json b.json --tolerance 1 2>&1");
+    prints("tenon compare A B [--html FILE]");
+    scratch_close();
+}
+
+const test_case tests_cli_pages[] = { TEST(cases_and_programs_are_shown_as_pages),
+                                      TEST(two_traces_are_compared), TEST_END };
