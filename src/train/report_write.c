@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-extern const char tni_report_page_js[];
+extern const char tni_run_values_js[], tni_report_page_js[];
 
 // ---- JSON --------------------------------------------------------------------------------------
 
@@ -137,18 +137,21 @@ void tni_report_json(const tn_report *r, tni_json_writer *w, bool samples)
 
 // ---- the page ----------------------------------------------------------------------------------
 
-// The page is made in memory first, so that the file at path is the old one or the whole new one.
+// The script comes after what pages of runs share. The page is made in memory first, so that the file at path is the old one or the whole new one.
 tn_status tni_report_page(tn_ctx *cx, const char *op, const char *path, const char *title,
                           const char *note, tni_json_writer *data, const char *script)
 {
-    char        *text  = NULL;
-    size_t       bytes = 0;
-    FILE        *f     = data->full ? NULL : open_memstream(&text, &bytes);
-    tni_page     page  = { title, note, data->text, script };
-    bool         ok    = f && tni_page_write(f, &page);
-    tni_outfile *out   = NULL;
+    char    *text  = NULL;
+    size_t   bytes = 0, room = strlen(tni_run_values_js) + strlen(script) + 1;
+    char    *both = tni_alloc(&cx->heap, room);
+    FILE    *f    = data->full || !both ? NULL : open_memstream(&text, &bytes);
+    tni_page page = { title, note, data->text, both };
+    if (both) snprintf(both, room, "%s%s", tni_run_values_js, script);
+    bool         ok  = f && tni_page_write(f, &page);
+    tni_outfile *out = NULL;
     if (f && fclose(f) != 0) ok = false;
     tni_free(data->heap, data->text);
+    tni_free(&cx->heap, both);
     if (ok) out = tni_outfile_open(cx, op, path);
     else tni_fail_memory(cx, op);
     bool written = out && tni_outfile_write(out, text, bytes);

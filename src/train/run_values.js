@@ -1,0 +1,23 @@
+// What the pages of one run and of two share: how values are named and shown, and how curves are.
+const number = v => v === null || v === undefined ? '-' : Number(v.toPrecision(5)).toString();
+const is_share = name => /accuracy|top5/.test(name), is_bytes = name => name === 'memory_bytes', is_smooth = name => name === 'lr' || name === 'samples_per_s';
+const shown_as = (name, v) => v === null || v === undefined ? '-' : is_share(name) ? (100 * v).toFixed(2) + ' %' : is_bytes(name) ? bytes(v) : number(v);
+const words = { lr: 'learning rate', grad_norm: 'gradient norm', samples_per_s: 'samples per second', memory_bytes: 'memory' };
+const label = name => words[name] || name.replaceAll('_', ' '), titled = name => label(name)[0].toUpperCase() + label(name).slice(1);
+
+// A curve of single steps is noisy: a running mean over a fiftieth of it says where it goes.
+function smooth(points) {
+  const list = points.filter(p => p[1] !== null), keep = 1 - 1 / Math.max(1, list.length / 50);
+  let sum = 0, weight = 0;
+  return list.map(p => { sum = keep * sum + (1 - keep) * p[1]; weight = keep * weight + (1 - keep); return [p[0], sum / weight]; });
+}
+const is_noisy = c => c.points.length > 60 && !is_smooth(c.name);
+
+// The axis of a value: logarithmic if its values differ by more than a factor of 10, else from 0 if all are above it.
+function axis_of(name, values) {
+  const known = values.filter(v => v !== null), low = Math.min(...known), high = Math.max(...known);
+  if (is_share(name)) return { label: label(name), text: v => (100 * v).toFixed(0) + ' %', to: 1 };
+  if (low > 0 && high / low > 10 && !is_smooth(name)) return { label: label(name), log: true };
+  return { label: label(name), text: name === 'samples_per_s' ? count : undefined, from: low > 0 ? 0 : undefined };
+}
+const scale_note = axis => axis.log ? 'On a logarithmic scale.' : '';
