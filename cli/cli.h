@@ -22,6 +22,7 @@ int cli_show_model(int argc, char **argv);
 int cli_compare(int argc, char **argv);
 int cli_compare_models(int argc, char **argv);
 int cli_compare_profiles(int argc, char **argv);
+int cli_compare_runs(int argc, char **argv);
 
 // ---- terminal ----------------------------------------------------------------------------------
 

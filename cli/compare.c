@@ -1,6 +1,8 @@
-// compare.c: `tenon compare A B`, which looks at the files to know what they are: the traces of two profiles, or two models.
+// compare.c: `tenon compare A B`, which looks at the files to know what they are: the pages or logs
+// of two runs, the traces of two profiles, or two models.
 #include "cli.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 // A kind of files that can be compared. The first that a file is counts; what is none of the others is a model.
@@ -21,7 +23,25 @@ static bool is_profile(const char *path)
     return start[0] == '{' && strstr(start, "\"traceEvents\"");
 }
 
-static const kind kinds[] = { { "the trace of a profile", is_profile, cli_compare_profiles },
+// A log begins with a step. On a page the data say what it shows, in the line after their start.
+static bool is_run(const char *path)
+{
+    char  *line = NULL;
+    size_t room = 0;
+    bool   data = false, run = false;
+    FILE  *f   = fopen(path, "rb");
+    bool   any = f && getline(&line, &room, f) > 0;
+    run        = any && !strncmp(line, "{\"step\": ", 9);
+    if (any && !strncmp(line, "<!doctype html>", 15))
+        while (!data && getline(&line, &room, f) > 0) data = strstr(line, "id=\"data\"") != NULL;
+    if (data && getline(&line, &room, f) > 0) run = !strncmp(line, "{\"kind\":\"report\"", 16);
+    free(line);
+    if (f) fclose(f);
+    return run;
+}
+
+static const kind kinds[] = { { "the page or the log of a run", is_run, cli_compare_runs },
+                              { "the trace of a profile", is_profile, cli_compare_profiles },
                               { "a model", NULL, cli_compare_models } };
 
 static const kind *kind_of(const char *path)
@@ -52,31 +72,54 @@ int cli_compare(int argc, char **argv)
                     b->name);
 }
 
-// ---- profiles ----------------------------------------------------------------------------------
+// ---- files -------------------------------------------------------------------------------------
+
+// Reads the line of a comparison of two files: A B [--html FILE]. False, reported, if it is wrong: exit with 2.
+static bool read_line(const char *what, int argc, char **argv, const char *file[2],
+                      const char **html)
+{
+    const char *command = argv[1];
+    int         n       = 0;
+    *html               = NULL;
+    for (int i = 2; i < argc; i++) {
+        if (cli_line_option(command, argc, argv, &i, "--html", "FILE", html)) {
+            if (!*html) return false;
+        } else if (argv[i][0] == '-' || n == 2)
+            return cli_line_wrong(command,
+                                  "%s are compared by: tenon compare A B [--html FILE]; not \"%s\"",
+                                  what, argv[i]);
+        else file[n++] = argv[i];
+    }
+    size_t length = *html ? strlen(*html) : 0;
+    if (*html && (length <= 5 || strcmp(*html + length - 5, ".html")))
+        return cli_line_wrong(command, "--html is a file whose name ends in .html, not \"%s\"",
+                              *html);
+    return true;
+}
 
 int cli_compare_profiles(int argc, char **argv)
 {
-    const char *file[2] = { NULL, NULL }, *html = NULL, *command = argv[1];
-    int         n = 0;
-    for (int i = 2; i < argc; i++) {
-        const char *v;
-        if (cli_line_option(command, argc, argv, &i, "--html", "FILE", &v)) {
-            if (!v) return 2;
-            html = v;
-        } else if (argv[i][0] == '-' || n == 2) {
-            cli_line_wrong(command,
-                           "profiles are compared by: tenon compare A B [--html FILE]; not \"%s\"",
-                           argv[i]);
-            return 2;
-        } else file[n++] = argv[i];
-    }
-    size_t length = html ? strlen(html) : 0;
-    if (html && (length <= 5 || strcmp(html + length - 5, ".html")) &&
-        !cli_line_wrong(command, "--html is a file whose name ends in .html, not \"%s\"", html))
-        return 2;
+    const char *file[2], *html;
+    if (!read_line("profiles", argc, argv, file, &html)) return 2;
     tn_ctx *cx = cli_open(&(cli_settings){ .device = "cpu" });
     if (!cx) return 1;
     int status = tn_profile_compare(cx, file[0], file[1], html) == TN_OK ? 0 : cli_fail_of(cx);
+    tn_close(cx);
+    return status;
+}
+
+// Text, and with --html a page.
+int cli_compare_runs(int argc, char **argv)
+{
+    const char *file[2], *html;
+    if (!read_line("runs", argc, argv, file, &html)) return 2;
+    if (html && (cli_same_file(html, file[0]) || cli_same_file(html, file[1])))
+        return cli_fail("--html %s is one of the runs", html);
+    tn_ctx *cx = cli_open(&(cli_settings){ .device = "cpu" });
+    if (!cx) return 1;
+    tn_report *a = tn_report_read(cx, file[0]), *b = a ? tn_report_read(cx, file[1]) : NULL;
+    bool       ok     = b && tn_report_compare(a, b, html, stdout) == TN_OK;
+    int        status = ok ? 0 : cli_fail_of(cx);
     tn_close(cx);
     return status;
 }

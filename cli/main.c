@@ -77,11 +77,13 @@ static const command commands[] = {
       "  --html FILE        a page instead: the graph, time and memory; it needs no network\n"
       "  --input NAME=WHAT, --dim NAME=N, --precision NAME, --device NAME, --threads N\n",
       cli_show_model, 0 },
-    { "compare", "compares two models on the same inputs, or two profiles",
-      "MODEL MODEL [OPTION]...\n       tenon compare TRACE TRACE [--html FILE]",
+    { "compare", "compares two models on the same inputs, two runs or two profiles",
+      "MODEL MODEL [OPTION]...\n       tenon compare TRACE TRACE [--html FILE]\n       tenon compare RUN RUN [--html FILE]",
       "Of models, compares the outputs, in order, and of ONNX files the values inside that have one name in\n"
       "both; the first difference is named. Exits with 1 if outputs differ. Of two profiles, as tenon profile\n"
       "--trace writes them, prints the times of both by kernel, the largest difference first; or a page.\n"
+      "Of two runs, the pages of train --report or the logs of --log, prints settings that differ, results and\n"
+      "the ends of curves; --html also writes a page with the curves of both.\n"
       "  --tolerance X      of the largest element, at least 1 (1e-4)\n"
       "  --input NAME=WHAT, --dim NAME=N, --precision NAME, --device NAME, --threads N\n",
       cli_compare, 0 },

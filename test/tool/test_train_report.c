@@ -108,6 +108,37 @@ static void a_resumed_run_continues_its_page(void)
     scratch_close();
 }
 
+static void two_runs_are_compared_by_pages_or_logs(void)
+{
+    if (!begin() ||
+        !runs(0, TRAIN "--epochs 1 --quiet && cp run.html a.html && cp run.log a.log &&" TRAIN
+                       "--epochs 1 --lr 0.01 --force --quiet"))
+        return;
+    char *one = page_data(scratch_path("a.html")), *other = page_data(scratch_path("run.html"));
+    char  text[160];
+    runs(0, "tenon compare a.html run.html --html both.html");
+    prints("  lr                                  0.001             0.01\n");
+    double a = figure(one, "test_accuracy"), b = figure(other, "test_accuracy");
+    snprintf(text, sizeof text, "  %-24s %16.6g %16.6g %+16.4g\n", "test_accuracy", a, b, b - a);
+    prints(text);
+    char *both = page_data(scratch_path("both.html"));
+    CHECK_STR(page_text(both, "kind"), "comparison");
+    CHECK_NEAR(page_number(both, "runs.1.curves.0.points.3.1"),
+               page_number(other, "curves.0.points.3.1"), 0);
+    runs(0, "tenon compare a.log run.html | grep -c test_accuracy");
+    runs(1, "tenon compare a.html m.safetensors 2>&1");
+    prints(
+        "a.html is the page or the log of a run, m.safetensors is a model: they cannot be compared");
+    runs(1, "tenon compare a.html run.html --html run.html 2>&1");
+    prints("--html run.html is one of the runs");
+    runs(2, "tenon compare a.html run.html --html x.txt 2>&1");
+    runs(2, "tenon compare a.html run.html --tolerance 1 2>&1");
+    free(one);
+    free(other);
+    free(both);
+    scratch_close();
+}
+
 // Tables and texts have samples in words.
 static void other_data_have_pages_too(void)
 {
@@ -148,8 +179,10 @@ static void a_page_that_cannot_be_written_is_said_before_training(void)
     scratch_close();
 }
 
-const test_case tests_train_report[] = {
-    TEST(the_page_has_the_figures_of_the_log_and_the_text), TEST(a_resumed_run_continues_its_page),
-    TEST(other_data_have_pages_too), TEST(a_page_that_cannot_be_written_is_said_before_training),
-    TEST_END
-};
+const test_case tests_train_report[] = { TEST(the_page_has_the_figures_of_the_log_and_the_text),
+                                         TEST(a_resumed_run_continues_its_page),
+                                         TEST(two_runs_are_compared_by_pages_or_logs),
+                                         TEST(other_data_have_pages_too),
+                                         TEST(
+                                             a_page_that_cannot_be_written_is_said_before_training),
+                                         TEST_END };
