@@ -19,7 +19,7 @@ document.getElementById('note').textContent = `${nodes.length} nodes, ${bytes(we
 // Constants are left out: they are values, and most nodes have one.
 const listed = nodes.filter(n => n.op !== 'Constant'), made = new Map(), most = Math.max(...timeOf.values(), 1);
 listed.forEach((n, i) => n.out.forEach(o => made.set(o, i)));
-graph(section('Graph', 'The darker a node, the longer its part of the kernels it is in.'), {
+graph(section('Graph', 'The stronger the colour of a node, the longer its part of the kernels it is in: the time in its corner.'), {
   nodes: listed.map(n => ({ title: n.op, lines: [n.shape], corner: timeOf.has(n.name) ? time(timeOf.get(n.name) / data.runs) : '', heat: (timeOf.get(n.name) || 0) / most,
     tip: `${n.op} ${n.name}\n${n.shape}\n${(n.flops / 1e6).toFixed(2)} MFLOP, ${bytes(n.weights)} of weights` + (timeOf.has(n.name) ? `\n${time(timeOf.get(n.name) / data.runs)} a run` : '') })),
   edges: listed.flatMap((n, i) => n.in.filter(x => made.has(x) && made.get(x) < i).map(x => ({ from: made.get(x), to: i, tip: x }))),

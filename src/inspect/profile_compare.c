@@ -19,6 +19,8 @@
 
 extern const char tni_profile_compare_js[];
 
+static const char no_memory[] = "there is no memory for it";  // told apart by its address
+
 // What one profile says of a kernel.
 typedef struct {
     int64_t count, ns, bytes, flops;
@@ -191,7 +193,7 @@ static const char *add_trace(pair *p, int which, const char *text, size_t bytes)
     while (tni_json_next(&j) == TNI_JSON_OBJECT) {
         event e = { .kind = 0 };
         if (!read_event(&j, false, &e)) return j.why ? j.why : "an event is not as it should be";
-        if (!add_event(p, which, &e)) return "there is no memory for it";
+        if (!add_event(p, which, &e)) return no_memory;
     }
     if (j.kind != TNI_JSON_ARRAY_END) return j.why ? j.why : "an event is not as it should be";
     return p->side[which].kernels ? NULL : "no kernel is in it";
@@ -220,10 +222,12 @@ static tn_status read_side(pair *p, int which)
     if (!text)
         return tni_fail_status(p->cx, errno ? TN_EIO : TN_EMEM,
                                "profile_compare: %s could not be read: %s", tni_quoted(path).s,
-                               errno ? strerror(errno) : "there is no memory for it");
+                               errno ? strerror(errno) : no_memory);
     const char *why = add_trace(p, which, text, bytes);
     tni_free(h, text);
     if (!why) return TN_OK;
+    if (why == no_memory) tni_fail_memory(p->cx, "profile_compare");
+    if (why == no_memory) return tni_failed();
     return tni_fail_status(p->cx, TN_EFORMAT, "profile_compare: %s is not a trace of a profile: %s",
                            tni_quoted(path).s, why);
 }

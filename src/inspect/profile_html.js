@@ -37,7 +37,7 @@ function timeline(width) {
   tracks.forEach((t, i) => root.append(svg('text', { class: 'soft', x: 0, y: i * (high + 6) + 17 }, t)));
   for (const v of ticks({}, { from: view.from, to: view.to }, Math.max(2, Math.floor(width / 110)))) {
     const x = at(v), anchor = x > width - 40 ? 'end' : x < left + 30 ? 'start' : 'middle';
-    root.append(svg('path', { class: 'axis', d: `M${x.toFixed(1)} ${3 * (high + 6)}v4` }), svg('text', { class: 'soft', x, y: 3 * (high + 6) + 18, 'text-anchor': anchor }, time(us(v))));
+    root.append(svg('path', { class: 'axis', d: `M${x.toFixed(1)} ${3 * (high + 6)}v4` }), svg('text', { class: 'soft', x, y: 3 * (high + 6) + 18, 'text-anchor': anchor }, time(us(v)).replace(/\.?0+ /, ' ')));
   }
   return root;
 }

@@ -192,8 +192,9 @@ static bool survives(long n, bool *hit)
     if (ok) {
         tn_tensor *x = tn_requires_grad(rules_there(cx, TN_SHAPE(4, 4)), true);
         tn_backward(tn_sum_all(tn_softmax(tn_matmul(x, x), 1)), NULL);
-        h.countdown      = n;
-        tn_status      s = tn_explain_with(cx, to, (tn_explain_opts){ .source = n % 2 == 0 });
+        h.countdown = n;
+        tn_status s = tn_explain_with(
+            cx, to, (tn_explain_opts){ .source = n % 2 == 0, .html = n % 3 == 0 });
         tn_plan_memory m = tn_ctx_plan_memory(cx);
         *hit             = h.countdown == 0;
         ok               = s == TN_OK || (s == TN_EMEM && tn_error(cx) == TN_EMEM);

@@ -1,6 +1,7 @@
 // test_profile_page.c: a profile as a page and as a trace: the figures are those of the table, the memory is that
 // which was foretold, and the tracks of a trace are what its viewers expect.
 #include "check.h"
+#include "faulty.h"
 #include "page_kit.h"
 #include "rules_kit.h"
 #include "scratch.h"
@@ -238,9 +239,38 @@ static void what_is_no_profile_is_not_compared(void)
     tn_close(cx);
 }
 
+// Whether a comparison with the n-th allocation failing is an error, or complete.
+static bool survives(long n, bool *hit)
+{
+    faulty  h  = { 0 };
+    tn_ctx *cx = faulty_open("ref", &h);
+    if (!cx) return false;
+    h.countdown = n;
+    tn_status s = tn_profile_compare(cx, scratch_path("a.json"), scratch_path("b.json"),
+                                     scratch_path(n % 2 ? "c.html" : "c.txt"));
+    *hit        = h.countdown == 0;
+    bool ok     = tn_error(cx) == s && (s == TN_OK || s == TN_EMEM);
+    h.countdown = 0;
+    tn_close(cx);
+    return ok && faulty_left(&h) == 0;
+}
+
+static void any_allocation_may_fail_while_comparing(void)
+{
+    bool hit = true;
+    long n   = 1;
+    if (!CHECK(scratch_open())) return;
+    write_trace("a.json", 4, "POINT (4)");
+    write_trace("b.json", 2, "POINT (5)");
+    for (; hit && n < 200; n++) test_case_result(survives(n, &hit), "at allocation %ld", n);
+    CHECK(n > 5 && n < 200);
+    scratch_close();
+}
+
 const test_case tests_profile_page[] = { TEST(the_page_has_the_figures_of_the_table),
                                          TEST(memory_over_time_is_told_by_owner),
                                          TEST(a_trace_has_tracks_for_host_copies_and_memory),
                                          TEST(two_profiles_are_set_beside_each_other),
                                          TEST(what_is_no_profile_is_not_compared),
+                                         TEST(any_allocation_may_fail_while_comparing),
                                          TEST_END };
