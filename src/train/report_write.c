@@ -7,6 +7,7 @@
 //     "confusion": { "names": ["0", ...], "counts": [[98, 0], [1, 97]] } }
 #include "base/page.h"
 #include "base/pool.h"
+#include "engine/engine.h"
 #include "io/outfile.h"
 #include "train/report_parts.h"
 
@@ -161,21 +162,21 @@ tn_status tni_report_page(tn_ctx *cx, const char *op, const char *path, const ch
     return tni_failed();
 }
 
-// What the machine is, as it is when the page is written.
+// What the machine is, as it is when the page is written. The context's device alone is asked, since others may take long to
+// answer.
 static bool set_machine(tn_report *r, const char *op)
 {
-    tn_ctx     *cx        = r->owned.cx;
-    char        host[128] = "", when[64] = "";
-    const char *device = tn_ctx_device(cx), *detail = "";
-    time_t      now = time(NULL);
-    struct tm   t;
+    tn_ctx   *cx        = r->owned.cx;
+    char      host[128] = "", when[64] = "";
+    tni_text  detail = { "" };
+    time_t    now    = time(NULL);
+    struct tm t;
     gethostname(host, sizeof host - 1);
     if (localtime_r(&now, &t)) strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S %z", &t);
-    for (int i = 0; i < tn_device_count(); i++)
-        if (!strcmp(tn_device_info(i).name, device)) detail = tn_device_info(i).detail;
+    cx->engine->device->probe(&detail);
     tni_report_pairs *m = &r->machine;
-    return tni_report_set(r, op, m, "device", device, NAN) &&
-           tni_report_set(r, op, m, "chip", detail, NAN) &&
+    return tni_report_set(r, op, m, "device", tn_ctx_device(cx), NAN) &&
+           tni_report_set(r, op, m, "chip", detail.s, NAN) &&
            tni_report_set(r, op, m, "threads", tni_text_of("%d", tni_threads_default()).s, NAN) &&
            tni_report_set(r, op, m, "host", host, NAN) &&
            tni_report_set(r, op, m, "tenon", tn_version(), NAN) &&

@@ -1,8 +1,11 @@
 // test_report.c: reports from C: what their pages hold, what is read again, and what is refused.
 #include "check.h"
+#include "faulty.h"
 #include "page_kit.h"
 #include "rules_kit.h"
 #include "scratch.h"
+
+#include "tensor/context.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -224,10 +227,48 @@ static void two_runs_are_compared(void)
     tn_close(cx);
 }
 
+// Everything once, in memory where allocation n fails.
+static void try_all(tn_ctx *cx)
+{
+    tn_report *a = example(cx), *b = NULL;
+    if (a && tn_report_write(a, scratch_path("f.html")) == TN_OK)
+        b = tn_report_read(cx, scratch_path("f.html"));
+    if (b) tn_report_compare(a, b, scratch_path("g.html"), NULL);
+    tn_tensorboard *t = tn_tensorboard_open(cx, scratch_path("t"), (tn_tensorboard_opts){ 0 });
+    if (!t) return;
+    tn_tensorboard_scalar(t, "a", 1, 2);
+    tn_tensorboard_histogram(t, "h", 1, tn_ones(cx, TN_F32, TN_SHAPE(3)));
+    tn_tensorboard_image(t, "p", 1, tn_ones(cx, TN_F32, TN_SHAPE(3, 3)), (tn_image_show_opts){ 0 });
+}
+
+static void allocations_that_fail_are_errors_and_leak_nothing(void)
+{
+    long passes = 0;
+    if (!CHECK(scratch_open())) return;
+    bool any = true;
+    for (long n = 1; any && n < 100000; n += 1 + n / 64) {  // all of the first, then fewer
+        faulty  h  = { .countdown = n };
+        tn_ctx *cx = faulty_open("cpu", &h);
+        tn_error_clear(NULL);
+        if (!cx) continue;
+        cx->heap.keeps = false;  // so that every block is asked for
+        try_all(cx);
+        any = h.failed > 0;
+        passes += any;
+        test_case_result(!any || tn_error(cx) == TN_EMEM || tn_error(cx) == TN_OK, "%ld: %s", n,
+                         tn_error_text(cx));
+        tn_close(cx);
+        test_case_result(faulty_left(&h) == 0, "%ld: %ld blocks are left", n, faulty_left(&h));
+    }
+    CHECK(passes > 50);
+    scratch_close();
+}
+
 const test_case tests_report[] = { TEST(a_page_has_what_was_added),
                                    TEST(a_page_that_is_read_is_written_alike),
                                    TEST(long_curves_are_shortened),
                                    TEST(what_is_no_report_is_refused),
                                    TEST(a_log_is_read_up_to_its_last_whole_line),
                                    TEST(two_runs_are_compared),
+                                   TEST(allocations_that_fail_are_errors_and_leak_nothing),
                                    TEST_END };
