@@ -15,6 +15,7 @@ int cli_info(int argc, char **argv);
 int cli_demo(int argc, char **argv);
 int cli_explain(int argc, char **argv);
 int cli_profile(int argc, char **argv);
+int cli_tune(int argc, char **argv);
 int cli_launch(int argc, char **argv);
 int cli_run_model(int argc, char **argv);
 int cli_bench_model(int argc, char **argv);

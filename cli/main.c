@@ -111,6 +111,14 @@ static const command commands[] = {
       "whose name ends in .json, for Perfetto or chrome://tracing; --html a page with timeline, table,\n"
       "roofline and memory, which needs no network. TN_PROFILE=FILE does the same for any program.\n",
       cli_profile, 0 },
+    { "tune", "measures how kernels run fastest, and keeps it",
+      "[--seconds N] [--device NAME] CASE | PROGRAM [ARGUMENT]...\n       tenon tune --list\n"
+      "       tenon tune --export FILE | --import FILE",
+      "Measures the kernels of a case or of a program under other settings than those that rules\n"
+      "choose, for N seconds (20), and prints on stderr what won. Winners are kept in the cache folder\n"
+      "for this chip and used by all later programs. --export writes them to a file, --import adds\n"
+      "those of a file. --list lists the cases. TN_TUNE=0 leaves everything to the rules.\n",
+      cli_tune, 0 },
     { "launch", "runs several ranks of a program on this machine",
       "-n N [--engine mpi|nccl] [--restarts K] [--] PROGRAM [ARGUMENT]...",
       "Starts N processes of a program that opens a world (tn_dist_open): for MPI by the mpiexec in\n"

@@ -5,6 +5,7 @@
 
 #include "base/heap.h"
 #include "kernel/call.h"
+#include "kernel/tuning.h"
 
 // Tickets number the launches whose errors arrive later; TNI_TIMING_EVENTS is how many timing events a
 // session remembers, enough for a profile to read them in batches.
@@ -145,6 +146,14 @@ typedef struct {
     tni_registers (*registers)(void *session, void *entry, const tni_launch *l);
     // Returns whether kernels compute in f64. NULL: they do.
     bool (*doubles)(void *session);
+    // What measuring may choose (inspect/tune.c, kernel/tuning.h); NULL: nothing. chip: what winners are kept for.
+    // neighbours: settings that differ from `from` in one knob, and would launch differently. expect: begins to
+    // compile a kernel for a launch under its settings. retuned: a winner was kept for such launches of an entry.
+    const char *(*chip)(const void *session);
+    int (*neighbours)(void *session, const tni_launch *l, const tni_tuning *from, tni_tuning *dst,
+                      int room);
+    void (*expect)(void *session, void *entry, const tni_launch *l);
+    void (*retuned)(void *session, void *entry, const tni_launch *l);
     // For people to look at; NULL: nothing to show. counts: kernels that this process compiled, and kernels
     // that it found on disk. text: the source of a kernel without its prelude, freed by tni_free; NULL
     // when memory is out.

@@ -286,6 +286,7 @@ static tn_status run_kernel(const run *r, tni_planned_kernel *k, size_t *item)
         tni_call c = tni_run_call(r, (size_t)k->call_item, &why);
         s          = r->e->device->calls->run_with_epilogue(&c, k->entry, &k->launch, &why);
     } else {
+        if (r->e->watch & TNI_WATCH_TUNES) r->e->observer->kernel_begins(r, k);
         s = r->e->kernels->launch(r->e->session, k->entry, &k->launch, &why);
     }
     if (k->launch.fail[0]) return report_check(r, k, item);
@@ -904,7 +905,9 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     tni_plan *plan  = tni_plan_for(g, &kept);
     if (!plan) return tni_failed();
     tni_host_worked(cx, TNI_HOST_PLAN, 0, since);
-    since       = tni_host_clock(cx);
+    since      = tni_host_clock(cx);
+    bool tunes = kept && tni_tunes_now(r.e, plan);
+    if (tunes) r.e->watch |= TNI_WATCH_TUNES;
     bool   ok   = tni_prepare(g, &plan, kept);
     size_t item = SIZE_MAX;
     r.plan      = plan;
@@ -912,8 +915,11 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     if (ok && r.e->kernels->ready && plan->runs == 0) compile_calls_ahead(&r);
     tni_host_worked(cx, TNI_HOST_COMPILE, 0, since);
     since = tni_host_clock(cx);
+    if (ok && tunes) r.e->observer->tuning_begins(&r);
     if (ok) ok = tni_run_submit(cx, &r, &item);
     tni_host_worked(cx, TNI_HOST_LAUNCH, 0, since);
+    if (tunes) r.e->watch &= ~(unsigned)TNI_WATCH_TUNES;
+    if (ok && tunes) r.e->observer->tuning_ends(&r);
     if (ok && plan->runs == 0) ok = confirm_first_run(&r);
     if (ok && r.e->repeat) tni_repeat_note(r.e->repeat, &r, kept);
     tn_status s = ok ? TN_OK : tni_failed();

@@ -12,8 +12,15 @@
 //           library call before its epilogue) are stored
 //   TIMES   the observer is called after each step of a run is launched
 //   NAMES   the observer is called before and after each step is launched, to name it for other tools
-// Under VALUES and TIMES kernels are compiled before they run. With any bit set, no run is replayed as a graph.
-enum { TNI_WATCH_CALLS = 1, TNI_WATCH_VALUES = 2, TNI_WATCH_TIMES = 4, TNI_WATCH_NAMES = 8 };
+//   TUNES   the observer measures kernels under other settings before they run; set for single runs, by run_graph
+// Under VALUES, TIMES and TUNES kernels are compiled before they run. With any bit set, no run is replayed as a graph.
+enum {
+    TNI_WATCH_CALLS  = 1,
+    TNI_WATCH_VALUES = 2,
+    TNI_WATCH_TIMES  = 4,
+    TNI_WATCH_NAMES  = 8,
+    TNI_WATCH_TUNES  = 16
+};
 
 // Whether what is launched becomes part of a graph of another library.
 static inline bool tni_is_captured(const tni_engine *e)
@@ -25,7 +32,7 @@ static inline bool tni_is_captured(const tni_engine *e)
 // captured.
 static inline bool tni_waits_for_compiler(const tni_engine *e)
 {
-    return e->compiles_first || e->watch & (TNI_WATCH_VALUES | TNI_WATCH_TIMES) ||
+    return e->compiles_first || e->watch & (TNI_WATCH_VALUES | TNI_WATCH_TIMES | TNI_WATCH_TUNES) ||
            tni_is_captured(e);
 }
 
@@ -38,6 +45,13 @@ typedef enum {
     TNI_HOST_UPLOAD,
     TNI_HOST_DOWNLOAD
 } tni_host_work;
+
+// Whether a run of a plan measures its kernels: there is time left for it, something was not measured, and it ran before.
+static inline bool tni_tunes_now(const tni_engine *e, const tni_plan *p)
+{
+    return e->tune_seconds > 0 && !e->watch && !e->eager && p->runs && !p->tuned &&
+           e->kernels->neighbours && !tni_is_captured(e);
+}
 
 // The functions of an observer. None is NULL.
 struct tni_observer {
@@ -63,6 +77,10 @@ struct tni_observer {
     void (*name_ends)(const tni_run *r);
     // TIMES: the host did something from a point in time, by tni_host_clock, until now; of a copy, its bytes.
     void (*host_worked)(tn_ctx *cx, tni_host_work what, int64_t bytes, double since);
+    // TUNES: a run begins, a kernel of it is about to be launched with the arguments it is bound to, the run has ended.
+    void (*tuning_begins)(const tni_run *r);
+    void (*kernel_begins)(const tni_run *r, tni_planned_kernel *k);
+    void (*tuning_ends)(const tni_run *r);
     // Reports that there is no device memory for `what`: how much was asked for, how much there is, and which
     // tensors hold most of it. Returns NULL.
     void *(*out_of_memory)(tn_ctx *cx, const char *op, const char *what, int64_t bytes);

@@ -100,7 +100,8 @@ static bool is_ready(const tni_engine *e, const tni_plan *p)
 static bool prepare_plan(tn_ctx *cx, tni_plan *p)
 {
     const tni_engine *e     = cx->engine;
-    bool              waits = e->kernels->compile_on_second_run && !e->compiles_first;
+    bool              tunes = e->watch & TNI_WATCH_TUNES;
+    bool              waits = e->kernels->compile_on_second_run && !e->compiles_first && !tunes;
     if (waits && p->runs == 0 && !p->recurs) {
         if (p->kernels && e->kernels->recall) recall_kernels(cx, p);
         return true;
@@ -112,7 +113,7 @@ static bool prepare_plan(tn_ctx *cx, tni_plan *p)
                 !prepare_plan_kernels(cx, all->plan[i], false))
                 return false;
     }
-    return prepare_plan_kernels(cx, p, tni_waits_for_compiler(e) && !p->ready);
+    return prepare_plan_kernels(cx, p, tni_waits_for_compiler(e) && (!p->ready || tunes));
 }
 
 // ---- registers ---------------------------------------------------------------------------------

@@ -219,6 +219,19 @@ static void print_body(const account *a, const char *number, const tni_node *n)
     tni_with_body(a->g->cx, n, &b, print_body_steps);
 }
 
+// Prints where the settings of a kernel come from, if they were measured: "tuned: 136 us with cluster 7, 153 us by the rule, 138 us next".
+static void print_tuned(const account *a, const tni_planned_kernel *k)
+{
+    tni_tuned won;
+    if (k->call_item >= 0 || !a->e->kernels->chip ||
+        !tni_tuned_find(a->e->kernels->chip(a->e->session), &k->launch, &won))
+        return;
+    fprintf(a->f, "         tuned: %.4g us, %s; %.4g us by the rule", won.us,
+            tni_tuning_text(&won.settings).s, won.rule_us);
+    if (won.next_us > 0) fprintf(a->f, ", %.4g us next", won.next_us);
+    fputc('\n', a->f);
+}
+
 // Prints a step and the calls that it comes from.
 static void print_step(const account *a, const char *number, tni_plan_step step)
 {
@@ -229,6 +242,7 @@ static void print_step(const account *a, const char *number, tni_plan_step step)
     while ((n = tni_step_origin(a->g, a->p, step, &at)) != NULL) print_site(a->f, n);
     if (step < 0 && a->p->kernel[~step].is_prologue) fprintf(a->f, "         by the next step\n");
     print_method(a, step);
+    if (step < 0) print_tuned(a, &a->p->kernel[~step]);
     if (a->o.stored) print_all_stored(a, step);
     if (step < 0 && a->o.source) print_source(a, &a->p->kernel[~step]);
     if (step >= 0 && a->g->item[step].n->op == TNI_loop) print_body(a, number, a->g->item[step].n);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 typedef struct tni_profile tni_profile;  // profile.h
+typedef struct tni_tuner   tni_tuner;    // tune.c
 
 // What is kept for a context, which owns it.
 struct tni_inspect {
@@ -17,6 +18,7 @@ struct tni_inspect {
     tni_profile    *profile;       // NULL before the first
     tni_json_writer pages;         // plans as JSON, if explain is a page: see explain.h
     int             plans;         // how many
+    tni_tuner      *tuner;         // NULL before anything is tuned
 };
 
 // Prints what a plan for a graph does; source: with the text of its kernels. False when memory is out.
@@ -38,6 +40,12 @@ void tni_plan_log_close(tn_ctx *cx);  // writes the page of plans
 void tni_profile_open(tn_ctx *cx);
 void tni_profile_close(tn_ctx *cx);
 
+// TN_TUNE: read as a context opens; freed as it closes.
+void tni_tune_open(tn_ctx *cx);
+void tni_tune_close(tn_ctx *cx);
+// For tests: makes the launch of a candidate wrong; NULL: nothing does.
+extern void (*tni_tune_spoil)(tni_launch *l);
+
 // See tni_observer: TN_CHECK=nan looks at the results of calls, TN_VERIFY=1 compares steps with ref, a
 // profile times them.
 tn_status tni_check_call(tn_ctx *cx, const tni_node *n, const tni_call *c);
@@ -47,6 +55,9 @@ void      tni_profile_start(const tni_run *r);
 void      tni_profile_step(const tni_run *r, tni_plan_step step);
 void      tni_profile_stop(const tni_run *r);
 void      tni_profile_host(tn_ctx *cx, tni_host_work what, int64_t bytes, double since);
+void      tni_tuning_begins(const tni_run *r);
+void      tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k);
+void      tni_tuning_ends(const tni_run *r);
 void     *tni_oom_report(tn_ctx *cx, const char *op, const char *what, int64_t bytes);
 
 #endif

@@ -28,6 +28,7 @@ static bool open_inspect(tn_ctx *cx)
     tni_plan_log_open(e->inspect);
     tni_profile_open(cx);
     tni_nvtx_open(cx);
+    tni_tune_open(cx);
     return true;
 }
 
@@ -37,6 +38,7 @@ static void close_inspect(tn_ctx *cx)
     if (!cx->engine->inspect) return;
     tni_profile_close(cx);
     tni_plan_log_close(cx);
+    tni_tune_close(cx);
 }
 
 const tni_observer tni_observer_inspect = {
@@ -52,5 +54,8 @@ const tni_observer tni_observer_inspect = {
     .name_begins   = tni_nvtx_push,
     .name_ends     = tni_nvtx_pop,
     .host_worked   = tni_profile_host,
+    .tuning_begins = tni_tuning_begins,
+    .kernel_begins = tni_kernel_tunes,
+    .tuning_ends   = tni_tuning_ends,
     .out_of_memory = tni_oom_report,
 };

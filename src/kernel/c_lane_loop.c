@@ -229,10 +229,10 @@ static bool is_strided(const tni_c_emitter *w, int i)
 // Whether load or store k is of the same buffer as i and could be beside it.
 static bool is_like(const tni_c_emitter *w, int i, int k)
 {
-    const tni_ins    *x = ins_at(w, i), *y = ins_at(w, k);
+    const tni_ins *x = ins_at(w, i), *y = ins_at(w, k);
+    if (x->code != y->code || !is_strided(w, k)) return false;
     const tni_access *a = &w->k->access[x->access], *b = &w->k->access[y->access];
-    return x->code == y->code && is_strided(w, k) && a->buffer == b->buffer &&
-           a->stride[w->lane - 1] == b->stride[w->lane - 1];
+    return a->buffer == b->buffer && a->stride[w->lane - 1] == b->stride[w->lane - 1];
 }
 
 // Returns the access that is printed with access i, or -1: windows of one buffer are taken two by two, since most are

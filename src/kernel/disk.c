@@ -88,6 +88,13 @@ static hash hash_key(uint64_t seed, const tni_disk_key *key)
     return finish_hash(hash_text(h, key->chip));
 }
 
+void tni_disk_hash_bytes(const void *data, size_t n, uint64_t out[2])
+{
+    hash h = finish_hash(hash_bytes((hash){ 7, 11 }, data, n));
+    out[0] = h.a;
+    out[1] = h.b;
+}
+
 // ---- files -------------------------------------------------------------------------------------
 
 #define MAGIC "tenon-1"

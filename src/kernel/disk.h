@@ -38,6 +38,9 @@ typedef struct {
     uint64_t name[2], key[2];
 } tni_disk_hash;
 
+// A hash of bytes that may be stored, since it is the same in every process of this version.
+void tni_disk_hash_bytes(const void *data, size_t n, uint64_t out[2]);
+
 // Finds the folder from the environment; touches no file.
 void tni_disk_open(tni_disk *d);
 

@@ -126,6 +126,9 @@ typedef union {
 // from l.
 tni_word tni_word_of(tn_dtype dt, double f, int64_t l);
 
+// Settings that measuring may choose (kernel/tuning.h).
+typedef struct tni_tuning tni_tuning;
+
 // What a kernel needs to run. Buffers are addresses on the device, aligned to 64 bytes unless the
 // memory is the user's. Invariant: a written buffer aliases a read one only in kernels that may
 // read what they write (see tni_kernel), and then each point reads and writes the same element; and in
@@ -142,6 +145,7 @@ typedef struct {
     int64_t           fail[2];  // after a CHECK failed: 1 + its instruction, and the index
     int  ticket;             // identifies the deferred error of a CHECK; 0: the launch waits for it
     bool wait_for_compiler;  // even if the device could interpret the kernel meanwhile
+    const tni_tuning *tuning;  // NULL: the settings that won for such a launch, else the rule's
 } tni_launch;
 
 // Finds per, phase, finish, phases and tails of a finished list. False if the list breaks the rules

@@ -1,11 +1,10 @@
-// Chooses the shape of a kernel on a device with work groups (simt.h), and packs the words it is
-// launched with. The choice goes: which accesses move vectors and how wide (choose_vector), then by
+// Chooses the shape of a kernel on a device with work groups (simt.h). The choice goes: which accesses move vectors and how wide (choose_vector), then by
 // form how many threads share a row and where the row is held (choose_row, choose_lane,
 // choose_point), then the grid (split_chunks) and how tails are finished (choose_finish).
 //
-// Every decision depends on sizes, strides, alignment and the limits of the device alone. The shape
-// fixes the order of every sum, so a choice by load or by timing would give other bits from run to
-// run.
+// Every decision depends on sizes, strides, alignment and the limits of the device alone, and on settings (tuning.h), which
+// take the place of rules where they are set and can be followed. The shape fixes the order of every sum, so a choice by
+// load, or by timing that is not kept, would give other bits from run to run.
 #include "kernel/simt_emitter.h"
 
 #include "base/integers.h"
@@ -61,6 +60,25 @@ typedef struct {
 } launch_facts;
 
 // ---- small helpers ----------------------------------------------------------------------------
+
+// What a knob is set to; 0: the rule decides.
+static int setting(const launch_facts *f, tni_knob k)
+{
+    return f->limits->tuning ? f->limits->tuning->of[k] : 0;
+}
+
+// The same where the rule's choice is `rule`.
+static int64_t set_or(const launch_facts *f, tni_knob k, int64_t rule)
+{
+    int v = setting(f, k);
+    return v ? v : rule;
+}
+
+// Threads of a group where nothing else decides, no more than the device allows.
+static int64_t group_threads(const launch_facts *f, int64_t rule)
+{
+    return tni_min_i64(TNI_WARP * set_or(f, TNI_KNOB_WARPS, rule / TNI_WARP), f->limits->threads);
+}
 
 static int64_t power_up(int64_t n)
 {
@@ -332,7 +350,8 @@ static int full_vector(const launch_facts *f, uint64_t accesses)
     for (int a = 0; a < f->k->naccess; a++)
         if (accesses >> a & 1)
             widest = (int)tni_max_i64(widest, (int64_t)tni_dtype_size(access_dtype(f->k, a)));
-    return (int)tni_min_i64(TNI_VECTOR_BYTES / widest, TNI_MAX_VECTOR);
+    int most = (int)tni_min_i64(TNI_VECTOR_BYTES / widest, TNI_MAX_VECTOR);
+    return (int)tni_min_i64(most, set_or(f, TNI_KNOB_VECTOR, most));
 }
 
 // Chooses full vectors of what differs from row to row: what is loaded once for many rows may take
@@ -500,9 +519,12 @@ static void choose_short_row(const launch_facts *f, tni_simt *m)
 // sooner it is done.
 static void hold_row_in_registers(const launch_facts *f, tni_simt *m, int each)
 {
-    tni_simt_class *c = &m->class;
-    int64_t         n = m->vectors;
-    if (n <= TNI_WARP) {
+    tni_simt_class *c   = &m->class;
+    int64_t         n   = m->vectors;
+    int             set = setting(f, TNI_KNOB_UNROLL);
+    if (set && n > TNI_WARP) {
+        set_team(f, m, tni_max_i64(TNI_WARP, team_for(f, tni_ceil_div(n, set))));
+    } else if (n <= TNI_WARP) {
         choose_short_row(f, m);
     } else if (f->rows == 1 && n <= TEAM && !f->k->tails &&
                f->limits->features & TNI_GPU_SHUFFLES) {
@@ -548,7 +570,21 @@ static bool can_bulk_copy(const launch_facts *f, const tni_simt_class *c)
 // otherwise.
 static const struct {
     int16_t threads, groups, cluster;
-} sharing[] = { { 256, 4, 2 }, { 512, 2, 4 }, { 256, 3, 8 }, { 512, 2, 8 } };
+} sharing[] = { { 256, 4, 2 },
+                { 512, 2, 4 },
+                { 256, 3, 8 },
+                { 512, 2, 8 },
+                // Only where a setting says so.
+                { 128, 4, 8 },
+                { 512, 3, 8 },
+                { 1024, 1, 8 },
+                { 1024, 1, 4 },
+                { 512, 1, 4 },
+                { 1024, 2, 8 },
+                { 256, 2, 8 },
+                { 512, 4, 8 } };
+enum { SHARING_RULES = 4 };
+_Static_assert(sizeof sharing / sizeof *sharing == TNI_SHARINGS, "lines of sharing");
 
 // A long row: held in shared memory, into which a bulk copy brings the next row as soon as this one
 // is done with. A few groups on each multiprocessor work while others wait. A row too long for that
@@ -556,10 +592,12 @@ static const struct {
 // false if none does.
 static bool bring_row_in_bulk(const launch_facts *f, tni_simt *m)
 {
-    tni_simt_class *c   = &m->class;
-    int64_t         all = stash_bytes(f, m);
+    tni_simt_class *c    = &m->class;
+    int64_t         all  = stash_bytes(f, m);
+    int             only = setting(f, TNI_KNOB_CLUSTER);
     if (!can_bulk_copy(f, c)) return false;
-    for (size_t i = 0; i < sizeof sharing / sizeof *sharing; i++) {
+    for (int i = only ? only - 1 : 0; i < (only ? only : SHARING_RULES); i++) {
+        if (i >= TNI_SHARINGS || sharing[i].threads > f->limits->threads) return false;
         int64_t limit = f->limits->shared_bytes / sharing[i].groups - SHARED_KEPT / 2;
         for (int g = 1; g <= tni_min_i64(sharing[i].cluster, f->limits->cluster); g *= 2) {
             int64_t bytes = all / m->vectors * tni_ceil_div(m->vectors, g);
@@ -593,6 +631,7 @@ static void loop_over_row(const launch_facts *f, tni_simt *m)
     c->unroll        = (uint8_t)tni_max_i64(1,
                                             tni_min_i64(4, 16 / tni_max_i64(1, vector_registers(f, c))));
     c->unroll        = c->unroll == 3 ? 2 : c->unroll;
+    c->unroll        = (uint8_t)set_or(f, TNI_KNOB_UNROLL, c->unroll);
     c->team          = (uint16_t)tni_min_i64(power_up(m->vectors), TEAM);
     if (c->tail_memory && c->team < TNI_WARP) c->team = TNI_WARP;
     c->hold = TNI_HOLD_NOTHING;
@@ -605,6 +644,7 @@ static void loop_over_row(const launch_facts *f, tni_simt *m)
     // and the L2 cache holds them. Rows of less than 4096 vectors would leave threads of such a
     // group idle.
     if (2 * bytes > limit && f->limits->threads >= 1024 && m->vectors >= 4096) c->team = 1024;
+    if (setting(f, TNI_KNOB_WARPS)) c->team = (uint16_t)(TNI_WARP * setting(f, TNI_KNOB_WARPS));
     while (c->team > f->limits->threads) c->team /= 2;
 }
 
@@ -621,6 +661,8 @@ static bool can_prefetch_row(const launch_facts *f, const tni_simt_class *c)
         if (k->ins[i].code == TNI_I_LOAD && k->ins[i].per == TNI_PER_ELEM &&
             c->vectors >> k->ins[i].access & 1)
             n += tni_simt_vector_words(c, access_dtype(k, k->ins[i].access));
+    int set = setting(f, TNI_KNOB_PREFETCH);
+    if (set) return set == 1;
     return n * c->unroll <= (c->low_occupancy ? REGISTERS_LOW_OCCUPANCY : LIMIT);
 }
 
@@ -658,7 +700,9 @@ static bool needs_low_occupancy(const launch_facts *f, const tni_simt_class *c)
 {
     enum { TIGHT = 56 };
     bool many = c->form == TNI_SIMT_LANE && c->vector == TNI_MAX_VECTOR;
+    int  set  = setting(f, TNI_KNOB_OCCUPANCY);
     if (!tni_gpu_has(c, TNI_GPU_REGISTERS)) return false;
+    if (set && !c->bulk) return set == 1;
     if (f->limits->few_registers && c->hold == TNI_HOLD_SHARED && !c->bulk) return true;
     return f->k->tails && !c->bulk &&
            (f->limits->few_registers || f->doubles || f->draws || many ||
@@ -683,7 +727,7 @@ static bool works_long(const launch_facts *f)
 static void split_row_columns(const launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c    = &m->class;
-    int64_t         most = tni_min_i64(GROUP, f->limits->threads);
+    int64_t         most = group_threads(f, GROUP);
     c->rows_in_flight    = 1;
     c->unroll            = 1;
     int     registers    = (int)tni_max_i64(1, vector_registers(f, c));
@@ -701,6 +745,7 @@ static void split_row_columns(const launch_facts *f, tni_simt *m)
         while (!works_long(f) && !f->limits->few_registers && c->unroll < 4 &&
                main_registers(f, c) + c->unroll * registers <= REGISTERS_LOW_OCCUPANCY)
             c->unroll *= 2;
+    c->unroll = (uint8_t)set_or(f, TNI_KNOB_UNROLL, c->unroll);
     // A group of a narrow slice has several rows, whose sums it joins itself, and leaves that many
     // times fewer partial results: slices of a warp, as long as each still has PARTS groups.
     enum { PARTS = 8 };
@@ -712,11 +757,30 @@ static void split_row_columns(const launch_facts *f, tni_simt *m)
     c->split_columns = slices > second ? TNI_SLICES_FIRST : slices > 1 ? TNI_SLICES_SECOND : 0;
 }
 
-// Chooses the shape of ROW. A row is held where it is cheapest, tried in order: registers with
-// costly values kept, registers without them, shared memory by bulk copies, shared memory or
-// nothing. Full vectors of 16-bit elements start with four vectors a thread, wider elements with
-// two: the same number of registers. Rows of at most a warp share a group, since a group of one
-// warp would leave most of its slots unused.
+// A row is held where it is cheapest, tried in order: registers with costly values kept, registers without them, shared
+// memory by bulk copies, shared memory or nothing; a setting begins further down. Full vectors of 16-bit elements start with
+// four vectors a thread, wider elements with two: the same number of registers. Rows of a warp are always held there, as
+// several share a group.
+static void hold_row(const launch_facts *f, tni_simt *m)
+{
+    tni_simt_class *c    = &m->class;
+    int             from = m->vectors > TNI_WARP ? setting(f, TNI_KNOB_HOLD) : 0;
+    if (from <= TNI_HOLD_BY_REGISTERS) {
+        hold_row_in_registers(f, m, c->vector == TNI_MAX_VECTOR ? 4 : 2);
+        if (fits_registers(f, c)) return;
+        hold_row_in_registers(f, m, 2);
+        if (fits_registers(f, c)) return;
+    }
+    c->keep_costly = 0;
+    if (from <= TNI_HOLD_BY_FEWER) {
+        hold_row_in_registers(f, m, 2);
+        if (fits_registers(f, c)) return;
+    }
+    if (from > TNI_HOLD_BY_BULK || !bring_row_in_bulk(f, m)) loop_over_row(f, m);
+}
+
+// Chooses the shape of ROW. Rows of at most a warp share a group, since a group of one warp would leave most of its slots
+// unused.
 static void choose_row(const launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c = &m->class;
@@ -728,15 +792,9 @@ static void choose_row(const launch_facts *f, tni_simt *m)
     if (!f->row_work && f->col_tails) {
         split_row_columns(f, m);
     } else {
-        hold_row_in_registers(f, m, c->vector == TNI_MAX_VECTOR ? 4 : 2);
-        if (!fits_registers(f, c)) hold_row_in_registers(f, m, 2);
-        if (!fits_registers(f, c)) {
-            c->keep_costly = 0;
-            hold_row_in_registers(f, m, 2);
-        }
-        if (!fits_registers(f, c) && !bring_row_in_bulk(f, m)) loop_over_row(f, m);
+        hold_row(f, m);
     }
-    int group = (int)tni_min_i64(f->k->tails ? GROUP : GROUP / 2, f->limits->threads);
+    int group = (int)group_threads(f, f->k->tails ? GROUP : GROUP / 2);
     if (!c->tail_memory && (c->team <= TNI_WARP || (!f->reduces && c->team < group)))
         c->rows = (uint16_t)(group / c->team);
     if (c->rows < 1) c->rows = 1;
@@ -765,15 +823,16 @@ static void choose_point(const launch_facts *f, tni_simt *m)
     tni_simt_class *c = &m->class;
     c->form           = TNI_SIMT_POINT;
     c->team           = 1;
-    c->rows           = (uint16_t)tni_min_i64(f->k->tails ? 2 * GROUP : GROUP, f->limits->threads);
+    c->rows           = (uint16_t)group_threads(f, f->k->tails ? 2 * GROUP : GROUP);
     c->unroll         = 1;
-    if (!f->k->tails) {
-        if (tni_simt_choose_tile(f->l, f->limits, m)) c->columns = 0;
-        else if (c->columns) take_rows(f, m);
+    if (!f->k->tails && tni_simt_choose_tile(f->l, f->limits, m)) {
+        c->columns = 0;
         return;
     }
     int registers = (int)tni_max_i64(1, vector_registers(f, c));
-    while (can_double_unroll(f, c, registers)) c->unroll *= 2;
+    if (!f->k->tails && c->columns) take_rows(f, m);
+    while (f->k->tails && can_double_unroll(f, c, registers)) c->unroll *= 2;
+    c->unroll = (uint8_t)set_or(f, TNI_KNOB_UNROLL, c->unroll);
 }
 
 // Chooses the shape of LANE. More threads share the elements of R of a vector of rows until the
@@ -784,7 +843,7 @@ static void choose_lane(const launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c     = &m->class;
     int64_t         units = m->lines * m->vectors, full = (int64_t)f->limits->units * RESIDENT;
-    int             group = (int)tni_min_i64(GROUP, f->limits->threads), team = 1;
+    int             group = (int)group_threads(f, GROUP), team = 1;
     bool            single = f->col_tails > 0;
     while (!single && team < 32 && 2 * team <= group && units * team < full && f->cols >= 8 * team)
         team *= 2;
@@ -795,6 +854,7 @@ static void choose_lane(const launch_facts *f, tni_simt *m)
     c->unroll     = 1;
     int registers = (int)tni_max_i64(1, vector_registers(f, c));
     while (!single && can_double_unroll(f, c, registers)) c->unroll *= 2;
+    if (!single) c->unroll = (uint8_t)set_or(f, TNI_KNOB_UNROLL, c->unroll);
 }
 
 // ---- the grid ----------------------------------------------------------------------------------
@@ -807,6 +867,7 @@ static void split_chunks(const launch_facts *f, tni_simt *m, int64_t units, int6
     const tni_simt_class *c        = &m->class;
     int64_t               resident = (int64_t)f->limits->units * tni_simt_resident(c, m->block);
     int64_t               full     = tni_max_i64(1, resident / tiles);
+    full                           = tni_max_i64(1, full * set_or(f, TNI_KNOB_GRID, 4) / 4);
     if (c->split_columns == TNI_SLICES_FIRST) full = 1;
     int64_t per = c->form == TNI_SIMT_ROW ? c->rows : (int64_t)m->block / c->team * c->unroll;
     if (c->form == TNI_SIMT_LANE) per = c->rows;
@@ -830,13 +891,6 @@ static void split_chunks(const launch_facts *f, tni_simt *m, int64_t units, int6
     m->grid[1] = c->split_columns == TNI_SLICES_SECOND ? tiles : 1;
 }
 
-// Bytes of scratch for the partial results of a tail, of all parts; each tail begins at a cache line.
-static int64_t tail_bytes(const launch_facts *f, const tni_simt *m, const tni_ins *x)
-{
-    int64_t n = m->parts * (x->per ? f->cols : 1) * compute_bytes((tn_dtype)x->dtype);
-    return (n + 63) / 64 * 64;
-}
-
 // Chooses who joins the partial results: the last group of the main kernel to end, which saves a
 // launch, or a kernel of its own, which has the whole device.
 static void choose_finish(const launch_facts *f, tni_simt *m)
@@ -844,7 +898,8 @@ static void choose_finish(const launch_facts *f, tni_simt *m)
     tni_simt_class *c = &m->class;
     if (!f->k->tails) return;
     for (int i = 0; i < f->k->nins; i++)
-        if (tni_is_tail(&f->k->ins[i])) m->scratch_bytes += tail_bytes(f, m, &f->k->ins[i]);
+        if (tni_is_tail(&f->k->ins[i]))
+            m->scratch_bytes += tni_simt_tail_bytes(m, &f->k->ins[i], f->cols);
     // One group joins up to FEW partial results: that saves a launch, but uses one multiprocessor only,
     // so that more results are worth a kernel.
     enum { FEW = 1 << 14 };
@@ -914,6 +969,7 @@ tni_simt tni_simt_choose(const tni_launch *l, const tni_simt_limits *limits)
         else choose_point(&f, &m);
     }
     if (needs_low_occupancy(&f, c)) c->low_occupancy = 1;
+    if (setting(&f, TNI_KNOB_OCCUPANCY) == 2) c->low_occupancy = 0;
     if (c->form == TNI_SIMT_ROW) c->prefetch_row = can_prefetch_row(&f, c);
     m.block       = c->team * c->rows;
     int64_t units = c->form == TNI_SIMT_ROW ? m.lines : m.lines * m.vectors;
@@ -928,73 +984,4 @@ size_t tni_simt_key(const tni_kernel *k, const tni_simt_class *c, char *dst, siz
     size_t n = tni_kernel_key(k, dst, limit);
     if (n + sizeof *c <= limit) memcpy(dst + n, c, sizeof *c);
     return n + sizeof *c;
-}
-
-// ---- arguments ---------------------------------------------------------------------------------
-
-// Numbers the launch words: the fixed ones, sizes, then for each access its offset and its strides
-// of class n (classes 0 and 1 are constants in the text), indices' strides and tails in the order
-// of instructions, and the numbers. The emitter and the launcher both call this, so the order is
-// defined here alone.
-void tni_simt_layout_of(const tni_kernel *k, tni_simt_layout *at)
-{
-    memset(at, -1, sizeof *at);
-    int n = TNI_WORD_SIZES + k->np + k->nr;
-    for (int a = 0; a < k->naccess; a++) {
-        at->offset[a] = (int16_t)n++;
-        for (int i = 0; i < k->np + k->nr; i++)
-            if (k->access[a].stride[i] == TNI_STRIDE_N) at->stride[a][i] = (int16_t)n++;
-    }
-    for (int i = 0; i < k->nins; i++) {
-        const tni_ins *x = &k->ins[i];
-        if (x->code == TNI_I_LOAD && x->a != TNI_NO_VALUE && at->stride[x->access][TNI_AXES] < 0)
-            at->stride[x->access][TNI_AXES] = (int16_t)n++;
-        if (tni_is_tail(x)) at->tail[i] = (int16_t)n++;
-    }
-    for (int i = 0; i < k->nnumber; i++) at->number[i] = (int16_t)n++;
-    at->count = (int16_t)n;
-}
-
-// TNI_WORD_SCRATCH is 0 here: a device whose scratch begins inside a buffer object adds the bytes.
-int tni_simt_words(const tni_launch *l, const tni_simt *m, const tni_simt_layout *at,
-                   int64_t dst[TNI_MAX_WORDS])
-{
-    const tni_kernel *k = l->kernel;
-    launch_facts      f = { .k = k, .cols = 1 };
-    for (int i = 0; i < k->nr; i++) f.cols *= l->size[k->np + i];
-    dst[TNI_WORD_LINES]   = m->lines;
-    dst[TNI_WORD_VECTORS] = m->vectors;
-    dst[TNI_WORD_COLS]    = f.cols;
-    dst[TNI_WORD_CHUNK]   = m->chunk;
-    dst[TNI_WORD_PARTS]   = m->parts;
-    dst[TNI_WORD_SCRATCH] = 0;
-    for (int i = 0; i < k->np + k->nr; i++) dst[TNI_WORD_SIZES + i] = l->size[i];
-    for (int a = 0; a < k->naccess; a++) {
-        dst[at->offset[a]] = l->offset[a];
-        for (int i = 0; i <= TNI_AXES; i++)
-            if (at->stride[a][i] >= 0) dst[at->stride[a][i]] = l->stride[a][i];
-    }
-    int64_t bytes = 0;
-    for (int i = 0; i < k->nins; i++) {
-        if (at->tail[i] < 0) continue;
-        dst[at->tail[i]] = bytes;
-        bytes += tail_bytes(&f, m, &k->ins[i]);
-    }
-    for (int i = 0; i < k->nnumber; i++) dst[at->number[i]] = (int64_t)l->number[i].u;
-    return at->count;
-}
-
-// Packs addresses and words as the struct `NAME_args` of the text declares them; all members have 8
-// bytes.
-size_t tni_simt_pack(const tni_launch *l, const tni_simt *m, const tni_simt_layout *at,
-                     const void *state, char *dst)
-{
-    const tni_kernel *k = l->kernel;
-    int64_t           word[TNI_MAX_WORDS];
-    int               n = tni_simt_words(l, m, at, word), used = 0;
-    for (int i = 0; i < k->nbuffer; i++, used += 8) memcpy(dst + used, &l->buffer[i], 8);
-    memcpy(dst + used, &l->scratch, 8);
-    memcpy(dst + used + 8, &state, 8);
-    memcpy(dst + used + 16, word, 8 * (size_t)n);
-    return (size_t)used + 16 + 8 * (size_t)n;
 }

@@ -1,6 +1,6 @@
 // The shape of a kernel on a device with work groups (CUDA, OpenCL): how its work is divided over
-// groups and threads. A shape is chosen for a launch, by sizes, strides, alignment and the device's
-// limits alone, never by how many threads happen to be free: it fixes the order of every sum.
+// groups and threads. A shape is chosen for a launch, by sizes, strides, alignment, the device's limits and
+// settings that were kept (tuning.h) alone, never by how many threads happen to be free: it fixes the order of every sum.
 //
 // Three forms, by where the lane axis is:
 //
@@ -31,6 +31,7 @@
 #define TNI_KERNEL_SIMT_H
 
 #include "kernel/emit.h"
+#include "kernel/tuning.h"
 
 typedef enum { TNI_SIMT_POINT, TNI_SIMT_ROW, TNI_SIMT_LANE } tni_simt_form;
 typedef enum { TNI_HOLD_REGISTERS, TNI_HOLD_SHARED, TNI_HOLD_NOTHING } tni_simt_hold;
@@ -46,6 +47,7 @@ typedef struct {
                   // has bulk copies into shared memory
     bool few_registers;  // each thread is to take few registers: the kernel spilled without this
     int  slices;         // most groups along the second axis of a grid; 0: TNI_SLICES
+    const tni_tuning *tuning;  // settings that replace rules where they can; NULL: none
 } tni_simt_limits;
 
 // What CUDA allows along the second axis of a grid; along the first it is 2^31 - 1.
@@ -124,6 +126,11 @@ static inline bool tni_gpu_has(const tni_simt_class *c, unsigned feature)
 // Chooses the shape for a launch. Buffers that are NULL count as aligned. A plan that launches
 // again with other addresses or offsets has to choose again and compare classes.
 tni_simt tni_simt_choose(const tni_launch *l, const tni_simt_limits *limits);
+
+// Writes settings that differ from `from` in one knob and make another shape than it and than each other; at most
+// `room`. Returns their number.
+int tni_simt_neighbours(const tni_launch *l, const tni_simt_limits *limits, const tni_tuning *from,
+                        tni_tuning *dst, int room);
 
 // Writes the key of a compiled kernel, tni_kernel_key and the class, with the same contract as that.
 size_t tni_simt_key(const tni_kernel *k, const tni_simt_class *c, char *dst, size_t size);

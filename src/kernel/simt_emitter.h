@@ -13,6 +13,9 @@ enum { TNI_VECTOR_BYTES = 16, TNI_MAX_VECTOR = 8 };
 // would take more registers and shared memory.
 enum { TNI_TAILS_TOGETHER = 2 };
 
+// Bytes of scratch for the partial results of a tail, of all parts.
+int64_t tni_simt_tail_bytes(const tni_simt *m, const tni_ins *x, int64_t cols);
+
 // Which part of the text is being written; it decides what a value is called and what guards a store.
 typedef enum {
     TNI_AT_ROW,    // once for a row (ROW), or once for a thread (scalars of POINT and LANE)

@@ -179,17 +179,20 @@ static int tile_bytes(const tni_kernel *k, const tni_simt_class *c, int access)
 // Chooses vector, tile and unroll for the accesses that were found: the widest vectors to which
 // everything is aligned, with tiles that the threads of a group divide evenly. False if there are
 // none.
-static bool choose_tile_size(const tni_launch *l, const crossed_set *f, int threads,
+static bool choose_tile_size(const tni_launch *l, const crossed_set *f, const tni_simt_limits *most,
                              tni_simt_class *c)
 {
     const tni_kernel *k      = l->kernel;
-    int               widest = 1, group = 1;
+    int               widest = 1, group = 1, threads = most->threads;
+    const uint8_t    *set   = most->tuning ? most->tuning->of : (uint8_t[TNI_KNOBS]){ 0 };
+    int               want  = set[TNI_KNOB_WARPS] ? TNI_WARP * set[TNI_KNOB_WARPS] : GROUP;
     int64_t           lanes = l->size[k->np - 1], across = l->size[f->axis];
     for (int a = 0; a < k->naccess; a++)
         if ((f->direct | f->crossed) >> a & 1 && access_bytes(k, a) > widest)
             widest = access_bytes(k, a);
-    while (2 * group <= threads && group < GROUP) group *= 2;
+    while (2 * group <= threads && group < want) group *= 2;
     int v = TNI_VECTOR_BYTES / widest < TNI_MAX_VECTOR ? TNI_VECTOR_BYTES / widest : TNI_MAX_VECTOR;
+    if (set[TNI_KNOB_VECTOR] && set[TNI_KNOB_VECTOR] < v) v = set[TNI_KNOB_VECTOR];
     for (; v > 0; v /= 2) {
         bool large = widest <= 2 && v > 1 && lanes >= 2 * SIDE && across >= 2 * SIDE;
         int  side = large ? 2 * SIDE : SIDE, unroll = side * side / (v * group);
@@ -200,7 +203,10 @@ static bool choose_tile_size(const tni_launch *l, const crossed_set *f, int thre
         // A thread with one vector gets a second tile's: the computation of addresses, which is most of
         // the work of a copy, is shared by two vectors.
         c->tiles_per_group = unroll == 1 && lanes >= 2 * side ? 2 : 1;
-        c->unroll          = (uint8_t)(unroll * c->tiles_per_group);
+        if (set[TNI_KNOB_TILE] && unroll == 1 && lanes >= set[TNI_KNOB_TILE] * side &&
+            unroll * set[TNI_KNOB_TILE] <= MAX_UNROLL)
+            c->tiles_per_group = set[TNI_KNOB_TILE];
+        c->unroll = (uint8_t)(unroll * c->tiles_per_group);
         return true;
     }
     return false;
@@ -237,7 +243,7 @@ bool tni_simt_choose_tile(const tni_launch *l, const tni_simt_limits *limits, tn
     int64_t           lines = 1, bytes = 0;
     if (k->np < 2 || k->nr || k->tails || l->size[k->np - 1] < SIDE) return false;
     crossed_set f = find_crossed(l);
-    if (!f.crossed || !choose_tile_size(l, &f, limits->threads, &c)) return false;
+    if (!f.crossed || !choose_tile_size(l, &f, limits, &c)) return false;
     for (int a = 0; a < k->naccess; a++) {
         if (!(f.crossed >> a & 1)) continue;
         int n = tile_bytes(k, &c, a);

@@ -272,17 +272,18 @@ typedef int32_t tni_plan_step;
 // Invariant: place and partition are by item, so `count` equals the graph's.
 typedef struct tni_plan tni_plan;
 struct tni_plan {
-    uint64_t            hash;      // of key
-    uint64_t            ops_hash;  // of its ops alone, without sizes
-    size_t              key_bytes;
-    char               *key;
-    size_t              count;
-    tni_place          *place;
-    int32_t            *partition;  // by item, as the graph had them; NULL: no kernel was split
-    int64_t             arena;      // bytes
-    size_t              steps, kernels, calls;
-    size_t              overwrites;  // the first step that overwrites an input; `steps`: none does
-    tni_plan_step      *step;
+    uint64_t       hash;      // of key
+    uint64_t       ops_hash;  // of its ops alone, without sizes
+    size_t         key_bytes;
+    char          *key;
+    size_t         count;
+    tni_place     *place;
+    int32_t       *partition;  // by item, as the graph had them; NULL: no kernel was split
+    int64_t        arena;      // bytes
+    size_t         steps, kernels, calls;
+    size_t         overwrites;  // the first step that overwrites an input; `steps`: none does
+    bool           tuned;  // every kernel was measured as far as it is worth it: inspect/tune.c
+    tni_plan_step *step;
     tni_planned_kernel *kernel;
     tni_planned_call   *call;
     bool                calls_prepared;  // the calls have their entries

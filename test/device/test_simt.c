@@ -555,6 +555,36 @@ static void known_work_runs_and_agrees(void)
     free(c);
 }
 
+// Every knob, in kernels of every form: whatever is set, results are right. A fifth of the settings of each kernel, another in each;
+// `make test-long` takes all.
+static void any_settings_run_and_agree(void)
+{
+    enum { MOST = 48 };
+    kit_case       *c = calloc(1, sizeof *c);
+    tni_tuning      near[MOST];
+    tni_simt_limits with = devices[0];
+    if (!tni_cl_get()) SKIP("%s", tni_cl_detail());
+    for (int i = 0; c && i < WORKS; i++) {
+        works[i].make(c, works[i].few_rows, works[i].columns);
+        int n = tni_kernel_seal(&c->k)
+                    ? tni_simt_neighbours(&c->l, &with, &(tni_tuning){ { 0 } }, near, MOST)
+                    : 0;
+        CHECK(n > 0);
+        for (int k = 0; k < n; k++) {
+            char name[256];
+            if (!test_long() && (i + k) % 5) continue;
+            works[i].make(c, works[i].few_rows, works[i].columns);
+            with.tuning = &near[k];
+            snprintf(name, sizeof name, "%s, %s", works[i].name, tni_tuning_text(&near[k]).s);
+            if (CHECK(tni_kernel_seal(&c->k)) && CHECK(kit_end(c)) && ready(c))
+                right(name, c, &with);
+            kit_free(c);
+        }
+        with.tuning = NULL;
+    }
+    free(c);
+}
+
 static void random_kernels_run_and_agree(void)
 {
     kit_case *c = calloc(1, sizeof *c);
@@ -821,12 +851,18 @@ static void only_maps_read_what_they_write(void)
     free(c);
 }
 
-const test_case tests_simt[] = {
-    TEST(transposed_operands_get_tiles),       TEST(transposed_operands_compile_without_spills),
-    TEST(transposed_operands_run_and_agree),   TEST(an_h200_gets_the_measured_shapes),
-    TEST(grids_are_within_what_cuda_launches), TEST(few_classes_serve_many_sizes),
-    TEST(other_alignment_is_another_class),    TEST(only_maps_read_what_they_write),
-    TEST(known_work_compiles_without_spills),  TEST(known_work_runs_and_agrees),
-    TEST(random_kernels_run_and_agree),        TEST(all_shared_memory_that_is_declared_is_used),
-    TEST(memory_that_is_not_used_is_found),    TEST_END
-};
+const test_case tests_simt[] = { TEST(transposed_operands_get_tiles),
+                                 TEST(transposed_operands_compile_without_spills),
+                                 TEST(transposed_operands_run_and_agree),
+                                 TEST(an_h200_gets_the_measured_shapes),
+                                 TEST(grids_are_within_what_cuda_launches),
+                                 TEST(few_classes_serve_many_sizes),
+                                 TEST(other_alignment_is_another_class),
+                                 TEST(only_maps_read_what_they_write),
+                                 TEST(known_work_compiles_without_spills),
+                                 TEST(known_work_runs_and_agrees),
+                                 TEST(any_settings_run_and_agree),
+                                 TEST(random_kernels_run_and_agree),
+                                 TEST(all_shared_memory_that_is_declared_is_used),
+                                 TEST(memory_that_is_not_used_is_found),
+                                 TEST_END };

@@ -413,6 +413,21 @@ CALL(profile_compare)
     tn_profile_compare(k->cx, k->i ? "/dev/null" : NULL, "/nowhere/profile.json", "/dev/null");
     return NULL;
 }
+CALL(tune)
+{
+    tn_tune(k->cx, k->i ? 0 : -1.0);
+    return NULL;
+}
+CALL(tune_export)
+{
+    tn_tune_export(k->cx, k->i ? "/dev/null" : NULL);
+    return NULL;
+}
+CALL(tune_import)
+{
+    tn_tune_import(k->cx, k->i ? "/dev/null" : NULL);
+    return NULL;
+}
 CALL(page_write)
 {
     tn_page_write(k->cx, k->i ? "/dev/null" : NULL,
@@ -922,7 +937,7 @@ const call calls_of_tensors[] = {
     O(set_name), O(item), O(item_i64), O(item_late), O(read), O(ptr), O(print), O(eval), O(eval_of), O(eval_into),
     O(to_dlpack), O(to_dlpack_unversioned), O(from_dlpack), O(from_dlpack_unversioned), Q(ctx_stream), O(ctx_wait_stream), O(ctx_signal_stream), O(ctx_use_stream),
     O(explain), O(explain_with), O(ctx_plan_memory), O(ctx_peak),
-    O(profile_begin), O(profile_end), O(profile_write), O(profile_compare), O(page_write),
+    O(profile_begin), O(profile_end), O(profile_write), O(profile_compare), O(page_write), O(tune), O(tune_export), O(tune_import),
     O(sync),
     O(slice), O(select), A(squeeze), U(squeeze_all), A(unsqueeze), O(transpose), O(permute),
     O(expand), A(flip), O(diagonal), O(window), O(window_dilated), U(detach), O(view), O(reshape),

@@ -452,7 +452,7 @@ static tni_registers most_registers(tn_ctx *cx)
 static tni_registers run_sums(const tni_compiler *by, int *plans, int *kernels)
 {
     tni_registers     most;
-    tni_compiled_opts o  = { by, NULL, recorded_chip, 256, false, &maker.counts };
+    tni_compiled_opts o  = { by, NULL, recorded_chip, 256, false, &maker.counts, "test" };
     tn_ctx           *cx = open_tight(0);
     maker.built          = 0;
     maker.compiled       = tni_compiled_new(&o);

@@ -207,7 +207,7 @@ static tni_compiled *new_table(void)
     tni_simt_limits            limits = {
                    .threads = 256, .shared_bytes = 32768, .units = 2, .features = TNI_GPU_ALL
     };
-    tni_compiled_opts o = { &compiler, NULL, limits, 1, true, &counts };
+    tni_compiled_opts o = { &compiler, NULL, limits, 1, true, &counts, "test" };
     maker.built = maker.looked = 0;
     maker.goes = maker.fails = maker.spills = false;
     return keep(tni_compiled_new(&o));

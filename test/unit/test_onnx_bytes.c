@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST = 512 };  // elements of anything here
+enum { MOST = 1024 };  // elements of anything here
 
 // A model: y = act(x) with all that quantizes it. A matrix has one place and one tap.
 typedef struct {

@@ -85,9 +85,7 @@ static bool fits_chip(const char *macros)
 }
 #endif
 
-// Describes this chip by what can be asked without running a compiler: its model and enabled features.
-// Part of the cache key, since machines may share a cache folder. Returns false if the chip cannot be
-// identified.
+// Part of the cache key, since machines may share a cache folder.
 #if defined(__aarch64__) && defined(__linux__)
 static bool chip_text(tni_text *t)
 {
@@ -122,6 +120,11 @@ static bool chip_text(tni_text *t)
     return false;
 }
 #endif
+
+bool tni_cpu_chip_text(tni_text *t)
+{
+    return chip_text(t);
+}
 
 // On a target with AVX-512, use 512-bit vectors, as the library's own loops do.
 #define WIDE " -mprefer-vector-width=512"

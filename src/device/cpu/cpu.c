@@ -112,6 +112,9 @@ static const tni_device_kernels kernels = {
     .launch                = tni_cpu_launch,
     .scratch               = tni_cpu_scratch,
     .recall                = tni_cpu_recall,
+    .chip                  = tni_cpu_chip,
+    .neighbours            = tni_cpu_neighbours,
+    .retuned               = tni_cpu_retuned,
     .counts                = tni_cpu_compile_counts,
     .text                  = tni_cpu_text,
 };

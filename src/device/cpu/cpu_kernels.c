@@ -527,6 +527,8 @@ void tni_cpu_recall(void *session, int n, const tni_launch *const *first, void *
     for (int i = 0; i < n; i++)
         if (m[i].run) entries[i] = add_found(first[i]->kernel, &m[i]);
     pthread_mutex_unlock(&table.lock);
+    for (int i = 0; i < n; i++)
+        if (entries[i]) tni_cpu_retuned(session, entries[i], first[i]);
     free(m);
 }
 
@@ -534,7 +536,7 @@ void tni_cpu_recall(void *session, int n, const tni_launch *const *first, void *
 tn_status tni_cpu_prepare(void *session, int n, const tni_launch *const *first, void **entries,
                           bool wait, tni_text *why)
 {
-    (void)wait, (void)why;
+    (void)why;
     compile_job *j = NULL;
     tni_cpu_recall(session, n, first, entries);
     pthread_mutex_lock(&table.lock);
@@ -545,8 +547,10 @@ tn_status tni_cpu_prepare(void *session, int n, const tni_launch *const *first, 
         if (e) queue_entry(e, &j);
     }
     start_compile_thread();
-    if (table.waits) wait_idle();
+    if (table.waits || wait) wait_idle();
     pthread_mutex_unlock(&table.lock);
+    for (int i = 0; i < n; i++)
+        if (entries[i] != &interpreted) tni_cpu_retuned(session, entries[i], first[i]);
     return TN_OK;
 }
 

@@ -12,9 +12,10 @@
 // run is set once, after finish and rows, with release order, so that a launch that sees run may use all
 // three.
 typedef struct {
-    _Atomic(tni_c_main *) run;      // NULL: interpreted
-    tni_c_finish         *finish;   // NULL if the kernel has no tails
-    int                   rows[2];  // sizes of a thread's scratch: see tni_c_scratch_bytes
+    _Atomic(tni_c_main *)         run;      // NULL: interpreted
+    tni_c_finish                 *finish;   // NULL if the kernel has no tails
+    int                           rows[2];  // sizes of a thread's scratch: see tni_c_scratch_bytes
+    _Atomic(struct tni_cpu_won *) won;      // settings that won, by sizes: see cpu_tune.c
 } tni_cpu_code;
 
 // The device's recall, prepare, scratch and launch; see device.h. A launch takes no lock, allocates
@@ -24,6 +25,12 @@ tn_status tni_cpu_prepare(void *session, int n, const tni_launch *const *first, 
                           bool wait, tni_text *why);
 size_t    tni_cpu_scratch(void *session, void *entry, const tni_launch *l);
 tn_status tni_cpu_launch(void *session, void *entry, tni_launch *l, tni_text *why);
+// The device's chip, neighbours and retuned; and the settings under which a launch of an entry runs, NULL if rules decide.
+const char *tni_cpu_chip(const void *session);
+int  tni_cpu_neighbours(void *session, const tni_launch *l, const tni_tuning *from, tni_tuning *dst,
+                        int room);
+void tni_cpu_retuned(void *session, void *entry, const tni_launch *l);
+const tni_tuning *tni_cpu_settings(const tni_cpu_code *code, const tni_launch *l);
 // Returns the number of threads that run a launch.
 int tni_cpu_threads(const tni_launch *l);
 

@@ -46,18 +46,20 @@ static int64_t element_weight(const tni_kernel *k)
 
 // Returns how many threads run a launch; the caller alone runs small ones. Chunks of kernels without tails may be as
 // short as a unit.
-static int launch_threads(const tni_launch *l, const tni_work_split *cut)
+static int launch_threads(const tni_launch *l, const tni_work_split *cut, const tni_tuning *t)
 {
     int     threads = l->threads < TNI_MAX_THREADS ? l->threads : TNI_MAX_THREADS;
     int64_t most    = l->kernel->tails ? cut->chunks : cut->units;
-    threads         = tni_threads_for(threads, cut->rows * cut->cols * element_weight(l->kernel));
+    int     set     = t ? t->of[TNI_KNOB_THREADS] : 0;
+    if (set) threads = set < threads ? set : threads;
+    else threads = tni_threads_for(threads, cut->rows * cut->cols * element_weight(l->kernel));
     return threads < most ? threads : most > 1 ? (int)most : 1;
 }
 
 int tni_cpu_threads(const tni_launch *l)
 {
     tni_work_split cut = tni_kernel_split(l);
-    return launch_threads(l, &cut);
+    return launch_threads(l, &cut, l->tuning);
 }
 
 // Returns the bytes of the partial results of all chunks, 8 for each.
@@ -73,11 +75,14 @@ size_t tni_cpu_scratch(void *session, void *entry, const tni_launch *l)
     (void)session;
     const tni_cpu_code *code = entry;
     if (!code) return tni_interpret_scratch(l);
-    tni_work_split cut     = tni_kernel_split(l);
-    size_t         threads = (size_t)launch_threads(l, &cut);
-    size_t         thread = (size_t)tni_align64((int64_t)tni_c_scratch_bytes(code->rows, cut.cols));
-    size_t         bytes  = threads * (sizeof(worker_failure) + thread) + partials_bytes(&cut);
-    size_t         other  = tni_interpret_scratch(l);
+    tni_work_split    cut     = tni_kernel_split(l);
+    size_t            threads = (size_t)launch_threads(l, &cut, NULL), set = threads;
+    const tni_tuning *t = tni_cpu_settings(code, l);
+    if (t) set = (size_t)launch_threads(l, &cut, t);
+    if (set > threads) threads = set;
+    size_t thread = (size_t)tni_align64((int64_t)tni_c_scratch_bytes(code->rows, cut.cols));
+    size_t bytes  = threads * (sizeof(worker_failure) + thread) + partials_bytes(&cut);
+    size_t other  = tni_interpret_scratch(l);
     return bytes > other ? bytes : other;
 }
 
@@ -109,9 +114,10 @@ static void report_first_failure(const running_launch *f, tni_launch *l)
 // Makes chunks longer, to CHUNKS_PER_THREAD for each thread, or shorter, as far as their elements are worth it. Only
 // for kernels without tails, whose bits do not depend on chunks: long chunks continue where the last one ended, which
 // hardware prefetching rewards.
-static void fit_chunks(tni_work_split *cut, int threads, int64_t weight)
+static void fit_chunks(tni_work_split *cut, int threads, int64_t weight, const tni_tuning *t)
 {
-    int64_t chunk = cut->units / (CHUNKS_PER_THREAD * (int64_t)threads);
+    int64_t each  = t && t->of[TNI_KNOB_CHUNKS] ? t->of[TNI_KNOB_CHUNKS] : CHUNKS_PER_THREAD;
+    int64_t chunk = cut->units / (each * threads);
     int64_t least = threads > 1 ? tni_ceil_div(cut->chunk, weight) : cut->chunk;
     if (chunk < least) chunk = least;
     cut->chunk  = chunk;
@@ -121,10 +127,11 @@ static void fit_chunks(tni_work_split *cut, int threads, int64_t weight)
 // Runs compiled code: chunks on all threads, then the finish function on this one.
 static void run_compiled_launch(const tni_cpu_code *code, tni_c_main *run, tni_launch *l)
 {
-    running_launch f = { .run = run, .l = l };
-    f.cut            = tni_kernel_split(l);
-    f.threads        = launch_threads(l, &f.cut);
-    if (!l->kernel->tails) fit_chunks(&f.cut, f.threads, element_weight(l->kernel));
+    running_launch    f = { .run = run, .l = l };
+    const tni_tuning *t = tni_cpu_settings(code, l);
+    f.cut               = tni_kernel_split(l);
+    f.threads           = launch_threads(l, &f.cut, t);
+    if (!l->kernel->tails) fit_chunks(&f.cut, f.threads, element_weight(l->kernel), t);
     f.failures     = (worker_failure *)l->scratch;
     f.partials     = l->scratch + (size_t)f.threads * sizeof(worker_failure);
     f.scratch      = f.partials + partials_bytes(&f.cut);

@@ -263,6 +263,10 @@ static const tni_device_kernels kernels = {
     .launch              = tni_cuda_launch,
     .ready               = tni_cuda_ready,
     .registers           = tni_cuda_registers,
+    .chip                = tni_cuda_chip,
+    .neighbours          = tni_cuda_neighbours,
+    .expect              = tni_cuda_expect,
+    .retuned             = tni_cuda_retuned,
     .counts              = tni_cuda_counts,
 };
 

@@ -94,7 +94,7 @@ tni_compiled *tni_cuda_compiled_new(tni_gpu *g)
 {
     // One program per kernel: programs are compiled in parallel, and each is found again on disk by any
     // plan that has the same kernel.
-    tni_compiled_opts o = { &compiler, g, g->limits, 1, true, &counts };
+    tni_compiled_opts o = { &compiler, g, g->limits, 1, true, &counts, g->name };
     return tni_compiled_new(&o);
 }
 
@@ -155,6 +155,36 @@ tni_registers tni_cuda_registers(void *session, void *entry, const tni_launch *l
 {
     const tni_cuda *c = session;
     return tni_compiled_registers(c->gpu->compiled, entry, l);
+}
+
+// ---- measuring ---------------------------------------------------------------------------------
+
+// Winners are kept by the name of the GPU: chips of one architecture differ in multiprocessors and memory.
+const char *tni_cuda_chip(const void *session)
+{
+    const tni_cuda *c = session;
+    return tni_compiled_chip(c->gpu->compiled);
+}
+
+int tni_cuda_neighbours(void *session, const tni_launch *l, const tni_tuning *from, tni_tuning *dst,
+                        int room)
+{
+    const tni_cuda *c = session;
+    return tni_compiled_neighbours(c->gpu->compiled, l, from, dst, room);
+}
+
+// Programs are compiled by background threads, as many as there are cores.
+void tni_cuda_expect(void *session, void *entry, const tni_launch *l)
+{
+    const tni_cuda *c = session;
+    tni_compiled_expect(c->gpu->compiled, entry, l);
+}
+
+void tni_cuda_retuned(void *session, void *entry, const tni_launch *l)
+{
+    const tni_cuda *c = session;
+    (void)l;
+    tni_compiled_retuned(c->gpu->compiled, entry);
 }
 
 // ---- launching ---------------------------------------------------------------------------------

@@ -184,7 +184,12 @@ tn_status tni_cuda_prepare(void *session, int n, const tni_launch *const *first,
                            bool wait, tni_text *why);
 bool      tni_cuda_ready(void *session, int n, const tni_launch *const *first, void *const *entry);
 tni_registers tni_cuda_registers(void *session, void *entry, const tni_launch *l);
-tn_status     tni_cuda_launch(void *session, void *entry, tni_launch *l, tni_text *why);
+const char   *tni_cuda_chip(const void *session);
+int tni_cuda_neighbours(void *session, const tni_launch *l, const tni_tuning *from, tni_tuning *dst,
+                        int room);
+void      tni_cuda_expect(void *session, void *entry, const tni_launch *l);
+void      tni_cuda_retuned(void *session, void *entry, const tni_launch *l);
+tn_status tni_cuda_launch(void *session, void *entry, tni_launch *l, tni_text *why);
 
 // Compiles kernels as prepare does, without a GPU and without the cache: opts of an item is the class
 // of its shape, with_usage as in cubin.h.

@@ -50,7 +50,8 @@ tni_compiled *tni_cl_compiled_new(tni_cl *cl)
                                         .shared_bytes = cl->local < 32768 ? (int)cl->local : 32768,
                                         .units        = (int)cl->units },
                             .batch  = cl->batch,
-                            .counts = &kernel_counts };
+                            .counts = &kernel_counts,
+                            .chip   = cl->chip };
     tni_compiled     *t = tni_compiled_new(&o);
     if (t) tni_compiled_doubles(t, cl->fp64);
     return t;

@@ -71,8 +71,31 @@ static const tni_device_memory memory = {
 
 // loads_before_stores: the texts fetch all elements of a point before they store any, so that the
 // planner may compute in place.
+// Winners are kept by the device's name and the version of its driver, which compiles the kernels.
+static const char *chip(const void *session)
+{
+    (void)session;
+    return tni_compiled_chip(tni_cl_get()->compiled);
+}
+
+// Candidates are compiled when they are launched: there is no background.
+static int neighbours(void *session, const tni_launch *l, const tni_tuning *from, tni_tuning *dst,
+                      int room)
+{
+    return tni_compiled_neighbours(tni_cl_compiled(session), l, from, dst, room);
+}
+
+static void retuned(void *session, void *entry, const tni_launch *l)
+{
+    (void)l;
+    tni_compiled_retuned(tni_cl_compiled(session), entry);
+}
+
 static const tni_device_kernels kernels = {
     .loads_before_stores = true,
+    .chip                = chip,
+    .neighbours          = neighbours,
+    .retuned             = retuned,
     .prepare             = tni_cl_prepare,
     .launch              = tni_cl_launch_kernel,
     .scratch             = tni_cl_scratch,

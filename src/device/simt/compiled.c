@@ -296,11 +296,15 @@ static tni_variant *variant_of(const entry *e, const tni_simt_class *c)
 
 // ---- shapes ------------------------------------------------------------------------------------
 
-// The shape for a launch if a thread is to use few registers, which makes tiles smaller.
-static tni_simt few_registers_shape(const tni_compiled *t, const tni_launch *l)
+// The shape for a launch, by its own settings, else by those that won for such launches, else by rules alone; few:
+// if a thread is to use few registers, which makes tiles smaller.
+static tni_simt choose_shape(const tni_compiled *t, const tni_launch *l, bool few)
 {
     tni_simt_limits limits = t->o.limits;
-    limits.few_registers   = true;
+    tni_tuned       won;
+    limits.few_registers = few;
+    limits.tuning        = l->tuning;
+    if (!l->tuning && tni_tuned_find(t->o.chip, l, &won)) limits.tuning = &won.settings;
     return tni_simt_choose(l, &limits);
 }
 
@@ -308,19 +312,19 @@ static tni_simt few_registers_shape(const tni_compiled *t, const tni_launch *l)
 // spills.
 static tni_simt wanted_shape(const tni_compiled *t, const entry *e, const tni_launch *l)
 {
-    tni_simt           m = tni_simt_choose(l, &t->o.limits);
+    tni_simt           m = choose_shape(t, l, false);
     const tni_variant *v = variant_of(e, &m.class);
-    return v && v->registers.spilled ? few_registers_shape(t, l) : m;
+    return v && v->registers.spilled ? choose_shape(t, l, true) : m;
 }
 
 // The shape to launch with: of the compiled ones, the one that spills less; the first choice if nothing
 // is compiled yet or nothing spills.
 static tni_simt choose_launch_shape(const tni_compiled *t, const entry *e, const tni_launch *l)
 {
-    tni_simt           m = tni_simt_choose(l, &t->o.limits), fewer;
+    tni_simt           m = choose_shape(t, l, false), fewer;
     const tni_variant *v = variant_of(e, &m.class), *other;
     if (!v || !v->registers.spilled) return m;
-    fewer = few_registers_shape(t, l);
+    fewer = choose_shape(t, l, true);
     other = variant_of(e, &fewer.class);
     return other && other->registers.spilled < v->registers.spilled ? fewer : m;
 }
@@ -640,6 +644,7 @@ static void keep_shape(entry *e, const tni_simt *shape, const shape_key *m)
 static tni_simt shape_of(const tni_compiled *t, entry *e, const tni_launch *l)
 {
     shape_key now;
+    if (l->tuning) return choose_launch_shape(t, e, l);
     write_shape_key(l, &now);
     for (int i = 0; i < KEPT; i++) {
         const kept_shape *k = e->kept[i];
@@ -654,7 +659,7 @@ static tni_simt shape_of(const tni_compiled *t, entry *e, const tni_launch *l)
 
 size_t tni_compiled_scratch(tni_compiled *t, void *at, const tni_launch *l)
 {
-    if (!at) return (size_t)tni_simt_choose(l, &t->o.limits).scratch_bytes;
+    if (!at) return (size_t)choose_shape(t, l, false).scratch_bytes;
     pthread_mutex_lock(&t->lock);
     size_t bytes = (size_t)shape_of(t, at, l).scratch_bytes;
     pthread_mutex_unlock(&t->lock);
@@ -728,6 +733,38 @@ const tni_variant *tni_compiled_variant(tni_compiled *t, void *at, const tni_lau
     if (!v) v = build_variant(t, at, l, wait || !t->o.background, m, s, why);
     pthread_mutex_unlock(&t->lock);
     return v;
+}
+
+// ---- measuring ---------------------------------------------------------------------------------
+
+// What a device with work groups can choose, within its limits.
+int tni_compiled_neighbours(const tni_compiled *t, const tni_launch *l, const tni_tuning *from,
+                            tni_tuning *dst, int room)
+{
+    return tni_simt_neighbours(l, &t->o.limits, from, dst, room);
+}
+
+// Does not wait: all candidates of a kernel are begun before the first is measured.
+void tni_compiled_expect(tni_compiled *t, void *at, const tni_launch *l)
+{
+    tni_text why = { "" };
+    pthread_mutex_lock(&t->lock);
+    tni_simt m = shape_of(t, at, l);
+    if (!variant_of(at, &m.class)) start_variant(t, at, &m.class, false, &why);
+    pthread_mutex_unlock(&t->lock);
+}
+
+// The shapes that are kept were chosen without the winner.
+void tni_compiled_retuned(tni_compiled *t, void *at)
+{
+    pthread_mutex_lock(&t->lock);
+    forget_shapes(at);
+    pthread_mutex_unlock(&t->lock);
+}
+
+const char *tni_compiled_chip(const tni_compiled *t)
+{
+    return t->o.chip;
 }
 
 // ---- kernels written by group_kernel -------------------------------------------------------------------

@@ -40,6 +40,7 @@ typedef struct {
     int                  batch;       // most kernels of a program
     bool                 background;  // programs are built by background threads
     tni_compiled_counts *counts;
+    const char          *chip;  // what winners of measurements are kept for
 } tni_compiled_opts;
 
 // Makes an empty table; NULL when memory is out.
@@ -79,6 +80,12 @@ tni_registers tni_compiled_registers(tni_compiled *t, void *entry, const tni_lau
 const tni_variant *tni_compiled_variant(tni_compiled *t, void *entry, const tni_launch *l,
                                         bool wide, bool wait, tni_simt *m, tn_status *s,
                                         tni_text *why);
+// Of the contract: neighbours, expect, retuned, chip.
+int  tni_compiled_neighbours(const tni_compiled *t, const tni_launch *l, const tni_tuning *from,
+                             tni_tuning *dst, int room);
+void tni_compiled_expect(tni_compiled *t, void *entry, const tni_launch *l);
+void tni_compiled_retuned(tni_compiled *t, void *entry);
+const char *tni_compiled_chip(const tni_compiled *t);
 // Returns whether a kernel can fail on an index.
 bool tni_compiled_checks(const void *entry);
 

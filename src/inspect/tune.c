@@ -1,0 +1,586 @@
+// Tuning: kernels are measured under other settings than the rule's where they run, and what wins is kept (kernel/tuning.h).
+//
+// A run that tunes stops before each kernel that was not measured yet. The kernel is launched with what it reads, but writes to
+// memory of the tuner, so that the run sees nothing of it. From the rule's settings, or those that won before, the search goes
+// to the best of the settings that differ in one knob, and on from there as long as one wins. A setting has to be
+// right (its results are compared with the rule's) and to win two contests against the present best, each by more than
+// the times of either vary. Those that are much slower are given up after one launch.
+//
+// Plans are tuned from their second run on, since most run once. Half of the seconds that are left are shared among the kernels of
+// a run by the bytes that they move, so that the most expensive get most; a search that was cut short goes on in a later run.
+//
+// A search from the rule's settings, as it goes for a sum of all of a large tensor:
+//
+//   the rule           132.8 us    256 threads, four vectors in flight
+//   neighbours         unroll 8 116.1, unroll 2 140.2, warps 32 133.0, grid 8 131.9, vector 1 221 (given up), ...
+//   unroll 8           is right; 116.2 against 132.8, and once more 116.1 against 132.9: it wins
+//   its neighbours     warps 32 116.1, grid 8 116.4, ...: none wins by more than it varies
+//   against the rule   116.2, 132.8
+//
+// and TN_LOG=tune prints
+//
+//   tenon: tuned FULL (130023424,): 116.2 us, 132.8 by the rule, 116.1 next: unroll 8
+#include "inspect/host_copy.h"
+#include "inspect/profile.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    CANDIDATES = 48,      // most neighbours of a setting
+    SAMPLES    = 5,       // of each in a contest
+    FINALISTS  = 4,       // neighbours that go into contests: those that were fastest once
+    PIECE      = 1 << 22  // elements that are compared at a time
+};
+
+// A kernel that was measured, by its key.
+typedef struct {
+    uint64_t key[2];
+} measured;
+
+// A winner of the present run. It is used from the end of the run on, which has taken scratch for the settings before.
+typedef struct {
+    tni_tuned           won;
+    tni_planned_kernel *k;
+} winner;
+
+// Owned by the context's inspect. share, bytes: the seconds of the present run, and what its kernels move that are still to be measured.
+struct tni_tuner {
+    measured *done;
+    size_t    count, cap;
+    winner   *won;
+    size_t    winners, winners_cap;
+    double    share;
+    int64_t   bytes;
+    bool      log;  // TN_LOG has "tune"
+};
+
+void (*tni_tune_spoil)(tni_launch *l);
+
+// A kernel that is being measured.
+typedef struct {
+    const tni_run      *r;
+    tni_planned_kernel *k;
+    const char         *chip;
+    tni_launch          l;                       // writes to `have`
+    tni_buffer         *have[TNI_MAX_BUFFERS];   // what it writes; NULL: it does not
+    tni_buffer         *want[TNI_MAX_BUFFERS];   // what the rule's settings wrote
+    int64_t             count[TNI_MAX_BUFFERS];  // elements of them
+    bool                exact;                   // no sum: results have the same bits
+    int                 repeats;                 // launches of a sample
+    double              until;                   // when its share of the time is spent
+} trial;
+
+// The host's clock, for budgets; launches are timed by the device's.
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// ---- memory ------------------------------------------------------------------------------------
+
+// The elements from the address of buffer b of a launch up to the last that a store writes.
+static int64_t written_elements(const tni_launch *l, int b)
+{
+    const tni_kernel *k    = l->kernel;
+    int64_t           most = 0;
+    for (int i = 0; i < k->nins; i++) {
+        const tni_ins *x = &k->ins[i];
+        if (x->code != TNI_I_STORE || k->access[x->access].buffer != b) continue;
+        int64_t end = l->offset[x->access] + 1;
+        for (int a = 0; a < k->np + k->nr; a++)
+            if (l->stride[x->access][a] > 0) end += (l->size[a] - 1) * l->stride[x->access][a];
+        if (end > most) most = end;
+    }
+    return most;
+}
+
+// Describes the elements of buffer b at an address, for a copy.
+static tni_arg elements_at(const trial *t, int b, char *data)
+{
+    tni_arg x = { .rank = 1, .size = { t->count[b] }, .stride = { 1 } };
+    x.dtype   = (tn_dtype)t->k->kernel->buffer[b].dtype;
+    x.data    = data;
+    return x;
+}
+
+// Copies what buffer b had before the kernel, which may read it, too.
+static bool reset_buffer(const trial *t, int b)
+{
+    tni_text why  = { "" };
+    tni_arg  from = elements_at(t, b, t->k->launch.buffer[b]);
+    return tni_arg_copy(t->r->cx, from, from.dtype, t->have[b]->data, &why) == TN_OK;
+}
+
+// Gives the memory of the results back.
+static void free_trial(trial *t)
+{
+    for (int b = 0; b < t->k->kernel->nbuffer; b++) {
+        tni_buffer_unref(&t->r->cx->buffers, t->have[b]);
+        tni_buffer_unref(&t->r->cx->buffers, t->want[b]);
+    }
+}
+
+// Takes memory for the results, twice. False if there is none: the kernel is then left as it is.
+static bool open_trial(trial *t, const tni_run *r, tni_planned_kernel *k)
+{
+    *t      = (trial){ .r = r, .k = k, .l = k->launch, .repeats = 1, .exact = true };
+    t->chip = r->e->kernels->chip(r->e->session);
+    for (int i = 0; i < k->kernel->nins; i++)
+        if (k->kernel->ins[i].code == TNI_I_REDUCE) t->exact = false;
+    for (int b = 0; b < k->kernel->nbuffer; b++) {
+        if (!k->kernel->buffer[b].written) continue;
+        t->count[b]  = written_elements(&k->launch, b);
+        size_t bytes = (size_t)t->count[b] *
+                       r->e->device->memory->element_size((tn_dtype)k->kernel->buffer[b].dtype);
+        t->have[b] = tni_buffer_new(&r->cx->buffers, bytes);
+        t->want[b] = t->have[b] ? tni_buffer_new(&r->cx->buffers, bytes) : NULL;
+        if (!t->want[b] || !reset_buffer(t, b)) return false;
+        t->l.buffer[b] = t->have[b]->data;
+    }
+    return true;
+}
+
+// ---- launches ----------------------------------------------------------------------------------
+
+// Launches the kernel under some settings; false if it cannot be. A candidate is launched as the run would launch it, but waits for its compiler, takes scratch of its own, since the run's was
+// taken for other settings, and is spoiled if a test says so.
+static bool launch_with(trial *t, const tni_tuning *settings)
+{
+    static const tni_tuning rule;
+    const tni_engine       *e    = t->r->e;
+    tni_launch              l    = t->l;
+    tni_buffer             *room = NULL;
+    tni_text                why  = { "" };
+    l.tuning                     = settings;
+    l.wait_for_compiler          = true;
+    if (tni_tune_spoil && memcmp(settings, &rule, sizeof rule)) tni_tune_spoil(&l);
+    size_t need = e->kernels->scratch ? e->kernels->scratch(e->session, t->k->entry, &l) : 0;
+    if (need && !(room = tni_buffer_new_temp(&t->r->cx->buffers, need))) return false;
+    if (room) l.scratch = room->data;
+    tn_status s = e->kernels->launch(e->session, t->k->entry, &l, &why);
+    tni_buffer_unref(&t->r->cx->buffers, room);
+    return s == TN_OK && !l.fail[0];
+}
+
+// Returns the seconds of one launch, from `n` of them one after the other; INFINITY if it cannot be launched.
+// The queue is held until all launches are submitted, so that the time of a short kernel is not that of the host.
+static double time_launches(trial *t, const tni_tuning *settings, int n)
+{
+    const tni_engine *e  = t->r->e;
+    bool              ok = true;
+    if (e->events->hold_queue) e->events->hold_queue(e->session, true);
+    tni_time_point from = tni_time_now(e);
+    for (int i = 0; ok && i < n; i++) ok = launch_with(t, settings);
+    tni_time_point to = tni_time_now(e);
+    if (e->events->hold_queue) e->events->hold_queue(e->session, false);
+    double s = tni_seconds_between(e, from, to) / n;
+    return ok && s > 0 ? s : INFINITY;
+}
+
+// ---- results -----------------------------------------------------------------------------------
+
+// Part of a value by which two orders of summing may differ: some units of the dtype in which results are stored.
+static double tolerance_of(tn_dtype dt)
+{
+    switch (dt) {
+    case TN_F64: return 1e-11;
+    case TN_F32: return 2e-5;
+    case TN_F16: return 4e-3;
+    case TN_BF16: return 3e-2;
+    default: return 0;
+    }
+}
+
+// Whether n elements have the same bits on the device.
+static bool bits_agree(const trial *t, tn_dtype dt, const char *have, const char *want, int64_t n)
+{
+    const tni_device_memory *m     = t->r->e->device->memory;
+    size_t                   bytes = (size_t)n * tni_dtype_size(dt);
+    char                    *host  = malloc(2 * bytes);
+    tni_text                 why   = { "" };
+    bool ok = host && m->download(t->r->e->session, host, dt, have, n, &why) == TN_OK &&
+              m->download(t->r->e->session, host + bytes, dt, want, n, &why) == TN_OK &&
+              !memcmp(host, host + bytes, bytes);
+    free(host);
+    return ok;
+}
+
+// Whether the numbers of two copies agree after sums: up to a part of each and a tenth of that of the largest, since sums of
+// both signs can be anything beside what was added.
+static bool values_agree(const tni_arg *have, const tni_arg *want)
+{
+    double part = tolerance_of(want->dtype), most = 0;
+    for (int64_t i = 0; i < want->size[0]; i++) {
+        double v = fabs(tni_host_value(want, &i));
+        if (isfinite(v) && v > most) most = v;
+    }
+    for (int64_t i = 0; i < want->size[0]; i++) {
+        double a = tni_host_value(have, &i), b = tni_host_value(want, &i);
+        if (a == b || (isnan(a) && isnan(b))) continue;
+        if (!(fabs(a - b) <= part * fabs(b) + 0.1 * part * most)) return false;
+    }
+    return true;
+}
+
+// Copies n elements of both results to the host and compares their numbers.
+// The copies have 8 bytes for each element, which is why pieces are small.
+static bool numbers_agree(const trial *t, tn_dtype dt, char *have, char *want, int64_t n)
+{
+    tni_heap *h = &t->r->cx->heap;
+    tni_arg   x = { .dtype = dt, .rank = 1, .size = { n }, .stride = { 1 }, .data = have }, a, b;
+    void     *first = tni_host_copy(h, t->r->e, &x, &a);
+    x.data          = want;
+    void *second    = first ? tni_host_copy(h, t->r->e, &x, &b) : NULL;
+    bool  ok        = second && values_agree(&a, &b);
+    tni_free(h, first);
+    tni_free(h, second);
+    return ok;
+}
+
+// Compares a result with the rule's, a piece at a time.
+static bool buffers_agree(const trial *t, int b)
+{
+    tn_dtype dt   = (tn_dtype)t->k->kernel->buffer[b].dtype;
+    size_t   size = t->r->e->device->memory->element_size(dt);
+    bool     ok   = true;
+    for (int64_t at = 0; ok && at < t->count[b]; at += PIECE) {
+        int64_t n    = t->count[b] - at < PIECE ? t->count[b] - at : PIECE;
+        char   *have = t->have[b]->data + (size_t)at * size;
+        char   *want = t->want[b]->data + (size_t)at * size;
+        ok           = bits_agree(t, dt, have, want, n);
+        if (!ok && !t->exact && tolerance_of(dt) > 0) ok = numbers_agree(t, dt, have, want, n);
+    }
+    return ok;
+}
+
+// Runs the kernel under some settings on what it would read in the run.
+static bool run_fresh(trial *t, const tni_tuning *settings)
+{
+    for (int b = 0; b < t->k->kernel->nbuffer; b++)
+        if (t->have[b] && !reset_buffer(t, b)) return false;
+    return launch_with(t, settings);
+}
+
+// Whether the results under some settings agree with the rule's, in every buffer that the kernel writes.
+static bool is_right(trial *t, const tni_tuning *settings)
+{
+    bool ok = run_fresh(t, settings);
+    for (int b = 0; ok && b < t->k->kernel->nbuffer; b++)
+        if (t->have[b]) ok = buffers_agree(t, b);
+    return ok;
+}
+
+// Keeps what the rule's settings write.
+static bool keep_rule(trial *t)
+{
+    static const tni_tuning rule;
+    tni_text                why = { "" };
+    bool                    ok  = run_fresh(t, &rule);
+    for (int b = 0; ok && b < t->k->kernel->nbuffer; b++) {
+        if (!t->have[b]) continue;
+        tni_arg from = elements_at(t, b, t->have[b]->data);
+        ok           = tni_arg_copy(t->r->cx, from, from.dtype, t->want[b]->data, &why) == TN_OK;
+    }
+    return ok;
+}
+
+// ---- contests ----------------------------------------------------------------------------------
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+// The middle of some samples, and how far apart those are that remain without the least and the most.
+static double middle(double s[SAMPLES], double *spread)
+{
+    qsort(s, SAMPLES, sizeof *s, by_size);
+    *spread = s[SAMPLES - 2] - s[1];
+    return s[SAMPLES / 2];
+}
+
+// Measures two settings in turns; returns whether the second is faster by more than either varies.
+static bool wins(trial *t, const tni_tuning *best, const tni_tuning *other, double us[2])
+{
+    double a[SAMPLES], b[SAMPLES], vary[2];
+    for (int i = 0; i < SAMPLES; i++) {
+        a[i] = time_launches(t, best, t->repeats);
+        b[i] = time_launches(t, other, t->repeats);
+    }
+    us[0] = 1e6 * middle(a, &vary[0]);
+    us[1] = 1e6 * middle(b, &vary[1]);
+    return us[0] - us[1] > 1e6 * fmax(vary[0], vary[1]) && us[1] < 0.99 * us[0];
+}
+
+// A candidate, what the model expects of it and what was measured.
+typedef struct {
+    tni_tuning settings;
+    double     expected, seconds;
+} candidate;
+
+// The order in which candidates are measured: if time runs out, those that promise least are left.
+static int by_expectation(const void *a, const void *b)
+{
+    return by_size(&((const candidate *)a)->expected, &((const candidate *)b)->expected);
+}
+
+// The order in which candidates meet the present best.
+static int by_time(const void *a, const void *b)
+{
+    return by_size(&((const candidate *)a)->seconds, &((const candidate *)b)->seconds);
+}
+
+// Lists the neighbours of a setting, the most promising first, and lets the device begin to compile them.
+static int list_candidates(const trial *t, const tni_tuning *from, candidate *c)
+{
+    const tni_engine *e = t->r->e;
+    tni_tuning        near[CANDIDATES];
+    int               n = e->kernels->neighbours(e->session, &t->l, from, near, CANDIDATES);
+    for (int i = 0; i < n; i++)
+        c[i] = (candidate){ near[i], tni_tuning_expect(t->chip, t->k->kernel, &near[i]), INFINITY };
+    qsort(c, (size_t)n, sizeof *c, by_expectation);
+    for (int i = 0; e->kernels->expect && i < n; i++) {
+        tni_launch l = t->l;
+        l.tuning     = &c[i].settings;
+        e->kernels->expect(e->session, t->k->entry, &l);
+    }
+    return n;
+}
+
+// Measures each candidate once, as long as there is time. GIVEN_UP: one that takes that much longer for its first launch gets no more.
+static void try_candidates(trial *t, candidate *c, int n, double best)
+{
+    enum { GIVEN_UP = 2 };
+    for (int i = 0; i < n && seconds_now() < t->until; i++) {
+        if (!launch_with(t, &c[i].settings)) continue;
+        c[i].seconds = time_launches(t, &c[i].settings, 1);
+        if (c[i].seconds < GIVEN_UP * best)
+            c[i].seconds = time_launches(t, &c[i].settings, t->repeats);
+        tni_tuning_learn(t->chip, t->k->kernel, &c[i].settings, c[i].seconds / best);
+    }
+    qsort(c, (size_t)n, sizeof *c, by_time);
+}
+
+// Goes from *best to a neighbour that wins; false if none does. won keeps the times.
+static bool climb(trial *t, tni_tuning *best, tni_tuned *won)
+{
+    candidate c[CANDIDATES];
+    double    us[2] = { 0 };
+    int       n     = list_candidates(t, best, c);
+    try_candidates(t, c, n, 1e-6 * won->us);
+    for (int i = 0; i < n && i < FINALISTS && c[i].seconds < 1e-6 * won->us; i++) {
+        if (seconds_now() > t->until) break;
+        if (!is_right(t, &c[i].settings) || !wins(t, best, &c[i].settings, us) ||
+            !wins(t, best, &c[i].settings, us))
+            continue;
+        *best        = c[i].settings;
+        won->us      = us[1];
+        won->next_us = us[0];
+        if (i + 1 < n && isfinite(c[i + 1].seconds))
+            won->next_us = fmin(us[0], 1e6 * c[i + 1].seconds);
+        return true;
+    }
+    if (won->next_us == 0 && n && isfinite(c[0].seconds)) won->next_us = 1e6 * c[0].seconds;
+    return false;
+}
+
+// How often a kernel is launched for a sample: long enough for the clock, and for the cpu's threads to be scheduled evenly.
+static int repeats_for(const tni_engine *e, double seconds)
+{
+    double long_enough = e->events->event_record ? 300e-6 : 4e-3;
+    double n           = ceil(long_enough / fmax(seconds, 1e-7));
+    return n < 3 ? 3 : n > 200 ? 200 : (int)n;
+}
+
+// Searches from the settings that won before, or the rule's. The rule's time is measured beside the winner's at the end, so
+// that the two can be compared. Returns whether it ended before its time.
+static bool search(trial *t, tni_tuned *won)
+{
+    static const tni_tuning rule;
+    tni_tuning              best = rule;
+    double                  us[2];
+    tni_tuned               before;
+    if (tni_tuned_find(t->chip, &t->l, &before)) best = before.settings;
+    if (memcmp(&best, &rule, sizeof rule) && !is_right(t, &best)) best = rule;
+    double first = time_launches(t, &best, 1);
+    t->repeats   = repeats_for(t->r->e, first);
+    won->us      = 1e6 * time_launches(t, &best, t->repeats);
+    won->next_us = 0;
+    while (seconds_now() < t->until && climb(t, &best, won)) continue;
+    bool ended    = seconds_now() < t->until;
+    won->settings = best;
+    won->rule_us  = won->us;
+    if (memcmp(&best, &rule, sizeof rule)) {
+        bool better  = wins(t, &rule, &best, us);
+        won->us      = us[1];
+        won->rule_us = us[0];
+        if (!better) won->settings = rule, won->us = us[0];
+    }
+    return ended;
+}
+
+// ---- kernels of a run --------------------------------------------------------------------------
+
+// Whether a launch was measured in this context as far as it is worth it; key: its key.
+static bool is_done(const tni_tuner *u, const tni_launch *l, uint64_t key[2])
+{
+    tni_tuned_key(l, key);
+    for (size_t i = 0; i < u->count; i++)
+        if (u->done[i].key[0] == key[0] && u->done[i].key[1] == key[1]) return true;
+    return false;
+}
+
+// Whether a kernel is launched by itself: with a library call it is that call's.
+static bool is_alone(const tni_planned_kernel *k)
+{
+    return k->call_item < 0 && !k->is_prologue && k->entry;
+}
+
+// TN_LOG=tune, which `tenon tune` sets.
+static void log_winner(const tni_tuned *w)
+{
+    fprintf(stderr, "tenon: tuned %s: %.4g us, %.4g by the rule, %.4g next: %s\n", w->what, w->us,
+            w->rule_us, w->next_us, tni_tuning_text(&w->settings).s);
+}
+
+// Measures a kernel and keeps the winner, the rule's settings if nothing beats them. Returns whether there is no more to measure.
+static bool tune_kernel(trial *t, const uint64_t key[2])
+{
+    const tni_run *r = t->r;
+    tni_tuned      won;
+    memset(&won, 0, sizeof won);
+    memcpy(won.key, key, sizeof won.key);
+    snprintf(won.chip, sizeof won.chip, "%s", t->chip);
+    snprintf(won.what, sizeof won.what, "%.5s %.56s", tni_kernel_kind(t->k->kernel),
+             tni_shape_text(t->k->kernel->np + t->k->kernel->nr, t->l.size).s);
+    if (!keep_rule(t)) return true;
+    bool       ended = search(t, &won);
+    tni_tuner *u     = r->e->inspect->tuner;
+    if (!isfinite(won.us) ||
+        !tni_grow(&r->cx->heap, (void **)&u->won, &u->winners_cap, u->winners + 1, sizeof *u->won))
+        return true;
+    u->won[u->winners++] = (winner){ won, t->k };
+    return ended;
+}
+
+// What was spent is taken off the share of the run and off the budget, also if nothing came of it.
+void tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k)
+{
+    tni_tuner *u     = r->e->inspect->tuner;
+    double     begun = seconds_now();
+    uint64_t   key[2];
+    trial      t;
+    if (!u || u->share <= 0 || !is_alone(k) || is_done(u, &k->launch, key)) return;
+    if (!tni_grow(&r->cx->heap, (void **)&u->done, &u->cap, u->count + 1, sizeof *u->done)) return;
+    bool opened = open_trial(&t, r, k);
+    t.until     = begun + u->share * (double)k->bytes / fmax((double)u->bytes, (double)k->bytes);
+    if (!opened || tune_kernel(&t, key)) u->done[u->count++] = (measured){ { key[0], key[1] } };
+    free_trial(&t);
+    double spent = seconds_now() - begun;
+    u->bytes -= k->bytes;
+    u->share -= spent;
+    r->e->tune_seconds -= spent;
+}
+
+// ---- runs --------------------------------------------------------------------------------------
+
+// Kernels of a run that are still to be measured, by the bytes that they move.
+static int64_t bytes_to_measure(const tni_run *r)
+{
+    const tni_tuner *u   = r->e->inspect->tuner;
+    int64_t          sum = 0;
+    uint64_t         key[2];
+    for (size_t i = 0; u && i < r->plan->kernels; i++) {
+        const tni_planned_kernel *k = &r->plan->kernel[i];
+        if (is_alone(k) && !is_done(u, &k->launch, key)) sum += k->bytes;
+    }
+    return sum;
+}
+
+// Winners of a run that failed are forgotten: they would be used without having been announced to the device.
+void tni_tuning_begins(const tni_run *r)
+{
+    tni_inspect *x = r->e->inspect;
+    if (!x->tuner) x->tuner = tni_zalloc(&r->cx->heap, sizeof *x->tuner);
+    if (!x->tuner) return;
+    x->tuner->winners = 0;
+    x->tuner->log     = tni_has_word(getenv("TN_LOG"), "tune");
+    x->tuner->bytes   = bytes_to_measure(r);
+    x->tuner->share   = r->e->tune_seconds / 2;
+}
+
+// LITTLE: seconds that are not worth another run.
+void tni_tuning_ends(const tni_run *r)
+{
+    const double     LITTLE = 0.05;
+    const tni_tuner *u      = r->e->inspect->tuner;
+    for (size_t i = 0; u && i < u->winners; i++) {
+        const tni_planned_kernel *k = u->won[i].k;
+        tni_tuned_keep(&u->won[i].won);
+        r->e->kernels->retuned(r->e->session, k->entry, &k->launch);
+        if (u->log) log_winner(&u->won[i].won);
+        r->plan->scratch_known = false;
+    }
+    r->plan->tuned = bytes_to_measure(r) == 0;
+    if (r->e->tune_seconds < LITTLE) r->e->tune_seconds = 0;
+}
+
+// ---- budgets -----------------------------------------------------------------------------------
+
+// Plans that were measured are looked at again: a new budget is a new request.
+tn_status tn_tune(tn_ctx *cx, double seconds)
+{
+    if (!tni_ctx_ok(cx, "tune")) return tni_failed();
+    if (!(seconds >= 0) || !isfinite(seconds))
+        return tni_fail_status(cx, TN_EARG, "tune: %g is no number of seconds", seconds);
+    cx->engine->tune_seconds = seconds;
+    for (int i = 0; i < cx->engine->plans.count; i++) cx->engine->plans.plan[i]->tuned = false;
+    return TN_OK;
+}
+
+// Reports, as an error of reading or writing, why a file of winners could not be written or read.
+static tn_status tuned_status(tn_ctx *cx, const char *op, bool ok, const tni_text *why)
+{
+    return ok ? TN_OK : tni_fail_status(cx, TN_EIO, "%s: %s", op, why->s);
+}
+
+tn_status tn_tune_export(tn_ctx *cx, const char *path)
+{
+    tni_text why = { "" };
+    int      n;
+    if (!tni_ctx_ok(cx, "tune_export")) return tni_failed();
+    if (!path) return tni_fail_status(cx, TN_EARG, "tune_export: the path is NULL");
+    return tuned_status(cx, "tune_export", tni_tuned_export(path, &n, &why), &why);
+}
+
+tn_status tn_tune_import(tn_ctx *cx, const char *path)
+{
+    tni_text why = { "" };
+    int      n;
+    if (!tni_ctx_ok(cx, "tune_import")) return tni_failed();
+    if (!path) return tni_fail_status(cx, TN_EARG, "tune_import: the path is NULL");
+    return tuned_status(cx, "tune_import", tni_tuned_import(path, &n, &why), &why);
+}
+
+// A value that is no number of seconds above 0 leaves measuring off; 0 itself is looked at by kernel/tuning.c.
+void tni_tune_open(tn_ctx *cx)
+{
+    const char *s = getenv("TN_TUNE");
+    double      v = 0;
+    if (s && tni_parse_double(s, strlen(s), &v) && v > 0) cx->engine->tune_seconds = v;
+}
+
+void tni_tune_close(tn_ctx *cx)
+{
+    tni_tuner *u = cx->engine->inspect->tuner;
+    if (u) tni_free(&cx->heap, u->done);
+    if (u) tni_free(&cx->heap, u->won);
+    tni_free(&cx->heap, u);
+    cx->engine->inspect->tuner = NULL;
+}

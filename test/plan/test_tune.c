@@ -1,0 +1,350 @@
+// test_tune.c: measuring kernels under other settings: what is kept and found again, that results stay what they are, and that
+// a setting which gives other results never wins, however fast it is.
+#include "check.h"
+#include "rules_kit.h"
+#include "scratch.h"
+
+#include "inspect/inspect.h"
+#include "kernel/tuning.h"
+#include "kernel_kit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tenon.h>
+
+static const char CHIP[] = "some chip";
+
+// Everything begins with an empty cache folder of its own.
+static void begin(const char *name)
+{
+    CHECK(scratch_open());
+    setenv("TN_CACHE_DIR", scratch_path(name), 1);
+    tni_tuned_forget();
+}
+
+static void end(void)
+{
+    unsetenv("TN_TUNE");
+    unsetenv("TN_DETERMINISTIC");
+    tni_tuned_forget();
+    scratch_close();
+}
+
+// A launch of a map over n elements.
+static void make_launch(kit_case *c, int64_t n)
+{
+    kit_begin(c, 1, &n, 0, NULL, false);
+    int x = kit_load_new(c, TN_F32, TNI_PER_ROW);
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), kit_map1(c, TNI_exp, x));
+    CHECK(tni_kernel_seal(&c->k));
+}
+
+static tni_tuned winner_of(const tni_launch *l, int unroll, double us)
+{
+    tni_tuned w;
+    memset(&w, 0, sizeof w);
+    tni_tuned_key(l, w.key);
+    snprintf(w.chip, sizeof w.chip, "%s", CHIP);
+    snprintf(w.what, sizeof w.what, "POINT (64,)");
+    w.settings.of[TNI_KNOB_UNROLL] = (uint8_t)unroll;
+    w.us = us, w.rule_us = 2 * us, w.next_us = 1.5 * us;
+    return w;
+}
+
+// ---- winners -----------------------------------------------------------------------------------
+
+static void winners_are_found_by_sizes_and_chip_in_a_later_process(void)
+{
+    kit_case *c = calloc(1, sizeof *c);
+    tni_tuned w, found;
+    begin("winners");
+    make_launch(c, 64);
+    w = winner_of(&c->l, 4, 10);
+    CHECK(!tni_tuned_find(CHIP, &c->l, &found));
+    CHECK(tni_tuned_keep(&w));
+    for (int again = 0; again < 2; again++) {
+        CHECK(tni_tuned_find(CHIP, &c->l, &found));
+        CHECK_INT(found.settings.of[TNI_KNOB_UNROLL], 4);
+        CHECK_NEAR(found.us, 10, 1e-9);
+        CHECK_NEAR(found.rule_us, 20, 1e-9);
+        CHECK_NEAR(found.next_us, 15, 1e-9);
+        CHECK(!tni_tuned_find("another chip", &c->l, &found));
+        tni_tuned_forget();
+    }
+    make_launch(c, 65);
+    CHECK(!tni_tuned_find(CHIP, &c->l, &found));
+    free(c);
+    end();
+}
+
+static void a_newer_winner_replaces_the_older(void)
+{
+    kit_case *c = calloc(1, sizeof *c);
+    tni_tuned w, found;
+    begin("newer");
+    make_launch(c, 64);
+    w = winner_of(&c->l, 4, 10);
+    tni_tuned_keep(&w);
+    w = winner_of(&c->l, 2, 9);
+    tni_tuned_keep(&w);
+    tni_tuned_forget();
+    CHECK(tni_tuned_find(CHIP, &c->l, &found));
+    CHECK_INT(found.settings.of[TNI_KNOB_UNROLL], 2);
+    free(c);
+    end();
+}
+
+static void rules_decide_if_that_is_asked_for(void)
+{
+    kit_case *c = calloc(1, sizeof *c);
+    tni_tuned w, found;
+    begin("asked");
+    make_launch(c, 64);
+    w = winner_of(&c->l, 4, 10);
+    tni_tuned_keep(&w);
+    tni_tuned_forget();
+    setenv("TN_DETERMINISTIC", "1", 1);
+    CHECK(!tni_tuned_find(CHIP, &c->l, &found));
+    tni_tuned_forget();
+    setenv("TN_DETERMINISTIC", "0", 1);
+    setenv("TN_TUNE", "0", 1);
+    CHECK(!tni_tuned_find(CHIP, &c->l, &found));
+    tni_tuned_forget();
+    unsetenv("TN_TUNE");
+    CHECK(tni_tuned_find(CHIP, &c->l, &found));
+    free(c);
+    end();
+}
+
+// ---- files -------------------------------------------------------------------------------------
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    if (!CHECK(f != NULL)) return;
+    fputs(text, f);
+    fclose(f);
+}
+
+static void winners_go_from_folder_to_folder(void)
+{
+    kit_case *c = calloc(1, sizeof *c);
+    tni_tuned w, found;
+    tni_text  why = { "" };
+    int       n   = 0;
+    char      path[1024];
+    begin("from");
+    snprintf(path, sizeof path, "%s", scratch_path("winners.txt"));
+    make_launch(c, 64);
+    w = winner_of(&c->l, 8, 3);
+    tni_tuned_keep(&w);
+    CHECK(tni_tuned_export(path, &n, &why) && n == 1);
+    setenv("TN_CACHE_DIR", scratch_path("to"), 1);
+    tni_tuned_forget();
+    CHECK(!tni_tuned_find(CHIP, &c->l, &found));
+    CHECK(tni_tuned_import(path, &n, &why) && n == 1);
+    tni_tuned_forget();
+    CHECK(tni_tuned_find(CHIP, &c->l, &found));
+    CHECK_INT(found.settings.of[TNI_KNOB_UNROLL], 8);
+    free(c);
+    end();
+}
+
+// Lines that are no winners, after one that is: nothing of such a file is kept.
+static void a_bad_file_changes_nothing(void)
+{
+    static const char *const bad[] = {
+        "winner 1 2 3 4 5 unroll=0 chip x\n",
+        "winner 1 2 3 4 5 unroll=300 chip x\n",
+        "winner 1 2 3 4 5 speed=3 chip x\n",
+        "winner 1 2 -3 4 5 unroll=2 chip x\n",
+        "winner 1 2 3 4 5 unroll=2,, chip x\n",
+        "winner 1 2 3\n",
+        "factor chip 0 unroll 2 0 1\n",
+        "factor chip 0 unroll 2 3 nan\n",
+        "\x7f"
+        "ELF\n",
+    };
+    char     path[1024], text[512];
+    tni_text why;
+    int      n;
+    begin("bad");
+    snprintf(path, sizeof path, "%s", scratch_path("bad.txt"));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(text, sizeof text, "# fine\nwinner 1 2 3 4 5 unroll=2 chip x\n%s", bad[i]);
+        write_file(path, text);
+        test_case_result(!tni_tuned_import(path, &n, &why), "line \"%s\" was taken", bad[i]);
+        CHECK_STR(why.s, "line 3 is no result of tuning");
+    }
+    CHECK(tni_tuned_export(path, &n, &why));
+    CHECK_INT(n, 0);
+    CHECK(!tni_tuned_import("/nowhere/winners.txt", &n, &why));
+    end();
+}
+
+// ---- the model ---------------------------------------------------------------------------------
+
+static void what_was_slower_is_expected_to_be_slower(void)
+{
+    kit_case  *c    = calloc(1, sizeof *c);
+    tni_tuning slow = { { [TNI_KNOB_VECTOR] = 1 } }, fast = { { [TNI_KNOB_VECTOR] = 4 } };
+    tni_tuning other = { { [TNI_KNOB_WARPS] = 4 } };
+    begin("model");
+    make_launch(c, 64);
+    for (int i = 0; i < 3; i++) {
+        tni_tuning_learn(CHIP, &c->k, &slow, 2);
+        tni_tuning_learn(CHIP, &c->k, &fast, 0.8);
+    }
+    tni_tuning_learn(CHIP, &c->k, &other, INFINITY);
+    CHECK(tni_tuning_expect(CHIP, &c->k, &slow) > 1.3);
+    CHECK(tni_tuning_expect(CHIP, &c->k, &fast) < 0.95);
+    CHECK_NEAR(tni_tuning_expect(CHIP, &c->k, &other), 1, 1e-12);
+    CHECK_NEAR(tni_tuning_expect("another chip", &c->k, &slow), 1, 1e-12);
+    free(c);
+    end();
+}
+
+// ---- runs --------------------------------------------------------------------------------------
+
+static tn_ctx *open_device(void)
+{
+    const char *name = getenv("TN_TEST_DEVICE");
+    return rules_open(name ? name : "cpu");
+}
+
+enum { ROWS = 96, MANY_ROWS = 4096, COLS = 257, STEPS = 8 };
+
+// A small computation with a map, rows and columns, which updates w in place.
+static void record_step(tn_tensor *x, tn_tensor *w)
+{
+    tn_tensor *p = tn_softmax(tn_mul(x, w), -1);
+    tn_assign(w, tn_add_s(tn_mul_s(tn_sum(p, 0), 0.5), 0.01));
+}
+
+// Steps of it; the last result goes to y.
+static void run_steps(tn_ctx *cx, int64_t rows, float *y)
+{
+    tn_seed(cx, 1);
+    tn_tensor *x = tn_randn(cx, TN_F32, 2, (int64_t[]){ rows, COLS });
+    tn_tensor *w = tn_randn(cx, TN_F32, 1, (int64_t[]){ COLS });
+    tn_eval(cx);
+    for (int i = 0; i < STEPS; i++) {
+        tn_scope *s = tn_begin(cx);
+        record_step(x, w);
+        tn_eval(cx);
+        tn_end(s);
+    }
+    CHECK(tn_read(w, TN_F32, y, COLS) == TN_OK);
+    CHECK(tn_error(cx) == TN_OK);
+}
+
+static void tuned_runs_give_the_results_of_rules(void)
+{
+    float   want[COLS], have[COLS];
+    tn_ctx *cx = open_device();
+    begin("runs");
+    run_steps(cx, ROWS, want);
+    CHECK(tn_tune(cx, 1) == TN_OK);
+    run_steps(cx, ROWS, have);
+    CHECK(cx->engine->tune_seconds < 1);
+    run_steps(cx, ROWS, have);
+    for (int i = 0; i < COLS; i++) CHECK_NEAR(have[i], want[i], 1e-5 * fabs(want[i]) + 1e-7);
+    tn_close(cx);
+    end();
+}
+
+// The winners of a folder that are not the rule's settings, and all of them.
+static int count_winners(int *all)
+{
+    char     path[1024], line[600], settings[128];
+    tni_text why;
+    int      other = 0;
+    snprintf(path, sizeof path, "%s", scratch_path("count.txt"));
+    CHECK(tni_tuned_export(path, all, &why));
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "winner %*s %*s %*s %*s %*s %127s", settings) == 1)
+            other += strcmp(settings, "-") != 0;
+    if (f) fclose(f);
+    return other;
+}
+
+// Half of the work, which is fast and wrong.
+static void do_half(tni_launch *l)
+{
+    l->size[0] /= 2;
+}
+
+static void a_wrong_candidate_never_wins(void)
+{
+    float   y[COLS];
+    int     all = 0;
+    tn_ctx *cx  = open_device();
+    begin("wrong");
+    tni_tune_spoil = do_half;
+    CHECK(tn_tune(cx, 2) == TN_OK);
+    run_steps(cx, MANY_ROWS, y);
+    tni_tune_spoil = NULL;
+    int other      = count_winners(&all);
+    test_case_result(!cx->engine->kernels->neighbours || (all > 0 && other == 0),
+                     "%d of %d winners give other results", other, all);
+    tn_close(cx);
+    end();
+}
+
+static void explain_says_what_was_measured(void)
+{
+    float   y[COLS];
+    char   *text = NULL;
+    size_t  bytes;
+    tn_ctx *cx = open_device();
+    begin("explain");
+    tn_tune(cx, 1);
+    run_steps(cx, ROWS, y);
+    tn_tensor *x = tn_randn(cx, TN_F32, 2, (int64_t[]){ ROWS, COLS });
+    tn_tensor *w = tn_randn(cx, TN_F32, 1, (int64_t[]){ COLS });
+    tn_eval(cx);
+    tn_scope *s = tn_begin(cx);
+    record_step(x, w);
+    FILE *f = open_memstream(&text, &bytes);
+    tn_explain(cx, f);
+    fclose(f);
+    if (cx->engine->kernels->neighbours)
+        test_case_result(strstr(text, "tuned: ") && strstr(text, " us by the rule"),
+                         "explain does not say what was measured:\n%s", text);
+    free(text);
+    tn_end(s);
+    tn_close(cx);
+    end();
+}
+
+static void bad_arguments_are_refused(void)
+{
+    static const double bad[] = { -1, NAN, INFINITY };
+    tn_ctx             *cx    = open_device();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        CHECK_INT(tn_tune(cx, bad[i]), TN_EARG);
+        CHECK(strstr(tn_error_text(cx), "tune: ") != NULL);
+        tn_error_clear(cx);
+    }
+    CHECK_INT(tn_tune_export(cx, NULL), TN_EARG);
+    tn_error_clear(cx);
+    CHECK_INT(tn_tune_import(cx, "/nowhere/winners.txt"), TN_EIO);
+    CHECK_STR(tn_error_text(cx), "tune_import: \"/nowhere/winners.txt\" cannot be read");
+    tn_error_clear(cx);
+    tn_close(cx);
+}
+
+const test_case tests_tune[] = { TEST(winners_are_found_by_sizes_and_chip_in_a_later_process),
+                                 TEST(a_newer_winner_replaces_the_older),
+                                 TEST(rules_decide_if_that_is_asked_for),
+                                 TEST(winners_go_from_folder_to_folder),
+                                 TEST(a_bad_file_changes_nothing),
+                                 TEST(what_was_slower_is_expected_to_be_slower),
+                                 TEST(tuned_runs_give_the_results_of_rules),
+                                 TEST(a_wrong_candidate_never_wins),
+                                 TEST(explain_says_what_was_measured),
+                                 TEST(bad_arguments_are_refused),
+                                 TEST_END };
