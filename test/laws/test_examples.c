@@ -43,6 +43,7 @@ static const struct {
     { "11_gan", { "step    0  critic 1.", "generator 0." }, "4" },
     { "12_diffusion", { " parameters", "step    0  loss " }, "4" },
     { "13_ctc", { "step   0  loss ", "of 32 strips without an error" }, "4" },
+    { "14_report", { "report.html is a page of 20 steps", "tensorboard" }, "20" },
     { "08_custom_cuda", { "largest difference from the composed op", "they agree" }, NULL },
 };
 
