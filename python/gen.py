@@ -38,7 +38,10 @@ LEFT_OUT = {
         data_info cache_new image_print image_print_with onnx_run onnx_save""",
     "a name of the dtype object": "dtype_name",
     "tenon show MODEL prints it": "onnx_nodes onnx_node_at onnx_node_value",
-    "for programs in C: Python has its own writers of event files and pages": "tensorboard_* report_*",
+    "for programs in C: Python has its own writers of event files and pages": """
+        tensorboard_open tensorboard_scalar tensorboard_histogram tensorboard_image tensorboard_close
+        report_open report_read report_scalar report_rewind report_setting report_figure report_sample report_confusion
+        report_write report_compare report_close""",
     "ports are lists": "onnx_inputs onnx_outputs onnx_input onnx_output",
     "an attribute of the tensor": """
         dtype_of rank size stride count item item_i64 needs_grad is_leaf has_grad grad_of""",
