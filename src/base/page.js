@@ -178,9 +178,10 @@ function lines(into, o) {
     o.series.forEach((s, i) => {
       const points = thin(s.points.filter(p => ok(o.x, p[0]) && ok(o.y, p[1])), Math.max(20, Math.floor(width / 2))), apart = Math.max(1, Math.ceil(points.length / 12));
       f.root.append(svg('path', { class: 'series ' + hue(i) + (s.faint ? ' faint' : ''), d: points.map((p, k) => `${k ? 'L' : 'M'}${f.x(p[0]).toFixed(1)} ${f.y(p[1]).toFixed(1)}`).join('') }));
+      if (s.faint) return;
       points.forEach((p, k) => {
         const say = tip(`${s.name}: ${(o.y.text || plain)(p[1])} at ${(o.x.text || plain)(p[0])}`), x = f.x(p[0]), y = f.y(p[1]);
-        f.root.append(!s.faint && (k % apart === 0 || k === points.length - 1) ? mark(i, x, y, say) : svg('circle', { class: 'hit', cx: x.toFixed(1), cy: y.toFixed(1), r: 5 }, say));
+        f.root.append(k % apart === 0 || k === points.length - 1 ? mark(i, x, y, say) : svg('circle', { class: 'hit', cx: x.toFixed(1), cy: y.toFixed(1), r: 5 }, say));
       });
     });
     return f.root;

@@ -4,13 +4,16 @@ const steps = Math.max(0, ...data.curves.flatMap(c => c.points.slice(-1).map(p =
 document.getElementById('note').textContent = [`${steps} steps`, figures.seconds ? `in ${figures.seconds.toFixed(1)} s` : '', (data.machine.find(m => m[0] === 'device') || ['', ''])[1]].filter(s => s).join(', ');
 if (data.figures.length) facts(section('Results'), Object.fromEntries(data.figures.map(([k, v]) => [label(k), shown_as(k, v)])));
 
+// A point that stands for several steps goes from the lowest of them to the highest.
+const range_of = c => c.stride > 1 ? c.points.flatMap(p => [[p[0], p[2]], [p[0], p[3]]]) : c.points;
+
 // One chart for a value of training and that of the test, if there are both.
 function chart(name, note) {
   const train = curves.get(name), test = curves.get('test_' + name), series = [];
   drawn.add(name);
   if (!train && !test) return;
   drawn.add('test_' + name);
-  if (train && is_noisy(train)) series.push({ name: train.stride > 1 ? `mean of ${train.stride} steps` : 'each step', points: train.points, faint: true }, { name: 'running mean', points: smooth(train.points) });
+  if (train && is_noisy(train)) series.push({ name: train.stride > 1 ? `lowest and highest of ${train.stride} steps` : 'each step', points: range_of(train), faint: true }, { name: 'running mean', points: smooth(train.points) });
   else if (train && train.points.length) series.push({ name: 'training', points: train.points });
   if (test && test.points.length) series.push({ name: 'test', points: test.points });
   const axis = axis_of(name, series.flatMap(s => s.points.map(p => p[1])));
@@ -50,5 +53,5 @@ function matrix(c) {
   if (pairs.length) { const t = n > 30 ? s : section('Most frequent mistakes'); table(t, ['class', 'taken for', 'items'], pairs); }
 }
 if (data.confusion) matrix(data.confusion);
-facts(section('Settings'), Object.fromEntries(data.settings));
+if (data.settings.length) facts(section('Settings'), Object.fromEntries(data.settings));
 facts(section('Machine'), Object.fromEntries(data.machine));
