@@ -570,19 +570,29 @@ static bool can_bulk_copy(const launch_facts *f, const tni_simt_class *c)
 // otherwise.
 static const struct {
     int16_t threads, groups, cluster;
-} sharing[] = { { 256, 4, 2 },
-                { 512, 2, 4 },
-                { 256, 3, 8 },
-                { 512, 2, 8 },
-                // Only where a setting says so.
-                { 128, 4, 8 },
-                { 512, 3, 8 },
-                { 1024, 1, 8 },
-                { 1024, 1, 4 },
-                { 512, 1, 4 },
-                { 1024, 2, 8 },
-                { 256, 2, 8 },
-                { 512, 4, 8 } };
+    bool    all;  // as many groups as that share a row, not fewer
+} sharing[] = {
+    { 256, 4, 2, false },
+    { 512, 2, 4, false },
+    { 256, 3, 8, false },
+    { 512, 2, 8, false },
+    // Only where a setting says so. Clusters that are no powers of two leave fewer multiprocessors idle
+    // where 16 or 18 of them are wired together.
+    { 128, 4, 8, false },
+    { 512, 3, 8, false },
+    { 1024, 1, 8, false },
+    { 1024, 1, 4, false },
+    { 512, 1, 4, false },
+    { 256, 2, 8, false },
+    { 512, 4, 8, false },
+    { 512, 2, 5, true },
+    { 256, 2, 5, true },
+    { 512, 2, 6, true },
+    { 256, 3, 7, true },
+    { 1024, 1, 3, true },
+    { 512, 1, 3, true },
+    { 256, 3, 6, true }
+};
 enum { SHARING_RULES = 4 };
 _Static_assert(sizeof sharing / sizeof *sharing == TNI_SHARINGS, "lines of sharing");
 
@@ -599,7 +609,8 @@ static bool bring_row_in_bulk(const launch_facts *f, tni_simt *m)
     for (int i = only ? only - 1 : 0; i < (only ? only : SHARING_RULES); i++) {
         if (i >= TNI_SHARINGS || sharing[i].threads > f->limits->threads) return false;
         int64_t limit = f->limits->shared_bytes / sharing[i].groups - SHARED_KEPT / 2;
-        for (int g = 1; g <= tni_min_i64(sharing[i].cluster, f->limits->cluster); g *= 2) {
+        int     first = sharing[i].all ? sharing[i].cluster : 1;
+        for (int g = first; g <= tni_min_i64(sharing[i].cluster, f->limits->cluster); g *= 2) {
             int64_t bytes = all / m->vectors * tni_ceil_div(m->vectors, g);
             if (bytes > limit) continue;
             c->hold          = TNI_HOLD_SHARED;

@@ -68,15 +68,16 @@ typedef struct {
     uint8_t keep_costly;  // costly values are kept from loop to loop
     uint8_t
         rows_in_flight;     // ROW with column tails only: the vectors in flight are of several rows
-    uint8_t  prefetch_row;  // ROW with tails: the next row is loaded while one is computed
-    uint8_t  low_occupancy;  // half as many threads on a multiprocessor, each with more registers
-    uint8_t  split_columns;  // TNI_SLICES_: whether the grid goes over slices of the columns
-    uint8_t  features;       // TNI_GPU_ bits
-    uint8_t  bulk;     // groups of a multiprocessor whose rows bulk copies bring; 0: no bulk copies
-    uint8_t  cluster;  // groups that share a row; 0: each has its own
-    uint8_t  tail_memory;  // column tails are added up in scratch, not in registers
-    uint8_t  tile_axis;  // POINT in tiles: the axis of P along which they extend, besides the lane
-    uint8_t  transpose_pairs;  // tiles are visited in pairs that are each other's transposes
+    uint8_t prefetch_row;   // ROW with tails: the next row is loaded while one is computed
+    uint8_t low_occupancy;  // half as many threads on a multiprocessor, each with more registers
+    uint8_t split_columns;  // TNI_SLICES_: whether the grid goes over slices of the columns
+    uint8_t features;       // TNI_GPU_ bits
+    uint8_t bulk;     // groups of a multiprocessor whose rows bulk copies bring; 0: no bulk copies
+    uint8_t cluster;  // groups that share a row; 0: each has its own
+    uint8_t tail_memory;  // column tails are added up in scratch, not in registers
+    uint8_t tile_axis;    // POINT in tiles: the axis of P along which they extend, besides the lane
+    uint8_t
+        square;  // tiles along a side of squares that are visited with their transposes; 0: they are not
     uint8_t  whole_blocks;     // vectors of random numbers are whole blocks of the generator's
     uint16_t tile;             // lanes of a tile, and points along tile_axis; 0: no tiles
     uint16_t tiles_per_group;  // tiles of a group, side by side along the lane

@@ -227,10 +227,18 @@ static bool is_mirrored(const tni_kernel *k, uint64_t crossed)
 // Groups for one page: the points that differ along the lane and the tile axis only.
 static int64_t page_groups(const tni_simt_class *c, int64_t lanes, int64_t other)
 {
-    int64_t side = c->tile, line = side * c->tiles_per_group, square = side * SQUARE;
-    int64_t n = (lanes + square - 1) / square;
-    if (c->transpose_pairs) return n * (n + 1) * (SQUARE / c->tiles_per_group) * SQUARE;
+    int64_t side = c->tile, line = side * c->tiles_per_group, square = side * c->square;
+    int64_t n = square ? (lanes + square - 1) / square : 0;
+    if (square) return n * (n + 1) * (c->square / c->tiles_per_group) * c->square;
     return (lanes + line - 1) / line * ((other + side - 1) / side);
+}
+
+// Tiles along a side of a square: the rule's, or a setting's if the tiles of a group divide it; 0: no squares.
+static uint8_t square_side(const tni_simt_limits *limits, int tiles)
+{
+    int set = limits->tuning ? limits->tuning->of[TNI_KNOB_SQUARE] : 0;
+    if (set == 1) return 0;
+    return (uint8_t)(set && set % tiles == 0 ? set : SQUARE);
 }
 
 // Accesses get tiles in order of their number until shared memory is full; the others go element by
@@ -257,7 +265,8 @@ bool tni_simt_choose_tile(const tni_launch *l, const tni_simt_limits *limits, tn
     c.window      = 0;
     c.leader      = 0;
     int64_t lanes = l->size[k->np - 1], other = l->size[f.axis];
-    c.transpose_pairs = lanes == other && lanes >= MANY * c.tile && is_mirrored(k, c.tiled);
+    if (lanes == other && lanes >= MANY * c.tile && is_mirrored(k, c.tiled))
+        c.square = square_side(limits, c.tiles_per_group);
     for (int i = 0; i < k->np - 1; i++)
         if (i != f.axis) lines *= l->size[i];
     m->class   = c;
@@ -314,8 +323,8 @@ static void declare_tiles(tni_simt_emitter *c, const tni_set *set)
 // for that find no points.
 static void put_mirrored(tni_simt_emitter *c)
 {
-    int side = c->m->tile, line = side * c->m->tiles_per_group, square = side * SQUARE;
-    int across = square / line, tiles = across * SQUARE;
+    int side = c->m->tile, line = side * c->m->tiles_per_group, square = side * c->m->square;
+    int across = square / line, tiles = across * c->m->square;
     tni_out_line(c->o, "const m_uint side = (m_uint)((%s + %d) / %d);", tni_simt_lanes_name(c).s,
                  square - 1, square);
     tni_out_line(c->o, "const m_uint n = place / %d, w = place %% %d;", tiles, tiles);
@@ -356,7 +365,7 @@ static void put_corner(tni_simt_emitter *c)
     } else {
         tni_out_line(c->o, "const m_uint place = (m_uint)%s;", c->d->group_id);
     }
-    if (c->m->transpose_pairs) {
+    if (c->m->square) {
         put_mirrored(c);
         return;
     }

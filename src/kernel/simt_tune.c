@@ -12,11 +12,12 @@ static const uint8_t value[TNI_KNOBS][TNI_SHARINGS + 1] = {
     [TNI_KNOB_WARPS]     = { 4, 8, 16, 32 },
     [TNI_KNOB_HOLD]      = { TNI_HOLD_BY_REGISTERS, TNI_HOLD_BY_FEWER, TNI_HOLD_BY_BULK,
                              TNI_HOLD_BY_LOOP },
-    [TNI_KNOB_CLUSTER]   = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 },
+    [TNI_KNOB_CLUSTER]   = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18 },
     [TNI_KNOB_OCCUPANCY] = { 1, 2 },
     [TNI_KNOB_GRID]      = { 2, 8, 16 },
     [TNI_KNOB_PREFETCH]  = { 1, 2 },
     [TNI_KNOB_TILE]      = { 1, 2, 4 },
+    [TNI_KNOB_SQUARE]    = { 1, 2, 4, 8, 16 },
 };
 
 // The shape that a launch has under some settings.

@@ -16,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const knob_name[TNI_KNOBS] = { "vector",  "unroll",    "warps", "hold",
-                                                  "cluster", "occupancy", "grid",  "prefetch",
-                                                  "tile",    "threads",   "chunks" };
+static const char *const knob_name[TNI_KNOBS] = { "vector",  "unroll",    "warps",   "hold",
+                                                  "cluster", "occupancy", "grid",    "prefetch",
+                                                  "tile",    "square",    "threads", "chunks" };
 
 // What a value of a knob did in kernels of a kind: the sum of the logarithms of n measured ratios.
 typedef struct {

@@ -766,12 +766,11 @@ static void transposed_operands_get_tiles(void)
     kit_case *c = calloc(1, sizeof *c);
     if (!CHECK(c != NULL)) return;
     tni_simt m = shape_of(c, "tanh of a transposed sum");
-    CHECK(m.class.tile == 32 && m.class.tile_axis == 0 && m.class.vector == 4 &&
-          !m.class.transpose_pairs);
+    CHECK(m.class.tile == 32 && m.class.tile_axis == 0 && m.class.vector == 4 && !m.class.square);
     CHECK(m.class.tiled == 1 << 1 && m.class.unroll == 2 && m.block == 256);
     CHECK_INT(m.grid[0], 64 * 128);
     m = shape_of(c, "tanh of a sum of transposes");
-    CHECK(m.class.tile == 32 && m.class.transpose_pairs);
+    CHECK(m.class.tile == 32 && m.class.square);
     CHECK_INT(m.grid[0], 32 * 33 * 8);
     m = shape_of(c, "tanh of a transposed sum of odd size");
     CHECK(m.class.tile == 32 && m.class.vector == 1 && m.class.unroll == 4);
