@@ -130,12 +130,10 @@ static void add_numbers(cli_run *r, tn_batch b, tn_tensor *y)
     bool    ok = v && tn_read(y, TN_F64, v, b.count * each) == TN_OK &&
               tn_read(b.y, TN_F64, v + b.count * each, b.count * each) == TN_OK;
     for (int64_t i = 0; ok && i < n; i++) {
-        char                  text[TEXT] = "", truth[NAME], guess[NAME];
+        char                  text[TEXT] = "", guess[NAME];
         tn_report_sample_opts o          = { .text = text, .prediction = guess };
         write_row(b.x, i, text);
-        snprintf(guess, sizeof guess, "%.5g", v[i * each]);
-        snprintf(truth, sizeof truth, ", it is %.5g", v[(b.count + i) * each]);
-        strncat(guess, truth, sizeof guess - strlen(guess) - 1);
+        snprintf(guess, sizeof guess, "%.5g, it is %.5g", v[i * each], v[(b.count + i) * each]);
         tn_report_sample(r->report, NULL, o);
     }
     free(v);

@@ -328,7 +328,7 @@ static void pictures_of_folders_have_their_names(void)
     for (int i = 0; i < 60; i++) {
         char name[64];
         snprintf(name, sizeof name, "mkdir -p q/train/%d q/val/%d", i % 12, i % 12);
-        if (i < 12) runs(0, name);
+        if (i < 12) runs(0, "%s", name);
         memset(grey, 20 * (i % 12), sizeof grey);
         png_file png = { .width = 20, .height = 20, .bits = 8, .rows = grey };
         snprintf(name, sizeof name, "q/%s/%d/%d.png", i < 48 ? "train" : "val", i % 12, i);
