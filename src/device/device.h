@@ -158,7 +158,7 @@ typedef struct {
     // that it found on disk. text: the source of a kernel without its prelude, freed by tni_free; NULL
     // when memory is out.
     void (*counts)(int64_t *compiled, int64_t *found);
-    char *(*text)(tni_heap *h, const tni_launch *l);
+    char *(*text)(void *session, tni_heap *h, const tni_launch *l);
 } tni_device_kernels;
 
 // Asynchronous work. Without this group, every function returns when its work is done.

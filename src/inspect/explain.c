@@ -130,7 +130,7 @@ static void print_source(const account *a, const tni_planned_kernel *k)
         fprintf(a->f, "\n%s", text);
         tni_free(h, text);
     }
-    text = a->e->kernels->text ? a->e->kernels->text(h, &k->launch) : NULL;
+    text = a->e->kernels->text ? a->e->kernels->text(a->e->session, h, &k->launch) : NULL;
     if (text) fprintf(a->f, "\n%s\n", text);
     tni_free(h, text);
 }

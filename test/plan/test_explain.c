@@ -218,14 +218,23 @@ static void any_allocation_may_fail_while_explaining(void)
 
 static void the_source_has_the_kernel_in_the_devices_language(void)
 {
+    static const char *const begins[][2] = { { "cpu", "void kernel(" },
+                                             { "opencl", "__kernel " },
+                                             { "cuda", "__global__" } };
     if (!fuses(&tni_device_cpu)) SKIP("the cpu device runs ops one by one");
-    tn_ctx *cx = rules_open("cpu");
-    tn_exp(rules_there(cx, TN_SHAPE(N, C)));
-    CHECK_INT(explain(cx, true), 1);
-    says("load");
-    says("exp");
-    says("void kernel(");
-    tn_close(cx);
+    for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
+        for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+            if (strcmp(tn_ctx_device(cx), begins[i][0])) continue;
+            tn_scope *s = tn_begin(cx);
+            tn_exp(rules_there(cx, TN_SHAPE(N, C)));
+            CHECK_INT(explain(cx, true), 1);
+            says("load");
+            says("exp");
+            says(begins[i][1]);
+            says("kernel(");
+            tn_end(s);
+        }
+    }
 }
 
 // ---- kernels

@@ -52,7 +52,7 @@ tni_cpu_counts tni_cpu_kernels_counts(void);
 
 // The device's counts and text; see device.h.
 void  tni_cpu_compile_counts(int64_t *compiled, int64_t *found);
-char *tni_cpu_text(tni_heap *h, const tni_launch *l);
+char *tni_cpu_text(void *session, tni_heap *h, const tni_launch *l);
 
 // Describes the compiler in a line; returns false, with the reason, if there is none. Runs the
 // compiler.

@@ -10,8 +10,9 @@ void tni_cpu_compile_counts(int64_t *compiled, int64_t *found)
 }
 
 // Prints the kernel alone, without the prelude; a kernel that has no C text has nothing to show.
-char *tni_cpu_text(tni_heap *h, const tni_launch *l)
+char *tni_cpu_text(void *session, tni_heap *h, const tni_launch *l)
 {
+    (void)session;
     tni_out       o;
     tni_emit_item item = { .kernel = l->kernel, .name = "kernel" };
     const char   *why;

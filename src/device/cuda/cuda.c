@@ -268,6 +268,7 @@ static const tni_device_kernels kernels = {
     .expect              = tni_cuda_expect,
     .retuned             = tni_cuda_retuned,
     .counts              = tni_cuda_counts,
+    .text                = tni_cuda_text,
 };
 
 static const tni_device_events events = {

@@ -115,6 +115,11 @@ void tni_cuda_count_kernel(bool found)
     atomic_fetch_add(found ? &counts.found : &counts.compiled, 1);
 }
 
+char *tni_cuda_text(void *session, tni_heap *h, const tni_launch *l)
+{
+    return tni_compiled_source(tni_cuda_compiled(session), h, l);
+}
+
 // Returns the scratch that the interpreter needs for a launch, as long as its kernel is not compiled.
 static size_t interpreter_scratch(tni_cuda *c, void *entry, const tni_launch *l)
 {

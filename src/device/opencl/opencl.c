@@ -91,11 +91,17 @@ static void retuned(void *session, void *entry, const tni_launch *l)
     tni_compiled_retuned(tni_cl_compiled(session), entry);
 }
 
+static char *text_of(void *session, tni_heap *h, const tni_launch *l)
+{
+    return tni_compiled_source(tni_cl_compiled(session), h, l);
+}
+
 static const tni_device_kernels kernels = {
     .loads_before_stores = true,
     .chip                = chip,
     .neighbours          = neighbours,
     .retuned             = retuned,
+    .text                = text_of,
     .prepare             = tni_cl_prepare,
     .launch              = tni_cl_launch_kernel,
     .scratch             = tni_cl_scratch,

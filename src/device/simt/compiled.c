@@ -767,6 +767,19 @@ const char *tni_compiled_chip(const tni_compiled *t)
     return t->o.chip;
 }
 
+// The text is that of the shape which the launch would have now, with the functions of the prelude left out.
+char *tni_compiled_source(const tni_compiled *t, tni_heap *h, const tni_launch *l)
+{
+    tni_out       o;
+    tni_simt      m    = choose_shape(t, l, false);
+    tni_emit_item item = { .kernel = l->kernel, .name = "kernel", .opts = &m.class };
+    const char   *why;
+    if (!tni_can_emit(l->kernel, &why)) return NULL;
+    tni_out_open(&o, h);
+    tni_emit_simt(&o, t->o.by->dialect, &item);
+    return tni_out_take(&o);
+}
+
 // ---- kernels written by group_kernel -------------------------------------------------------------------
 
 // Prints the program of a hand-written text and adds it to the list, not built yet; NULL when memory is

@@ -86,6 +86,8 @@ int  tni_compiled_neighbours(const tni_compiled *t, const tni_launch *l, const t
 void tni_compiled_expect(tni_compiled *t, void *entry, const tni_launch *l);
 void tni_compiled_retuned(tni_compiled *t, void *entry);
 const char *tni_compiled_chip(const tni_compiled *t);
+// Returns the text of the kernel of a launch without what every program begins with, freed by tni_free; NULL if there is none.
+char *tni_compiled_source(const tni_compiled *t, tni_heap *h, const tni_launch *l);
 // Returns whether a kernel can fail on an index.
 bool tni_compiled_checks(const void *entry);
 
