@@ -192,7 +192,7 @@ typedef struct {
     tni_kernel   kernel;
     tni_launch   launch;
     tni_epilogue epilogue;
-    float        bias[64];
+    _Alignas(64) float bias[64];
     _Alignas(64) char residual[8 * MOST], result[8 * MOST];
 } kernel_case;
 
