@@ -66,6 +66,8 @@ static bool parse(tune_line *l, int argc, char **argv)
         if (!l->one) l->program = argv + i;
         else if (i + 1 < argc) return wrong("options come before the CASE, %s", argv[i]);
     }
+    if (ok && l->program && (l->to || l->from))
+        return wrong("--export and --import are without a PROGRAM");
     return ok && (l->one || l->program || l->list || l->to || l->from ||
                   wrong("a CASE, a PROGRAM, --export or --import is needed"));
 }

@@ -353,8 +353,8 @@ static int list_candidates(const trial *t, const tni_tuning *from, candidate *c)
     return n;
 }
 
-// Measures each candidate once, as long as there is time. GIVEN_UP: one that takes that much longer for its first launch gets no more.
-static void try_candidates(trial *t, candidate *c, int n, double best)
+// Measures each neighbour of `from`, which takes `best` seconds, once, as long as there is time. GIVEN_UP: one that takes that much longer for its first launch gets no more.
+static void try_candidates(trial *t, const tni_tuning *from, candidate *c, int n, double best)
 {
     enum { GIVEN_UP = 2 };
     for (int i = 0; i < n && seconds_now() < t->until; i++) {
@@ -362,7 +362,7 @@ static void try_candidates(trial *t, candidate *c, int n, double best)
         c[i].seconds = time_launches(t, &c[i].settings, 1);
         if (c[i].seconds < GIVEN_UP * best)
             c[i].seconds = time_launches(t, &c[i].settings, t->repeats);
-        tni_tuning_learn(t->chip, t->k->kernel, &c[i].settings, c[i].seconds / best);
+        tni_tuning_learn(t->chip, t->k->kernel, from, &c[i].settings, c[i].seconds / best);
     }
     qsort(c, (size_t)n, sizeof *c, by_time);
 }
@@ -373,7 +373,7 @@ static bool climb(trial *t, tni_tuning *best, tni_tuned *won)
     candidate c[CANDIDATES];
     double    us[2] = { 0 };
     int       n     = list_candidates(t, best, c);
-    try_candidates(t, c, n, 1e-6 * won->us);
+    try_candidates(t, best, c, n, 1e-6 * won->us);
     for (int i = 0; i < n && i < FINALISTS && c[i].seconds < 1e-6 * won->us; i++) {
         if (seconds_now() > t->until) break;
         if (!is_right(t, &c[i].settings) || !wins(t, best, &c[i].settings, us) ||

@@ -20,6 +20,25 @@ static const char *const knob_name[TNI_KNOBS] = { "vector",  "unroll",    "warps
                                                   "cluster", "occupancy", "grid",    "prefetch",
                                                   "tile",    "square",    "threads", "chunks" };
 
+// The largest value of each knob that devices offer, and whether it is a power of two, which the text of kernels counts on.
+static const struct {
+    uint8_t most;
+    bool    power;
+} range[TNI_KNOBS] = {
+    [TNI_KNOB_VECTOR]    = { 8, true },
+    [TNI_KNOB_UNROLL]    = { 8, true },
+    [TNI_KNOB_WARPS]     = { 32, true },
+    [TNI_KNOB_HOLD]      = { TNI_HOLD_BY_LOOP, false },
+    [TNI_KNOB_CLUSTER]   = { TNI_SHARINGS, false },
+    [TNI_KNOB_OCCUPANCY] = { 2, false },
+    [TNI_KNOB_GRID]      = { 16, false },
+    [TNI_KNOB_PREFETCH]  = { 2, false },
+    [TNI_KNOB_TILE]      = { 4, true },
+    [TNI_KNOB_SQUARE]    = { 16, true },
+    [TNI_KNOB_THREADS]   = { 255, false },
+    [TNI_KNOB_CHUNKS]    = { 64, false },
+};
+
 // What a value of a knob did in kernels of a kind: the sum of the logarithms of n measured ratios.
 typedef struct {
     char   chip[64];
@@ -65,6 +84,12 @@ static int knob_of(const char *name, size_t n)
     return -1;
 }
 
+// Whether a device could offer a value: files are also written by people.
+static bool is_offered(int knob, long v)
+{
+    return v >= 1 && v <= range[knob].most && !(range[knob].power && v & (v - 1));
+}
+
 // Reads what write_settings wrote; "-" is the rule's. False for anything else.
 static bool read_settings(const char *s, tni_tuning *t)
 {
@@ -76,7 +101,7 @@ static bool read_settings(const char *s, tni_tuning *t)
         char  *end  = NULL;
         if (knob < 0 || s[n] != '=') return false;
         long v = strtol(s + n + 1, &end, 10);
-        if (end == s + n + 1 || v < 1 || v > 255 || (*end && *end != ',')) return false;
+        if (end == s + n + 1 || !is_offered(knob, v) || (*end && *end != ',')) return false;
         t->of[knob] = (uint8_t)v;
         s           = *end ? end + 1 : end;
     }
@@ -115,10 +140,11 @@ static tni_tuned *find_winner(const char *chip, const uint64_t key[2])
     return NULL;
 }
 
-// Adds a winner, or replaces the one with its key. False when memory is out.
-static bool add_winner(const tni_tuned *t)
+// Adds a winner. One with its key is replaced, or with `replace` false kept. False when memory is out.
+static bool add_winner(const tni_tuned *t, bool replace)
 {
     tni_tuned *w = find_winner(t->chip, t->key);
+    if (w && !replace) return true;
     if (!w) {
         if (!grow_list((void **)&self.winner, self.winners, &self.winners_room, sizeof *w))
             return false;
@@ -140,9 +166,10 @@ static factor *find_factor(const char *chip, int kind, int knob, int value)
 }
 
 // The same for a factor.
-static bool add_factor(const factor *f)
+static bool add_factor(const factor *f, bool replace)
 {
     factor *old = find_factor(f->chip, f->kind, f->knob, f->value);
+    if (old && !replace) return true;
     if (!old) {
         if (!grow_list((void **)&self.factor, self.factors, &self.factors_room, sizeof *f))
             return false;
@@ -173,45 +200,63 @@ static void print_factor(const factor *f, char line[LINE])
              f->value, f->n, f->sum);
 }
 
-// Reads what print_winner wrote, and adds it. Widths keep words within their arrays.
-static bool read_winner(const char *line)
+// Reads what print_winner wrote. Widths keep words within their arrays.
+static bool read_winner(const char *line, tni_tuned *w)
 {
-    tni_tuned w;
-    char      settings[128];
-    memset(&w, 0, sizeof w);
-    int n = sscanf(line, "winner %" SCNx64 " %" SCNx64 " %lf %lf %lf %127s %63s %63s", &w.key[0],
-                   &w.key[1], &w.us, &w.rule_us, &w.next_us, settings, w.chip, w.what);
-    return n == 8 && read_settings(settings, &w.settings) && w.us > 0 && add_winner(&w);
+    char settings[128];
+    memset(w, 0, sizeof *w);
+    int n = sscanf(line, "winner %" SCNx64 " %" SCNx64 " %lf %lf %lf %127s %63s %63s", &w->key[0],
+                   &w->key[1], &w->us, &w->rule_us, &w->next_us, settings, w->chip, w->what);
+    return n == 8 && read_settings(settings, &w->settings) && w->us > 0;
 }
 
 // Reads what print_factor wrote. A sum that is not finite would spoil every expectation.
-static bool read_factor(const char *line)
+static bool read_factor(const char *line, factor *f)
 {
-    factor f = { .n = 0 };
-    char   name[32];
-    int    n = sscanf(line, "factor %63s %d %31s %d %d %lf", f.chip, &f.kind, name, &f.value, &f.n,
-                      &f.sum);
-    f.knob   = knob_of(name, strlen(name));
-    return n == 6 && f.knob >= 0 && f.n > 0 && isfinite(f.sum) && add_factor(&f);
+    char name[32] = "";
+    memset(f, 0, sizeof *f);
+    int n = sscanf(line, "factor %63s %d %31s %d %d %lf", f->chip, &f->kind, name, &f->value, &f->n,
+                   &f->sum);
+    f->knob = knob_of(name, strlen(name));
+    return n == 6 && f->knob >= 0 && f->n > 0 && isfinite(f->sum);
 }
 
-// Adds the lines of a text, which has a 0 at its end and is changed. Returns the number of winners; -1, with the line,
-// if one is neither.
-// Blank lines and lines that begin with # are for people.
-static int read_lines(char *text, tni_text *why)
+// What becomes of lines that are read.
+typedef enum {
+    CHECK_ONLY,
+    ADD_UNKNOWN,  // what is known here stays
+    REPLACE
+} reading;
+
+// Reads a line; false if it is neither winner nor factor, or memory is out. Blank lines and lines that begin with # are
+// for people.
+static bool read_line(const char *line, reading how, int *winners)
+{
+    tni_tuned w;
+    factor    f;
+    if (!*line || *line == '#') return true;
+    if (strncmp(line, "winner ", 7))
+        return read_factor(line, &f) && (how == CHECK_ONLY || add_factor(&f, how == REPLACE));
+    ++*winners;
+    return read_winner(line, &w) && (how == CHECK_ONLY || add_winner(&w, how == REPLACE));
+}
+
+// Reads the lines of a text, which has a 0 at its end. Returns the number of winners; -1, with the line, if one was not
+// taken.
+static int read_lines(char *text, reading how, tni_text *why)
 {
     int winners = 0, number = 1;
     for (char *line = text; *line; number++) {
-        size_t n    = strcspn(line, "\n");
-        char  *next = line + n + (line[n] == '\n');
-        line[n]     = 0;
-        bool winner = !strncmp(line, "winner ", 7);
-        if (*line && *line != '#' && !(winner ? read_winner(line) : read_factor(line))) {
+        size_t n   = strcspn(line, "\n");
+        char   end = line[n];
+        line[n]    = 0;
+        bool ok    = read_line(line, how, &winners);
+        line[n]    = end;
+        if (!ok) {
             *why = tni_text_of("line %d is no result of tuning", number);
             return -1;
         }
-        winners += winner;
-        line = next;
+        line += n + (end != 0);
     }
     return winners;
 }
@@ -237,7 +282,8 @@ static bool is_set(const char *name, const char *value)
     return v && !strcmp(v, value);
 }
 
-// Adds what is on disk. A text that cannot be read counts as none.
+// Adds what is on disk and not known here: that is older, or of another process. A text that cannot be read counts as
+// none.
 static void read_disk(void)
 {
     size_t   bytes = 0;
@@ -247,7 +293,7 @@ static void read_disk(void)
     if (text) {
         memcpy(text, data, bytes);
         text[bytes] = 0;
-        read_lines(text, &why);
+        read_lines(text, ADD_UNKNOWN, &why);
     }
     free(text);
     free(data);
@@ -263,17 +309,11 @@ static void open_store(void)
     read_disk();
 }
 
-// Writes all to disk. Others may have added lines meanwhile: what they know of what is not known here is added first.
+// Writes all to disk. Others may have added lines meanwhile, which are added first.
 static void write_disk(void)
 {
-    size_t     bytes  = 0;
-    int        known  = self.winners;
-    tni_tuned *winner = malloc((size_t)known * sizeof *winner + 1);
-    if (!winner) return;
-    memcpy(winner, self.winner, (size_t)known * sizeof *winner);
+    size_t bytes = 0;
     read_disk();
-    for (int i = 0; i < known; i++) add_winner(&winner[i]);
-    free(winner);
     char *text = write_lines(&bytes);
     if (text) tni_disk_keep(&self.disk, &disk_key, text, bytes);
     free(text);
@@ -333,7 +373,7 @@ bool tni_tuned_keep(const tni_tuned *t)
     copy_word(w.what, sizeof w.what, t->what);
     pthread_mutex_lock(&self.lock);
     open_store();
-    bool ok = add_winner(&w);
+    bool ok = add_winner(&w, true);
     if (ok) write_disk();
     pthread_mutex_unlock(&self.lock);
     return ok;
@@ -388,18 +428,19 @@ static char *read_file(const char *path, tni_text *why)
     return NULL;
 }
 
-// A file with a bad line changes nothing: what was known is read from disk again.
+// A file with a bad line changes nothing: all lines are looked at before the first is taken.
 bool tni_tuned_import(const char *path, int *count, tni_text *why)
 {
     char *text = read_file(path, why);
     if (!text) return false;
     pthread_mutex_lock(&self.lock);
     open_store();
-    *count = read_lines(text, why);
-    if (*count < 0) {
-        self.winners = self.factors = 0;
-        read_disk();
-    } else write_disk();
+    *count = read_lines(text, CHECK_ONLY, why);
+    if (*count >= 0 && read_lines(text, REPLACE, why) < 0) {
+        *why   = tni_text_of("memory is out");
+        *count = -1;
+    }
+    if (*count >= 0) write_disk();
     pthread_mutex_unlock(&self.lock);
     free(text);
     return *count >= 0;
@@ -430,25 +471,26 @@ double tni_tuning_expect(const char *chip, const tni_kernel *k, const tni_tuning
     return exp(sum);
 }
 
-// The effect of several knobs is shared among them. On disk it comes with the next winner.
-void tni_tuning_learn(const char *chip, const tni_kernel *k, const tni_tuning *t, double ratio)
+// Only the knobs that differ have made the difference. On disk it comes with the next winner.
+void tni_tuning_learn(const char *chip, const tni_kernel *k, const tni_tuning *from,
+                      const tni_tuning *t, double ratio)
 {
     char name[64];
     int  knobs = 0;
-    for (int i = 0; i < TNI_KNOBS; i++) knobs += t->of[i] != 0;
+    for (int i = 0; i < TNI_KNOBS; i++) knobs += t->of[i] != from->of[i];
     if (!knobs || !(ratio > 0) || !isfinite(ratio)) return;
     copy_word(name, sizeof name, chip);
     pthread_mutex_lock(&self.lock);
     open_store();
     for (int i = 0; i < TNI_KNOBS; i++) {
-        if (!t->of[i]) continue;
+        if (!t->of[i] || t->of[i] == from->of[i]) continue;
         const factor *old = find_factor(name, kind_of(k), i, t->of[i]);
         factor        f   = { .kind = kind_of(k), .knob = i, .value = t->of[i] };
         if (old) f = *old;
         memcpy(f.chip, name, sizeof name);
         f.n++;
         f.sum += log(ratio) / knobs;
-        add_factor(&f);
+        add_factor(&f, true);
     }
     pthread_mutex_unlock(&self.lock);
 }

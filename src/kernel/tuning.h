@@ -1,8 +1,8 @@
 // Settings of a kernel that rules choose and that measuring may replace, and the winners of such measurements.
 //
 // A setting is a number for each knob; 0 leaves the choice to the rule. Devices read them where the rule would decide
-// (kernel/simt.c, device/cpu/cpu_launch.c), as far as the kernel and the chip allow it: any settings make a launch that is
-// right, though sums may have another order.
+// (kernel/simt.c, device/cpu/cpu_launch.c), as far as the kernel and the chip allow it: settings that a device offers, or that
+// were read from a file, make a launch that is right, though sums may have another order.
 //
 // Winners are lines of one text of the disk cache (kernel/disk.h), by kernel, sizes, strides and chip. A process reads it
 // once, when the first kernel is looked for. With TN_DETERMINISTIC=1, or TN_TUNE=0, there are none.
@@ -68,7 +68,8 @@ void tni_tuned_forget(void);
 // A model of the time under some settings beside the rule's: each value of a knob multiplies it by a factor, the mean of what was measured
 // with that value in kernels of a kind (POINT, ROW, COL, FULL), drawn towards 1 as long as measurements are few. It is kept with the winners.
 double tni_tuning_expect(const char *chip, const tni_kernel *k, const tni_tuning *t);
-// Learns that a launch under some settings took `ratio` times as long as by the rule.
-void tni_tuning_learn(const char *chip, const tni_kernel *k, const tni_tuning *t, double ratio);
+// Learns that a launch under settings t took `ratio` times as long as under `from`.
+void tni_tuning_learn(const char *chip, const tni_kernel *k, const tni_tuning *from,
+                      const tni_tuning *t, double ratio);
 
 #endif

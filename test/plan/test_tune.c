@@ -4,6 +4,7 @@
 #include "rules_kit.h"
 #include "scratch.h"
 
+#include "device/cpu/cpu_kernels.h"
 #include "inspect/inspect.h"
 #include "kernel/tuning.h"
 #include "kernel_kit.h"
@@ -159,6 +160,8 @@ static void a_bad_file_changes_nothing(void)
         "winner 1 2 3 4 5 unroll=0 chip x\n",
         "winner 1 2 3 4 5 unroll=300 chip x\n",
         "winner 1 2 3 4 5 speed=3 chip x\n",
+        "winner 1 2 3 4 5 vector=3 chip x\n",
+        "winner 1 2 3 4 5 warps=64 chip x\n",
         "winner 1 2 -3 4 5 unroll=2 chip x\n",
         "winner 1 2 3 4 5 unroll=2,, chip x\n",
         "winner 1 2 3\n",
@@ -184,26 +187,104 @@ static void a_bad_file_changes_nothing(void)
     end();
 }
 
+// Without a cache folder, what is known is in memory alone.
+static void a_bad_file_leaves_what_only_memory_has(void)
+{
+    kit_case *c = calloc(1, sizeof *c);
+    char      path[1024];
+    tni_tuned w, found;
+    tni_text  why;
+    int       n;
+    begin("memory");
+    setenv("TN_CACHE_DIR", "none", 1);
+    tni_tuned_forget();
+    make_launch(c, 64);
+    w = winner_of(&c->l, 4, 10);
+    CHECK(tni_tuned_keep(&w));
+    snprintf(path, sizeof path, "%s", scratch_path("bad.txt"));
+    write_file(path, "winner 1 2 3\n");
+    CHECK(!tni_tuned_import(path, &n, &why));
+    CHECK(tni_tuned_find(CHIP, &c->l, &found));
+    free(c);
+    end();
+}
+
 // ---- the model ---------------------------------------------------------------------------------
 
 static void what_was_slower_is_expected_to_be_slower(void)
 {
     kit_case  *c    = calloc(1, sizeof *c);
     tni_tuning slow = { { [TNI_KNOB_VECTOR] = 1 } }, fast = { { [TNI_KNOB_VECTOR] = 4 } };
-    tni_tuning other = { { [TNI_KNOB_WARPS] = 4 } };
+    tni_tuning other = { { [TNI_KNOB_WARPS] = 4 } }, rule = { { 0 } };
     begin("model");
     make_launch(c, 64);
     for (int i = 0; i < 3; i++) {
-        tni_tuning_learn(CHIP, &c->k, &slow, 2);
-        tni_tuning_learn(CHIP, &c->k, &fast, 0.8);
+        tni_tuning_learn(CHIP, &c->k, &rule, &slow, 2);
+        tni_tuning_learn(CHIP, &c->k, &rule, &fast, 0.8);
     }
-    tni_tuning_learn(CHIP, &c->k, &other, INFINITY);
+    tni_tuning_learn(CHIP, &c->k, &rule, &other, INFINITY);
     CHECK(tni_tuning_expect(CHIP, &c->k, &slow) > 1.3);
     CHECK(tni_tuning_expect(CHIP, &c->k, &fast) < 0.95);
     CHECK_NEAR(tni_tuning_expect(CHIP, &c->k, &other), 1, 1e-12);
     CHECK_NEAR(tni_tuning_expect("another chip", &c->k, &slow), 1, 1e-12);
     free(c);
     end();
+}
+
+// Winners are written in between, as they are while kernels are measured one after the other.
+static void what_was_learned_outlasts_writing(void)
+{
+    kit_case  *c    = calloc(1, sizeof *c);
+    tni_tuning slow = { { [TNI_KNOB_VECTOR] = 1 } }, rule = { { 0 } };
+    tni_tuned  w;
+    begin("outlasts");
+    make_launch(c, 64);
+    w = winner_of(&c->l, 4, 10);
+    for (int i = 0; i < 6; i++) {
+        tni_tuning_learn(CHIP, &c->k, &rule, &slow, 2);
+        CHECK(tni_tuned_keep(&w));
+    }
+    CHECK_NEAR(tni_tuning_expect(CHIP, &c->k, &slow), pow(2, 6 / 8.), 1e-4);
+    tni_tuned_forget();
+    CHECK_NEAR(tni_tuning_expect(CHIP, &c->k, &slow), pow(2, 6 / 8.), 1e-4);
+    free(c);
+    end();
+}
+
+// A knob that both settings have in common has not made the difference.
+static void a_difference_is_that_of_the_knob_that_differs(void)
+{
+    kit_case  *c    = calloc(1, sizeof *c);
+    tni_tuning from = { { [TNI_KNOB_UNROLL] = 8 } }, to = from, both = { { 0 } };
+    begin("differs");
+    make_launch(c, 64);
+    to.of[TNI_KNOB_VECTOR]   = 1;
+    both.of[TNI_KNOB_VECTOR] = 1;
+    tni_tuning_learn(CHIP, &c->k, &from, &to, 2);
+    CHECK_NEAR(tni_tuning_expect(CHIP, &c->k, &from), 1, 1e-12);
+    CHECK_NEAR(tni_tuning_expect(CHIP, &c->k, &both), pow(2, 1 / 3.), 1e-9);
+    free(c);
+    end();
+}
+
+// ---- scratch -----------------------------------------------------------------------------------
+
+// Plans of any context keep the bytes that they were told, while a winner with more threads may come from another.
+static void scratch_of_the_cpu_is_enough_for_settings_to_come(void)
+{
+    kit_case    *c    = calloc(1, sizeof *c);
+    tni_cpu_code code = { .rows = { 8, 0 } };
+    tni_tuning   many = { { [TNI_KNOB_THREADS] = 8 } };
+    kit_begin(c, 1, (int64_t[]){ 8 }, 1, (int64_t[]){ 2000 }, true);
+    int x = kit_load_new(c, TN_F32, TNI_PER_ELEM);
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), kit_reduce(c, TNI_sum, x, false));
+    CHECK(tni_kernel_seal(&c->k));
+    c->l.threads = 8;
+    size_t rule  = tni_cpu_scratch(NULL, &code, &c->l);
+    c->l.tuning  = &many;
+    size_t set   = tni_cpu_scratch(NULL, &code, &c->l);
+    test_case_result(rule >= set, "%zu bytes of scratch, %zu with more threads", rule, set);
+    free(c);
 }
 
 // ---- runs --------------------------------------------------------------------------------------
@@ -343,7 +424,11 @@ const test_case tests_tune[] = { TEST(winners_are_found_by_sizes_and_chip_in_a_l
                                  TEST(rules_decide_if_that_is_asked_for),
                                  TEST(winners_go_from_folder_to_folder),
                                  TEST(a_bad_file_changes_nothing),
+                                 TEST(a_bad_file_leaves_what_only_memory_has),
                                  TEST(what_was_slower_is_expected_to_be_slower),
+                                 TEST(what_was_learned_outlasts_writing),
+                                 TEST(a_difference_is_that_of_the_knob_that_differs),
+                                 TEST(scratch_of_the_cpu_is_enough_for_settings_to_come),
                                  TEST(tuned_runs_give_the_results_of_rules),
                                  TEST(a_wrong_candidate_never_wins),
                                  TEST(explain_says_what_was_measured),

@@ -44,16 +44,21 @@ static int64_t element_weight(const tni_kernel *k)
     return 1 + k->nins / FEW;
 }
 
-// Returns how many threads run a launch; the caller alone runs small ones. Chunks of kernels without tails may be as
-// short as a unit.
-static int launch_threads(const tni_launch *l, const tni_work_split *cut, const tni_tuning *t)
+// Returns the most threads that can run a launch, whatever its settings. Chunks of kernels without tails may be as short
+// as a unit.
+static int most_threads(const tni_launch *l, const tni_work_split *cut)
 {
     int     threads = l->threads < TNI_MAX_THREADS ? l->threads : TNI_MAX_THREADS;
     int64_t most    = l->kernel->tails ? cut->chunks : cut->units;
-    int     set     = t ? t->of[TNI_KNOB_THREADS] : 0;
-    if (set) threads = set < threads ? set : threads;
-    else threads = tni_threads_for(threads, cut->rows * cut->cols * element_weight(l->kernel));
     return threads < most ? threads : most > 1 ? (int)most : 1;
+}
+
+// Returns how many threads run a launch; the caller alone runs small ones.
+static int launch_threads(const tni_launch *l, const tni_work_split *cut, const tni_tuning *t)
+{
+    int set = t ? t->of[TNI_KNOB_THREADS] : 0, most = most_threads(l, cut);
+    if (!set) set = tni_threads_for(l->threads, cut->rows * cut->cols * element_weight(l->kernel));
+    return set < most ? set : most;
 }
 
 int tni_cpu_threads(const tni_launch *l)
@@ -68,21 +73,18 @@ static size_t partials_bytes(const tni_work_split *cut)
     return (size_t)tni_align64(8 * cut->partials * cut->chunks);
 }
 
-// A kernel can become compiled between this call and its launch, so this returns enough for either
-// way.
+// A kernel can become compiled between this call and its launch, and other settings can win for it in any context, so
+// this returns enough for either way and for all threads.
 size_t tni_cpu_scratch(void *session, void *entry, const tni_launch *l)
 {
     (void)session;
     const tni_cpu_code *code = entry;
     if (!code) return tni_interpret_scratch(l);
-    tni_work_split    cut     = tni_kernel_split(l);
-    size_t            threads = (size_t)launch_threads(l, &cut, NULL), set = threads;
-    const tni_tuning *t = tni_cpu_settings(code, l);
-    if (t) set = (size_t)launch_threads(l, &cut, t);
-    if (set > threads) threads = set;
-    size_t thread = (size_t)tni_align64((int64_t)tni_c_scratch_bytes(code->rows, cut.cols));
-    size_t bytes  = threads * (sizeof(worker_failure) + thread) + partials_bytes(&cut);
-    size_t other  = tni_interpret_scratch(l);
+    tni_work_split cut     = tni_kernel_split(l);
+    size_t         threads = (size_t)most_threads(l, &cut);
+    size_t         thread = (size_t)tni_align64((int64_t)tni_c_scratch_bytes(code->rows, cut.cols));
+    size_t         bytes  = threads * (sizeof(worker_failure) + thread) + partials_bytes(&cut);
+    size_t         other  = tni_interpret_scratch(l);
     return bytes > other ? bytes : other;
 }
 
