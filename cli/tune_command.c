@@ -72,15 +72,22 @@ static bool parse(tune_line *l, int argc, char **argv)
                   wrong("a CASE, a PROGRAM, --export or --import is needed"));
 }
 
+// Lets the library say what won, besides what it says already.
+static void log_winners(void)
+{
+    char        log[256];
+    const char *logs = getenv("TN_LOG");
+    snprintf(log, sizeof log, "%s%stune", logs ? logs : "", logs && *logs ? "," : "");
+    setenv("TN_LOG", log, 1);
+}
+
 // Becomes the program, which measures for itself and says on stderr what won.
 static int run_program(const tune_line *l)
 {
-    char        seconds[32], log[256];
-    const char *logs = getenv("TN_LOG");
+    char seconds[32];
     snprintf(seconds, sizeof seconds, "%g", l->seconds);
-    snprintf(log, sizeof log, "%s%stune", logs ? logs : "", logs && *logs ? "," : "");
     setenv("TN_TUNE", seconds, 1);
-    setenv("TN_LOG", log, 1);
+    log_winners();
     if (l->device) setenv("TN_DEVICE", l->device, 1);
     execvp(l->program[0], l->program);
     return cli_fail("%s: %s", l->program[0], strerror(errno));
@@ -88,7 +95,7 @@ static int run_program(const tune_line *l)
 
 static tn_status tune_case(cli_kit *k, const tune_line *l)
 {
-    setenv("TN_LOG", "tune", 0);
+    log_winners();
     l->one->make(k);
     tn_eval(k->cx);
     cli_case_steps(k, l->one, l->one->steps + 1);

@@ -146,10 +146,10 @@ typedef struct {
     tni_registers (*registers)(void *session, void *entry, const tni_launch *l);
     // Returns whether kernels compute in f64. NULL: they do.
     bool (*doubles)(void *session);
-    // What measuring may choose (inspect/tune.c, kernel/tuning.h); NULL: nothing. chip: what winners are kept for.
+    // What measuring may choose (inspect/tune.c, kernel/tuning.h); NULL: nothing. chip: what winners are kept for, on the cpu with its threads.
     // neighbours: settings that differ from `from` in one knob, and would launch differently. expect: begins to
     // compile a kernel for a launch under its settings. retuned: a winner was kept for such launches of an entry.
-    const char *(*chip)(const void *session);
+    const char *(*chip)(const void *session, int threads);
     int (*neighbours)(void *session, const tni_launch *l, const tni_tuning *from, tni_tuning *dst,
                       int room);
     void (*expect)(void *session, void *entry, const tni_launch *l);

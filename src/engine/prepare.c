@@ -14,6 +14,13 @@ enum { ROUNDS = 6 };
 
 // ---- entries -----------------------------------------------------------------------------------
 
+// The launch of a kernel before it has addresses: it knows the threads of the context, by which the cpu looks for settings.
+static const tni_launch *first_launch(const tni_engine *e, tni_planned_kernel *k)
+{
+    k->launch.threads = e->threads;
+    return &k->launch;
+}
+
 // Gives all kernels of a plan to the device. If it is out of memory, cached free blocks are returned
 // to it first.
 static tn_status find_entries(tn_ctx *cx, tni_plan *p, const tni_launch **first, void **entry,
@@ -21,7 +28,7 @@ static tn_status find_entries(tn_ctx *cx, tni_plan *p, const tni_launch **first,
 {
     const tni_engine *e = cx->engine;
     tn_status         s;
-    for (size_t i = 0; i < p->kernels; i++) first[i] = &p->kernel[i].launch;
+    for (size_t i = 0; i < p->kernels; i++) first[i] = first_launch(e, &p->kernel[i]);
     do s = e->kernels->prepare(e->session, (int)p->kernels, first, entry, wait, why);
     while (s == TN_EMEM && tni_buffers_trim(&cx->buffers));
     return s;
@@ -35,7 +42,7 @@ static void recall_kernels(tn_ctx *cx, tni_plan *p)
     const tni_launch **first = tni_alloc(&cx->heap, p->kernels * sizeof *first + 1);
     void             **entry = tni_alloc(&cx->heap, p->kernels * sizeof *entry + 1);
     if (first && entry) {
-        for (size_t i = 0; i < p->kernels; i++) first[i] = &p->kernel[i].launch;
+        for (size_t i = 0; i < p->kernels; i++) first[i] = first_launch(e, &p->kernel[i]);
         e->kernels->recall(e->session, (int)p->kernels, first, entry);
         for (size_t i = 0; i < p->kernels; i++) p->kernel[i].entry = entry[i];
         p->scratch_known = false;

@@ -224,7 +224,7 @@ static void print_tuned(const account *a, const tni_planned_kernel *k)
 {
     tni_tuned won;
     if (k->call_item >= 0 || !a->e->kernels->chip ||
-        !tni_tuned_find(a->e->kernels->chip(a->e->session), &k->launch, &won))
+        !tni_tuned_find(a->e->kernels->chip(a->e->session, a->e->threads), &k->launch, &won))
         return;
     fprintf(a->f, "         tuned: %.4g us, %s; %.4g us by the rule", won.us,
             tni_tuning_text(&won.settings).s, won.rule_us);

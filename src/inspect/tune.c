@@ -129,7 +129,7 @@ static void free_trial(trial *t)
 static bool open_trial(trial *t, const tni_run *r, tni_planned_kernel *k)
 {
     *t      = (trial){ .r = r, .k = k, .l = k->launch, .repeats = 1, .exact = true };
-    t->chip = r->e->kernels->chip(r->e->session);
+    t->chip = r->e->kernels->chip(r->e->session, r->e->threads);
     for (int i = 0; i < k->kernel->nins; i++)
         if (k->kernel->ins[i].code == TNI_I_REDUCE) t->exact = false;
     for (int b = 0; b < k->kernel->nbuffer; b++) {

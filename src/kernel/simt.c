@@ -523,7 +523,8 @@ static void hold_row_in_registers(const launch_facts *f, tni_simt *m, int each)
     int64_t         n   = m->vectors;
     int             set = setting(f, TNI_KNOB_UNROLL);
     if (set && n > TNI_WARP) {
-        set_team(f, m, tni_max_i64(TNI_WARP, team_for(f, tni_ceil_div(n, set))));
+        int64_t team = team_for(f, tni_ceil_div(n, set));
+        set_team(f, m, tni_min_i64(tni_max_i64(TNI_WARP, team), 2 * TEAM));
     } else if (n <= TNI_WARP) {
         choose_short_row(f, m);
     } else if (f->rows == 1 && n <= TEAM && !f->k->tails &&

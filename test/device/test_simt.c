@@ -555,6 +555,39 @@ static void known_work_runs_and_agrees(void)
     free(c);
 }
 
+// Shapes under settings, and under settings that differ from those in one more knob, for sizes from few rows to few columns: a device can launch
+// them, and every element has a thread.
+static void any_settings_make_launches(void)
+{
+    enum { MOST = 48 };
+    static const int64_t sizes[][2] = { { 3000, 777 },  { 100000, 96 },  { 1, 5000000 },
+                                        { 50, 20000 },  { 1000000, 12 }, { 12, 1000000 },
+                                        { 7000, 1536 }, { 3, 5 },        { 65536, 33 } };
+    kit_case            *c          = calloc(1, sizeof *c);
+    for (int i = 0; c && i < WORKS * 9; i++) {
+        tni_tuning near[MOST], next[MOST];
+        works[i / 9].make(c, sizes[i % 9][0], sizes[i % 9][1]);
+        int n = tni_kernel_seal(&c->k)
+                    ? tni_simt_neighbours(&c->l, &h200, &(tni_tuning){ { 0 } }, near, MOST)
+                    : 0;
+        for (int k = 0; k < n; k++) {
+            int more = tni_simt_neighbours(&c->l, &h200, &near[k], next, MOST);
+            for (int j = 0; j < more; j++) {
+                tni_simt_limits with = h200;
+                with.tuning          = &next[j];
+                tni_simt m           = tni_simt_choose(&c->l, &with);
+                bool     ok = m.block > 0 && m.block <= 1024 && m.grid[0] > 0 && m.grid[1] > 0 &&
+                          m.parts > 0 && m.chunk > 0;
+                if (!ok)
+                    test_case_result(false, "%s %d: %s", works[i / 9].name, i % 9,
+                                     tni_tuning_text(&next[j]).s);
+            }
+        }
+    }
+    CHECK(c != NULL);
+    free(c);
+}
+
 // Every knob, in kernels of every form: whatever is set, results are right. A fifth of the settings of each kernel, another in each;
 // `make test-long` takes all.
 static void any_settings_run_and_agree(void)
@@ -850,18 +883,13 @@ static void only_maps_read_what_they_write(void)
     free(c);
 }
 
-const test_case tests_simt[] = { TEST(transposed_operands_get_tiles),
-                                 TEST(transposed_operands_compile_without_spills),
-                                 TEST(transposed_operands_run_and_agree),
-                                 TEST(an_h200_gets_the_measured_shapes),
-                                 TEST(grids_are_within_what_cuda_launches),
-                                 TEST(few_classes_serve_many_sizes),
-                                 TEST(other_alignment_is_another_class),
-                                 TEST(only_maps_read_what_they_write),
-                                 TEST(known_work_compiles_without_spills),
-                                 TEST(known_work_runs_and_agrees),
-                                 TEST(any_settings_run_and_agree),
-                                 TEST(random_kernels_run_and_agree),
-                                 TEST(all_shared_memory_that_is_declared_is_used),
-                                 TEST(memory_that_is_not_used_is_found),
-                                 TEST_END };
+const test_case tests_simt[] = {
+    TEST(transposed_operands_get_tiles),       TEST(transposed_operands_compile_without_spills),
+    TEST(transposed_operands_run_and_agree),   TEST(an_h200_gets_the_measured_shapes),
+    TEST(grids_are_within_what_cuda_launches), TEST(few_classes_serve_many_sizes),
+    TEST(other_alignment_is_another_class),    TEST(only_maps_read_what_they_write),
+    TEST(known_work_compiles_without_spills),  TEST(known_work_runs_and_agrees),
+    TEST(any_settings_make_launches),          TEST(any_settings_run_and_agree),
+    TEST(random_kernels_run_and_agree),        TEST(all_shared_memory_that_is_declared_is_used),
+    TEST(memory_that_is_not_used_is_found),    TEST_END
+};

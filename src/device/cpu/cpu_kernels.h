@@ -26,7 +26,7 @@ tn_status tni_cpu_prepare(void *session, int n, const tni_launch *const *first, 
 size_t    tni_cpu_scratch(void *session, void *entry, const tni_launch *l);
 tn_status tni_cpu_launch(void *session, void *entry, tni_launch *l, tni_text *why);
 // The device's chip, neighbours and retuned; and the settings under which a launch of an entry runs, NULL if rules decide.
-const char *tni_cpu_chip(const void *session);
+const char *tni_cpu_chip(const void *session, int threads);
 int  tni_cpu_neighbours(void *session, const tni_launch *l, const tni_tuning *from, tni_tuning *dst,
                         int room);
 void tni_cpu_retuned(void *session, void *entry, const tni_launch *l);

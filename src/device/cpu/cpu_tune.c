@@ -5,37 +5,42 @@
 #include "kernel/disk.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Settings that won for launches of an entry with certain sizes. Lists only grow, at their front: launches read them
+// Settings that won for launches of an entry with certain sizes and threads. Lists only grow, at their front: launches read them
 // without a lock.
 struct tni_cpu_won {
     int64_t             size[TNI_AXES];
+    int                 threads;
     tni_tuning          settings;
     struct tni_cpu_won *next;
 };
 
-// The chip's name, found once; winners of other chips are not used.
+// Names of the chip with each number of threads that was asked for; winners of others are not used. The hash is of all of the chip's features,
+// whose text is long.
+enum { MOST_THREADS = 256 };
 static struct {
-    pthread_once_t once;
-    tni_text       chip;
-} self = { .once = PTHREAD_ONCE_INIT };
+    pthread_mutex_t lock;
+    uint64_t        hash[2];
+    char            name[MOST_THREADS][48];
+} self = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-// A name of the chip by its features: a hash, since the text of all of them is long.
-static void find_chip(void)
+// The same settings are not best with other numbers of threads, so that these are part of the name.
+const char *tni_cpu_chip(const void *session, int threads)
 {
     tni_text features = { "" };
-    uint64_t hash[2]  = { 0 };
-    if (tni_cpu_chip_text(&features)) tni_disk_hash_bytes(features.s, strlen(features.s), hash);
-    self.chip = tni_text_of("cpu %016llx", (unsigned long long)hash[0]);
-}
-
-const char *tni_cpu_chip(const void *session)
-{
+    int      i        = threads < 0 ? 0 : threads < MOST_THREADS ? threads : MOST_THREADS - 1;
     (void)session;
-    pthread_once(&self.once, find_chip);
-    return self.chip.s;
+    pthread_mutex_lock(&self.lock);
+    if (!self.hash[0] && tni_cpu_chip_text(&features))
+        tni_disk_hash_bytes(features.s, strlen(features.s), self.hash);
+    if (!*self.name[i])
+        snprintf(self.name[i], sizeof self.name[i], "cpu %016llx, %d threads",
+                 (unsigned long long)self.hash[0], i);
+    pthread_mutex_unlock(&self.lock);
+    return self.name[i];
 }
 
 // Returns the settings that won for launches of these sizes; NULL if rules decide.
@@ -44,7 +49,7 @@ static const struct tni_cpu_won *find_won(const tni_cpu_code *code, const tni_la
     size_t bytes = (size_t)(l->kernel->np + l->kernel->nr) * sizeof *l->size;
     for (const struct tni_cpu_won *w = atomic_load_explicit(&code->won, memory_order_acquire); w;
          w                           = w->next)
-        if (!memcmp(w->size, l->size, bytes)) return w;
+        if (w->threads == l->threads && !memcmp(w->size, l->size, bytes)) return w;
     return NULL;
 }
 
@@ -61,13 +66,14 @@ void tni_cpu_retuned(void *session, void *entry, const tni_launch *l)
 {
     tni_cpu_code *code = entry;
     tni_tuned     won;
-    if (!code || !tni_tuned_find(tni_cpu_chip(session), l, &won)) return;
+    if (!code || !tni_tuned_find(tni_cpu_chip(session, l->threads), l, &won)) return;
     const struct tni_cpu_won *old = find_won(code, l);
     if (old && !memcmp(&old->settings, &won.settings, sizeof won.settings)) return;
     struct tni_cpu_won *w = calloc(1, sizeof *w);
     if (!w) return;
     memcpy(w->size, l->size, sizeof w->size);
     w->settings = won.settings;
+    w->threads  = l->threads;
     w->next     = atomic_load(&code->won);
     while (!atomic_compare_exchange_weak(&code->won, &w->next, w)) continue;
 }

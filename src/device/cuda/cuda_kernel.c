@@ -165,8 +165,9 @@ tni_registers tni_cuda_registers(void *session, void *entry, const tni_launch *l
 // ---- measuring ---------------------------------------------------------------------------------
 
 // Winners are kept by the name of the GPU: chips of one architecture differ in multiprocessors and memory.
-const char *tni_cuda_chip(const void *session)
+const char *tni_cuda_chip(const void *session, int threads)
 {
+    (void)threads;
     const tni_cuda *c = session;
     return tni_compiled_chip(c->gpu->compiled);
 }

@@ -185,7 +185,7 @@ tn_status tni_cuda_prepare(void *session, int n, const tni_launch *const *first,
 bool      tni_cuda_ready(void *session, int n, const tni_launch *const *first, void *const *entry);
 tni_registers tni_cuda_registers(void *session, void *entry, const tni_launch *l);
 char         *tni_cuda_text(void *session, tni_heap *h, const tni_launch *l);
-const char   *tni_cuda_chip(const void *session);
+const char   *tni_cuda_chip(const void *session, int threads);
 int tni_cuda_neighbours(void *session, const tni_launch *l, const tni_tuning *from, tni_tuning *dst,
                         int room);
 void      tni_cuda_expect(void *session, void *entry, const tni_launch *l);

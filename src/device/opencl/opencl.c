@@ -72,9 +72,9 @@ static const tni_device_memory memory = {
 // loads_before_stores: the texts fetch all elements of a point before they store any, so that the
 // planner may compute in place.
 // Winners are kept by the device's name and the version of its driver, which compiles the kernels.
-static const char *chip(const void *session)
+static const char *chip(const void *session, int threads)
 {
-    (void)session;
+    (void)session, (void)threads;
     return tni_compiled_chip(tni_cl_get()->compiled);
 }
 
