@@ -53,7 +53,7 @@ static bool parse(tune_line *l, int argc, char **argv)
 {
     const cli_case *c;
     bool            ok = true;
-    for (int i = 2; ok && i < argc && !l->program && !l->one; i++) {
+    for (int i = 2; ok && i < argc && !l->program; i++) {
         if (takes_option(l, argc, argv, &i, &ok)) continue;
         if (!strcmp(argv[i], "--")) {
             l->program = argv + i + 1;
@@ -61,11 +61,12 @@ static bool parse(tune_line *l, int argc, char **argv)
             break;
         }
         if (argv[i][0] == '-') return wrong("there is no option \"%s\"", argv[i]);
+        if (l->one) return wrong("one CASE at a time: %s or %s", l->one->name, argv[i]);
         for (int k = 0; (c = cli_case_at(k)) != NULL; k++)
             if (!strcmp(c->name, argv[i])) l->one = c;
         if (!l->one) l->program = argv + i;
-        else if (i + 1 < argc) return wrong("options come before the CASE, %s", argv[i]);
     }
+    if (ok && l->one && l->program) return wrong("a CASE or a program, not both");
     if (ok && l->program && (l->to || l->from))
         return wrong("--export and --import are without a PROGRAM");
     return ok && (l->one || l->program || l->list || l->to || l->from ||

@@ -221,6 +221,11 @@ static void wrong_command_lines_name_the_option_and_the_help(void)
         { "profile softmax --html x", "--html is a file whose name ends in .html, not \"x\"" },
         { "profile --html x.html --trace x.json -- true", "--trace or --html, not both" },
         { "profile softmax --trace x", "--trace is a file whose name ends in .json, not \"x\"" },
+        { "tune", "a CASE, a PROGRAM, --export or --import is needed" },
+        { "tune softmax clip", "one CASE at a time: softmax or clip" },
+        { "tune softmax -- true", "a CASE or a program, not both" },
+        { "tune softmax --seconds 0", "--seconds is a number above 0, not \"0\"" },
+        { "tune --export x.txt -- true", "--export and --import are without a PROGRAM" },
     };
     if (!begin()) return;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -1,4 +1,4 @@
-// test_cli_pages.c: the tool writes pages of plans and profiles, and sets two profiles beside each other.
+// test_cli_pages.c: the tool writes pages of plans and profiles, sets two profiles beside each other, and tunes.
 #include "cli_kit.h"
 #include "page_kit.h"
 #include "scratch.h"
@@ -48,5 +48,22 @@ static void two_traces_are_compared(void)
     scratch_close();
 }
 
+// Winners of a case are kept in the folder of the cache, told of, and moved to another folder.
+static void kernels_of_a_case_and_of_a_program_are_tuned(void)
+{
+    if (!begin()) return;
+    runs(0, "TN_CACHE_DIR=a tenon tune softmax --seconds 0.5 2>&1");
+    prints("tenon: tuned ROW (1024, 1024): ");
+    runs(0,
+         "TN_CACHE_DIR=a tenon tune --export w.txt && TN_CACHE_DIR=b tenon tune --import w.txt && "
+         "TN_CACHE_DIR=b tenon explain softmax");
+    prints(" us by the rule");
+    runs(0, "TN_CACHE_DIR=c tenon tune --seconds 0.2 echo of a program");
+    prints("of a program\n");
+    scratch_close();
+}
+
 const test_case tests_cli_pages[] = { TEST(cases_and_programs_are_shown_as_pages),
-                                      TEST(two_traces_are_compared), TEST_END };
+                                      TEST(two_traces_are_compared),
+                                      TEST(kernels_of_a_case_and_of_a_program_are_tuned),
+                                      TEST_END };
