@@ -16,7 +16,7 @@
 
 // ---- time --------------------------------------------------------------------------------------
 
-static double clock_now(void)
+double tni_clock_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -31,7 +31,7 @@ tni_time_point tni_time_now(const tni_engine *e)
     if (e->events->event_record)
         return (tni_time_point){ .event = e->events->event_record(e->session) };
     if (e->events->wait) e->events->wait(e->session, &why);
-    return (tni_time_point){ .clock = clock_now() };
+    return (tni_time_point){ .clock = tni_clock_now() };
 }
 
 double tni_seconds_between(const tni_engine *e, tni_time_point from, tni_time_point to)
@@ -70,12 +70,30 @@ static uint64_t step_hash(const tni_graph *g, const tni_plan *p, tni_plan_step s
     return h;
 }
 
-// Enters a row in the hash table (linear probing).
+// The first free slot from the hash on is the row's.
+void tni_slots_put(uint32_t *slot, size_t slots, uint64_t hash, size_t row)
+{
+    size_t at = hash & (slots - 1);
+    while (slot[at]) at = (at + 1) & (slots - 1);
+    slot[at] = (uint32_t)row + 1;
+}
+
+// Sizes are powers of two, so that a hash is cut by a mask.
+bool tni_slots_double(tni_heap *h, uint32_t **slot, size_t *slots)
+{
+    size_t n      = *slots ? 2 * *slots : 64;
+    uint32_t *new = tni_zalloc(h, n * sizeof *new);
+    if (!new) return false;
+    tni_free(h, *slot);
+    *slot  = new;
+    *slots = n;
+    return true;
+}
+
+// Enters a row in the hash table.
 static void put_slot(tni_profile *p, size_t row)
 {
-    size_t at = p->row[row].hash & (p->slots - 1);
-    while (p->slot[at]) at = (at + 1) & (p->slots - 1);
-    p->slot[at] = (uint32_t)row + 1;
+    tni_slots_put(p->slot, p->slots, p->row[row].hash, row);
 }
 
 // Makes space for one more row; the hash table stays at most half full.
@@ -83,12 +101,7 @@ static bool grow_rows(tni_heap *h, tni_profile *p)
 {
     if (!tni_grow(h, (void **)&p->row, &p->rows_cap, p->rows + 1, sizeof *p->row)) return false;
     if (2 * (p->rows + 1) <= p->slots) return true;
-    size_t    slots = p->slots ? 2 * p->slots : 64;
-    uint32_t *slot  = tni_zalloc(h, slots * sizeof *slot);
-    if (!slot) return false;
-    tni_free(h, p->slot);
-    p->slot  = slot;
-    p->slots = slots;
+    if (!tni_slots_double(h, &p->slot, &p->slots)) return false;
     for (size_t i = 0; i < p->rows; i++) put_slot(p, i);
     return true;
 }
@@ -277,7 +290,7 @@ static void add_host(tni_heap *h, tni_profile *p, tni_host_work what, int64_t by
 void tni_profile_host(tn_ctx *cx, tni_host_work what, int64_t bytes, double since)
 {
     tni_profile *p   = cx->engine->inspect->profile;
-    double       now = clock_now();
+    double       now = tni_clock_now();
     if (what == TNI_HOST_PLAN) add_host(&cx->heap, p, TNI_HOST_RECORD, 0, p->host_free, since);
     add_host(&cx->heap, p, what, bytes, since, now);
     p->host_free = now;
@@ -321,7 +334,7 @@ static tn_status begin_profile(tn_ctx *cx, const char *call)
         return tni_failed();
     }
     p->last  = tni_time_now(e);
-    p->begun = p->host_free = clock_now();
+    p->begun = p->host_free = tni_clock_now();
     e->watch |= TNI_WATCH_TIMES;
     return TN_OK;
 }
@@ -363,7 +376,7 @@ tn_status tn_profile_end(tn_ctx *cx)
         return tni_fail_status(cx, TN_EARG, "profile_end: no profile is on");
     if (e->inspect->profile->to) return TN_OK;
     e->watch &= ~(unsigned)TNI_WATCH_TIMES;
-    e->inspect->profile->ended = clock_now();
+    e->inspect->profile->ended = tni_clock_now();
     return report_lost(cx, e->inspect->profile, "profile_end");
 }
 
@@ -400,7 +413,7 @@ tn_status tn_profile_write(tn_ctx *cx, const char *path)
     if (!e->inspect->profile)
         return tni_fail_status(cx, TN_EARG,
                                "profile_write: there is no profile; call tn_profile_begin");
-    if ((e->watch & TNI_WATCH_TIMES)) e->inspect->profile->ended = clock_now();
+    if ((e->watch & TNI_WATCH_TIMES)) e->inspect->profile->ended = tni_clock_now();
     return write_file(cx, path, "w");
 }
 
@@ -422,7 +435,7 @@ static void write_at_close(tn_ctx *cx)
 {
     tni_profile *p = cx->engine->inspect->profile;
     if (!p->launches) return;
-    p->ended = clock_now();
+    p->ended = tni_clock_now();
     if (strcmp(p->to, "1")) write_file(cx, p->to, "a");
     else tni_profile_table(cx, p, stderr);
 }

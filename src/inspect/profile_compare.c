@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/page.h"
-#include "inspect/inspect.h"
+#include "inspect/profile.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -115,9 +115,7 @@ static bool read_event(tni_json *j, bool argument, event *e)
 // Enters a row in the hash table, at the first free place from its hash on.
 static void put_slot(pair *p, size_t i)
 {
-    size_t at = p->row[i].hash & (p->slots - 1);
-    while (p->slot[at]) at = (at + 1) & (p->slots - 1);
-    p->slot[at] = (uint32_t)i + 1;
+    tni_slots_put(p->slot, p->slots, p->row[i].hash, i);
 }
 
 // Makes space for one more row. False when memory is out.
@@ -126,12 +124,7 @@ static bool grow(pair *p)
     tni_heap *h = &p->cx->heap;
     if (!tni_grow(h, (void **)&p->row, &p->rows_cap, p->rows + 1, sizeof *p->row)) return false;
     if (2 * (p->rows + 1) <= p->slots) return true;
-    size_t    slots = p->slots ? 2 * p->slots : 64;
-    uint32_t *slot  = tni_zalloc(h, slots * sizeof *slot);
-    if (!slot) return false;
-    tni_free(h, p->slot);
-    p->slot  = slot;
-    p->slots = slots;
+    if (!tni_slots_double(h, &p->slot, &p->slots)) return false;
     for (size_t i = 0; i < p->rows; i++) put_slot(p, i);
     return true;
 }

@@ -26,7 +26,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     CANDIDATES = 48,      // most neighbours of a setting
@@ -72,14 +71,6 @@ typedef struct {
     int                 repeats;                 // launches of a sample
     double              until;                   // when its share of the time is spent
 } trial;
-
-// The host's clock, for budgets; launches are timed by the device's.
-static double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 // ---- memory ------------------------------------------------------------------------------------
 
@@ -357,7 +348,7 @@ static int list_candidates(const trial *t, const tni_tuning *from, candidate *c)
 static void try_candidates(trial *t, const tni_tuning *from, candidate *c, int n, double best)
 {
     enum { GIVEN_UP = 2 };
-    for (int i = 0; i < n && seconds_now() < t->until; i++) {
+    for (int i = 0; i < n && tni_clock_now() < t->until; i++) {
         if (!launch_with(t, &c[i].settings)) continue;
         c[i].seconds = time_launches(t, &c[i].settings, 1);
         if (c[i].seconds < GIVEN_UP * best)
@@ -375,7 +366,7 @@ static bool climb(trial *t, tni_tuning *best, tni_tuned *won)
     int       n     = list_candidates(t, best, c);
     try_candidates(t, best, c, n, 1e-6 * won->us);
     for (int i = 0; i < n && i < FINALISTS && c[i].seconds < 1e-6 * won->us; i++) {
-        if (seconds_now() > t->until) break;
+        if (tni_clock_now() > t->until) break;
         if (!is_right(t, &c[i].settings) || !wins(t, best, &c[i].settings, us) ||
             !wins(t, best, &c[i].settings, us))
             continue;
@@ -412,8 +403,8 @@ static bool search(trial *t, tni_tuned *won)
     t->repeats   = repeats_for(t->r->e, first);
     won->us      = 1e6 * time_launches(t, &best, t->repeats);
     won->next_us = 0;
-    while (seconds_now() < t->until && climb(t, &best, won)) continue;
-    bool ended    = seconds_now() < t->until;
+    while (tni_clock_now() < t->until && climb(t, &best, won)) continue;
+    bool ended    = tni_clock_now() < t->until;
     won->settings = best;
     won->rule_us  = won->us;
     if (memcmp(&best, &rule, sizeof rule)) {
@@ -473,7 +464,7 @@ static bool tune_kernel(trial *t, const uint64_t key[2])
 void tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k)
 {
     tni_tuner *u     = r->e->inspect->tuner;
-    double     begun = seconds_now();
+    double     begun = tni_clock_now();
     uint64_t   key[2];
     trial      t;
     if (!u || u->share <= 0 || !is_alone(k) || is_done(u, &k->launch, key)) return;
@@ -482,7 +473,7 @@ void tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k)
     t.until     = begun + u->share * (double)k->bytes / fmax((double)u->bytes, (double)k->bytes);
     if (!opened || tune_kernel(&t, key)) u->done[u->count++] = (measured){ { key[0], key[1] } };
     free_trial(&t);
-    double spent = seconds_now() - begun;
+    double spent = tni_clock_now() - begun;
     u->bytes -= k->bytes;
     u->share -= spent;
     r->e->tune_seconds -= spent;
