@@ -287,6 +287,30 @@ static void scratch_of_the_cpu_is_enough_for_settings_to_come(void)
     free(c);
 }
 
+// ---- candidates --------------------------------------------------------------------------------
+
+// Settings that cut the work as the rule does would be measured against themselves.
+static void candidates_of_the_cpu_differ_from_the_rule(void)
+{
+    static const int64_t    sizes[] = { 64, 5000, 100000, 10000000 };
+    static const tni_tuning rule;
+    tni_tuning              near[48];
+    int                     most = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        kit_case *c = calloc(1, sizeof *c);
+        make_launch(c, sizes[i]);
+        c->l.threads = 4;
+        int n        = tni_cpu_neighbours(NULL, &c->l, &rule, near, 48);
+        for (int k = 0; k < n; k++)
+            test_case_result(!tni_cpu_cuts_equal(&c->l, &near[k], NULL),
+                             "%s is the rule's choice for %lld elements",
+                             tni_tuning_text(&near[k]).s, (long long)sizes[i]);
+        if (n > most) most = n;
+        free(c);
+    }
+    CHECK(most > 4);
+}
+
 // ---- runs --------------------------------------------------------------------------------------
 
 static tn_ctx *open_device(void)
@@ -429,6 +453,7 @@ const test_case tests_tune[] = { TEST(winners_are_found_by_sizes_and_chip_in_a_l
                                  TEST(what_was_learned_outlasts_writing),
                                  TEST(a_difference_is_that_of_the_knob_that_differs),
                                  TEST(scratch_of_the_cpu_is_enough_for_settings_to_come),
+                                 TEST(candidates_of_the_cpu_differ_from_the_rule),
                                  TEST(tuned_runs_give_the_results_of_rules),
                                  TEST(a_wrong_candidate_never_wins),
                                  TEST(explain_says_what_was_measured),

@@ -33,6 +33,8 @@ void tni_cpu_retuned(void *session, void *entry, const tni_launch *l);
 const tni_tuning *tni_cpu_settings(const tni_cpu_code *code, const tni_launch *l);
 // Returns the number of threads that run a launch.
 int tni_cpu_threads(const tni_launch *l);
+// Whether two settings cut a launch into the same chunks for the same number of threads. NULL: the rule's.
+bool tni_cpu_cuts_equal(const tni_launch *l, const tni_tuning *a, const tni_tuning *b);
 
 // Waits until no kernel is being compiled or queued. With TN_COMPILE=wait every prepare does.
 void tni_cpu_kernels_wait(void);

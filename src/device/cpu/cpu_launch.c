@@ -67,6 +67,34 @@ int tni_cpu_threads(const tni_launch *l)
     return launch_threads(l, &cut, l->tuning);
 }
 
+// Makes chunks longer, to CHUNKS_PER_THREAD for each thread, or shorter, as far as their elements are worth it. Only
+// for kernels without tails, whose bits do not depend on chunks: long chunks continue where the last one ended, which
+// hardware prefetching rewards.
+static void fit_chunks(tni_work_split *cut, int threads, int64_t weight, const tni_tuning *t)
+{
+    int64_t each  = t && t->of[TNI_KNOB_CHUNKS] ? t->of[TNI_KNOB_CHUNKS] : CHUNKS_PER_THREAD;
+    int64_t chunk = cut->units / (each * threads);
+    int64_t least = threads > 1 ? tni_ceil_div(cut->chunk, weight) : cut->chunk;
+    if (chunk < least) chunk = least;
+    cut->chunk  = chunk;
+    cut->chunks = tni_ceil_div(cut->units, chunk);
+}
+
+// Cuts the work of a launch under some settings; returns how many threads run it.
+static int cut_launch(const tni_launch *l, const tni_tuning *t, tni_work_split *cut)
+{
+    *cut        = tni_kernel_split(l);
+    int threads = launch_threads(l, cut, t);
+    if (!l->kernel->tails) fit_chunks(cut, threads, element_weight(l->kernel), t);
+    return threads;
+}
+
+bool tni_cpu_cuts_equal(const tni_launch *l, const tni_tuning *a, const tni_tuning *b)
+{
+    tni_work_split cut, other;
+    return cut_launch(l, a, &cut) == cut_launch(l, b, &other) && cut.chunk == other.chunk;
+}
+
 // Returns the bytes of the partial results of all chunks, 8 for each.
 static size_t partials_bytes(const tni_work_split *cut)
 {
@@ -113,31 +141,16 @@ static void report_first_failure(const running_launch *f, tni_launch *l)
     l->fail[1] = first ? first->fail[1] : 0;
 }
 
-// Makes chunks longer, to CHUNKS_PER_THREAD for each thread, or shorter, as far as their elements are worth it. Only
-// for kernels without tails, whose bits do not depend on chunks: long chunks continue where the last one ended, which
-// hardware prefetching rewards.
-static void fit_chunks(tni_work_split *cut, int threads, int64_t weight, const tni_tuning *t)
-{
-    int64_t each  = t && t->of[TNI_KNOB_CHUNKS] ? t->of[TNI_KNOB_CHUNKS] : CHUNKS_PER_THREAD;
-    int64_t chunk = cut->units / (each * threads);
-    int64_t least = threads > 1 ? tni_ceil_div(cut->chunk, weight) : cut->chunk;
-    if (chunk < least) chunk = least;
-    cut->chunk  = chunk;
-    cut->chunks = tni_ceil_div(cut->units, chunk);
-}
-
 // Runs compiled code: chunks on all threads, then the finish function on this one.
 static void run_compiled_launch(const tni_cpu_code *code, tni_c_main *run, tni_launch *l)
 {
     running_launch    f = { .run = run, .l = l };
     const tni_tuning *t = tni_cpu_settings(code, l);
-    f.cut               = tni_kernel_split(l);
-    f.threads           = launch_threads(l, &f.cut, t);
-    if (!l->kernel->tails) fit_chunks(&f.cut, f.threads, element_weight(l->kernel), t);
-    f.failures     = (worker_failure *)l->scratch;
-    f.partials     = l->scratch + (size_t)f.threads * sizeof(worker_failure);
-    f.scratch      = f.partials + partials_bytes(&f.cut);
-    f.worker_bytes = (size_t)tni_align64((int64_t)tni_c_scratch_bytes(code->rows, f.cut.cols));
+    f.threads           = cut_launch(l, t, &f.cut);
+    f.failures          = (worker_failure *)l->scratch;
+    f.partials          = l->scratch + (size_t)f.threads * sizeof(worker_failure);
+    f.scratch           = f.partials + partials_bytes(&f.cut);
+    f.worker_bytes      = (size_t)tni_align64((int64_t)tni_c_scratch_bytes(code->rows, f.cut.cols));
     for (int i = 0; i < f.threads; i++) f.failures[i] = (worker_failure){ .chunk = 0 };
     tni_emit_c_args(l, f.arg);
     tni_parallel(f.threads, f.cut.chunks, run_compiled_chunk, &f);

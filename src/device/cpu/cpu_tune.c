@@ -78,6 +78,12 @@ void tni_cpu_retuned(void *session, void *entry, const tni_launch *l)
     while (!atomic_compare_exchange_weak(&code->won, &w->next, w)) continue;
 }
 
+// Whether a candidate differs from what it was made of, and from the rule's choice, which was measured before.
+static bool is_another_cut(const tni_launch *l, const tni_tuning *t, const tni_tuning *from)
+{
+    return !tni_cpu_cuts_equal(l, t, from) && !tni_cpu_cuts_equal(l, t, NULL);
+}
+
 // Powers of two up to the threads there are, and chunks from one for each thread to many.
 int tni_cpu_neighbours(void *session, const tni_launch *l, const tni_tuning *from, tni_tuning *dst,
                        int room)
@@ -88,12 +94,12 @@ int tni_cpu_neighbours(void *session, const tni_launch *l, const tni_tuning *fro
     for (int t = 1; t <= l->threads && t < 256 && n < room; t *= 2) {
         dst[n]                      = *from;
         dst[n].of[TNI_KNOB_THREADS] = (uint8_t)t;
-        n += t != from->of[TNI_KNOB_THREADS];
+        n += is_another_cut(l, &dst[n], from);
     }
     for (size_t i = 0; !l->kernel->tails && i < sizeof chunks && n < room; i++) {
         dst[n]                     = *from;
         dst[n].of[TNI_KNOB_CHUNKS] = chunks[i];
-        n += chunks[i] != from->of[TNI_KNOB_CHUNKS];
+        n += is_another_cut(l, &dst[n], from);
     }
     return n;
 }
