@@ -1,6 +1,7 @@
 // The winners of measurements and the model of what settings do, in memory and on disk. The text on disk has a line for each:
 //
 //   winner 5f3c... 77a1... 136.02 153.10 138.44 cluster=4,unroll=2 NVIDIA_H200 ROW_(512,_131072)
+//   winner 81b0... 0c4e... 812.40 840.13 818.21 cut=1f0c22d9,plain=90ab1187 NVIDIA_H200 plan_of_96_steps
 //   factor NVIDIA_H200 1 unroll 2 14 -0.31
 //
 // that is, key, microseconds of the winner, of the rule and of the next best, settings, chip, what it is; and chip, kind of kernel,
@@ -16,9 +17,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const knob_name[TNI_KNOBS] = { "vector",  "unroll",    "warps",   "hold",
-                                                  "cluster", "occupancy", "grid",    "prefetch",
-                                                  "tile",    "square",    "threads", "chunks" };
+// Knobs, then the kinds of choices, whose factors are kept as those of knobs are.
+enum { NAMES = TNI_KNOBS + TNI_CHOICE_KINDS };
+static const char *const knob_name[NAMES] = {
+    "vector",   "unroll", "warps",  "hold",    "cluster", "occupancy", "grid",
+    "prefetch", "tile",   "square", "threads", "chunks",  "cut",       "join",
+    "store",    "inline", "load",   "plain",   "dense",
+};
+_Static_assert(NAMES == 19, "a knob or a kind of choice has no name");
 
 // The largest value of each knob that devices offer, and whether it is a power of two, which the text of kernels counts on.
 static const struct {
@@ -76,10 +82,23 @@ tni_text tni_tuning_text(const tni_tuning *t)
     return *s.s ? s : tni_text_of("as the rule says");
 }
 
-// The number of a knob of that name, -1 if there is none.
+const char *tni_choice_name(int kind)
+{
+    return knob_name[TNI_KNOBS + kind];
+}
+
+// Writes the choices of a plan as "cut=1f0c22d9,plain=90ab1187".
+static void write_choices(const tni_choices *c, tni_text *to)
+{
+    for (int i = 0; i < c->n; i++)
+        tni_text_add(to, "%s%s=%08" PRIx32, *to->s ? "," : "", tni_choice_name(c->of[i].kind),
+                     c->of[i].where);
+}
+
+// The number of a knob or choice of that name, -1 if there is none.
 static int knob_of(const char *name, size_t n)
 {
-    for (int i = 0; i < TNI_KNOBS; i++)
+    for (int i = 0; i < NAMES; i++)
         if (strlen(knob_name[i]) == n && !memcmp(knob_name[i], name, n)) return i;
     return -1;
 }
@@ -90,20 +109,31 @@ static bool is_offered(int knob, long v)
     return v >= 1 && v <= range[knob].most && !(range[knob].power && v & (v - 1));
 }
 
-// Reads what write_settings wrote; "-" is the rule's. False for anything else.
-static bool read_settings(const char *s, tni_tuning *t)
+// Adds a setting or a choice to those of a winner; false if no device or planner could have offered it.
+static bool add_setting(tni_tuned *w, int knob, long v)
 {
-    *t = (tni_tuning){ { 0 } };
+    if (knob < TNI_KNOBS) {
+        if (!is_offered(knob, v)) return false;
+        w->settings.of[knob] = (uint8_t)v;
+        return true;
+    }
+    if (w->choices.n == TNI_CHOICES || v < 1 || v > UINT32_MAX) return false;
+    w->choices.of[w->choices.n++] = (tni_choice){ (uint8_t)(knob - TNI_KNOBS), (uint32_t)v };
+    return true;
+}
+
+// Reads what write_settings and write_choices wrote; "-" is the rule's. False for anything else.
+static bool read_settings(const char *s, tni_tuned *w)
+{
     if (!strcmp(s, "-")) return true;
     while (*s) {
         size_t n    = strcspn(s, "=");
         int    knob = knob_of(s, n);
         char  *end  = NULL;
         if (knob < 0 || s[n] != '=') return false;
-        long v = strtol(s + n + 1, &end, 10);
-        if (end == s + n + 1 || !is_offered(knob, v) || (*end && *end != ',')) return false;
-        t->of[knob] = (uint8_t)v;
-        s           = *end ? end + 1 : end;
+        long v = strtol(s + n + 1, &end, knob < TNI_KNOBS ? 10 : 16);
+        if (end == s + n + 1 || !add_setting(w, knob, v) || (*end && *end != ',')) return false;
+        s = *end ? end + 1 : end;
     }
     return true;
 }
@@ -181,13 +211,14 @@ static bool add_factor(const factor *f, bool replace)
 
 // ---- the text of all ---------------------------------------------------------------------------
 
-enum { LINE = 512 };
+enum { LINE = 512, SETTINGS = 192 };
 
 // A key is printed with all its digits, so that lines can be compared as texts.
 static void print_winner(const tni_tuned *w, char line[LINE])
 {
     tni_text settings = { "" };
     write_settings(&w->settings, "=", ",", &settings);
+    write_choices(&w->choices, &settings);
     snprintf(line, LINE, "winner %016" PRIx64 " %016" PRIx64 " %.4g %.4g %.4g %s %s %s\n",
              w->key[0], w->key[1], w->us, w->rule_us, w->next_us, *settings.s ? settings.s : "-",
              w->chip, w->what);
@@ -203,11 +234,11 @@ static void print_factor(const factor *f, char line[LINE])
 // Reads what print_winner wrote. Widths keep words within their arrays.
 static bool read_winner(const char *line, tni_tuned *w)
 {
-    char settings[128];
+    char settings[SETTINGS];
     memset(w, 0, sizeof *w);
-    int n = sscanf(line, "winner %" SCNx64 " %" SCNx64 " %lf %lf %lf %127s %63s %63s", &w->key[0],
+    int n = sscanf(line, "winner %" SCNx64 " %" SCNx64 " %lf %lf %lf %191s %63s %63s", &w->key[0],
                    &w->key[1], &w->us, &w->rule_us, &w->next_us, settings, w->chip, w->what);
-    return n == 8 && read_settings(settings, &w->settings) && w->us > 0;
+    return n == 8 && read_settings(settings, w) && w->us > 0;
 }
 
 // Reads what print_factor wrote. A sum that is not finite would spoil every expectation.
@@ -346,23 +377,47 @@ void tni_tuned_key(const tni_launch *l, uint64_t key[2])
     free(all);
 }
 
-// Most processes have no winners, and pay a lock and two tests for each launch that is new.
+// Whether there are winners at all. Most processes have none, and pay a lock and two tests for each launch or plan that is new.
+static bool has_winners(void)
+{
+    pthread_mutex_lock(&self.lock);
+    open_store();
+    bool any = !self.off && self.winners;
+    pthread_mutex_unlock(&self.lock);
+    return any;
+}
+
+// Copies the winner of a key; false if there is none.
+static bool copy_winner(const char *chip, const uint64_t key[2], tni_tuned *found)
+{
+    char name[sizeof found->chip];
+    copy_word(name, sizeof name, chip);
+    pthread_mutex_lock(&self.lock);
+    const tni_tuned *w = find_winner(name, key);
+    if (w) *found = *w;
+    pthread_mutex_unlock(&self.lock);
+    return w != NULL;
+}
+
 bool tni_tuned_find(const char *chip, const tni_launch *l, tni_tuned *found)
 {
     uint64_t key[2];
-    char     name[sizeof found->chip];
-    bool     any = false;
-    pthread_mutex_lock(&self.lock);
-    open_store();
-    if (!self.off && self.winners) {
-        copy_word(name, sizeof name, chip);
-        tni_tuned_key(l, key);
-        const tni_tuned *w = find_winner(name, key);
-        any                = w != NULL;
-        if (any) *found = *w;
-    }
-    pthread_mutex_unlock(&self.lock);
-    return any;
+    if (!has_winners()) return false;
+    tni_tuned_key(l, key);
+    return copy_winner(chip, key, found);
+}
+
+void tni_tuned_plan_key(const void *bytes, size_t n, uint64_t key[2])
+{
+    tni_disk_hash_bytes(bytes, n, key);
+}
+
+bool tni_tuned_find_plan(const char *chip, const void *bytes, size_t n, tni_tuned *found)
+{
+    uint64_t key[2];
+    if (!has_winners()) return false;
+    tni_tuned_plan_key(bytes, n, key);
+    return copy_winner(chip, key, found);
 }
 
 // Written at once: a program that is ended by a signal keeps what it has measured.
@@ -454,21 +509,52 @@ static int kind_of(const tni_kernel *k)
     return (k->nr > 0) + 2 * (k->tails != 0) + 4 * (k->lane_in_r != 0);
 }
 
-// DOUBT: how many measurements of no effect every factor begins with, so that one lucky measurement does not decide the order.
-double tni_tuning_expect(const char *chip, const tni_kernel *k, const tni_tuning *t)
+// Choices of plans are a kind of their own.
+enum { OF_PLANS = 8 };
+
+// The logarithm of what a value of a knob is expected to do. DOUBT: how many measurements of no effect every factor begins with,
+// so that one lucky measurement does not decide the order. The lock is held.
+static double expected_log(const char *name, int kind, int knob, int value)
 {
     enum { DOUBT = 2 };
+    const factor *f = find_factor(name, kind, knob, value);
+    return f ? f->sum / (f->n + DOUBT) : 0;
+}
+
+double tni_tuning_expect(const char *chip, const tni_kernel *k, const tni_tuning *t)
+{
     char   name[64];
     double sum = 0;
     copy_word(name, sizeof name, chip);
     pthread_mutex_lock(&self.lock);
     open_store();
-    for (int i = 0; i < TNI_KNOBS; i++) {
-        const factor *f = t->of[i] ? find_factor(name, kind_of(k), i, t->of[i]) : NULL;
-        if (f) sum += f->sum / (f->n + DOUBT);
-    }
+    for (int i = 0; i < TNI_KNOBS; i++)
+        if (t->of[i]) sum += expected_log(name, kind_of(k), i, t->of[i]);
     pthread_mutex_unlock(&self.lock);
     return exp(sum);
+}
+
+double tni_choice_expect(const char *chip, int kind)
+{
+    char name[64];
+    copy_word(name, sizeof name, chip);
+    pthread_mutex_lock(&self.lock);
+    open_store();
+    double sum = expected_log(name, OF_PLANS, TNI_KNOBS + kind, 1);
+    pthread_mutex_unlock(&self.lock);
+    return exp(sum);
+}
+
+// Adds a measurement to a factor. The lock is held.
+static void add_measurement(const char *name, int kind, int knob, int value, double sum)
+{
+    const factor *old = find_factor(name, kind, knob, value);
+    factor        f   = { .kind = kind, .knob = knob, .value = value };
+    if (old) f = *old;
+    snprintf(f.chip, sizeof f.chip, "%s", name);
+    f.n++;
+    f.sum += sum;
+    add_factor(&f, true);
 }
 
 // Only the knobs that differ have made the difference. On disk it comes with the next winner.
@@ -482,15 +568,19 @@ void tni_tuning_learn(const char *chip, const tni_kernel *k, const tni_tuning *f
     copy_word(name, sizeof name, chip);
     pthread_mutex_lock(&self.lock);
     open_store();
-    for (int i = 0; i < TNI_KNOBS; i++) {
-        if (!t->of[i] || t->of[i] == from->of[i]) continue;
-        const factor *old = find_factor(name, kind_of(k), i, t->of[i]);
-        factor        f   = { .kind = kind_of(k), .knob = i, .value = t->of[i] };
-        if (old) f = *old;
-        memcpy(f.chip, name, sizeof name);
-        f.n++;
-        f.sum += log(ratio) / knobs;
-        add_factor(&f, true);
-    }
+    for (int i = 0; i < TNI_KNOBS; i++)
+        if (t->of[i] && t->of[i] != from->of[i])
+            add_measurement(name, kind_of(k), i, t->of[i], log(ratio) / knobs);
+    pthread_mutex_unlock(&self.lock);
+}
+
+void tni_choice_learn(const char *chip, int kind, double ratio)
+{
+    char name[64];
+    if (!(ratio > 0) || !isfinite(ratio)) return;
+    copy_word(name, sizeof name, chip);
+    pthread_mutex_lock(&self.lock);
+    open_store();
+    add_measurement(name, OF_PLANS, TNI_KNOBS + kind, 1, log(ratio));
     pthread_mutex_unlock(&self.lock);
 }

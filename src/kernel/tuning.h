@@ -1,10 +1,13 @@
-// Settings of a kernel that rules choose and that measuring may replace, and the winners of such measurements.
+// What rules choose and measuring may replace, for kernels and for plans, and the winners of such measurements.
 //
 // A setting is a number for each knob; 0 leaves the choice to the rule. Devices read them where the rule would decide
 // (kernel/simt.c, device/cpu/cpu_launch.c), as far as the kernel and the chip allow it: settings that a device offers, or that
 // were read from a file, make a launch that is right, though sums may have another order.
 //
-// Winners are lines of one text of the disk cache (kernel/disk.h), by kernel, sizes, strides and chip. A process reads it
+// Of a plan, what the planner decided about single values may be chosen otherwise: plan/choices.h. Choices are legal for any plan; where one
+// does not apply, the rule does.
+//
+// Winners are lines of one text of the disk cache (kernel/disk.h), by kernel, sizes, strides and chip, or by the key of a plan and chip. A process reads it
 // once, when the first kernel is looked for. With TN_DETERMINISTIC=1, or TN_TUNE=0, there are none.
 #ifndef TNI_KERNEL_TUNING_H
 #define TNI_KERNEL_TUNING_H
@@ -40,20 +43,52 @@ struct tni_tuning {
 // Writes "vector 4, unroll 2"; "as the rule says" if nothing is set.
 tni_text tni_tuning_text(const tni_tuning *t);
 
-// A winner: its settings, and the microseconds of a launch that were measured with them, by the rule, and by the best of the
-// others (0: there was none).
+// What may be chosen of a plan, for a value of its graph.
+typedef enum {
+    TNI_CHOICE_CUT,  // the kernel that makes it ends with it: what reads it is in another kernel
+    TNI_CHOICE_JOIN,  // its kernel is joined with one that reads the same, however far away that was recorded
+    TNI_CHOICE_STORE,   // it is stored, where each of its readers would compute it
+    TNI_CHOICE_INLINE,  // each of its readers computes it, where it would be stored
+    TNI_CHOICE_LOAD,    // kernels load it that would compute it again, though it is stored
+    TNI_CHOICE_PLAIN,   // the library call that makes it has no epilogue
+    TNI_CHOICE_DENSE,   // its rows have no gaps
+    TNI_CHOICE_KINDS
+} tni_choice_kind;
+
+// A choice for all values that a hash of what they are made from names (plan/choices.c), as the same value of each layer; never 0.
 typedef struct {
-    uint64_t   key[2];
-    char       chip[64];
-    tni_tuning settings;
-    double     us, rule_us, next_us;
-    char       what[64];  // for people: the kernel's kind and sizes
+    uint8_t  kind;
+    uint32_t where;
+} tni_choice;
+
+// TNI_CHOICES: of one plan. More are hardly found by measuring, and have to fit a line.
+enum { TNI_CHOICES = 8 };
+typedef struct {
+    int        n;
+    tni_choice of[TNI_CHOICES];
+} tni_choices;
+
+// The name of a kind, "cut".
+const char *tni_choice_name(int kind);
+
+// A winner: its settings, or the choices of a plan, and the microseconds of a launch or of a run that were measured with them, by the rule,
+// and by the best of the others (0: there was none).
+typedef struct {
+    uint64_t    key[2];
+    char        chip[64];
+    tni_tuning  settings;
+    tni_choices choices;
+    double      us, rule_us, next_us;
+    char        what[64];  // for people: the kernel's kind and sizes
 } tni_tuned;
 
 // Fills in the key of a launch: all that its shape follows from. Addresses count by their alignment.
 void tni_tuned_key(const tni_launch *l, uint64_t key[2]);
 // Finds the winner for a launch on a chip. False if there is none.
 bool tni_tuned_find(const char *chip, const tni_launch *l, tni_tuned *found);
+// The same for a plan, by the bytes of its key (plan/key.c).
+void tni_tuned_plan_key(const void *bytes, size_t n, uint64_t key[2]);
+bool tni_tuned_find_plan(const char *chip, const void *bytes, size_t n, tni_tuned *found);
 // Keeps a winner, in this process and on disk, instead of an older one with that key. False when memory is out.
 bool tni_tuned_keep(const tni_tuned *t);
 // Writes all winners to a file, or adds those of one, of any chip, newer ones replacing older ones; *count says how many. False with the
@@ -71,5 +106,8 @@ double tni_tuning_expect(const char *chip, const tni_kernel *k, const tni_tuning
 // Learns that a launch under settings t took `ratio` times as long as under `from`.
 void tni_tuning_learn(const char *chip, const tni_kernel *k, const tni_tuning *from,
                       const tni_tuning *t, double ratio);
+// The same for a choice: what the part of a plan takes that it is about.
+double tni_choice_expect(const char *chip, int kind);
+void   tni_choice_learn(const char *chip, int kind, double ratio);
 
 #endif
