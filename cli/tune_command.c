@@ -105,6 +105,15 @@ static tn_status tune_case(cli_kit *k, const tune_line *l)
     return tn_error(k->cx);
 }
 
+// Says how many winners were moved, on stderr as all that tuning says, since FILE may be /dev/stdout. False if that failed.
+static bool report_winners(const char *how, const char *path, int winners)
+{
+    if (winners < 0) return false;
+    fprintf(stderr, "tenon: %d winner%s %s %s\n", winners, cli_s(winners), how, cli_shown(path));
+    if (winners == 0) fprintf(stderr, "tenon: run tenon tune CASE or PROGRAM to have some\n");
+    return true;
+}
+
 int cli_tune(int argc, char **argv)
 {
     tune_line l = { .seconds = 20 };
@@ -114,10 +123,10 @@ int cli_tune(int argc, char **argv)
     if (l.program) return run_program(&l);
     k.cx = cli_open(&(cli_settings){ .device = (char *)l.device });
     if (!k.cx) return 1;
-    tn_status s = l.from ? tn_tune_import(k.cx, l.from) : TN_OK;
-    if (s == TN_OK && l.one) s = tune_case(&k, &l);
-    if (s == TN_OK && l.to) s = tn_tune_export(k.cx, l.to);
-    int status = s == TN_OK ? 0 : cli_fail_of(k.cx);
+    bool ok = !l.from || report_winners("read from", l.from, tn_tune_import(k.cx, l.from));
+    if (ok && l.one) ok = tune_case(&k, &l) == TN_OK;
+    if (ok && l.to) ok = report_winners("written to", l.to, tn_tune_export(k.cx, l.to));
+    int status = ok ? 0 : cli_fail_of(k.cx);
     tn_close(k.cx);
     return status;
 }

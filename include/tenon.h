@@ -950,9 +950,9 @@ TN_API_PLAIN tn_stats tn_ctx_stats(const tn_ctx *cx);
 // TN_DETERMINISTIC=1 leave everything to the rules.
 TN_API tn_status tn_tune(tn_ctx *cx, double seconds);
 // Writes all winners of this cache folder, of any chip, to a file; adds those of such a file to it, to be used by contexts that
-// open from then on.
-TN_API tn_status tn_tune_export(tn_ctx *cx, const char *path);
-TN_API tn_status tn_tune_import(tn_ctx *cx, const char *path);
+// open from then on. Return how many winners the file has, -1 on error.
+TN_API int tn_tune_export(tn_ctx *cx, const char *path);
+TN_API int tn_tune_import(tn_ctx *cx, const char *path);
 
 #include "tenon/sites.h"
 #include "tenon/arrays_sites.h"

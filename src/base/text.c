@@ -154,7 +154,7 @@ uint32_t tni_code_point(const char *s, size_t n)
 bool tni_parse_double(const char *s, size_t n, double *v)
 {
     // strtod wants a 0 at the end and the point that the program's locale has.
-    char        copy[512], *to = copy;
+    char        copy[512], *to = copy, *end;
     const char *point = localeconv()->decimal_point;
     if (n + strlen(point) >= sizeof copy) return false;
     for (size_t i = 0; i < n; i++) {
@@ -162,8 +162,8 @@ bool tni_parse_double(const char *s, size_t n, double *v)
         else *to++ = s[i];
     }
     *to = 0;
-    *v  = strtod(copy, NULL);
-    return isfinite(*v);
+    *v  = strtod(copy, &end);
+    return end != copy && !*end && isfinite(*v);
 }
 
 // Matches one pattern, from p to end. A star first stands for nothing; when the rest does not

@@ -46,8 +46,8 @@ static inline bool tni_is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
-// The value of n characters that are a decimal number, whatever the locale: false if it is not
-// finite, or if there are more characters than any number needs.
+// The value of n characters that are a decimal number, whatever the locale: false if they are none, if
+// it is not finite, or if there are more characters than any number needs.
 bool tni_parse_double(const char *s, size_t n, double *v);
 
 // Whether a name fits a pattern: '*' is any run, '?' any character; several patterns with commas.

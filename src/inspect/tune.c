@@ -535,36 +535,40 @@ tn_status tn_tune(tn_ctx *cx, double seconds)
     return TN_OK;
 }
 
-// Reports, as an error of reading or writing, why a file of winners could not be written or read.
-static tn_status tuned_status(tn_ctx *cx, const char *op, bool ok, const tni_text *why)
+// Returns the number of winners of a file, or -1, reported as an error of reading or writing, with the reason.
+static int tuned_count(tn_ctx *cx, const char *op, bool ok, int n, const tni_text *why)
 {
-    return ok ? TN_OK : tni_fail_status(cx, TN_EIO, "%s: %s", op, why->s);
+    if (!ok) tni_fail(cx, TN_EIO, "%s: %s", op, why->s);
+    return ok ? n : -1;
 }
 
-tn_status tn_tune_export(tn_ctx *cx, const char *path)
-{
-    tni_text why = { "" };
-    int      n;
-    if (!tni_ctx_ok(cx, "tune_export")) return tni_failed();
-    if (!path) return tni_fail_status(cx, TN_EARG, "tune_export: the path is NULL");
-    return tuned_status(cx, "tune_export", tni_tuned_export(path, &n, &why), &why);
-}
-
-tn_status tn_tune_import(tn_ctx *cx, const char *path)
+int tn_tune_export(tn_ctx *cx, const char *path)
 {
     tni_text why = { "" };
-    int      n;
-    if (!tni_ctx_ok(cx, "tune_import")) return tni_failed();
-    if (!path) return tni_fail_status(cx, TN_EARG, "tune_import: the path is NULL");
-    return tuned_status(cx, "tune_import", tni_tuned_import(path, &n, &why), &why);
+    int      n   = 0;
+    if (!tni_ctx_ok(cx, "tune_export")) return -1;
+    if (!path) return tni_fail(cx, TN_EARG, "tune_export: the path is NULL"), -1;
+    bool ok = tni_tuned_export(path, &n, &why);
+    return tuned_count(cx, "tune_export", ok, n, &why);
 }
 
-// A value that is no number of seconds above 0 leaves measuring off; 0 itself is looked at by kernel/tuning.c.
+int tn_tune_import(tn_ctx *cx, const char *path)
+{
+    tni_text why = { "" };
+    int      n   = 0;
+    if (!tni_ctx_ok(cx, "tune_import")) return -1;
+    if (!path) return tni_fail(cx, TN_EARG, "tune_import: the path is NULL"), -1;
+    bool ok = tni_tuned_import(path, &n, &why);
+    return tuned_count(cx, "tune_import", ok, n, &why);
+}
+
+// A value that is no number of seconds leaves measuring off, with a warning; 0 turns winners off, too (kernel/tuned.c).
 void tni_tune_open(tn_ctx *cx)
 {
-    const char *s = getenv("TN_TUNE");
-    double      v = 0;
-    if (s && tni_parse_double(s, strlen(s), &v) && v > 0) cx->engine->tune_seconds = v;
+    tni_text why = { "" };
+    double   s   = tni_tuned_seconds(&why);
+    if (*why.s) tni_warn(cx, "open: %s", why.s);
+    if (s > 0) cx->engine->tune_seconds = s;
 }
 
 void tni_tune_close(tn_ctx *cx)

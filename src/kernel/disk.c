@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -349,26 +350,62 @@ static int open_temporary(int folder, const char *base, char name[NAME])
 
 // Writes a file under a temporary name and renames it, so that readers see all of it or nothing. It
 // is not synced: what a power cut leaves half-written does not pass its checksum.
-static void write_cache_file(int folder, const tni_disk_key *key, const void *payload, size_t bytes)
+static bool write_cache_file(int folder, const tni_disk_key *key, const void *payload, size_t bytes)
 {
     char          name[NAME], temp[NAME];
     tni_disk_hash t = tni_disk_hash_of(key);
     header        h = header_of(t, payload, bytes);
     cache_name(t, key->kind, name);
     int fd = open_temporary(folder, name, temp);
-    if (fd < 0) return;
+    if (fd < 0) return false;
     bool ok = tni_fd_write(fd, &h, sizeof h) && tni_fd_write(fd, payload, bytes);
     ok      = close(fd) == 0 && ok;
-    if (!ok || renameat(folder, temp, folder, name) != 0) unlinkat(folder, temp, 0);
+    ok      = ok && renameat(folder, temp, folder, name) == 0;
+    if (!ok) unlinkat(folder, temp, 0);
+    return ok;
 }
 
 // A payload of more than a quarter of the limit is not kept: it would push out most others.
-void tni_disk_keep(tni_disk *d, const tni_disk_key *key, const void *payload, size_t bytes)
+bool tni_disk_keep(tni_disk *d, const tni_disk_key *key, const void *payload, size_t bytes)
 {
     tni_text why;
     int      folder = bytes > MAX_BYTES / 4 ? -1 : open_folder(d, true, &why);
-    if (folder < 0) return;
-    write_cache_file(folder, key, payload, bytes);
+    if (folder < 0) return false;
+    bool ok = write_cache_file(folder, key, payload, bytes);
     if (d->kept++ % SWEEP_EVERY == 0) sweep_folder(folder);
     close(folder);
+    return ok;
+}
+
+// ---- locks -------------------------------------------------------------------------------------
+
+// A file of its own is locked: payloads are replaced, and a lock on one would stay with the old file. Its name is none of the cache's, so
+// that no sweep removes it. Waiting has an end, since a process may be stopped while it holds the lock.
+int tni_disk_lock(const tni_disk *d, const char *kind)
+{
+    enum { TRIES = 500 };
+    const struct timespec pause = { .tv_nsec = 10000000 };
+
+    char     name[NAME];
+    tni_text why;
+    int      folder = open_folder(d, true, &why);
+    if (folder < 0) return -1;
+    snprintf(name, sizeof name, "%.16s.lock", kind);
+    int fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    close(folder);
+    for (int i = 0; fd >= 0 && i < TRIES; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+        if (errno != EWOULDBLOCK && errno != EINTR) break;
+        nanosleep(&pause, NULL);
+    }
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
+// Unlocked before it is closed: a program that was started meanwhile may have inherited the file.
+void tni_disk_unlock(int lock)
+{
+    if (lock < 0) return;
+    flock(lock, LOCK_UN);
+    close(lock);
 }

@@ -49,8 +49,13 @@ void *tni_disk_find(const tni_disk *d, const tni_disk_key *key, size_t *bytes);
 // The same by the hashes of a key, and its kind.
 tni_disk_hash tni_disk_hash_of(const tni_disk_key *key);
 void *tni_disk_find_hash(const tni_disk *d, tni_disk_hash t, const char *kind, size_t *bytes);
-// Stores a payload under a key, replacing an earlier one.
-void tni_disk_keep(tni_disk *d, const tni_disk_key *key, const void *payload, size_t bytes);
+// Stores a payload under a key, replacing an earlier one. False if it was not stored.
+bool tni_disk_keep(tni_disk *d, const tni_disk_key *key, const void *payload, size_t bytes);
+
+// Keeps other processes, and threads, from changing what has a kind, for those that read it, change it and store it again. Returns -1 if
+// there is no lock to be had, or another keeps it for seconds: what is stored is whole in any case.
+int  tni_disk_lock(const tni_disk *d, const char *kind);
+void tni_disk_unlock(int lock);
 
 // Whether the folder can be used; makes it if it is missing. Else why has the reason, for people.
 bool tni_disk_usable(const tni_disk *d, tni_text *why);

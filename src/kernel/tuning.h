@@ -7,8 +7,8 @@
 // Of a plan, what the planner decided about single values may be chosen otherwise: plan/choices.h. Choices are legal for any plan; where one
 // does not apply, the rule does.
 //
-// Winners are lines of one text of the disk cache (kernel/disk.h), by kernel, sizes, strides and chip, or by the key of a plan and chip. A process reads it
-// once, when the first kernel is looked for. With TN_DETERMINISTIC=1, or TN_TUNE=0, there are none.
+// Winners are lines of one text of the disk cache (kernel/disk.h), by kernel, sizes, strides and chip, or by the key of a plan and chip. A process
+// reads it when the first kernel is looked for, and before it writes. With TN_DETERMINISTIC=1, or TN_TUNE=0, there are none.
 #ifndef TNI_KERNEL_TUNING_H
 #define TNI_KERNEL_TUNING_H
 
@@ -42,6 +42,9 @@ struct tni_tuning {
 
 // Writes "vector 4, unroll 2"; "as the rule says" if nothing is set.
 tni_text tni_tuning_text(const tni_tuning *t);
+// The name of a knob or, from TNI_KNOBS on, of a kind of choices; and the number of a name of n characters, -1 if there is none.
+const char *tni_knob_name(int knob);
+int         tni_knob_of(const char *name, size_t n);
 
 // What may be chosen of a plan, for a value of its graph.
 typedef enum {
@@ -82,6 +85,10 @@ typedef struct {
     char        what[64];  // for people: the kernel's kind and sizes
 } tni_tuned;
 
+// What won in a word, "vector=4,unroll=2", "cut=1f0c22d9" or "-"; and back, into a winner of zeros, false for what is never offered.
+tni_text tni_tuned_word(const tni_tuned *w);
+bool     tni_tuned_read_word(const char *s, tni_tuned *w);
+
 // Fills in the key of a launch: all that its shape follows from. Addresses count by their alignment.
 void tni_tuned_key(const tni_launch *l, uint64_t key[2]);
 // Finds the winner for a launch on a chip. False if there is none.
@@ -95,6 +102,8 @@ bool tni_tuned_keep(const tni_tuned *t);
 // reason if that failed; a line that is no winner fails the whole file, and nothing of it is kept.
 bool tni_tuned_export(const char *path, int *count, tni_text *why);
 bool tni_tuned_import(const char *path, int *count, tni_text *why);
+// The seconds of TN_TUNE; -1 if it is not set or no such number. Of the latter why says so, once in a process.
+double tni_tuned_seconds(tni_text *why);
 // Reads file and environment again at the next use, as a new process would. For tests.
 void tni_tuned_forget(void);
 

@@ -13,7 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <tenon.h>
+#include <unistd.h>
 
 static const char CHIP[] = "some chip";
 
@@ -99,6 +101,8 @@ static void a_newer_winner_replaces_the_older(void)
 
 static void rules_decide_if_that_is_asked_for(void)
 {
+    static const char *const zero[] = { "0", "0.0", "00", "0e3", ".0" };
+
     kit_case *c = calloc(1, sizeof *c);
     tni_tuned w, found;
     begin("asked");
@@ -110,12 +114,111 @@ static void rules_decide_if_that_is_asked_for(void)
     CHECK(!tni_tuned_find(CHIP, &c->l, &found));
     tni_tuned_forget();
     setenv("TN_DETERMINISTIC", "0", 1);
-    setenv("TN_TUNE", "0", 1);
-    CHECK(!tni_tuned_find(CHIP, &c->l, &found));
+    for (size_t i = 0; i < sizeof zero / sizeof *zero; i++) {
+        setenv("TN_TUNE", zero[i], 1);
+        CHECK(!tni_tuned_find(CHIP, &c->l, &found));
+        tni_tuned_forget();
+    }
+    setenv("TN_TUNE", "", 1);
+    CHECK(tni_tuned_find(CHIP, &c->l, &found));
     tni_tuned_forget();
     unsetenv("TN_TUNE");
     CHECK(tni_tuned_find(CHIP, &c->l, &found));
     free(c);
+    end();
+}
+
+static void a_bad_number_of_seconds_is_told_of_once(void)
+{
+    static const char *const bad[] = { "abc", "1x", "-1", "nan", "inf", "1 s" };
+    tni_text                 why   = { "" };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        begin("seconds");
+        setenv("TN_TUNE", bad[i], 1);
+        why = (tni_text){ "" };
+        CHECK(tni_tuned_seconds(&why) == -1);
+        test_case_result(strstr(why.s, bad[i]) != NULL, "%s: \"%s\"", bad[i], why.s);
+        why = (tni_text){ "" };
+        CHECK(tni_tuned_seconds(&why) == -1);
+        CHECK_STR(why.s, "");
+        end();
+    }
+    setenv("TN_TUNE", "2.5", 1);
+    CHECK(tni_tuned_seconds(&why) == 2.5);
+    end();
+}
+
+// ---- processes ---------------------------------------------------------------------------------
+
+enum { WRITERS = 4, EACH = 25 };
+
+// Keeps winners of launches of other sizes than those of other processes.
+static void keep_some(kit_case *c, int process)
+{
+    tni_tuned_forget();
+    for (int i = 0; i < EACH; i++) {
+        make_launch(c, 64 + process * EACH + i);
+        tni_tuned w = winner_of(&c->l, 4, 10);
+        tni_tuned_keep(&w);
+    }
+}
+
+// Runs f in a process of its own, which ends with it.
+static pid_t in_process(void (*f)(kit_case *c, int n), kit_case *c, int n)
+{
+    pid_t pid = fork();
+    if (pid) return pid;
+    f(c, n);
+    _exit(0);
+}
+
+static void processes_that_write_at_once_lose_nothing(void)
+{
+    kit_case *c = calloc(1, sizeof *c);
+    tni_tuned found;
+    int       lost = 0;
+    begin("at_once");
+    for (int i = 0; i < WRITERS; i++) CHECK(in_process(keep_some, c, i) > 0);
+    for (int i = 0; i < WRITERS; i++) wait(NULL);
+    tni_tuned_forget();
+    for (int i = 0; i < WRITERS * EACH; i++) {
+        make_launch(c, 64 + i);
+        lost += !tni_tuned_find(CHIP, &c->l, &found);
+    }
+    CHECK_INT(lost, 0);
+    free(c);
+    end();
+}
+
+static void learn_and_keep(kit_case *c, int n)
+{
+    tni_tuning slow = { { [TNI_KNOB_VECTOR] = 1 } }, rule = { { 0 } };
+    tni_tuned  w = winner_of(&c->l, n, 10);
+    tni_tuning_learn(CHIP, &c->k, &rule, &slow, 2);
+    tni_tuned_keep(&w);
+}
+
+// This process has read a winner and a factor of the other's before it writes another winner.
+static void what_another_process_found_later_stays(void)
+{
+    kit_case  *c = calloc(1, sizeof *c), *other = calloc(1, sizeof *c);
+    tni_tuning slow = { { [TNI_KNOB_VECTOR] = 1 } };
+    tni_tuned  found;
+    begin("later");
+    make_launch(c, 64);
+    make_launch(other, 65);
+    learn_and_keep(c, 2);
+    CHECK(in_process(learn_and_keep, c, 8) > 0);
+    wait(NULL);
+    learn_and_keep(other, 4);
+    for (int again = 0; again < 2; again++) {
+        CHECK(tni_tuned_find(CHIP, &c->l, &found));
+        CHECK_INT(found.settings.of[TNI_KNOB_UNROLL], 8);
+        CHECK_NEAR(tni_tuning_expect(CHIP, &c->k, &slow), pow(2, 3 / 5.), 1e-4);
+        tni_tuned_forget();
+    }
+    free(c);
+    free(other);
     end();
 }
 
@@ -149,6 +252,36 @@ static void winners_go_from_folder_to_folder(void)
     tni_tuned_forget();
     CHECK(tni_tuned_find(CHIP, &c->l, &found));
     CHECK_INT(found.settings.of[TNI_KNOB_UNROLL], 8);
+    free(c);
+    end();
+}
+
+static void many_winners_of_several_chips_are_told_apart(void)
+{
+    enum { MANY = 5000 };
+    kit_case *c = calloc(1, sizeof *c);
+    char      path[1024];
+    tni_tuned w, found;
+    tni_text  why;
+    int       n = 0;
+    begin("many");
+    make_launch(c, 64);
+    w = winner_of(&c->l, 2, 10);
+    snprintf(path, sizeof path, "%s", scratch_path("many.txt"));
+    FILE *f = fopen(path, "w");
+    for (int i = 0; f && i < MANY; i++)
+        fprintf(f, "winner %llx %llx 3 4 5 unroll=%d chip%d x\n", (unsigned long long)w.key[0],
+                (unsigned long long)w.key[1] + (i & 1), i & 1 ? 8 : 4, i / 2);
+    if (f) fclose(f);
+    CHECK(tni_tuned_import(path, &n, &why) && n == MANY);
+    for (int i = 0; i < MANY / 2; i++) {
+        char chip[32];
+        snprintf(chip, sizeof chip, "chip%d", i);
+        CHECK(tni_tuned_find(chip, &c->l, &found) && found.settings.of[TNI_KNOB_UNROLL] == 4);
+    }
+    CHECK(!tni_tuned_find(CHIP, &c->l, &found));
+    CHECK(tni_tuned_export(path, &n, &why));
+    CHECK_INT(n, MANY);
     free(c);
     end();
 }
@@ -435,9 +568,11 @@ static void bad_arguments_are_refused(void)
         CHECK(strstr(tn_error_text(cx), "tune: ") != NULL);
         tn_error_clear(cx);
     }
-    CHECK_INT(tn_tune_export(cx, NULL), TN_EARG);
+    CHECK_INT(tn_tune_export(cx, NULL), -1);
+    CHECK_INT(tn_error(cx), TN_EARG);
     tn_error_clear(cx);
-    CHECK_INT(tn_tune_import(cx, "/nowhere/winners.txt"), TN_EIO);
+    CHECK_INT(tn_tune_import(cx, "/nowhere/winners.txt"), -1);
+    CHECK_INT(tn_error(cx), TN_EIO);
     CHECK_STR(tn_error_text(cx), "tune_import: \"/nowhere/winners.txt\" cannot be read");
     tn_error_clear(cx);
     tn_close(cx);
@@ -446,6 +581,10 @@ static void bad_arguments_are_refused(void)
 const test_case tests_tune[] = { TEST(winners_are_found_by_sizes_and_chip_in_a_later_process),
                                  TEST(a_newer_winner_replaces_the_older),
                                  TEST(rules_decide_if_that_is_asked_for),
+                                 TEST(a_bad_number_of_seconds_is_told_of_once),
+                                 TEST(processes_that_write_at_once_lose_nothing),
+                                 TEST(what_another_process_found_later_stays),
+                                 TEST(many_winners_of_several_chips_are_told_apart),
                                  TEST(winners_go_from_folder_to_folder),
                                  TEST(a_bad_file_changes_nothing),
                                  TEST(a_bad_file_leaves_what_only_memory_has),

@@ -63,7 +63,34 @@ static void kernels_of_a_case_and_of_a_program_are_tuned(void)
     scratch_close();
 }
 
-const test_case tests_cli_pages[] = { TEST(cases_and_programs_are_shown_as_pages),
-                                      TEST(two_traces_are_compared),
-                                      TEST(kernels_of_a_case_and_of_a_program_are_tuned),
-                                      TEST_END };
+static void winners_that_are_moved_are_counted(void)
+{
+    if (!begin()) return;
+    runs(
+        0,
+        "printf 'winner 1 2 3 4 5 unroll=2 chip x\nwinner 1 3 3 4 5 - chip x\n' >two.txt; "
+        "export TN_CACHE_DIR=a; tenon tune --import two.txt 2>&1 && tenon tune --export w.txt 2>&1");
+    prints("tenon: 2 winners read from two.txt\ntenon: 2 winners written to w.txt\n");
+    runs(0, "TN_CACHE_DIR=b tenon tune --export none.txt 2>&1");
+    prints("tenon: 0 winners written to none.txt\n");
+    prints("run tenon tune CASE or PROGRAM");
+    runs(1, "TN_CACHE_DIR=b tenon tune --export no/where.txt 2>&1");
+    prints("cannot be written: No such file or directory");
+    scratch_close();
+}
+
+static void a_bad_number_of_seconds_gets_a_warning(void)
+{
+    if (!begin()) return;
+    runs(0, "TN_TUNE=abc tenon explain softmax 2>&1");
+    prints("warning: open: TN_TUNE is \"abc\", not a number of seconds, and is ignored\n");
+    runs(1, "{ TN_TUNE=0.0 tenon explain softmax && TN_TUNE=1e-3 tenon explain softmax; } 2>&1 | "
+            "grep warning");
+    scratch_close();
+}
+
+const test_case tests_cli_pages[] = {
+    TEST(cases_and_programs_are_shown_as_pages),        TEST(two_traces_are_compared),
+    TEST(kernels_of_a_case_and_of_a_program_are_tuned), TEST(winners_that_are_moved_are_counted),
+    TEST(a_bad_number_of_seconds_gets_a_warning),       TEST_END
+};

@@ -1,0 +1,534 @@
+// The winners of measurements and the model of what settings do, in memory and on disk. The text on disk has a line for each:
+//
+//   winner 5f3c... 77a1... 136.02 153.10 138.44 cluster=4,unroll=2 NVIDIA_H200 ROW_(512,_131072)
+//   winner 81b0... 0c4e... 812.40 840.13 818.21 cut=1f0c22d9,plain=90ab1187 NVIDIA_H200 plan_of_96_steps
+//   factor NVIDIA_H200 1 unroll 2 14 -0.31
+//
+// that is, key, microseconds of the winner, of the rule and of the next best, settings, chip, what it is; and chip, kind of kernel,
+// knob, value, how often it was measured, and the sum of the logarithms of its times beside the rule's.
+//
+// Processes share that text. Each adds to it what it has found out, with a lock around reading and writing, and takes over
+// what others wrote: of a winner the newest line counts, measurements of a factor add up.
+#include "kernel/tuning.h"
+
+#include "base/hash.h"
+#include "kernel/disk.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// A winner that is known. fresh: this process has found it, and it is not on disk yet.
+typedef struct {
+    tni_tuned won;
+    bool      fresh;
+} known;
+
+// What a value of a knob did in kernels of a kind: the sum of the logarithms of n measured ratios, and how much of both
+// is not on disk yet.
+typedef struct {
+    char   chip[64];
+    int    kind, knob, value, n, fresh_n;
+    double sum, fresh_sum;
+} factor;
+
+// What is known, of all chips. Winners are found by a table of slots, each 0 or 1 + the place of one, from the slot of its hash
+// on: a machine that tunes for a while has thousands. Factors are few, and looked for while measuring only.
+// Invariant: `open` once the disk was read; slots is 0 or a power of two, at least twice the winners.
+static struct {
+    pthread_mutex_t lock;
+    bool            open, off, warned;
+    known          *winner;
+    factor         *factor;
+    int             winners, winners_room, factors, factors_room;
+    int            *slot;
+    size_t          slots;
+    tni_disk        disk;
+} self = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static const tni_disk_key disk_key = { "tuned", "winners", "", "", "" };
+
+// ---- lists -------------------------------------------------------------------------------------
+
+// Makes room for one more element of a list; false when memory is out.
+static bool grow_list(void **list, int count, int *room, size_t size)
+{
+    if (count < *room) return true;
+    int   more = *room ? 2 * *room : 64;
+    void *p    = realloc(*list, (size_t)more * size);
+    if (!p) return false;
+    *list = p;
+    *room = more;
+    return true;
+}
+
+// The slot of a winner, or the free one where it belongs. There is always a free one.
+static int *find_slot(const char *chip, const uint64_t key[2])
+{
+    size_t i = (size_t)tni_hash_mix(tni_hash(chip, strlen(chip)), key[0]);
+    for (;; i++) {
+        int             *s = &self.slot[i & (self.slots - 1)];
+        const tni_tuned *w = &self.winner[*s ? *s - 1 : 0].won;
+        if (!*s || (w->key[0] == key[0] && w->key[1] == key[1] && !strcmp(w->chip, chip))) return s;
+    }
+}
+
+// Makes the table large enough for one more winner. False when memory is out; it is then as it was.
+static bool grow_slots(void)
+{
+    size_t more = self.slots ? 2 * self.slots : 128;
+    if (2 * ((size_t)self.winners + 1) <= self.slots) return true;
+    int *slot = calloc(more, sizeof *slot);
+    if (!slot) return false;
+    free(self.slot);
+    self.slot  = slot;
+    self.slots = more;
+    for (int i = 0; i < self.winners; i++)
+        *find_slot(self.winner[i].won.chip, self.winner[i].won.key) = i + 1;
+    return true;
+}
+
+// Returns the winner of a key on a chip; NULL if there is none.
+static known *find_winner(const char *chip, const uint64_t key[2])
+{
+    int at = self.slots ? *find_slot(chip, key) : 0;
+    return at ? &self.winner[at - 1] : NULL;
+}
+
+// Adds a winner, or replaces the one with its key; of what is on disk, those that this process has found since stay. False
+// when memory is out.
+static bool add_winner(const tni_tuned *t, bool from_disk)
+{
+    known *w = find_winner(t->chip, t->key);
+    if (w && from_disk && w->fresh) return true;
+    if (!w) {
+        if (!grow_slots() ||
+            !grow_list((void **)&self.winner, self.winners, &self.winners_room, sizeof *w))
+            return false;
+        *find_slot(t->chip, t->key) = self.winners + 1;
+        w                           = &self.winner[self.winners++];
+    }
+    *w = (known){ *t, !from_disk };
+    return true;
+}
+
+// Returns what is known of a value of a knob; NULL if it was not measured.
+static factor *find_factor(const char *chip, int kind, int knob, int value)
+{
+    for (int i = 0; i < self.factors; i++) {
+        factor *f = &self.factor[i];
+        if (f->kind == kind && f->knob == knob && f->value == value && !strcmp(f->chip, chip))
+            return f;
+    }
+    return NULL;
+}
+
+// Sets what is known of a value of a knob. What comes from disk is the sum of all processes, to which this one's newest
+// measurements are still to be added; anything else replaces it. False when memory is out.
+static bool add_factor(const factor *f, bool from_disk)
+{
+    factor  now = *f;
+    factor *old = find_factor(f->chip, f->kind, f->knob, f->value);
+    if (!old) {
+        if (!grow_list((void **)&self.factor, self.factors, &self.factors_room, sizeof *f))
+            return false;
+        old  = &self.factor[self.factors++];
+        *old = (factor){ .n = 0 };
+    }
+    now.fresh_n   = old->fresh_n + (from_disk ? 0 : f->n - old->n);
+    now.fresh_sum = old->fresh_sum + (from_disk ? 0 : f->sum - old->sum);
+    if (from_disk && f->n + now.fresh_n > 0) now.n += now.fresh_n, now.sum += now.fresh_sum;
+    *old = now;
+    return true;
+}
+
+// ---- the text of all ---------------------------------------------------------------------------
+
+enum { LINE = 512, SETTINGS = 192 };
+
+// Words of a line have no spaces: names of chips get '_' for them.
+static void copy_word(char *to, size_t room, const char *from)
+{
+    snprintf(to, room, "%s", *from ? from : "-");
+    for (char *p = to; *p; p++)
+        if (*p <= ' ' || *p > '~') *p = '_';
+}
+
+// A key is printed with all its digits, so that lines can be compared as texts.
+static void print_winner(const tni_tuned *w, char line[LINE])
+{
+    snprintf(line, LINE, "winner %016" PRIx64 " %016" PRIx64 " %.4g %.4g %.4g %s %s %s\n",
+             w->key[0], w->key[1], w->us, w->rule_us, w->next_us, tni_tuned_word(w).s, w->chip,
+             w->what);
+}
+
+// A factor is kept as a sum and a count, so that what processes have measured can be added.
+static void print_factor(const factor *f, char line[LINE])
+{
+    snprintf(line, LINE, "factor %s %d %s %d %d %.6g\n", f->chip, f->kind, tni_knob_name(f->knob),
+             f->value, f->n, f->sum);
+}
+
+// Reads what print_winner wrote. Widths keep words within their arrays.
+static bool read_winner(const char *line, tni_tuned *w)
+{
+    char settings[SETTINGS];
+    memset(w, 0, sizeof *w);
+    int n = sscanf(line, "winner %" SCNx64 " %" SCNx64 " %lf %lf %lf %191s %63s %63s", &w->key[0],
+                   &w->key[1], &w->us, &w->rule_us, &w->next_us, settings, w->chip, w->what);
+    return n == 8 && tni_tuned_read_word(settings, w) && w->us > 0;
+}
+
+// Reads what print_factor wrote. A sum that is not finite would spoil every expectation.
+static bool read_factor(const char *line, factor *f)
+{
+    char name[32] = "";
+    memset(f, 0, sizeof *f);
+    int n = sscanf(line, "factor %63s %d %31s %d %d %lf", f->chip, &f->kind, name, &f->value, &f->n,
+                   &f->sum);
+    f->knob = tni_knob_of(name, strlen(name));
+    return n == 6 && f->knob >= 0 && f->n > 0 && isfinite(f->sum);
+}
+
+// What becomes of lines that are read.
+typedef enum { CHECK_ONLY, FROM_DISK, REPLACE } reading;
+
+// Reads a line; false if it is neither winner nor factor, or memory is out. Blank lines and lines that begin with # are
+// for people.
+static bool read_line(const char *line, reading how, int *winners)
+{
+    tni_tuned w;
+    factor    f;
+    if (!*line || *line == '#') return true;
+    if (strncmp(line, "winner ", 7))
+        return read_factor(line, &f) && (how == CHECK_ONLY || add_factor(&f, how == FROM_DISK));
+    ++*winners;
+    return read_winner(line, &w) && (how == CHECK_ONLY || add_winner(&w, how == FROM_DISK));
+}
+
+// Reads the lines of a text, which has a 0 at its end. Returns the number of winners; -1, with the line, if one was not
+// taken.
+static int read_lines(char *text, reading how, tni_text *why)
+{
+    int winners = 0, number = 1;
+    for (char *line = text; *line; number++) {
+        size_t n   = strcspn(line, "\n");
+        char   end = line[n];
+        line[n]    = 0;
+        bool ok    = read_line(line, how, &winners);
+        line[n]    = end;
+        if (!ok) {
+            *why = tni_text_of("line %d is no result of tuning", number);
+            return -1;
+        }
+        line += n + (end != 0);
+    }
+    return winners;
+}
+
+// Returns all as text, to be freed by free; NULL when memory is out.
+static char *write_lines(size_t *bytes)
+{
+    char *text = malloc((size_t)(self.winners + self.factors) * LINE + 1), *p = text;
+    if (!text) return NULL;
+    *p = 0;
+    for (int i = 0; i < self.winners; i++, p += strlen(p)) print_winner(&self.winner[i].won, p);
+    for (int i = 0; i < self.factors; i++, p += strlen(p)) print_factor(&self.factor[i], p);
+    *bytes = (size_t)(p - text);
+    return text;
+}
+
+// ---- the disk ----------------------------------------------------------------------------------
+
+// Takes over what is on disk. A text that cannot be read counts as none.
+static void read_disk(void)
+{
+    size_t   bytes = 0;
+    tni_text why;
+    char    *data = tni_disk_find(&self.disk, &disk_key, &bytes);
+    char    *text = data ? malloc(bytes + 1) : NULL;
+    if (text) {
+        memcpy(text, data, bytes);
+        text[bytes] = 0;
+        read_lines(text, FROM_DISK, &why);
+    }
+    free(text);
+    free(data);
+}
+
+// Nothing is fresh once all of it was written.
+static void mark_written(void)
+{
+    for (int i = 0; i < self.winners; i++) self.winner[i].fresh = false;
+    for (int i = 0; i < self.factors; i++) self.factor[i].fresh_n = 0, self.factor[i].fresh_sum = 0;
+}
+
+// Writes all to disk. Others may have written meanwhile, and must not between reading and writing, or their lines were lost.
+static void write_disk(void)
+{
+    size_t bytes = 0;
+    int    lock  = tni_disk_lock(&self.disk, disk_key.kind);
+    read_disk();
+    char *text = write_lines(&bytes);
+    if (text && tni_disk_keep(&self.disk, &disk_key, text, bytes)) mark_written();
+    free(text);
+    tni_disk_unlock(lock);
+}
+
+// ---- the environment ---------------------------------------------------------------------------
+
+// Reads TN_TUNE; *seconds is -1 if it is not set, or no number of seconds, for which false is returned.
+static bool read_variable(double *seconds)
+{
+    const char *s = getenv("TN_TUNE");
+    *seconds      = -1;
+    if (!s || !*s) return true;
+    if (tni_parse_double(s, strlen(s), seconds) && *seconds >= 0) return true;
+    *seconds = -1;
+    return false;
+}
+
+double tni_tuned_seconds(tni_text *why)
+{
+    double seconds;
+    bool   ok = read_variable(&seconds);
+    pthread_mutex_lock(&self.lock);
+    if (!ok && !self.warned)
+        *why = tni_text_of("TN_TUNE is %s, not a number of seconds, and is ignored",
+                           tni_quoted(getenv("TN_TUNE")).s);
+    self.warned |= !ok;
+    pthread_mutex_unlock(&self.lock);
+    return seconds;
+}
+
+// Whether rules decide, whatever was measured.
+static bool is_off(void)
+{
+    const char *equal = getenv("TN_DETERMINISTIC");
+    double      seconds;
+    read_variable(&seconds);
+    return seconds == 0 || (equal && !strcmp(equal, "1"));
+}
+
+// Reads environment and disk at the first use. The lock is held.
+static void open_store(void)
+{
+    if (self.open) return;
+    self.open = true;
+    self.off  = is_off();
+    tni_disk_open(&self.disk);
+    read_disk();
+}
+
+// ---- winners -----------------------------------------------------------------------------------
+
+// Whether there are winners at all. Most processes have none, and pay a lock and two tests for each launch or plan that is new.
+static bool has_winners(void)
+{
+    pthread_mutex_lock(&self.lock);
+    open_store();
+    bool any = !self.off && self.winners;
+    pthread_mutex_unlock(&self.lock);
+    return any;
+}
+
+// Copies the winner of a key; false if there is none.
+static bool copy_winner(const char *chip, const uint64_t key[2], tni_tuned *found)
+{
+    char name[sizeof found->chip];
+    copy_word(name, sizeof name, chip);
+    pthread_mutex_lock(&self.lock);
+    const known *w = find_winner(name, key);
+    if (w) *found = w->won;
+    pthread_mutex_unlock(&self.lock);
+    return w != NULL;
+}
+
+bool tni_tuned_find(const char *chip, const tni_launch *l, tni_tuned *found)
+{
+    uint64_t key[2];
+    if (!has_winners()) return false;
+    tni_tuned_key(l, key);
+    return copy_winner(chip, key, found);
+}
+
+bool tni_tuned_find_plan(const char *chip, const void *bytes, size_t n, tni_tuned *found)
+{
+    uint64_t key[2];
+    if (!has_winners()) return false;
+    tni_tuned_plan_key(bytes, n, key);
+    return copy_winner(chip, key, found);
+}
+
+// Written at once: a program that is ended by a signal keeps what it has measured.
+bool tni_tuned_keep(const tni_tuned *t)
+{
+    tni_tuned w = *t;
+    copy_word(w.chip, sizeof w.chip, t->chip);
+    copy_word(w.what, sizeof w.what, t->what);
+    pthread_mutex_lock(&self.lock);
+    open_store();
+    bool ok = add_winner(&w, false);
+    if (ok) write_disk();
+    pthread_mutex_unlock(&self.lock);
+    return ok;
+}
+
+// The lists keep their room, so that threads that read them meanwhile wait for the lock only.
+void tni_tuned_forget(void)
+{
+    pthread_mutex_lock(&self.lock);
+    self.open = self.warned = false;
+    self.winners = self.factors = 0;
+    if (self.slots) memset(self.slot, 0, self.slots * sizeof *self.slot);
+    pthread_mutex_unlock(&self.lock);
+}
+
+// ---- files of people ---------------------------------------------------------------------------
+
+// The text that is also on disk, so that the two formats are one. It is written where it is to be, as pages and profiles are, and not
+// by io/outfile.h, which this folder comes before and which replaces what has the name: a pipe or /dev/stdout is a path, too.
+bool tni_tuned_export(const char *path, int *count, tni_text *why)
+{
+    size_t bytes = 0;
+    pthread_mutex_lock(&self.lock);
+    open_store();
+    char *text = write_lines(&bytes);
+    *count     = self.winners;
+    pthread_mutex_unlock(&self.lock);
+    FILE *f  = text ? fopen(path, "w") : NULL;
+    bool  ok = f && fwrite(text, 1, bytes, f) == bytes;
+    if (f && fclose(f) != 0) ok = false;
+    if (!ok)
+        *why = tni_text_of("%s cannot be written: %s", tni_quoted(path).s,
+                           text ? strerror(errno) : "memory is out");
+    free(text);
+    return ok;
+}
+
+// The largest file that is read: a million winners.
+enum { MOST_BYTES = 256 << 20 };
+
+// Returns the contents of a file with a 0 behind them; NULL, with the reason, if it cannot be read.
+// Files are read whole: lines are cut in place.
+static char *read_file(const char *path, tni_text *why)
+{
+    FILE *f    = fopen(path, "rb");
+    long  n    = f && fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
+    char *text = n >= 0 && n <= MOST_BYTES ? malloc((size_t)n + 1) : NULL;
+    bool  ok   = text && fseek(f, 0, SEEK_SET) == 0 && fread(text, 1, (size_t)n, f) == (size_t)n;
+    if (f) fclose(f);
+    if (ok) {
+        text[n] = 0;
+        return text;
+    }
+    *why = tni_text_of("%s cannot be read", tni_quoted(path).s);
+    free(text);
+    return NULL;
+}
+
+// A file with a bad line changes nothing: all lines are looked at before the first is taken.
+bool tni_tuned_import(const char *path, int *count, tni_text *why)
+{
+    char *text = read_file(path, why);
+    if (!text) return false;
+    pthread_mutex_lock(&self.lock);
+    open_store();
+    *count = read_lines(text, CHECK_ONLY, why);
+    if (*count >= 0 && read_lines(text, REPLACE, why) < 0) {
+        *why   = tni_text_of("memory is out");
+        *count = -1;
+    }
+    if (*count >= 0) write_disk();
+    pthread_mutex_unlock(&self.lock);
+    free(text);
+    return *count >= 0;
+}
+
+// ---- the model ---------------------------------------------------------------------------------
+
+// Kinds of kernels, on which settings act differently: by their loops over R, their tails, and where the lane is.
+static int kind_of(const tni_kernel *k)
+{
+    return (k->nr > 0) + 2 * (k->tails != 0) + 4 * (k->lane_in_r != 0);
+}
+
+// Choices of plans are a kind of their own.
+enum { OF_PLANS = 8 };
+
+// The logarithm of what a value of a knob is expected to do. DOUBT: how many measurements of no effect every factor begins with,
+// so that one lucky measurement does not decide the order. The lock is held.
+static double expected_log(const char *name, int kind, int knob, int value)
+{
+    enum { DOUBT = 2 };
+    const factor *f = find_factor(name, kind, knob, value);
+    return f ? f->sum / (f->n + DOUBT) : 0;
+}
+
+double tni_tuning_expect(const char *chip, const tni_kernel *k, const tni_tuning *t)
+{
+    char   name[64];
+    double sum = 0;
+    copy_word(name, sizeof name, chip);
+    pthread_mutex_lock(&self.lock);
+    open_store();
+    for (int i = 0; i < TNI_KNOBS; i++)
+        if (t->of[i]) sum += expected_log(name, kind_of(k), i, t->of[i]);
+    pthread_mutex_unlock(&self.lock);
+    return exp(sum);
+}
+
+double tni_choice_expect(const char *chip, int kind)
+{
+    char name[64];
+    copy_word(name, sizeof name, chip);
+    pthread_mutex_lock(&self.lock);
+    open_store();
+    double sum = expected_log(name, OF_PLANS, TNI_KNOBS + kind, 1);
+    pthread_mutex_unlock(&self.lock);
+    return exp(sum);
+}
+
+// Adds a measurement to a factor. The lock is held.
+static void add_measurement(const char *name, int kind, int knob, int value, double sum)
+{
+    const factor *old = find_factor(name, kind, knob, value);
+    factor        f   = { .kind = kind, .knob = knob, .value = value };
+    if (old) f = *old;
+    snprintf(f.chip, sizeof f.chip, "%s", name);
+    f.n++;
+    f.sum += sum;
+    add_factor(&f, false);
+}
+
+// Only the knobs that differ have made the difference. On disk it comes with the next winner.
+void tni_tuning_learn(const char *chip, const tni_kernel *k, const tni_tuning *from,
+                      const tni_tuning *t, double ratio)
+{
+    char name[64];
+    int  knobs = 0;
+    for (int i = 0; i < TNI_KNOBS; i++) knobs += t->of[i] != from->of[i];
+    if (!knobs || !(ratio > 0) || !isfinite(ratio)) return;
+    copy_word(name, sizeof name, chip);
+    pthread_mutex_lock(&self.lock);
+    open_store();
+    for (int i = 0; i < TNI_KNOBS; i++)
+        if (t->of[i] && t->of[i] != from->of[i])
+            add_measurement(name, kind_of(k), i, t->of[i], log(ratio) / knobs);
+    pthread_mutex_unlock(&self.lock);
+}
+
+void tni_choice_learn(const char *chip, int kind, double ratio)
+{
+    char name[64];
+    if (!(ratio > 0) || !isfinite(ratio)) return;
+    copy_word(name, sizeof name, chip);
+    pthread_mutex_lock(&self.lock);
+    open_store();
+    add_measurement(name, OF_PLANS, TNI_KNOBS + kind, 1, log(ratio));
+    pthread_mutex_unlock(&self.lock);
+}
