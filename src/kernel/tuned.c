@@ -8,7 +8,16 @@
 // knob, value, how often it was measured, and the sum of the logarithms of its times beside the rule's.
 //
 // Processes share that text. Each adds to it what it has found out, with a lock around reading and writing, and takes over
-// what others wrote: of a winner the newest line counts, measurements of a factor add up.
+// what others wrote: of a winner the newest line counts, measurements of a factor add up. Two processes that tune:
+//
+//   A                               the text                      B
+//   reads                           winner K unroll=2
+//                                   winner K unroll=8             finds a better winner of K, writes
+//   finds a winner of J: locks,
+//   reads K again, writes both      winner K unroll=8
+//   and unlocks                     winner J vector=4
+//
+// B sees J when it writes the next time; a process that starts later sees both.
 #include "kernel/tuning.h"
 
 #include "base/hash.h"
@@ -50,6 +59,7 @@ static struct {
     tni_disk        disk;
 } self = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
+// One text for all chips: it is short, and a folder may be shared by machines.
 static const tni_disk_key disk_key = { "tuned", "winners", "", "", "" };
 
 // ---- lists -------------------------------------------------------------------------------------
@@ -292,6 +302,7 @@ static bool read_variable(double *seconds)
     return false;
 }
 
+// A program may open many contexts, each of which asks: the reason is given to the first.
 double tni_tuned_seconds(tni_text *why)
 {
     double seconds;
@@ -348,6 +359,7 @@ static bool copy_winner(const char *chip, const uint64_t key[2], tni_tuned *foun
     return w != NULL;
 }
 
+// The key is computed without the lock: it reads all of a kernel.
 bool tni_tuned_find(const char *chip, const tni_launch *l, tni_tuned *found)
 {
     uint64_t key[2];
@@ -469,6 +481,7 @@ static double expected_log(const char *name, int kind, int knob, int value)
     return f ? f->sum / (f->n + DOUBT) : 0;
 }
 
+// Factors multiply: knobs are taken to act independently, which is enough for an order of candidates.
 double tni_tuning_expect(const char *chip, const tni_kernel *k, const tni_tuning *t)
 {
     char   name[64];
@@ -482,6 +495,7 @@ double tni_tuning_expect(const char *chip, const tni_kernel *k, const tni_tuning
     return exp(sum);
 }
 
+// Of choices only the kind counts, since the values that they are about differ from plan to plan.
 double tni_choice_expect(const char *chip, int kind)
 {
     char name[64];

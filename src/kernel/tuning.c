@@ -65,6 +65,7 @@ static void write_choices(const tni_choices *c, tni_text *to)
                      c->of[i].where);
 }
 
+// For lines of files, whose words have no spaces.
 tni_text tni_tuned_word(const tni_tuned *w)
 {
     tni_text s = { "" };
@@ -104,6 +105,7 @@ static bool add_setting(tni_tuned *w, int knob, long v)
     return true;
 }
 
+// Every value is checked: a file may be of a later version, or written by hand, and a device takes what it is given.
 bool tni_tuned_read_word(const char *s, tni_tuned *w)
 {
     if (!strcmp(s, "-")) return true;
