@@ -74,6 +74,9 @@ bool cli_case_line_parse(cli_case_line *l, int argc, char **argv)
     if (l->one && l->program) return wrong(l, "a CASE or a program, not both");
     if (l->program && l->trace && l->html)
         return wrong(l, "of a program, --trace or --html, not both");
+    if (l->program && l->source && l->html)
+        return wrong(
+            l, "of a program, --source or --html, not both: the page has the texts of kernels");
     if (l->steps && !l->one) return wrong(l, "--steps needs a CASE");
     return l->one || l->program || l->list || wrong(l, "a CASE is needed");
 }

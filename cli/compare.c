@@ -2,8 +2,10 @@
 // of two runs, the traces of two profiles, or two models.
 #include "cli.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // A kind of files that can be compared. The first that a file is counts; what is none of the others is a model.
 typedef struct {
@@ -66,6 +68,8 @@ int cli_compare(int argc, char **argv)
 {
     const char *file[2];
     if (find_files(argc, argv, file) < 2) return cli_compare_models(argc, argv);
+    for (int i = 0; i < 2; i++)
+        if (access(file[i], R_OK)) return cli_fail("%s: %s", file[i], strerror(errno));
     const kind *a = kind_of(file[0]), *b = kind_of(file[1]);
     if (a == b) return a->compare(argc, argv);
     return cli_fail("%s is %s, %s is %s: they cannot be compared", file[0], a->name, file[1],
@@ -97,18 +101,22 @@ static bool read_line(const char *what, int argc, char **argv, const char *file[
     return true;
 }
 
+// Text, and with --html a page.
 int cli_compare_profiles(int argc, char **argv)
 {
     const char *file[2], *html;
     if (!read_line("profiles", argc, argv, file, &html)) return 2;
     tn_ctx *cx = cli_open(&(cli_settings){ .device = "cpu" });
     if (!cx) return 1;
-    int status = tn_profile_compare(cx, file[0], file[1], html) == TN_OK ? 0 : cli_fail_of(cx);
+    bool ok = tn_profile_compare(cx, file[0], file[1], NULL) == TN_OK &&
+              (!html || tn_profile_compare(cx, file[0], file[1], html) == TN_OK);
+    if (ok && html) printf("page in %s\n", cli_shown(html));
+    int status = ok ? 0 : cli_fail_of(cx);
     tn_close(cx);
     return status;
 }
 
-// Text, and with --html a page.
+// The same for runs, whose page must not replace one of them.
 int cli_compare_runs(int argc, char **argv)
 {
     const char *file[2], *html;
@@ -120,6 +128,7 @@ int cli_compare_runs(int argc, char **argv)
     tn_report *a = tn_report_read(cx, file[0]), *b = a ? tn_report_read(cx, file[1]) : NULL;
     bool       ok     = b && tn_report_compare(a, b, html, stdout) == TN_OK;
     int        status = ok ? 0 : cli_fail_of(cx);
+    if (ok && html) printf("page in %s\n", cli_shown(html));
     tn_close(cx);
     return status;
 }

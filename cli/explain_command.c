@@ -7,6 +7,7 @@ static tn_status write_page(tn_ctx *cx, const char *path)
     tn_status s = f ? tn_explain_with(cx, f, (tn_explain_opts){ .html = true }) : TN_EIO;
     if (f && fclose(f) && s == TN_OK) s = TN_EIO;
     if (s == TN_EIO) cli_fail("%s: it could not be written", path);
+    if (s == TN_OK) printf("page in %s\n", cli_shown(path));
     return s;
 }
 
@@ -20,9 +21,9 @@ static tn_status show(cli_kit *k, const cli_case_line *l)
     tn_begin(k->cx);
     l->one->record(k);
     if (tn_error(k->cx) != TN_OK) return tn_error(k->cx);
-    if (l->html) return write_page(k->cx, l->html);
     printf("%s: ", l->one->name);
-    return tn_explain_with(k->cx, stdout, (tn_explain_opts){ .source = l->source });
+    tn_status s = tn_explain_with(k->cx, stdout, (tn_explain_opts){ .source = l->source });
+    return s == TN_OK && l->html ? write_page(k->cx, l->html) : s;
 }
 
 int cli_explain(int argc, char **argv)

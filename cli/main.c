@@ -81,9 +81,9 @@ static const command commands[] = {
       "MODEL MODEL [OPTION]...\n       tenon compare TRACE TRACE [--html FILE]\n       tenon compare RUN RUN [--html FILE]",
       "Of models, compares the outputs, in order, and of ONNX files the values inside that have one name in\n"
       "both; the first difference is named. Exits with 1 if outputs differ. Of two profiles, as tenon profile\n"
-      "--trace writes them, prints the times of both by kernel, the largest difference first; or a page.\n"
+      "--trace writes them, prints the times of both by kernel, the largest difference first.\n"
       "Of two runs, the pages of train --report or the logs of --log, prints settings that differ, results and\n"
-      "the ends of curves; --html also writes a page with the curves of both.\n"
+      "the ends of curves. --html also writes a page, with the curves of both runs.\n"
       "  --tolerance X      of the largest element, at least 1 (1e-4)\n"
       "  --input NAME=WHAT, --dim NAME=N, --precision NAME, --device NAME, --threads N\n",
       cli_compare, 0 },
@@ -95,12 +95,13 @@ static const command commands[] = {
       "Runs `tenon train` with settings for a first look. Options override them.\n", cli_demo,
       CLI_DEMO },
     { "explain", "shows the kernels of a computation",
-      "CASE [--device NAME] [--source | --html FILE]\n       tenon explain --list\n"
+      "CASE [--device NAME] [--source] [--html FILE]\n       tenon explain --list\n"
       "       tenon explain [--device NAME] [--source | --html FILE] -- PROGRAM [ARGUMENT]...",
       "Prints the kernels of a case, or on stderr those of every plan that a program builds: the bytes\n"
       "they move and the least possible, their sizes, their source lines, and the memory for\n"
       "intermediate values. --list lists the cases, --source adds the text of the kernels. --html writes a\n"
-      "page instead: the kernels as a graph, with all of this; it needs no network.\n",
+      "page: the kernels as a graph, with all of this, the text of a kernel on a click; it needs no network.\n"
+      "TN_EXPLAIN=FILE does the same for any program.\n",
       cli_explain, 0 },
     { "profile", "times the kernels of a computation",
       "CASE [--device NAME] [--steps N] [--trace FILE] [--html FILE]\n       tenon profile --list\n"

@@ -5,6 +5,13 @@
 
 enum { STEPS = 20, WARM = 3 };  // steps by default, and steps before them that are not timed
 
+static tn_status write_file(tn_ctx *cx, const char *what, const char *path)
+{
+    tn_status s = tn_profile_write(cx, path);
+    if (s == TN_OK) printf("%s in %s\n", what, cli_shown(path));
+    return s;
+}
+
 // The first steps compile kernels, choose algorithms and fill caches; the steps after them are timed.
 static tn_status measure(cli_kit *k, const cli_case_line *l)
 {
@@ -17,8 +24,8 @@ static tn_status measure(cli_kit *k, const cli_case_line *l)
     if (tn_error(k->cx) != TN_OK) return tn_error(k->cx);
     printf("%s: ", l->one->name);
     tn_status s = tn_profile_write(k->cx, NULL);
-    if (s == TN_OK && l->trace) s = tn_profile_write(k->cx, l->trace);
-    return s == TN_OK && l->html ? tn_profile_write(k->cx, l->html) : s;
+    if (s == TN_OK && l->trace) s = write_file(k->cx, "trace", l->trace);
+    return s == TN_OK && l->html ? write_file(k->cx, "page", l->html) : s;
 }
 
 int cli_profile(int argc, char **argv)

@@ -27,6 +27,13 @@ static void cases_and_programs_are_shown_as_pages(void)
     check_page("e.html", "plans.0.steps");
     runs(1, "tenon explain softmax --html no/where.html 2>&1");
     prints("no/where.html");
+    runs(0, "tenon explain softmax --source --html f.html");
+    prints(" bytes moved, ");
+    prints("reduce max 0 over R");
+    prints("page in f.html\n");
+    check_page("f.html", "plans.0.steps");
+    runs(2, "tenon explain --source --html g.html -- true 2>&1");
+    prints("of a program, --source or --html, not both: the page has the texts of kernels");
     scratch_close();
 }
 
@@ -36,9 +43,14 @@ static void two_traces_are_compared(void)
     runs(
         0,
         "tenon profile softmax --steps 1 --trace a.json && tenon profile softmax --steps 2 --trace b.json && "
-        "tenon compare a.json b.json --html=c.html && tenon compare a.json b.json");
+        "tenon compare a.json b.json --html=c.html");
     prints(" of the time of a\n");
+    prints("page in c.html\n");
     check_page("c.html", "rows");
+    runs(1, "tenon compare a.json absent.json 2>&1");
+    prints("absent.json: No such file or directory");
+    runs(1, "tenon compare absent.onnx a.json 2>&1");
+    prints("absent.onnx: No such file or directory");
     runs(1, "echo x >model; tenon compare a.json model 2>&1");
     prints("a.json is the trace of a profile, model is a model: they cannot be compared");
     runs(2, "tenon compare a.json b.json --html x 2>&1");
