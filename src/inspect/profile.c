@@ -7,6 +7,7 @@
 #include "inspect/profile.h"
 
 #include "base/hash.h"
+#include "base/slots.h"
 
 #include <errno.h>
 #include <math.h>
@@ -68,26 +69,6 @@ static uint64_t step_hash(const tni_graph *g, const tni_plan *p, tni_plan_step s
         if (k->origin[i] >= 0) h = mix_site(h, g->item[k->origin[i]].n, layers);
     }
     return h;
-}
-
-// The first free slot from the hash on is the row's.
-void tni_slots_put(uint32_t *slot, size_t slots, uint64_t hash, size_t row)
-{
-    size_t at = hash & (slots - 1);
-    while (slot[at]) at = (at + 1) & (slots - 1);
-    slot[at] = (uint32_t)row + 1;
-}
-
-// Sizes are powers of two, so that a hash is cut by a mask.
-bool tni_slots_double(tni_heap *h, uint32_t **slot, size_t *slots)
-{
-    size_t n      = *slots ? 2 * *slots : 64;
-    uint32_t *new = tni_zalloc(h, n * sizeof *new);
-    if (!new) return false;
-    tni_free(h, *slot);
-    *slot  = new;
-    *slots = n;
-    return true;
 }
 
 // Enters a row in the hash table.

@@ -111,10 +111,6 @@ void                     tni_profile_memory(const tni_profile *p, void *to,
                                             void (*put)(void *to, int64_t ns, const int64_t *bytes));
 extern const char *const tni_host_name[];  // by tni_host_work
 
-// A hash table of rows, with linear probing: enters a row; replaces the table by an empty one of twice the size, false when memory is out.
-void tni_slots_put(uint32_t *slot, size_t slots, uint64_t hash, size_t row);
-bool tni_slots_double(tni_heap *h, uint32_t **slot, size_t *slots);
-
 // Returns the host's clock, in seconds.
 double tni_clock_now(void);
 // Returns the present; and the seconds between two points, waiting for both; NAN if that is not known.

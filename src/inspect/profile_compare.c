@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/page.h"
+#include "base/slots.h"
 #include "inspect/profile.h"
 
 #include <errno.h>

@@ -21,6 +21,7 @@
 #include "kernel/tuning.h"
 
 #include "base/hash.h"
+#include "base/slots.h"
 #include "kernel/disk.h"
 
 #include <errno.h>
@@ -45,16 +46,15 @@ typedef struct {
     double sum, fresh_sum;
 } factor;
 
-// What is known, of all chips. Winners are found by a table of slots, each 0 or 1 + the place of one, from the slot of its hash
-// on: a machine that tunes for a while has thousands. Factors are few, and looked for while measuring only.
-// Invariant: `open` once the disk was read; slots is 0 or a power of two, at least twice the winners.
+// What is known, of all chips. Winners are found by a table of slots: a machine that tunes for a while has thousands. Factors are few, and looked for while measuring only.
+// Invariant: `open` once the disk was read; there are at least twice as many slots as winners.
 static struct {
     pthread_mutex_t lock;
     bool            open, off, warned;
     known          *winner;
     factor         *factor;
     int             winners, winners_room, factors, factors_room;
-    int            *slot;
+    uint32_t       *slot;
     size_t          slots;
     tni_disk        disk;
 } self = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -76,37 +76,37 @@ static bool grow_list(void **list, int count, int *room, size_t size)
     return true;
 }
 
-// The slot of a winner, or the free one where it belongs. There is always a free one.
-static int *find_slot(const char *chip, const uint64_t key[2])
+static uint64_t winner_hash(const char *chip, const uint64_t key[2])
 {
-    size_t i = (size_t)tni_hash_mix(tni_hash(chip, strlen(chip)), key[0]);
-    for (;; i++) {
-        int             *s = &self.slot[i & (self.slots - 1)];
-        const tni_tuned *w = &self.winner[*s ? *s - 1 : 0].won;
-        if (!*s || (w->key[0] == key[0] && w->key[1] == key[1] && !strcmp(w->chip, chip))) return s;
-    }
-}
-
-// Makes the table large enough for one more winner. False when memory is out; it is then as it was.
-static bool grow_slots(void)
-{
-    size_t more = self.slots ? 2 * self.slots : 128;
-    if (2 * ((size_t)self.winners + 1) <= self.slots) return true;
-    int *slot = calloc(more, sizeof *slot);
-    if (!slot) return false;
-    free(self.slot);
-    self.slot  = slot;
-    self.slots = more;
-    for (int i = 0; i < self.winners; i++)
-        *find_slot(self.winner[i].won.chip, self.winner[i].won.key) = i + 1;
-    return true;
+    return tni_hash_mix(tni_hash(chip, strlen(chip)), key[0]);
 }
 
 // Returns the winner of a key on a chip; NULL if there is none.
 static known *find_winner(const char *chip, const uint64_t key[2])
 {
-    int at = self.slots ? *find_slot(chip, key) : 0;
-    return at ? &self.winner[at - 1] : NULL;
+    uint64_t hash = winner_hash(chip, key);
+    for (size_t at = hash & (self.slots - 1); self.slots && self.slot[at];
+         at        = (at + 1) & (self.slots - 1)) {
+        known *w = &self.winner[self.slot[at] - 1];
+        if (w->won.key[0] == key[0] && w->won.key[1] == key[1] && !strcmp(w->won.chip, chip))
+            return w;
+    }
+    return NULL;
+}
+
+// Makes room for one more winner, and in the table. False when memory is out.
+static bool grow_winners(void)
+{
+    tni_heap heap = tni_heap_default();
+    if (!grow_list((void **)&self.winner, self.winners, &self.winners_room, sizeof *self.winner))
+        return false;
+    if (2 * ((size_t)self.winners + 1) <= self.slots) return true;
+    if (!tni_slots_double(&heap, &self.slot, &self.slots)) return false;
+    for (int i = 0; i < self.winners; i++) {
+        const tni_tuned *w = &self.winner[i].won;
+        tni_slots_put(self.slot, self.slots, winner_hash(w->chip, w->key), (size_t)i);
+    }
+    return true;
 }
 
 // Adds a winner, or replaces the one with its key; of what is on disk, those that this process has found since stay. False
@@ -116,11 +116,9 @@ static bool add_winner(const tni_tuned *t, bool from_disk)
     known *w = find_winner(t->chip, t->key);
     if (w && from_disk && w->fresh) return true;
     if (!w) {
-        if (!grow_slots() ||
-            !grow_list((void **)&self.winner, self.winners, &self.winners_room, sizeof *w))
-            return false;
-        *find_slot(t->chip, t->key) = self.winners + 1;
-        w                           = &self.winner[self.winners++];
+        if (!grow_winners()) return false;
+        tni_slots_put(self.slot, self.slots, winner_hash(t->chip, t->key), (size_t)self.winners);
+        w = &self.winner[self.winners++];
     }
     *w = (known){ *t, !from_disk };
     return true;
