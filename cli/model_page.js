@@ -25,7 +25,7 @@ graph(section('Graph', 'The stronger the colour of a node, the longer its part o
   edges: listed.flatMap((n, i) => n.in.filter(x => made.has(x) && made.get(x) < i).map(x => ({ from: made.get(x), to: i, tip: x }))),
 });
 
-const times = section('Time of each kernel, and the nodes in it', rows.length ? '' : 'Nothing was timed.');
+const times = section('Time of each kernel, and the nodes in it', rows.length > 200 ? `The 200 longest of ${rows.length}.` : rows.length ? '' : 'Nothing was timed.');
 bars(times, rows.slice(0, 200).map(r => ({ name: r.names.join(', ') || r.name, value: r.us, text: (r.us / data.runs / 1e3).toFixed(3) + ' ms', title: `${r.name}: ${r.names.join(', ')}` })));
 
 // A value lives from its node to the last that reads it.

@@ -19,9 +19,10 @@ const tni_item *tni_next_stored(const tni_graph *g, const tni_plan *p, int32_t i
 void tni_with_body(tn_ctx *cx, const tni_node *n, void *to,
                    void (*show)(void *to, tni_graph *g, const tni_plan *p));
 
-// Writes a plan as JSON, for the page; and the page of plans, which are a list of such. False when memory is out.
+// Writes a plan as JSON, for the page; and the page of plans, which are a list of such, `left` more having been left out. False
+// when memory is out.
 bool tni_explain_json(tni_graph *g, const tni_plan *p, const char *title, tni_json_writer *w);
-bool tni_explain_pages(tn_ctx *cx, const char *plans, FILE *f);
+bool tni_explain_pages(tn_ctx *cx, const char *plans, int left, FILE *f);
 bool tni_explain_html(tni_graph *g, const tni_plan *p, FILE *f);
 
 #endif

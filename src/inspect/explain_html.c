@@ -223,7 +223,8 @@ static void put_source(writer *x, const tni_planned_kernel *k)
 {
     tni_heap *h        = &x->g->cx->heap;
     size_t    capacity = 1 << 16;
-    char     *list     = x->w->bytes < MOST_TEXT ? tni_alloc(h, capacity) : NULL;
+    if (x->w->bytes >= MOST_TEXT) tni_json_put(x->w, ",\"cut\":true");
+    char *list = x->w->bytes < MOST_TEXT ? tni_alloc(h, capacity) : NULL;
     if (!list) return;
     tni_kernel_print(k->kernel, list, capacity);
     put_text(x->w, "instructions", list);
@@ -344,10 +345,12 @@ bool tni_explain_json(tni_graph *g, const tni_plan *p, const char *title, tni_js
 }
 
 // Puts plans that are JSON already, with commas between them, into a page.
-bool tni_explain_pages(tn_ctx *cx, const char *plans, FILE *f)
+bool tni_explain_pages(tn_ctx *cx, const char *plans, int left, FILE *f)
 {
     tni_json_writer w = { .heap = &cx->heap };
-    tni_json_put(&w, "{\"plans\":[");
+    tni_json_put(&w, "{\"left\":");
+    tni_json_put_int(&w, left);
+    tni_json_put(&w, ",\"plans\":[");
     tni_json_put(&w, plans);
     tni_json_put(&w, "]}");
     tni_page page = { .title = "kernels", .data = w.text, .script = tni_explain_html_js };
@@ -360,7 +363,7 @@ bool tni_explain_html(tni_graph *g, const tni_plan *p, FILE *f)
 {
     tni_json_writer w  = { .heap = &g->cx->heap };
     bool            ok = tni_explain_json(g, p, "the pending work", &w);
-    ok                 = ok && tni_explain_pages(g->cx, w.text, f);
+    ok                 = ok && tni_explain_pages(g->cx, w.text, 0, f);
     tni_free(w.heap, w.text);
     return ok;
 }

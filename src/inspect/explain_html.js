@@ -13,6 +13,7 @@ function show(box, p, s) {
   for (const b of s.body || []) box.append(html('h3', {}, `${b.number}  ${b.name} ${b.sizes}`), html('div', {}, `${exact(b.bytes)}; ${times(b.ops).join(', ')}`), ...b.lines.map(l => html('div', { class: 'note' }, l)));
   if (s.instructions) box.append(html('h3', {}, 'Instructions'), html('pre', {}, s.instructions));
   if (s.text) box.append(html('h3', {}, 'Text of the kernel'), html('pre', {}, s.text));
+  if (s.cut) box.append(html('p', { class: 'note' }, 'Its text is left out: those of the kernels before it are 4 MiB. tenon explain --source, or TN_EXPLAIN=source, prints all.'));
 }
 
 function draw(p) {
@@ -35,7 +36,7 @@ function choose(i) {
   if (data.plans.length > 1) {
     const tools = html('div', { class: 'tools' });
     data.plans.forEach((p, k) => { const b = html('button', { type: 'button', 'aria-pressed': k === i }, `${p.title}: ${p.kernels}`); b.onclick = () => choose(k); tools.append(b); });
-    section('Plans, and how many kernels each has', '', true).append(tools);
+    section('Plans, and how many kernels each has', data.left ? `The program built ${data.left.toLocaleString('en')} more, which are not shown; TN_EXPLAIN=FILE with another name than .html has the text of all.` : '', true).append(tools);
   }
   draw(data.plans[i]);
 }

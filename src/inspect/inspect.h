@@ -17,7 +17,7 @@ struct tni_inspect {
     char            explain[512];  // TN_EXPLAIN: where new plans are printed; "": nowhere
     tni_profile    *profile;       // NULL before the first
     tni_json_writer pages;         // plans as JSON, if explain is a page: see explain.h
-    int             plans;         // how many
+    int             plans, left;   // how many, and how many more were left out
     tni_tuner      *tuner;         // NULL before anything is tuned
 };
 

@@ -33,7 +33,10 @@ static void keep_plan(tni_graph *g, const tni_plan *p)
     enum { MOST_PLANS = 64, MOST_BYTES = 8 << 20 };
     tni_inspect    *x = g->cx->engine->inspect;
     tni_json_writer w = { .heap = &g->cx->heap };
-    if (x->plans == MOST_PLANS || x->pages.bytes > MOST_BYTES) return;
+    if (x->plans == MOST_PLANS || x->pages.bytes > MOST_BYTES) {
+        x->left++;
+        return;
+    }
     tni_text title = tni_text_of("plan %lld", (long long)g->cx->stats.plans);
     if (x->plans) tni_json_put(&w, ",\n");
     if (tni_explain_json(g, p, title.s, &w)) {
@@ -50,11 +53,11 @@ void tni_plan_log_close(tn_ctx *cx)
 {
     tni_inspect *x = cx->engine->inspect;
     FILE        *f = x->plans && !x->pages.full ? fopen(x->explain, "w") : NULL;
-    if (f) tni_explain_pages(cx, x->pages.text, f);
+    if (f) tni_explain_pages(cx, x->pages.text, x->left, f);
     if (f) fclose(f);
     tni_free(&cx->heap, x->pages.text);
     x->pages = (tni_json_writer){ 0 };
-    x->plans = 0;
+    x->plans = x->left = 0;
 }
 
 // "1" and "source" print to stderr; a name that ends in .html is a page; anything else is a file to append to.

@@ -258,7 +258,9 @@ void tni_profile_stop(const tni_run *r)
 static void add_host(tni_heap *h, tni_profile *p, tni_host_work what, int64_t bytes, double from,
                      double to)
 {
-    if (p->hosts == TNI_PROFILE_EVENTS || to <= from || from < p->begun ||
+    if (to <= from || from < p->begun) return;
+    p->hosts_in_all++;
+    if (p->hosts == TNI_PROFILE_EVENTS ||
         !tni_grow(h, (void **)&p->host, &p->hosts_cap, p->hosts + 1, sizeof *p->host))
         return;
     p->host[p->hosts++] = (tni_profile_host_event){ .from  = (int64_t)(1e9 * (from - p->begun)),

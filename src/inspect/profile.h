@@ -64,6 +64,7 @@ struct tni_profile {
     size_t                  runs_kept, runs_cap;
     tni_profile_host_event *host;
     size_t                  hosts, hosts_cap;
+    int64_t                 hosts_in_all;    // also those that are not remembered
     double                  host_free;       // when the newest work of the host ended
     int64_t                *live;            // by step of the running plan; NULL: not known
     size_t                  live_cap, at;    // at: which step is launched next

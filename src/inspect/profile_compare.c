@@ -39,6 +39,7 @@ typedef struct {
     const char *path;
     tni_text    device;
     int64_t     kernels, ns, host_ns, peak;
+    int64_t     all;  // kernels that ran, of which a trace has the first; 0 if it does not say
 } side;
 
 // Both of them. slot is a hash table of rows: a row's number plus 1, or 0 if free; at most half full.
@@ -57,7 +58,7 @@ typedef struct {
 typedef struct {
     tni_text name, line;
     char     kind;
-    double   us, bytes, flops, sum;
+    double   us, bytes, flops, kernels, sum;
     tni_text argument;  // the name that a metadata event gives
 } event;
 
@@ -80,6 +81,7 @@ static bool read_member(tni_json *j, const char *key, bool argument, event *e)
         if (!strcmp(key, "dur")) e->us = v;
         if (!strcmp(key, "bytes")) e->bytes = v;
         if (!strcmp(key, "flops")) e->flops = v;
+        if (!strcmp(key, "kernels")) e->kernels = v;
     } else if (!strcmp(key, "name")) {
         read_string(j, argument ? &e->argument : &e->name);
     } else if (j->kind == TNI_JSON_STRING &&
@@ -165,14 +167,20 @@ static bool add_event(pair *p, int which, const event *e)
     return true;
 }
 
-// Moves to the list of events. False if there is none: the file is no trace.
-static bool find_events(tni_json *j)
+// Moves to the list of events; what comes before it may say how many kernels ran. False if there is none: the file is no trace.
+static bool find_events(tni_json *j, int64_t *all)
 {
     if (tni_json_next(j) != TNI_JSON_OBJECT) return false;
     while (tni_json_next(j) == TNI_JSON_KEY) {
-        bool here = tni_json_is(j, "traceEvents");
+        bool  here = tni_json_is(j, "traceEvents"), other = tni_json_is(j, "otherData");
+        event e = { .kind = 0 };
         tni_json_next(j);
         if (here) return j->kind == TNI_JSON_ARRAY;
+        if (other && j->kind == TNI_JSON_OBJECT) {
+            if (!read_event(j, true, &e)) return false;
+            *all = (int64_t)e.kernels;
+            continue;
+        }
         if (!tni_json_skip(j)) return false;
     }
     return false;
@@ -183,7 +191,8 @@ static const char *add_trace(pair *p, int which, const char *text, size_t bytes)
 {
     tni_json j;
     tni_json_open(&j, text, bytes);
-    if (!find_events(&j)) return j.kind == TNI_JSON_ERROR ? j.why : "it has no traceEvents";
+    if (!find_events(&j, &p->side[which].all))
+        return j.kind == TNI_JSON_ERROR ? j.why : "it has no traceEvents";
     while (tni_json_next(&j) == TNI_JSON_OBJECT) {
         event e = { .kind = 0 };
         if (!read_event(&j, false, &e)) return j.why ? j.why : "an event is not as it should be";
@@ -262,9 +271,11 @@ static void print_pair(const pair *p, FILE *f)
 {
     for (int i = 0; i < 2; i++) {
         const side *s = &p->side[i];
-        fprintf(f, "%c: %s on %s: %lld kernel%s, %.3f ms, at most %s\n", "ab"[i],
+        fprintf(f, "%c: %s on %s: %lld kernel%s, %.3f ms, at most %s", "ab"[i],
                 tni_escaped(s->path).s, tni_escaped(s->device.s).s, (long long)s->kernels,
                 s->kernels == 1 ? "" : "s", 1e-6 * (double)s->ns, tni_size_text(s->peak).s);
+        if (s->all > s->kernels) fprintf(f, "; %lld ran, it has the first", (long long)s->all);
+        fputc('\n', f);
     }
     if (p->side[0].ns)
         fprintf(f, "b takes %.3f of the time of a\n",
@@ -287,16 +298,17 @@ static void put_share(tni_json_writer *w, const share *s)
     tni_json_put(w, "]");
 }
 
-// {"path":"old.json","device":"cpu","kernels":180,"time":10512000,"host":11370000,"peak":4300800}
+// {"path":"old.json","device":"cpu","kernels":180,"time":10512000,"host":11370000,"peak":4300800,"all":180}
 static void put_side(tni_json_writer *w, const side *s)
 {
-    static const char *const name[] = { ",\"kernels\":", ",\"time\":", ",\"host\":", ",\"peak\":" };
-    const int64_t            value[] = { s->kernels, s->ns, s->host_ns, s->peak };
+    static const char *const name[]  = { ",\"kernels\":", ",\"time\":", ",\"host\":", ",\"peak\":",
+                                         ",\"all\":" };
+    const int64_t            value[] = { s->kernels, s->ns, s->host_ns, s->peak, s->all };
     tni_json_put(w, "{\"path\":");
     tni_json_quote(w, tni_escaped(s->path).s);
     tni_json_put(w, ",\"device\":");
     tni_json_quote(w, tni_escaped(s->device.s).s);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         tni_json_put(w, name[i]);
         tni_json_put_int(w, value[i]);
     }

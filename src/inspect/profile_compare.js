@@ -1,6 +1,7 @@
 // The page of two profiles; profile_compare.c says what its data is.
 const [a, b] = data.sides, ms = ns => (ns / 1e6).toFixed(3) + ' ms', ratio = (x, y) => x ? (y / x).toFixed(3) : '-', mean = s => s[0] ? s[1] / s[0] / 1e3 : NaN;
-document.getElementById('note').textContent = `b takes ${ratio(a.time, b.time)} of the time of a, timed kernel by kernel`;
+document.getElementById('note').textContent = `b takes ${ratio(a.time, b.time)} of the time of a, timed kernel by kernel` +
+  [['a', a], ['b', b]].filter(([, s]) => s.all > s.kernels).map(([n, s]) => `; ${n} has the first ${s.kernels.toLocaleString('en')} of ${s.all.toLocaleString('en')} kernels`).join('');
 
 table(section('Both', '', true), ['', 'file', 'device', 'kernels', 'time of kernels', 'time of the host', 'most memory'],
   [['a', a], ['b', b]].map(([n, s]) => [n, s.path, s.device, s.kernels, [s.time, ms(s.time)], [s.host, ms(s.host)], [s.peak, bytes(s.peak)]]));

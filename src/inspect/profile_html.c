@@ -5,8 +5,10 @@
 //    "ceilings":{"copy":1.2e10,"products":[{"dtype":"f32","rate":4.4e10}]},
 //    "rows":[{"name":"matmul (64, 10)","time":1100,"count":7,"best":120,"bytes":400,"flops":81920,"products":81920,
 //             "dtype":"f32","percent":41.9,"lines":["train.c:4 forward"],"alike":["h.1.attn"]}],
-//    "events":[[from, time, row]],"host":[[from, time, what, bytes]],"work":["record",...],
-//    "owners":["parameters",...],"memory":[[when, bytes, ...]]}
+//    "events":[[from, time, row]],"host":[[from, time, what, bytes]],"hosts":180,"work":["record",...],
+//    "owners":["parameters",...],"memory":[[when, bytes, ...]],"changes":320,"most":4300800}
+//
+// Lists that are long are cut; launches, hosts and changes say how long they were, so that the page says what it leaves out.
 #include "base/json.h"
 #include "base/page.h"
 #include "inspect/profile.h"
@@ -130,7 +132,9 @@ static void put_events(tni_profile *p, tni_json_writer *w, const uint32_t *of)
         const tni_profile_host_event *e = &p->host[i];
         put_numbers(w, i == 0, 4, (int64_t[]){ e->from, e->ns, e->what, e->bytes });
     }
-    tni_json_put(w, "],\"work\":[");
+    tni_json_put(w, "]");
+    put_int(w, "hosts", p->hosts_in_all);
+    tni_json_put(w, ",\"work\":[");
     for (int i = 0; i <= TNI_HOST_DOWNLOAD; i++) {
         if (i) tni_json_put(w, ",");
         tni_json_quote(w, tni_host_name[i]);
@@ -138,20 +142,21 @@ static void put_events(tni_profile *p, tni_json_writer *w, const uint32_t *of)
     tni_json_put(w, "]");
 }
 
-// Memory on its way into the page.
+// Memory on its way into the page: how often it changed, and the most that there was, also where the page ends before it.
 typedef struct {
     tni_json_writer *w;
-    int              count;
+    int64_t          count, most;
 } memory_writer;
 
 // A program that runs for long changes its memory often; the page shows the first of these changes.
 static void put_memory(void *to, int64_t ns, const int64_t *bytes)
 {
-    memory_writer *m = to;
-    if (m->count == SHOWN_MEMORY) return;
-    int64_t v[1 + TNI_OWNERS] = { ns };
-    for (int i = 0; i < TNI_OWNERS; i++) v[1 + i] = bytes[i];
-    put_numbers(m->w, m->count++ == 0, 1 + TNI_OWNERS, v);
+    memory_writer *m                 = to;
+    int64_t        v[1 + TNI_OWNERS] = { ns }, sum = 0;
+    for (int i = 0; i < TNI_OWNERS; i++) sum += v[1 + i] = bytes[i];
+    if (sum > m->most) m->most = sum;
+    if (m->count < SHOWN_MEMORY) put_numbers(m->w, m->count == 0, 1 + TNI_OWNERS, v);
+    m->count++;
 }
 
 static void put_all_memory(tni_profile *p, tni_json_writer *w)
@@ -165,6 +170,8 @@ static void put_all_memory(tni_profile *p, tni_json_writer *w)
     tni_json_put(w, "],\"memory\":[");
     tni_profile_memory(p, &m, put_memory);
     tni_json_put(w, "]");
+    put_int(w, "changes", m.count);
+    put_int(w, "most", m.most);
 }
 
 // Writes what the head of the table says.
@@ -177,7 +184,6 @@ static void put_head(tn_ctx *cx, tni_profile *p, tni_json_writer *w)
     put_int(w, "launches", p->launches);
     put_int(w, "runs", p->runs);
     put_int(w, "lost", p->lost);
-    put_int(w, "events_in_all", (int64_t)p->events);
     put_ceilings(cx, p, w);
 }
 

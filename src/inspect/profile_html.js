@@ -9,12 +9,19 @@ const rate = (amount, r) => r.time ? amount * r.count / r.time : NaN;
 const about = (r, i) => `${i + 1}  ${r.name}\n${time(us(r.time / r.count))} mean of ${r.count}, ${percent(r.time / Math.max(1, data.time))} of the time\n` +
   `${rate(r.bytes, r).toFixed(1)} GB/s, ${rate(r.flops, r).toFixed(1)} GFLOP/s` + (r.percent === undefined ? '' : `, ${r.percent.toFixed(1)} % of the ceiling`) + '\n' + r.lines.slice(0, 8).join('\n');
 
+// What a page says of a list that is too long for it.
+const cut = (list, all, what) => all > list.length ? ` The first ${list.length.toLocaleString('en')} of ${all.toLocaleString('en')} ${what} are shown.` : '';
+
 // ---- timeline: three tracks, of which a part is shown
 
 const tracks = ['kernels', 'host', 'copies'], spans = [];
 for (const [from, ns, row] of data.events) spans.push({ track: 0, from, to: from + ns, hue: Math.min(row, 7), text: `${row + 1} ${rows[row].name}`, tip: () => `${about(rows[row], row)}\nthis run: ${time(us(ns))} at ${time(us(from))}` });
 for (const [from, ns, what, n] of data.host) spans.push({ track: data.work[what].startsWith('copy') ? 2 : 1, from, to: from + ns, hue: what, text: data.work[what], tip: () => `${data.work[what]}: ${time(us(ns))} at ${time(us(from))}` + (n ? `, ${bytes(n)}` : '') });
 const start = Math.min(0, ...spans.map(s => s.from)), end = spans.reduce((m, s) => Math.max(m, s.to), 1), view = { from: start, to: end };
+
+// Where a track ends that was cut; null if it is whole. Copies are part of the host's list.
+const last = list => list.length ? list[list.length - 1][0] + list[list.length - 1][1] : 0;
+const ends = [data.launches - data.lost > data.events.length ? last(data.events) : null, ...Array(2).fill(data.hosts > data.host.length ? last(data.host) : null)];
 
 // What is narrower than a pixel is drawn together with its neighbours, so that any number of spans is a few hundred boxes.
 function timeline(width) {
@@ -34,7 +41,12 @@ function timeline(width) {
     open[s.track] = { ...s, count: 1 };
   }
   for (const o of open) if (o) draw(o);
-  tracks.forEach((t, i) => root.append(svg('text', { class: 'soft', x: 0, y: i * (high + 6) + 17 }, t)));
+  tracks.forEach((t, i) => {
+    root.append(svg('text', { class: 'soft', x: 0, y: i * (high + 6) + 17 }, t));
+    if (ends[i] === null || ends[i] > view.to || at(ends[i]) > width - 90) return;
+    const x = Math.max(left, at(ends[i])), y = i * (high + 6);
+    root.append(svg('path', { class: 'axis', d: `M${x.toFixed(1)} ${y}v${high}`, 'stroke-dasharray': '3 3' }), svg('text', { class: 'soft', x: x + 5, y: y + 17 }, 'not shown'));
+  });
   for (const v of ticks({}, { from: view.from, to: view.to }, Math.max(2, Math.floor(width / 110)))) {
     const x = at(v), anchor = x > width - 40 ? 'end' : x < left + 30 ? 'start' : 'middle';
     root.append(svg('path', { class: 'axis', d: `M${x.toFixed(1)} ${3 * (high + 6)}v4` }), svg('text', { class: 'soft', x, y: 3 * (high + 6) + 18, 'text-anchor': anchor }, time(us(v)).replace(/\.?0+ /, ' ')));
@@ -42,7 +54,7 @@ function timeline(width) {
   return root;
 }
 const line = section('Timeline', 'Numbers are those of the table. Copies and compiling take the host\'s time; kernels that run on the processor are inside "launch and wait".' +
-  (data.events_in_all > data.events.length ? ` The first ${data.events.length.toLocaleString('en')} of ${data.events_in_all.toLocaleString('en')} runs are shown.` : ''), true);
+  cut(data.events, data.launches - data.lost, 'runs of kernels (the table counts all)') + cut(data.host, data.hosts, 'pieces of work of the host, copies among them,'), true);
 const tools = html('div', { class: 'tools' }), strip = (line.append(tools), plot(line, timeline));
 let follow = () => {};  // what shows the same part of the time
 function look(from, to) {
@@ -57,7 +69,7 @@ strip.box.addEventListener('wheel', e => { if (!e.ctrlKey) return; e.preventDefa
 // ---- roofline
 
 const drawn = rows.map((r, i) => ({ r, i, x: r.flops / r.bytes, y: rate(r.flops, r) })).filter(p => p.x > 0 && Number.isFinite(p.x) && p.y > 0), peak = Math.max(...rates.map(r => r.rate), 0) / 1e9;
-const roof = section('Roofline', `Each kernel between the ceilings that were measured here: ${told}.` + (drawn.length < rows.length ? ` ${rows.length - drawn.length} that compute nothing are in the table alone.` : '') + ' Values that stay in a cache can exceed the ceiling of memory.');
+const roof = section('Roofline', `Each kernel between the ceilings that were measured here: ${told}.` + (drawn.length < rows.length ? ` ${rows.length - drawn.length} that ${rows.length - drawn.length === 1 ? 'computes nothing is' : 'compute nothing are'} in the table alone.` : '') + ' Values that stay in a cache can exceed the ceiling of memory.');
 if (drawn.length && copy && peak) {
   const knee = peak / (copy / 1e9), low = Math.min(knee / 4, ...drawn.map(p => p.x)) / 1.5, high = Math.max(knee * 4, ...drawn.map(p => p.x)) * 1.5;
   const put = p => [p.x, p.y, about(p.r, p.i), p.i < 9 ? String(p.i + 1) : ''];
@@ -68,12 +80,13 @@ if (drawn.length && copy && peak) {
 
 // ---- memory: it stays as it is until the next change. It shows the part of the time that the timeline does
 
-const sums = data.memory.map(m => m.slice(1).reduce((a, b) => a + b, 0)), memory = section('Memory over time, by owner',
-  sums.length ? `At most ${bytes(Math.max(...sums))}. Other: data, values of earlier evaluations, weights without gradients. It follows the timeline above.` : 'Nothing was evaluated.');
+const changes = data.memory.length, whole = data.changes <= changes, memory = section('Memory over time, by owner',
+  changes ? `At most ${bytes(data.most)}. Other: data, values of earlier evaluations, weights without gradients. It follows the timeline above.` +
+    (whole ? '' : ` The first ${changes.toLocaleString('en')} of ${data.changes.toLocaleString('en')} changes are shown, up to ${time(us(data.memory[changes - 1][0]))}; the most is that of all.`) : 'Nothing was evaluated.');
 const owners = data.owners.map((name, i) => ({ name, i })).filter(o => data.memory.some(m => m[o.i + 1] > 0)), held = { height: 320, x: { label: 'ms' }, y: { label: 'bytes', text: bytes, binary: true }, series: [] };
 function hold() {
   const kept = data.memory.filter((m, k) => m[0] <= view.to && (k + 1 === data.memory.length || data.memory[k + 1][0] >= view.from)), ms = v => Math.min(Math.max(v, view.from), view.to) / 1e6;
-  const stairs = i => kept.flatMap((m, k) => k ? [[ms(m[0]), kept[k - 1][i]], [ms(m[0]), m[i]]] : [[ms(m[0]), m[i]]]).concat(kept.length ? [[ms(view.to), kept[kept.length - 1][i]]] : []);
+  const stairs = i => kept.flatMap((m, k) => k ? [[ms(m[0]), kept[k - 1][i]], [ms(m[0]), m[i]]] : [[ms(m[0]), m[i]]]).concat(kept.length ? [[whole ? ms(view.to) : ms(Math.min(view.to, data.memory[changes - 1][0])), kept[kept.length - 1][i]]] : []);
   held.series = owners.map(o => ({ name: o.name, points: stairs(o.i + 1) }));
 }
 hold();

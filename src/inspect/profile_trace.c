@@ -144,11 +144,14 @@ static void put_memory(void *to, int64_t ns, const int64_t *bytes)
     flush_writer(&t->w, t->f);
 }
 
-// The first event names the process, so that all others begin with a comma.
-static void put_head(tn_ctx *cx, tni_json_writer *w)
+// The first event names the process, so that all others begin with a comma. otherData says how many kernels ran, which may be
+// more than are remembered.
+static void put_head(tn_ctx *cx, const tni_profile *p, tni_json_writer *w)
 {
+    tni_json_put(w, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"kernels\":");
+    tni_json_put_int(w, p->launches);
     tni_json_put(w,
-                 "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"
+                 "},\"traceEvents\":[\n"
                  "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":0,\"tid\":0,\"args\":{\"name\":");
     tni_json_quote(w, cx->engine->device->name);
     tni_json_put(w, "}}");
@@ -160,7 +163,7 @@ static void put_head(tn_ctx *cx, tni_json_writer *w)
 bool tni_profile_trace(tn_ctx *cx, tni_profile *p, FILE *f)
 {
     trace t = { .w = { .heap = &cx->heap }, .f = f };
-    put_head(cx, &t.w);
+    put_head(cx, p, &t.w);
     for (size_t i = 0; i < p->events && !t.w.full; i++) {
         flush_writer(&t.w, f);
         put_event(cx, p, &t.w, &p->event[i]);

@@ -124,6 +124,30 @@ static void the_environment_asks_for_a_page(void)
     scratch_close();
 }
 
+static void a_page_says_how_many_plans_it_leaves_out(void)
+{
+    enum { MANY = 70, SHOWN = 64 };
+    if (getenv("TN_EXPLAIN")) SKIP("TN_EXPLAIN is set");
+    if (!CHECK(scratch_open())) return;
+    setenv("TN_EXPLAIN", scratch_path("many.html"), 1);
+    tn_ctx *cx = rules_open("cpu");
+    unsetenv("TN_EXPLAIN");
+    for (int i = 0; i < MANY; i++) {
+        tn_scope *s = tn_begin(cx);
+        tn_want(tn_exp(tn_zeros(cx, TN_F32, TN_SHAPE(i + 1))));
+        tn_eval(cx);
+        tn_end(s);
+    }
+    int64_t built = tn_ctx_stats(cx).plans;
+    tn_close(cx);
+    char *data = page_data(scratch_path("many.html"));
+    CHECK_INT(page_count(data, "plans"), SHOWN);
+    CHECK_INT(page_number(data, "left"), built - SHOWN);
+    free(data);
+    scratch_close();
+}
+
 const test_case tests_explain_page[] = { TEST(the_page_says_what_the_text_says),
                                          TEST(a_kernel_has_its_ops_its_text_and_its_sources),
-                                         TEST(the_environment_asks_for_a_page), TEST_END };
+                                         TEST(the_environment_asks_for_a_page),
+                                         TEST(a_page_says_how_many_plans_it_leaves_out), TEST_END };

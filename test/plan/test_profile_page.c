@@ -114,6 +114,36 @@ static void memory_over_time_is_told_by_owner(void)
     tn_close(cx);
 }
 
+// A list that is too long for the page is cut, and how long it was is told; the most memory comes after the end of what is shown.
+static void a_page_says_how_much_it_leaves_out(void)
+{
+    enum { MANY = 20100, LATE = 1 << 20 };
+    tn_ctx    *cx = rules_open("cpu");
+    tn_tensor *x  = tn_zeros(cx, TN_F32, TN_SHAPE(8));
+    tn_eval(cx);
+    tn_profile_begin(cx);
+    for (int i = 0; i < MANY; i++) {
+        tn_scope *s = tn_begin(cx);
+        tn_want(tn_exp(i + 1 < MANY ? x : tn_expand(tn_slice(x, 0, 0, 1, 1), TN_SHAPE(LATE))));
+        tn_eval(cx);
+        tn_end(s);
+    }
+    tn_profile_end(cx);
+    if (!CHECK(scratch_open())) return;
+    CHECK_STATUS(tn_profile_write(cx, scratch_path("p.html")), TN_OK);
+    char *data = page_data(scratch_path("p.html"));
+    CHECK(page_number(data, "launches") >= MANY);
+    CHECK_INT(page_count(data, "events"), 20000);
+    CHECK_INT(page_count(data, "host"), 20000);
+    CHECK(page_number(data, "hosts") > MANY);
+    CHECK_INT(page_count(data, "memory"), 4000);
+    CHECK(page_number(data, "changes") > 4000);
+    CHECK(page_number(data, "most") >= 4.0 * LATE);
+    free(data);
+    scratch_close();
+    tn_close(cx);
+}
+
 // ---- the trace
 
 // A number of a member of an event, or of its arguments; NAN if it has none.
@@ -171,20 +201,25 @@ static void a_trace_has_tracks_for_host_copies_and_memory(void)
 
 // ---- two profiles
 
-// A trace with two kernels: a product that takes so many microseconds, and a map of its own name.
-static void write_trace(const char *name, int us, const char *map)
+// A trace with two kernels, of `all` that ran: a product that takes so many microseconds, and a map of its own name.
+static void write_trace_of(int all, const char *name, int us, const char *map)
 {
     char text[1024];
     int  n = snprintf(
          text, sizeof text,
-         "{\"traceEvents\":[{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":0,\"args\":{\"name\":"
+         "{\"otherData\":{\"kernels\":%d},\"traceEvents\":[{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":0,\"args\":{\"name\":"
           "\"cpu\"}},{\"name\":\"matmul (2, 2)\",\"cat\":\"kernel\",\"ph\":\"X\",\"ts\":0,\"dur\":"
           "%d.000,\"args\":{\"bytes\":48,\"flops\":16,\"lines\":[\"a.c:1 matmul\"]}},{\"name\":\"%s\","
           "\"cat\":\"kernel\",\"ph\":\"X\",\"ts\":0,\"dur\":0.25,\"args\":{\"bytes\":16,\"flops\":4,"
           "\"lines\":[]}},{\"name\":\"memory\",\"ph\":\"C\",\"ts\":0,\"args\":{\"parameters\":30,"
           "\"other\":12}}]}",
-         us, map);
+         all, us, map);
     CHECK(scratch_write(scratch_path(name), text, (size_t)n));
+}
+
+static void write_trace(const char *name, int us, const char *map)
+{
+    write_trace_of(2, name, us, map);
 }
 
 static void two_profiles_are_set_beside_each_other(void)
@@ -209,6 +244,26 @@ static void two_profiles_are_set_beside_each_other(void)
     CHECK_NEAR(page_number(data, "sides.0.peak"), 42, 0);
     CHECK_STR(page_text(data, "sides.1.device"), "cpu");
     CHECK_INT(page_count(data, "rows"), 3);
+    free(text);
+    free(data);
+    scratch_close();
+    tn_close(cx);
+}
+
+static void a_trace_that_was_cut_is_told_of(void)
+{
+    tn_ctx *cx = rules_open("cpu");
+    if (!CHECK(scratch_open())) return;
+    write_trace("a.json", 4, "POINT (4)");
+    write_trace_of(9, "b.json", 2, "POINT (4)");
+    const char *a = scratch_path("a.json"), *b = scratch_path("b.json");
+    CHECK_STATUS(tn_profile_compare(cx, a, b, scratch_path("c.txt")), TN_OK);
+    CHECK_STATUS(tn_profile_compare(cx, a, b, scratch_path("c.html")), TN_OK);
+    char *text = page_read(scratch_path("c.txt")), *data = page_data(scratch_path("c.html"));
+    CHECK(text && strstr(text, "at most 42 bytes\nb: "));
+    CHECK(text && strstr(text, "at most 42 bytes; 9 ran, it has the first\n"));
+    CHECK_INT(page_number(data, "sides.0.all"), 2);
+    CHECK_INT(page_number(data, "sides.1.all"), 9);
     free(text);
     free(data);
     scratch_close();
@@ -269,6 +324,8 @@ static void any_allocation_may_fail_while_comparing(void)
 
 const test_case tests_profile_page[] = { TEST(the_page_has_the_figures_of_the_table),
                                          TEST(memory_over_time_is_told_by_owner),
+                                         TEST(a_page_says_how_much_it_leaves_out),
+                                         TEST(a_trace_that_was_cut_is_told_of),
                                          TEST(a_trace_has_tracks_for_host_copies_and_memory),
                                          TEST(two_profiles_are_set_beside_each_other),
                                          TEST(what_is_no_profile_is_not_compared),
