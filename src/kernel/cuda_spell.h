@@ -273,6 +273,10 @@
     "    return y;\n"                                                                      \
     "}\n"
 
+// Takes the next of `all` tickets at p; the last one puts the count back to zero.
+#define TNI_CUDA_TICKET \
+    "M_FN m_uint m_ticket(void *p, m_uint all) { return atomicInc((m_uint *)p, all - 1); }\n"
+
 // Brings a line to the cache that all multiprocessors share, where every write is seen: it can be asked for
 // while another kernel still writes it.
 #define TNI_CUDA_PREFETCH                                                        \
@@ -289,6 +293,6 @@
         TNI_CUDA_EXP_BELOW, TNI_CUDA_EXP_COARSE, TNI_CUDA_GELU_COARSE, TNI_CUDA_SLOPE_COARSE,   \
         TNI_CUDA_SLOPE_BF16, TNI_CUDA_TANH, TNI_CUDA_ERF, TNI_CUDA_RSQRT, TNI_CUDA_DIV_BY,      \
         TNI_CUDA_TO_BF16, TNI_CUDA_HALVES, TNI_CUDA_COLUMN, TNI_CUDA_PUT, TNI_CUDA_BULK,        \
-        TNI_CUDA_CLUSTER, TNI_CUDA_BEGIN, TNI_CUDA_PREFETCH, TNI_CUDA_ARRIVE
+        TNI_CUDA_CLUSTER, TNI_CUDA_BEGIN, TNI_CUDA_PREFETCH, TNI_CUDA_ARRIVE, TNI_CUDA_TICKET
 
 #endif

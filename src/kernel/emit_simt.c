@@ -651,7 +651,7 @@ static void put_row_form(tni_simt_emitter *c)
     if (c->m->hold == TNI_HOLD_REGISTERS)
         tni_out_line(c->o, "const %s from = t%s;", c->index, slice.s);
     if (c->m->bulk) tni_simt_open_bulk(c);
-    if (c->k->tails) tni_simt_declare_tails(c, tni_simt_group_name(c).s);
+    if (c->k->tails) tni_simt_declare_tails(c, c->m->tickets ? "0" : tni_simt_group_name(c).s);
     if (c->k->tails && c->m->window) tni_out_line(c->o, "%s shift = 0;", c->index);
     if (c->m->rows_in_flight) {
         put_rows_in_flight(c);
@@ -660,7 +660,7 @@ static void put_row_form(tni_simt_emitter *c)
     }
     if (c->m->prefetch_row) tni_simt_open_prefetch(c);
     if (c->m->bulk) {
-        tni_out_line(c->o, "for (%s row = first; row < past; row++) {", c->index);
+        tni_simt_open_bulk_row(c);
     } else if (c->k->tails) {
         tni_out_line(c->o, "for (%s it = 0; it < %s; it++) {", c->index,
                      tni_simt_word_name(c, TNI_WORD_CHUNK).s);
@@ -679,11 +679,12 @@ static void put_row_form(tni_simt_emitter *c)
         if (c->m->bulk && q == 0) tni_out_line(c->o, "m_await(&full, turn);");
         if (q < c->k->phases) put_phase_loop(c, q);
     }
+    if (c->m->tickets) tni_simt_put_ticket_partials(c);
     if (c->m->bulk) tni_simt_release_row(c);
     if (c->m->prefetch_row) tni_simt_take_prefetched(c);
     if (shares_stash(c)) tni_out_line(c->o, "%s;", c->d->barrier);
     if (has_many_rows(c)) tni_out_line(c->o, "}");
-    if (c->k->tails) tni_simt_put_row_partials(c);
+    if (c->k->tails && !c->m->tickets) tni_simt_put_row_partials(c);
 }
 
 // Prints the values that are equal in all lanes, once for a thread.

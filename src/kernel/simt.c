@@ -5,7 +5,7 @@
 // Every decision depends on sizes, strides, alignment and the limits of the device alone, and on settings (tuning.h), which
 // take the place of rules where they are set and can be followed. The shape fixes the order of every sum, so a choice by
 // load, or by timing that is not kept, would give other bits from run to run.
-#include "kernel/simt_emitter.h"
+#include "kernel/simt_choose.h"
 
 #include "base/integers.h"
 #include "kernel/thresholds.h"
@@ -29,8 +29,6 @@ enum {
     // Most threads of a row held in registers. More would hold longer rows, but a fold waits for every
     // warp of the team at a barrier.
     TEAM = 512,
-    // Bytes of shared memory left for `red` and the driver, where rows take the rest.
-    SHARED_KEPT = 4096,
     // Threads of a multiprocessor that a grid with tails is made for: each group leaves partial
     // results, so there are no more groups than run at once.
     RESIDENT = 1024,
@@ -40,42 +38,17 @@ enum {
     FINISH_COLS_FEW = 8
 };
 
-// A launch and what the choice needs to know about it. Found once, by find_launch_facts, and
-// constant after.
-typedef struct {
-    const tni_launch      *l;
-    const tni_kernel      *k;
-    const tni_simt_limits *limits;
-    uint8_t                varies[TNI_MAX_INS];
-    int                    lane;  // axis whose neighbours are side by side in memory
-    int64_t                rows, cols, lanes;
-    uint64_t               movers;      // accesses that may move vectors
-    uint64_t               columns;     // those of them that may be loaded once for several rows
-    int                    col_tails;   // tails of elements
-    bool                   col_finish;  // the finish goes over columns
-    bool                   row_work;    // a row value is stored or added up, or a row is reduced
-    bool                   reduces;     // over R
-    bool                   doubles;     // something is computed in f64
-    bool                   draws;       // random numbers
-} launch_facts;
-
 // ---- small helpers ----------------------------------------------------------------------------
 
-// What a knob is set to; 0: the rule decides.
-static int setting(const launch_facts *f, tni_knob k)
-{
-    return f->limits->tuning ? f->limits->tuning->of[k] : 0;
-}
-
 // The same where the rule's choice is `rule`.
-static int64_t set_or(const launch_facts *f, tni_knob k, int64_t rule)
+static int64_t set_or(const tni_launch_facts *f, tni_knob k, int64_t rule)
 {
-    int v = setting(f, k);
+    int v = tni_setting(f, k);
     return v ? v : rule;
 }
 
 // Threads of a group where nothing else decides, no more than the device allows.
-static int64_t group_threads(const launch_facts *f, int64_t rule)
+static int64_t group_threads(const tni_launch_facts *f, int64_t rule)
 {
     return tni_min_i64(TNI_WARP * set_or(f, TNI_KNOB_WARPS, rule / TNI_WARP), f->limits->threads);
 }
@@ -85,11 +58,6 @@ static int64_t power_up(int64_t n)
     int64_t p = 1;
     while (p < n) p *= 2;
     return p;
-}
-
-static tn_dtype access_dtype(const tni_kernel *k, int access)
-{
-    return (tn_dtype)k->buffer[k->access[access].buffer].dtype;
 }
 
 static int compute_bytes(tn_dtype dt)
@@ -162,7 +130,7 @@ tni_set tni_simt_costly(const tni_kernel *k)
 // Whether a LOAD or STORE may move a vector at a time: its elements are neighbours along the lane
 // axis, and no index or guard of it changes along that axis. With loops over R beside lanes in P,
 // an index may change from turn to turn, and each lane has its own.
-static bool may_move(const launch_facts *f, const tni_ins *x)
+static bool may_move(const tni_launch_facts *f, const tni_ins *x)
 {
     const tni_kernel *k    = f->k;
     int               mask = (1 << (k->np + k->nr)) - (1 << k->np);
@@ -177,7 +145,7 @@ static bool may_move(const launch_facts *f, const tni_ins *x)
 
 // Finds the accesses that can move vectors. One access may serve several instructions; it moves vectors
 // only if all of them can, since the address is computed once for the access.
-static void find_movers(launch_facts *f)
+static void find_movers(tni_launch_facts *f)
 {
     tni_set  need = tni_needs_main(f->k);
     uint64_t yes = 0, no = 0;
@@ -201,7 +169,7 @@ static bool is_same_in_rows(const tni_kernel *k, int access, int lane)
 // Finds the loads that are the same in every row, as the factors of channels are that lie side by
 // side, in kernels whose threads can have the same columns of several rows: maps, and sums of
 // columns. A thread loads them once.
-static void find_columns(launch_facts *f)
+static void find_columns(tni_launch_facts *f)
 {
     const tni_kernel *k    = f->k;
     bool              maps = !k->nr && !k->tails && k->np > 1;
@@ -219,11 +187,11 @@ static void find_columns(launch_facts *f)
 
 // The element at which an access begins, modulo v, counted from an address that is aligned to v
 // elements; -1 if the buffer is not even aligned to its elements, as a user's memory may be.
-static int64_t start_of(const launch_facts *f, int access, int v)
+static int64_t start_of(const tni_launch_facts *f, int access, int v)
 {
     const tni_launch *l    = f->l;
     uintptr_t         base = (uintptr_t)l->buffer[f->k->access[access].buffer];
-    size_t            size = tni_dtype_size(access_dtype(f->k, access));
+    size_t            size = tni_dtype_size(tni_access_dtype(f->k, access));
     if (base % size) return -1;
     return (int64_t)((base / size + (uint64_t)l->offset[access]) % (uint64_t)v);
 }
@@ -234,7 +202,7 @@ static int64_t floor_modulo(int64_t a, int v)
 }
 
 // Whether an access steps by whole vectors of v elements along axes from .. to-1, the lane axis apart.
-static bool steps_whole(const launch_facts *f, int access, int from, int to, int v)
+static bool steps_whole(const tni_launch_facts *f, int access, int from, int to, int v)
 {
     for (int i = from; i < to; i++)
         if (i != f->lane && f->k->access[access].stride[i] != TNI_STRIDE_0 &&
@@ -245,16 +213,16 @@ static bool steps_whole(const launch_facts *f, int access, int from, int to, int
 
 // Whether every vector of an access is aligned, in every row and at every index. One of more than
 // 16 bytes is moved in pieces of 16.
-static bool is_aligned(const launch_facts *f, int access, int v)
+static bool is_aligned(const tni_launch_facts *f, int access, int v)
 {
-    v = (int)tni_min_i64(v, TNI_VECTOR_BYTES / (int)tni_dtype_size(access_dtype(f->k, access)));
+    v = (int)tni_min_i64(v, TNI_VECTOR_BYTES / (int)tni_dtype_size(tni_access_dtype(f->k, access)));
     return start_of(f, access, v) == 0 && steps_whole(f, access, 0, f->k->np + f->k->nr, v) &&
            !floor_modulo(f->l->stride[access][TNI_AXES], v);
 }
 
 // Whether the vectors of two accesses are aligned at the same elements of every row. They need not be
 // aligned at the start of the row: all are then shifted by the same number of elements (a window).
-static bool share_alignment(const launch_facts *f, int a, int b, int v)
+static bool share_alignment(const tni_launch_facts *f, int a, int b, int v)
 {
     const tni_kernel *k = f->k;
     if (start_of(f, a, v) < 0 || start_of(f, a, v) != start_of(f, b, v)) return false;
@@ -270,7 +238,7 @@ static bool share_alignment(const launch_facts *f, int a, int b, int v)
 }
 
 // The movers that are aligned (leader -1), or that share the alignment of a leader.
-static uint64_t find_vector_set(const launch_facts *f, int leader, int v)
+static uint64_t find_vector_set(const tni_launch_facts *f, int leader, int v)
 {
     uint64_t set = 0;
     for (int a = 0; a < f->k->naccess; a++)
@@ -283,7 +251,7 @@ static uint64_t find_vector_set(const launch_facts *f, int leader, int v)
 // Whether vectors may begin before the row's start, at an aligned address. The row has to be one run of
 // memory; and where a thread adds up columns, each row must shift by the same amount, so that a thread
 // keeps the same columns from row to row.
-static bool may_window(const launch_facts *f, int leader, int v)
+static bool may_window(const tni_launch_facts *f, int leader, int v)
 {
     const tni_kernel *k = f->k;
     if (k->lane_in_r && k->nr > 1) return false;
@@ -291,7 +259,7 @@ static bool may_window(const launch_facts *f, int leader, int v)
 }
 
 // The access with which most movers share their alignment, by index; -1 if no window is possible.
-static int find_leader(const launch_facts *f, int v)
+static int find_leader(const tni_launch_facts *f, int v)
 {
     int best = -1, best_count = 0;
     for (int a = 0; a < f->k->naccess; a++) {
@@ -315,7 +283,7 @@ static void set_vector(tni_simt_class *c, int v, uint64_t set, int leader)
 
 // The loads that are fetched by words before their loop's work although vectors have one element:
 // those of a row's elements whose address does not depend on a value of the loop.
-static uint64_t single_fetches(const launch_facts *f)
+static uint64_t single_fetches(const tni_launch_facts *f)
 {
     uint64_t       yes = 0, no = 0;
     const uint64_t one  = 1;
@@ -335,7 +303,7 @@ static uint64_t single_fetches(const launch_facts *f)
 
 // The threads of a group of POINT whose turns are whole rows, so that a thread has the same columns
 // in each: whole warps, the most up to GROUP or else the fewest; 0 if a row has too many vectors.
-static int64_t row_group(const launch_facts *f, int64_t vectors)
+static int64_t row_group(const tni_launch_facts *f, int64_t vectors)
 {
     int64_t best = 0, most = tni_min_i64(2 * GROUP, f->limits->threads);
     for (int64_t n = vectors; n <= most; n += vectors)
@@ -344,12 +312,12 @@ static int64_t row_group(const launch_facts *f, int64_t vectors)
 }
 
 // The elements of a full vector of the widest of some accesses.
-static int full_vector(const launch_facts *f, uint64_t accesses)
+static int full_vector(const tni_launch_facts *f, uint64_t accesses)
 {
     int widest = 1;
     for (int a = 0; a < f->k->naccess; a++)
         if (accesses >> a & 1)
-            widest = (int)tni_max_i64(widest, (int64_t)tni_dtype_size(access_dtype(f->k, a)));
+            widest = (int)tni_max_i64(widest, (int64_t)tni_dtype_size(tni_access_dtype(f->k, a)));
     int most = (int)tni_min_i64(TNI_VECTOR_BYTES / widest, TNI_MAX_VECTOR);
     return (int)tni_min_i64(most, set_or(f, TNI_KNOB_VECTOR, most));
 }
@@ -357,7 +325,7 @@ static int full_vector(const launch_facts *f, uint64_t accesses)
 // Chooses full vectors of what differs from row to row: what is loaded once for many rows may take
 // several loads. So activations of 16 bits move 16 bytes at a time beside factors in f32. False if
 // that is not to be had.
-static bool choose_row_vector(const launch_facts *f, tni_simt_class *c)
+static bool choose_row_vector(const tni_launch_facts *f, tni_simt_class *c)
 {
     int v = full_vector(f, f->movers & ~f->columns);
     if (!f->columns || f->columns == f->movers || v < 2 || f->lanes % v ||
@@ -374,7 +342,7 @@ static bool choose_row_vector(const launch_facts *f, tni_simt_class *c)
 // share; shorter vectors that are all aligned; a window for at least half of the movers, the others
 // going element by element; single elements. A row of less than two full vectors has no window: it
 // would consist of edges.
-static void choose_vector(const launch_facts *f, tni_simt_class *c)
+static void choose_vector(const tni_launch_facts *f, tni_simt_class *c)
 {
     if (choose_row_vector(f, c)) return;
     int full   = full_vector(f, f->movers);
@@ -397,7 +365,7 @@ static void choose_vector(const launch_facts *f, tni_simt_class *c)
 
 // Whether every random number of a vector comes of the blocks of four that begin and end with the vector. Then a block
 // is computed once, where it would be for each of its elements: that is most of the work of a dropout.
-static bool draws_whole_blocks(const launch_facts *f, const tni_simt_class *c)
+static bool draws_whole_blocks(const tni_launch_facts *f, const tni_simt_class *c)
 {
     enum { BLOCK = 4 };
     const tni_kernel *k = f->k;
@@ -417,7 +385,7 @@ static bool draws_whole_blocks(const launch_facts *f, const tni_simt_class *c)
 // ---- rows --------------------------------------------------------------------------------------
 
 // Registers of a thread for the accumulators of a vector of columns.
-static int tail_registers(const launch_facts *f, const tni_simt_class *c)
+static int tail_registers(const tni_launch_facts *f, const tni_simt_class *c)
 {
     int n = 0;
     for (int i = 0; i < f->k->nins && !c->tail_memory; i++) {
@@ -428,17 +396,17 @@ static int tail_registers(const launch_facts *f, const tni_simt_class *c)
 }
 
 // Registers of a thread for what is loaded once for all its rows, as it is computed with.
-static int column_registers(const launch_facts *f, const tni_simt_class *c)
+static int column_registers(const tni_launch_facts *f, const tni_simt_class *c)
 {
     int n = 0;
     for (int a = 0; a < f->k->naccess; a++)
-        if (c->columns >> a & 1) n += compute_bytes(access_dtype(f->k, a)) / 4 * c->vector;
+        if (c->columns >> a & 1) n += compute_bytes(tni_access_dtype(f->k, a)) / 4 * c->vector;
     return n;
 }
 
 // Registers that one vector of a thread takes: the words of its loads, costly values that are kept,
 // and accumulators of tails, unless the vectors in flight are rows of the same columns.
-static int vector_registers(const launch_facts *f, const tni_simt_class *c)
+static int vector_registers(const tni_launch_facts *f, const tni_simt_class *c)
 {
     const tni_kernel *k      = f->k;
     int               n      = c->rows_in_flight ? 0 : tail_registers(f, c);
@@ -448,30 +416,15 @@ static int vector_registers(const launch_facts *f, const tni_simt_class *c)
         int            words = compute_bytes((tn_dtype)x->dtype) / 4 * c->vector;
         if (x->code == TNI_I_LOAD && tni_set_has(&need, i) &&
             (c->vectors & ~c->columns) >> x->access & 1)
-            n += tni_simt_vector_words(c, access_dtype(k, x->access));
+            n += tni_simt_vector_words(c, tni_access_dtype(k, x->access));
         if (c->keep_costly && tni_set_has(&costly, i)) n += words;
-    }
-    return n;
-}
-
-// Bytes of shared memory for the loads of a row that several loops read; each load is padded to 16
-// bytes.
-static int64_t stash_bytes(const launch_facts *f, const tni_simt *m)
-{
-    int64_t n      = 0;
-    tni_set reread = tni_simt_reread(f->k);
-    for (int i = 0; i < f->k->nins; i++) {
-        const tni_ins *x = &f->k->ins[i];
-        if (!tni_set_has(&reread, i) || !(m->class.vectors >> x->access & 1)) continue;
-        int words = tni_simt_vector_words(&m->class, access_dtype(f->k, x->access));
-        n += tni_ceil_div(m->vectors * words, 4) * 16;
     }
     return n;
 }
 
 // Whether a thread's registers hold its part of the row. A double takes two registers, so kernels that
 // compute in f64 have half as many.
-static bool fits_registers(const launch_facts *f, const tni_simt_class *c)
+static bool fits_registers(const tni_launch_facts *f, const tni_simt_class *c)
 {
     return c->unroll * c->vector <= ELEMENTS &&
            vector_registers(f, c) * c->unroll <=
@@ -480,7 +433,7 @@ static bool fits_registers(const launch_facts *f, const tni_simt_class *c)
 
 // Threads for n vectors of a row: a power of two, or three quarters of it where shuffles fold the
 // warps of a team, however many they are. More sizes would make more texts to compile for little.
-static int64_t team_for(const launch_facts *f, int64_t n)
+static int64_t team_for(const tni_launch_facts *f, int64_t n)
 {
     int64_t all = power_up(n);
     bool fewer  = f->limits->features & TNI_GPU_SHUFFLES && all > 2 * TNI_WARP && 4 * n <= 3 * all;
@@ -488,7 +441,7 @@ static int64_t team_for(const launch_facts *f, int64_t n)
 }
 
 // Sets the threads of a row, no more than a group can have, and the vectors that each then has.
-static void set_team(const launch_facts *f, tni_simt *m, int64_t team)
+static void set_team(const tni_launch_facts *f, tni_simt *m, int64_t team)
 {
     m->class.team = (uint16_t)team;
     while (m->class.team > f->limits->threads) m->class.team /= 2;
@@ -499,7 +452,7 @@ static void set_team(const launch_facts *f, tni_simt *m, int64_t team)
 // flight together and which fewer threads have to fold, as long as there are rows enough to fill
 // the device. EACH = 4 trades loads in flight against registers. Not with tails: columns would need
 // accumulators for each of those vectors.
-static void choose_short_row(const launch_facts *f, tni_simt *m)
+static void choose_short_row(const tni_launch_facts *f, tni_simt *m)
 {
     enum { EACH = 4 };
     int64_t team = power_up(m->vectors), full = (int64_t)f->limits->units * RESIDENT;
@@ -517,11 +470,11 @@ static void choose_short_row(const launch_facts *f, tni_simt *m)
 // them unless the row is short or long. Up to four warps' vectors stay in one warp, which folds by
 // shuffles alone, without a barrier. A single row leaves the GPU idle: the more threads it has, the
 // sooner it is done.
-static void hold_row_in_registers(const launch_facts *f, tni_simt *m, int each)
+static void hold_row_in_registers(const tni_launch_facts *f, tni_simt *m, int each)
 {
     tni_simt_class *c   = &m->class;
     int64_t         n   = m->vectors;
-    int             set = setting(f, TNI_KNOB_UNROLL);
+    int             set = tni_setting(f, TNI_KNOB_UNROLL);
     if (set && n > TNI_WARP) {
         int64_t team = team_for(f, tni_ceil_div(n, set));
         set_team(f, m, tni_min_i64(tni_max_i64(TNI_WARP, team), 2 * TEAM));
@@ -543,100 +496,15 @@ static void hold_row_in_registers(const launch_facts *f, tni_simt *m, int each)
     }
 }
 
-// Whether bulk copies (cp.async.bulk, Hopper and later) can bring the loads that several loops
-// read: whole vectors of 16 bytes of one run of memory in every row, without index and guard. Tails
-// of columns are excluded because their accumulators would not fit beside the rows.
-static bool can_bulk_copy(const launch_facts *f, const tni_simt_class *c)
-{
-    int     n      = 0;
-    tni_set reread = tni_simt_reread(f->k);
-    if (!f->limits->cluster || f->limits->threads < 512 || f->k->nr != 1 || !f->reduces ||
-        f->col_tails)
-        return false;
-    for (int i = 0; i < f->k->nins; i++) {
-        const tni_ins *x = &f->k->ins[i];
-        if (!tni_set_has(&reread, i)) continue;
-        if (x->a != TNI_NO_VALUE || x->b != TNI_NO_VALUE || !(c->vectors >> x->access & 1) ||
-            tni_simt_vector_words(c, access_dtype(f->k, x->access)) != 4)
-            return false;
-        n++;
-    }
-    return n > 0;
-}
-
-// How many threads a group has, how many groups share a multiprocessor, and at most how many groups
-// share a row, in order of preference. Few large pieces come first: several groups on a
-// multiprocessor work in turn (one computes while another waits for its copy), and a cluster costs
-// an exchange for each fold, so a row is spread over more groups only when its piece would not fit
-// otherwise.
-static const struct {
-    int16_t threads, groups, cluster;
-    bool    all;  // as many groups as that share a row, not fewer
-} sharing[] = {
-    { 256, 4, 2, false },
-    { 512, 2, 4, false },
-    { 256, 3, 8, false },
-    { 512, 2, 8, false },
-    // Only where a setting says so. Clusters that are no powers of two leave fewer multiprocessors idle
-    // where 16 or 18 of them are wired together.
-    { 128, 4, 8, false },
-    { 512, 3, 8, false },
-    { 1024, 1, 8, false },
-    { 1024, 1, 4, false },
-    { 512, 1, 4, false },
-    { 256, 2, 8, false },
-    { 512, 4, 8, false },
-    { 512, 2, 5, true },
-    { 256, 2, 5, true },
-    { 512, 2, 6, true },
-    { 256, 3, 7, true },
-    { 1024, 1, 3, true },
-    { 512, 1, 3, true },
-    { 256, 3, 6, true }
-};
-enum { SHARING_RULES = 4 };
-_Static_assert(sizeof sharing / sizeof *sharing == TNI_SHARINGS, "lines of sharing");
-
-// A long row: held in shared memory, into which a bulk copy brings the next row as soon as this one
-// is done with. A few groups on each multiprocessor work while others wait. A row too long for that
-// is divided into pieces for the groups of a cluster. Takes the first sharing whose pieces fit;
-// false if none does.
-static bool bring_row_in_bulk(const launch_facts *f, tni_simt *m)
-{
-    tni_simt_class *c    = &m->class;
-    int64_t         all  = stash_bytes(f, m);
-    int             only = setting(f, TNI_KNOB_CLUSTER);
-    if (!can_bulk_copy(f, c)) return false;
-    for (int i = only ? only - 1 : 0; i < (only ? only : SHARING_RULES); i++) {
-        if (i >= TNI_SHARINGS || sharing[i].threads > f->limits->threads) return false;
-        int64_t limit = f->limits->shared_bytes / sharing[i].groups - SHARED_KEPT / 2;
-        int     first = sharing[i].all ? sharing[i].cluster : 1;
-        for (int g = first; g <= tni_min_i64(sharing[i].cluster, f->limits->cluster); g *= 2) {
-            int64_t bytes = all / m->vectors * tni_ceil_div(m->vectors, g);
-            if (bytes > limit) continue;
-            c->hold          = TNI_HOLD_SHARED;
-            c->low_occupancy = 0;
-            c->bulk          = (uint8_t)sharing[i].groups;
-            c->cluster       = (uint8_t)(g > 1 ? g : 0);
-            c->team          = (uint16_t)sharing[i].threads;
-            c->unroll        = 1;
-            c->keep_costly   = 0;
-            m->shared_bytes  = (int)bytes;
-            return true;
-        }
-    }
-    return false;
-}
-
 // A row that neither registers nor bulk copies hold: shared memory if it fits, else it is read
 // again by each loop. `unroll` is 1, 2 or 4 vectors in flight, as many as 16 registers hold. Tails
 // of columns are added up in scratch memory, one read and write a row, since their accumulators do
 // not fit in registers either; a group then has one team, a warp at least, since teams that add to
 // the same memory would lose sums.
-static void loop_over_row(const launch_facts *f, tni_simt *m)
+static void loop_over_row(const tni_launch_facts *f, tni_simt *m)
 {
-    tni_simt_class *c     = &m->class;
-    int64_t         limit = f->limits->shared_bytes - SHARED_KEPT, bytes = stash_bytes(f, m);
+    tni_simt_class *c = &m->class;
+    int64_t limit = f->limits->shared_bytes - TNI_SHARED_KEPT, bytes = tni_simt_stash_bytes(f, m);
     c->keep_costly   = 0;
     c->low_occupancy = 0;
     c->tail_memory   = f->col_tails > 0;
@@ -656,13 +524,14 @@ static void loop_over_row(const launch_facts *f, tni_simt *m)
     // and the L2 cache holds them. Rows of less than 4096 vectors would leave threads of such a
     // group idle.
     if (2 * bytes > limit && f->limits->threads >= 1024 && m->vectors >= 4096) c->team = 1024;
-    if (setting(f, TNI_KNOB_WARPS)) c->team = (uint16_t)(TNI_WARP * setting(f, TNI_KNOB_WARPS));
+    if (tni_setting(f, TNI_KNOB_WARPS))
+        c->team = (uint16_t)(TNI_WARP * tni_setting(f, TNI_KNOB_WARPS));
     while (c->team > f->limits->threads) c->team /= 2;
 }
 
 // Whether registers are left for the loads of the next row, where a team has several rows one after the
 // other. LIMIT: registers for both rows, so that 20 of the 64 remain for values and addresses.
-static bool can_prefetch_row(const launch_facts *f, const tni_simt_class *c)
+static bool can_prefetch_row(const tni_launch_facts *f, const tni_simt_class *c)
 {
     enum { LIMIT = 44 };
     const tni_kernel *k = f->k;
@@ -672,8 +541,8 @@ static bool can_prefetch_row(const launch_facts *f, const tni_simt_class *c)
     for (int i = 0; i < k->nins; i++)
         if (k->ins[i].code == TNI_I_LOAD && k->ins[i].per == TNI_PER_ELEM &&
             c->vectors >> k->ins[i].access & 1)
-            n += tni_simt_vector_words(c, access_dtype(k, k->ins[i].access));
-    int set = setting(f, TNI_KNOB_PREFETCH);
+            n += tni_simt_vector_words(c, tni_access_dtype(k, k->ins[i].access));
+    int set = tni_setting(f, TNI_KNOB_PREFETCH);
     if (set) return set == 1;
     return n * c->unroll <= (c->low_occupancy ? REGISTERS_LOW_OCCUPANCY : LIMIT);
 }
@@ -681,7 +550,7 @@ static bool can_prefetch_row(const launch_facts *f, const tni_simt_class *c)
 // Whether a thread may have twice as many vectors in flight, each of `registers`. Half of the
 // registers is the limit, accumulators included: the other half is for what is computed. Where
 // accumulators alone take more, occupancy is low, and there are registers for both.
-static bool can_double_unroll(const launch_facts *f, const tni_simt_class *c, int registers)
+static bool can_double_unroll(const tni_launch_facts *f, const tni_simt_class *c, int registers)
 {
     int kept = c->rows_in_flight ? tail_registers(f, c) : 0, room = REGISTERS / 2;
     if (kept < room) room -= kept;
@@ -691,7 +560,7 @@ static bool can_double_unroll(const launch_facts *f, const tni_simt_class *c, in
 // The registers that a thread of the main kernel needs: one for each buffer, whose address is an
 // argument plus an offset, those that hold loads (scattered ones count by element), and
 // accumulators.
-static int main_registers(const launch_facts *f, const tni_simt_class *c)
+static int main_registers(const tni_launch_facts *f, const tni_simt_class *c)
 {
     const tni_kernel *k    = f->k;
     int               n    = vector_registers(f, c);
@@ -708,11 +577,11 @@ static int main_registers(const launch_facts *f, const tni_simt_class *c)
 // Doubles, random numbers (a block of Philox is ten rounds of four words) and vectors of eight rows
 // always do. The device asks for it too, by few_registers, after a kernel spilled. TIGHT leaves 8
 // of 64 for what is computed.
-static bool needs_low_occupancy(const launch_facts *f, const tni_simt_class *c)
+static bool needs_low_occupancy(const tni_launch_facts *f, const tni_simt_class *c)
 {
     enum { TIGHT = 56 };
     bool many = c->form == TNI_SIMT_LANE && c->vector == TNI_MAX_VECTOR;
-    int  set  = setting(f, TNI_KNOB_OCCUPANCY);
+    int  set  = tni_setting(f, TNI_KNOB_OCCUPANCY);
     if (!tni_gpu_has(c, TNI_GPU_REGISTERS)) return false;
     if (set && !c->bulk) return set == 1;
     if (f->limits->few_registers && c->hold == TNI_HOLD_SHARED && !c->bulk) return true;
@@ -723,7 +592,7 @@ static bool needs_low_occupancy(const launch_facts *f, const tni_simt_class *c)
 
 // Whether an element goes through a function that takes longer than loading it, as the slope of gelu does: that
 // hides the loads of other warps, and a thread needs its registers for the function. COSTLY: two exponentials.
-static bool works_long(const launch_facts *f)
+static bool works_long(const tni_launch_facts *f)
 {
     enum { COSTLY = 16 };
     for (int i = 0; i < f->k->nins; i++) {
@@ -736,7 +605,7 @@ static bool works_long(const launch_facts *f)
 // Only tails of columns: no thread has to know of another, so a group takes a slice of the columns,
 // and the grid's second axis goes over the slices, which are equal, so that no threads of the last
 // are idle. A thread has the same columns of several rows in flight.
-static void split_row_columns(const launch_facts *f, tni_simt *m)
+static void split_row_columns(const tni_launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c    = &m->class;
     int64_t         most = group_threads(f, GROUP);
@@ -773,10 +642,10 @@ static void split_row_columns(const launch_facts *f, tni_simt *m)
 // memory by bulk copies, shared memory or nothing; a setting begins further down. Full vectors of 16-bit elements start with
 // four vectors a thread, wider elements with two: the same number of registers. Rows of a warp are always held there, as
 // several share a group.
-static void hold_row(const launch_facts *f, tni_simt *m)
+static void hold_row(const tni_launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c    = &m->class;
-    int             from = m->vectors > TNI_WARP ? setting(f, TNI_KNOB_HOLD) : 0;
+    int             from = m->vectors > TNI_WARP ? tni_setting(f, TNI_KNOB_HOLD) : 0;
     if (from <= TNI_HOLD_BY_REGISTERS) {
         hold_row_in_registers(f, m, c->vector == TNI_MAX_VECTOR ? 4 : 2);
         if (fits_registers(f, c)) return;
@@ -788,12 +657,12 @@ static void hold_row(const launch_facts *f, tni_simt *m)
         hold_row_in_registers(f, m, 2);
         if (fits_registers(f, c)) return;
     }
-    if (from > TNI_HOLD_BY_BULK || !bring_row_in_bulk(f, m)) loop_over_row(f, m);
+    if (from > TNI_HOLD_BY_BULK || !tni_simt_bring_row(f, m)) loop_over_row(f, m);
 }
 
 // Chooses the shape of ROW. Rows of at most a warp share a group, since a group of one warp would leave most of its slots
 // unused.
-static void choose_row(const launch_facts *f, tni_simt *m)
+static void choose_row(const tni_launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c = &m->class;
     c->form           = TNI_SIMT_ROW;
@@ -817,7 +686,7 @@ static void choose_row(const launch_facts *f, tni_simt *m)
 // POINT with loads of the column alone: a group takes whole rows, so that a thread has the same
 // columns of several rows and loads them once. ROWS: measured on an H200, 4 rows reach the rate of a
 // copy, and 8 take registers from other warps. All threads that the device runs at once shall have rows.
-static void take_rows(const launch_facts *f, tni_simt *m)
+static void take_rows(const tni_launch_facts *f, tni_simt *m)
 {
     enum { ROWS = 4 };
     tni_simt_class *c = &m->class;
@@ -830,7 +699,7 @@ static void take_rows(const launch_facts *f, tni_simt *m)
 // Chooses the shape of POINT. Without tails a thread has one vector, and enough threads in flight
 // hide the latency; with tails a group is larger and a thread has several vectors, since each group
 // leaves partial results that have to be joined.
-static void choose_point(const launch_facts *f, tni_simt *m)
+static void choose_point(const tni_launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c = &m->class;
     c->form           = TNI_SIMT_POINT;
@@ -851,7 +720,7 @@ static void choose_point(const launch_facts *f, tni_simt *m)
 // device is full, or a thread's share is less than 8 elements, for which joining them would not
 // pay. With tails for each column a single thread has them all: they are written once, in the order
 // of R.
-static void choose_lane(const launch_facts *f, tni_simt *m)
+static void choose_lane(const tni_launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c     = &m->class;
     int64_t         units = m->lines * m->vectors, full = (int64_t)f->limits->units * RESIDENT;
@@ -874,7 +743,7 @@ static void choose_lane(const launch_facts *f, tni_simt *m)
 // Divides the units over groups: how many lines (ROW), or turns of its threads (POINT, LANE), a
 // team or group takes one after the other, and with that the number of parts, each of which leaves
 // partial results.
-static void split_chunks(const launch_facts *f, tni_simt *m, int64_t units, int64_t tiles)
+static void split_chunks(const tni_launch_facts *f, tni_simt *m, int64_t units, int64_t tiles)
 {
     const tni_simt_class *c        = &m->class;
     int64_t               resident = (int64_t)f->limits->units * tni_simt_resident(c, m->block);
@@ -893,19 +762,17 @@ static void split_chunks(const launch_facts *f, tni_simt *m, int64_t units, int6
     m->chunk      = tni_max_i64(tni_ceil_div(units, full * per), turns);
     // LANE writes the tails of a column once and does not add them up from turn to turn.
     if (!f->k->tails || (c->form == TNI_SIMT_LANE && f->col_tails)) m->chunk = 1;
-    int64_t groups = tni_max_i64(1, c->cluster);
-    if (c->bulk)
-        m->chunk = tni_ceil_div(units, tni_max_i64(1, f->limits->units * c->bulk / groups));
-    // With one row a cluster, the copy of another cluster's row overlaps with the stores of this one.
-    if (c->cluster > 1 && !f->k->tails) m->chunk = 1;
-    m->parts   = tni_ceil_div(units, m->chunk * per);
-    m->grid[0] = c->split_columns == TNI_SLICES_FIRST ? tiles : m->parts * groups;
+    if (c->bulk) m->chunk = 1;
+    m->parts       = tni_ceil_div(units, m->chunk * per);
+    int64_t groups = tni_max_i64(1, c->cluster), concurrent = m->parts;
+    if (c->tickets) concurrent = tni_simt_bulk_concurrent(f, c);
+    m->grid[0] = c->split_columns == TNI_SLICES_FIRST ? tiles : concurrent * groups;
     m->grid[1] = c->split_columns == TNI_SLICES_SECOND ? tiles : 1;
 }
 
 // Chooses who joins the partial results: the last group of the main kernel to end, which saves a
 // launch, or a kernel of its own, which has the whole device.
-static void choose_finish(const launch_facts *f, tni_simt *m)
+static void choose_finish(const tni_launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c = &m->class;
     if (!f->k->tails) return;
@@ -935,10 +802,11 @@ static void choose_finish(const launch_facts *f, tni_simt *m)
 
 // Finds what the choice depends on. row_work: threads of a team have to come together for a row, be
 // it to fold it or because one of them stores or adds up a value of the row.
-static void find_launch_facts(launch_facts *f, const tni_launch *l, const tni_simt_limits *limits)
+static void find_launch_facts(tni_launch_facts *f, const tni_launch *l,
+                              const tni_simt_limits *limits)
 {
     const tni_kernel *k = l->kernel;
-    *f                  = (launch_facts){ .l = l, .k = k, .limits = limits, .rows = 1, .cols = 1 };
+    *f = (tni_launch_facts){ .l = l, .k = k, .limits = limits, .rows = 1, .cols = 1 };
     for (int i = 0; i < k->np; i++) f->rows *= l->size[i];
     for (int i = 0; i < k->nr; i++) f->cols *= l->size[k->np + i];
     f->lane  = k->lane_in_r ? k->np + k->nr - 1 : k->np - 1;
@@ -964,8 +832,8 @@ static void find_launch_facts(launch_facts *f, const tni_launch *l, const tni_si
 // half of INT32_MAX, so that sums of two such numbers in the text cannot overflow.
 tni_simt tni_simt_choose(const tni_launch *l, const tni_simt_limits *limits)
 {
-    launch_facts f;
-    tni_simt     m;
+    tni_launch_facts f;
+    tni_simt         m;
     memset(&m, 0, sizeof m);
     find_launch_facts(&f, l, limits);
     tni_simt_class *c = &m.class;
@@ -981,8 +849,9 @@ tni_simt tni_simt_choose(const tni_launch *l, const tni_simt_limits *limits)
         else choose_point(&f, &m);
     }
     if (needs_low_occupancy(&f, c)) c->low_occupancy = 1;
-    if (setting(&f, TNI_KNOB_OCCUPANCY) == 2) c->low_occupancy = 0;
+    if (tni_setting(&f, TNI_KNOB_OCCUPANCY) == 2) c->low_occupancy = 0;
     if (c->form == TNI_SIMT_ROW) c->prefetch_row = can_prefetch_row(&f, c);
+    c->tickets    = tni_simt_takes_tickets(&f, c);
     m.block       = c->team * c->rows;
     int64_t units = c->form == TNI_SIMT_ROW ? m.lines : m.lines * m.vectors;
     split_chunks(&f, &m, units, c->split_columns ? tni_ceil_div(m.vectors, c->team) : 1);

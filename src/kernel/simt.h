@@ -16,15 +16,16 @@
 //          of points, and those accesses go through shared memory: simt_tile.c.
 //
 // A kernel with tails goes over several rows: each team (ROW), or each thread (LANE, POINT), has
-// `chunk` of them one after the other, and each group leaves one partial result for each tail. They are
-// joined in order by the last group to end, or by a second kernel, NAME_finish.
+// `chunk` of them one after the other, and each group leaves one partial result for each tail; with tickets,
+// where chance decides who has a row, each row leaves one. They are joined in order by the last group to
+// end, or by a second kernel, NAME_finish.
 //
 // Arguments of a kernel and of its finish kernel: the buffers, scratch, state, then words of 64
 // bits (tni_simt_words). In OpenCL, if shared_bytes is not 0, a pointer to that many bytes of local
 // memory follows, for the main kernel only. With TNI_GPU_STRUCT all are one struct by value
 // (tni_simt_pack). State is an array of m_long on the device, zero at first, one array for each
-// queue: the failure of a CHECK (as tni_launch.fail) and a count of groups, which every kernel
-// leaves at zero; with TNI_GPU_LAST two addresses more: where the host reads of a failure, and a
+// queue: the failure of a CHECK (as tni_launch.fail), then a count of groups and one of tickets, 32 bits each,
+// which every kernel leaves at zero; with TNI_GPU_LAST two addresses more: where the host reads of a failure, and a
 // word that is set then. A launcher whose addresses are offsets into buffer objects adds those
 // offsets to the words: in elements to the offset of each access, in bytes to TNI_WORD_SCRATCH.
 #ifndef TNI_KERNEL_SIMT_H
@@ -74,6 +75,7 @@ typedef struct {
     uint8_t features;       // TNI_GPU_ bits
     uint8_t bulk;     // groups of a multiprocessor whose rows bulk copies bring; 0: no bulk copies
     uint8_t cluster;  // groups that share a row; 0: each has its own
+    uint8_t tickets;  // with bulk: whoever is done with a row takes the next that is left
     uint8_t tail_memory;  // column tails are added up in scratch, not in registers
     uint8_t tile_axis;    // POINT in tiles: the axis of P along which they extend, besides the lane
     uint8_t
@@ -93,8 +95,8 @@ typedef struct {
 } tni_simt_class;
 
 // A shape: the class of the text and the numbers of one launch. Invariant: parts * chunk * (units
-// of a group's turn) covers all units; grid[0] is parts times the groups of a cluster, grid[1] the
-// slices of the columns; with TNI_SLICES_FIRST parts is 1 and grid[0] the slices.
+// of a group's turn) covers all units; grid[0] is parts times the groups of a cluster (with tickets: what runs
+// at once), grid[1] the slices of the columns; with TNI_SLICES_FIRST parts is 1 and grid[0] the slices.
 typedef struct {
     tni_simt_class class;
     int64_t

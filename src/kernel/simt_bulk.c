@@ -10,16 +10,22 @@
 //         m_expect(&full, (m_uint)n * 16);
 //         if (n) m_bring(stash + 0 * piece, b0 + a0 + lo * 8, n * 16u, &full);
 //     };
-//     const m_int first = ((m_int)blockIdx.x / 2) * (m_int)a.w[3];
+//     m_int row = first, next = first + groups;
+//     if (tid == 0 && rank == 0) ticket = m_ticket((m_uint *)(fail + 2) + 1, ...);
 //     if (tid == 0) {
 //         m_barrier_open(&full);
-//         m_barrier_open(&heard[0]), m_barrier_open(&heard[1]);
+//         ...
 //         m_barriers_opened();
 //         if (first < past) bring(first);
 //     }
 //     m_cluster_barrier();
 //     m_int turn = 0;
-//     for (m_int row = first; row < past; row++) {
+//     while (row < past) {
+//         if (tid == 0) m_expect(&called[turn], 8);
+//         if (tid == 0 && rank == 0) {
+//             for (m_int z = 0; z < 2; z++) m_tell(&coming[turn], z, ticket, &called[turn]);
+//             ticket = m_ticket((m_uint *)(fail + 2) + 1, ...);
+//         }
 //         ...
 //         m_await(&full, turn);
 //         ... loop 0 over the row in h0 ...
@@ -30,6 +36,11 @@
 //         for (m_int z = 0; z < 2; z++)
 //             v2 = o_max_f(v2, (float)m_float_bits((m_uint)peer[((told & 1) * 1 + 0) * 2 + z]));
 //         told++;
+//         ...
+//         m_await(&called[turn], half);
+//         __syncthreads();
+//         if (tid == 0 && next < past) bring(next);
+//         row = next, next = 2 * groups + (m_int)coming[turn];
 #include "kernel/simt_emitter.h"
 
 #include <stdio.h>
@@ -124,23 +135,56 @@ static void declare_shared(tni_simt_emitter *c)
     }
 }
 
+// Rows of groups without tickets: `chunk` of them, one after the other.
+static void put_own_rows(tni_simt_emitter *c)
+{
+    tni_text chunk = tni_simt_word_name(c, TNI_WORD_CHUNK),
+             lines = tni_simt_word_name(c, TNI_WORD_LINES);
+    tni_out_line(c->o, "const %s first = %s * %s;", c->index, tni_simt_group_name(c).s, chunk.s);
+    tni_out_line(c->o, "const %s past = first + %s < %s ? first + %s : %s;", c->index, chunk.s,
+                 lines.s, chunk.s, lines.s);
+}
+
+// The count of tickets is the second half of the word that has the count of groups. A group takes one at first and one for
+// each row, so that the last of all is known by its number.
+static tni_text ticket_text(const tni_simt_emitter *c)
+{
+    return tni_text_of("m_ticket((m_uint *)(fail + 2) + 1, (m_uint)(groups + %s))",
+                       tni_simt_word_name(c, TNI_WORD_LINES).s);
+}
+
+// Rows by tickets: a group's first two are those of its number, the third that of the ticket it takes now. A ticket is
+// asked for a row before it is needed, since it takes as long as a read of memory.
+static void put_first_tickets(tni_simt_emitter *c)
+{
+    bool cluster = c->m->cluster > 1;
+    tni_out_line(c->o, "__shared__ m_ulong coming[2]%s;", cluster ? ", called[2]" : "");
+    tni_out_line(c->o, "const %s past = %s;", c->index, tni_simt_word_name(c, TNI_WORD_LINES).s);
+    tni_out_line(c->o, "const %s first = %s;", c->index, tni_simt_group_name(c).s);
+    tni_out_line(c->o, "const %s groups = gridDim.x / %d;", c->index, cluster ? c->m->cluster : 1);
+    tni_out_line(c->o, "%s row = first, next = first + groups;", c->index);
+    tni_out_line(c->o, "m_uint ticket = 0;");
+    tni_out_line(c->o, "if (tid == 0%s) ticket = %s;", cluster ? " && rank == 0" : "",
+                 ticket_text(c).s);
+    if (cluster) tni_out_line(c->o, "m_int half = 0;");
+}
+
 // Thread 0 initializes the barriers, makes that visible to the copy engine, and asks for the first
 // row. No group of a cluster may send to another before that one's barriers exist, so the cluster
 // waits.
 void tni_simt_open_bulk(tni_simt_emitter *c)
 {
-    tni_text chunk = tni_simt_word_name(c, TNI_WORD_CHUNK),
-             lines = tni_simt_word_name(c, TNI_WORD_LINES);
-    c->stage       = TNI_AT_LOOP;
+    c->stage = TNI_AT_LOOP;
     declare_shared(c);
     put_bring_function(c);
-    tni_out_line(c->o, "const %s first = %s * %s;", c->index, tni_simt_group_name(c).s, chunk.s);
-    tni_out_line(c->o, "const %s past = first + %s < %s ? first + %s : %s;", c->index, chunk.s,
-                 lines.s, chunk.s, lines.s);
+    if (c->m->tickets) put_first_tickets(c);
+    else put_own_rows(c);
     tni_out_line(c->o, "if (tid == 0) {");
     tni_out_line(c->o, "m_barrier_open(&full);");
     if (c->m->cluster > 1)
         tni_out_line(c->o, "m_barrier_open(&heard[0]), m_barrier_open(&heard[1]);");
+    if (c->m->cluster > 1 && c->m->tickets)
+        tni_out_line(c->o, "m_barrier_open(&called[0]), m_barrier_open(&called[1]);");
     tni_out_line(c->o, "m_barriers_opened();");
     tni_out_line(c->o, "if (first < past) bring(first);");
     tni_out_line(c->o, "}");
@@ -148,11 +192,43 @@ void tni_simt_open_bulk(tni_simt_emitter *c)
     tni_out_line(c->o, "m_int turn = 0;");
 }
 
-// `turn` is the parity that the barrier's phase has next.
+// With tickets a row begins by telling all threads, of a cluster those of all its groups, which row comes after the next.
+// They read it at the row's end, behind folds and so behind a barrier. `coming` has two halves: one is written again after
+// the folds of another row, by which time all have read it.
+void tni_simt_open_bulk_row(tni_simt_emitter *c)
+{
+    if (!c->m->tickets) {
+        tni_out_line(c->o, "for (%s row = first; row < past; row++) {", c->index);
+        return;
+    }
+    tni_out_line(c->o, "while (row < past) {");
+    if (c->m->cluster > 1) {
+        tni_out_line(c->o, "if (tid == 0) m_expect(&called[turn], 8);");
+        tni_out_line(c->o, "if (tid == 0 && rank == 0) {");
+        tni_out_line(c->o,
+                     "for (m_int z = 0; z < %d; z++) m_tell(&coming[turn], z, ticket, "
+                     "&called[turn]);",
+                     c->m->cluster);
+    } else {
+        tni_out_line(c->o, "if (tid == 0) {");
+        tni_out_line(c->o, "coming[turn] = ticket;");
+    }
+    tni_out_line(c->o, "ticket = %s;", ticket_text(c).s);
+    tni_out_line(c->o, "}");
+}
+
+// `turn` is the parity that the barrier's phase has next; `half` that of `called`, of which each has every second row.
 void tni_simt_release_row(tni_simt_emitter *c)
 {
+    if (c->m->tickets && c->m->cluster > 1) tni_out_line(c->o, "m_await(&called[turn], half);");
     tni_out_line(c->o, "__syncthreads();");
-    tni_out_line(c->o, "if (tid == 0 && row + 1 < past) bring(row + 1);");
+    if (!c->m->tickets) {
+        tni_out_line(c->o, "if (tid == 0 && row + 1 < past) bring(row + 1);");
+    } else {
+        tni_out_line(c->o, "if (tid == 0 && next < past) bring(next);");
+        tni_out_line(c->o, "row = next, next = 2 * groups + (%s)coming[turn];", c->index);
+        if (c->m->cluster > 1) tni_out_line(c->o, "half ^= turn;");
+    }
     tni_out_line(c->o, "turn ^= 1;");
 }
 

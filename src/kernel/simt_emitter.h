@@ -176,6 +176,8 @@ void tni_simt_declare_tails(tni_simt_emitter *c, const char *part);
 // Prints the partial results of a group after its last row: of POINT and LANE, and of ROW.
 void tni_simt_put_group_partials(tni_simt_emitter *c);
 void tni_simt_put_row_partials(tni_simt_emitter *c);
+// Prints the partial results of one row, where rows are taken by tickets.
+void tni_simt_put_ticket_partials(tni_simt_emitter *c);
 // Whether the columns of several teams are joined in `red`, all columns of some tails at once; and the words of `red` for
 // that, 0 if not.
 bool tni_simt_joins_teams(const tni_simt_emitter *c);
@@ -202,8 +204,10 @@ tni_text tni_simt_group_name(const tni_simt_emitter *c);
 // How many vectors a row has; and the lines that declare n, the number of this group's, from `lo` on.
 tni_text tni_simt_row_vectors(const tni_simt_emitter *c);
 void     tni_simt_put_piece(tni_simt_emitter *c);
-// Prints what comes before the first row, and what follows once no thread needs a row any more.
+// Prints what comes before the first row, the loop over rows up to a row's facts, and what follows once no thread needs a
+// row any more.
 void tni_simt_open_bulk(tni_simt_emitter *c);
+void tni_simt_open_bulk_row(tni_simt_emitter *c);
 void tni_simt_release_row(tni_simt_emitter *c);
 // Folds the results of the groups of a cluster into each other.
 void tni_simt_fold_cluster(tni_simt_emitter *c, const tni_set *set);

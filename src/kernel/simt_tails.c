@@ -181,6 +181,19 @@ static void put_all_team_partials(tni_simt_emitter *c)
     if (n) put_team_partials(c, &tails);
 }
 
+// The accumulators begin anew for the next row: who has it is left to chance, so that sums over the rows of a group would
+// have another order in every run.
+void tni_simt_put_ticket_partials(tni_simt_emitter *c)
+{
+    const char *first = c->m->cluster > 1 ? "tid == 0 && rank == 0" : "tid == 0";
+    for (int i = 0; i < c->k->nins; i++) {
+        const tni_ins *x = &c->k->ins[i];
+        if (!tni_is_tail(x)) continue;
+        tni_out_line(c->o, "if (%s) s%d[row] = t%d;", first, i, i);
+        tni_out_line(c->o, "t%d = %s;", i, tni_fold_start(x->op, (tn_dtype)x->dtype));
+    }
+}
+
 // Prints the partial results of ROW: each thread has accumulators of its columns, every thread of a
 // team has the row tails. Several teams of a group are folded into the first one's.
 void tni_simt_put_row_partials(tni_simt_emitter *c)

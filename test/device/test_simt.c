@@ -7,6 +7,7 @@
 #include "device/opencl/opencl.h"
 #include "kernel/simt.h"
 #include "kernel_kit.h"
+#include "long_rows.h"
 #include "shared_names.h"
 
 #include <stdio.h>
@@ -618,6 +619,29 @@ static void any_settings_run_and_agree(void)
     free(c);
 }
 
+// Long rows of which more than run at once: groups take them by tickets, and each row leaves its partial results.
+static void many_long_rows_are_taken_by_tickets(void)
+{
+    kit_case *c = calloc(1, sizeof *c);
+    char      name[LONG_ROWS_NAME];
+    int       tickets = 0, tails = 0;
+    for (int i = 0; c && i < long_rows_count(); i++) {
+        long_rows_make(c, i, name);
+        if (!CHECK(tni_kernel_seal(&c->k))) break;
+        tni_simt m       = tni_simt_choose(&c->l, &h200);
+        int64_t  cluster = m.class.cluster > 1 ? m.class.cluster : 1, groups = m.grid[0] / cluster;
+        if (m.class.bulk) CHECK_INT(m.class.tickets, groups < m.lines);
+        if (!m.class.tickets) continue;
+        tickets++;
+        tails += c->k.tails;
+        CHECK(m.class.bulk && m.grid[0] % cluster == 0 && groups <= h200.units * m.class.bulk);
+        CHECK_INT(m.parts, m.lines);
+        CHECK(!c->k.tails || m.scratch_bytes >= 4 * m.lines);
+    }
+    CHECK(tickets >= 4 && tails >= 2);
+    free(c);
+}
+
 static void random_kernels_run_and_agree(void)
 {
     kit_case *c = calloc(1, sizeof *c);
@@ -883,13 +907,20 @@ static void only_maps_read_what_they_write(void)
     free(c);
 }
 
-const test_case tests_simt[] = {
-    TEST(transposed_operands_get_tiles),       TEST(transposed_operands_compile_without_spills),
-    TEST(transposed_operands_run_and_agree),   TEST(an_h200_gets_the_measured_shapes),
-    TEST(grids_are_within_what_cuda_launches), TEST(few_classes_serve_many_sizes),
-    TEST(other_alignment_is_another_class),    TEST(only_maps_read_what_they_write),
-    TEST(known_work_compiles_without_spills),  TEST(known_work_runs_and_agrees),
-    TEST(any_settings_make_launches),          TEST(any_settings_run_and_agree),
-    TEST(random_kernels_run_and_agree),        TEST(all_shared_memory_that_is_declared_is_used),
-    TEST(memory_that_is_not_used_is_found),    TEST_END
-};
+const test_case tests_simt[] = { TEST(transposed_operands_get_tiles),
+                                 TEST(transposed_operands_compile_without_spills),
+                                 TEST(transposed_operands_run_and_agree),
+                                 TEST(an_h200_gets_the_measured_shapes),
+                                 TEST(grids_are_within_what_cuda_launches),
+                                 TEST(few_classes_serve_many_sizes),
+                                 TEST(other_alignment_is_another_class),
+                                 TEST(only_maps_read_what_they_write),
+                                 TEST(known_work_compiles_without_spills),
+                                 TEST(known_work_runs_and_agrees),
+                                 TEST(any_settings_make_launches),
+                                 TEST(any_settings_run_and_agree),
+                                 TEST(many_long_rows_are_taken_by_tickets),
+                                 TEST(random_kernels_run_and_agree),
+                                 TEST(all_shared_memory_that_is_declared_is_used),
+                                 TEST(memory_that_is_not_used_is_found),
+                                 TEST_END };
