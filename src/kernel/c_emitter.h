@@ -8,6 +8,7 @@
 //   c  coordinates      s  strides  o  places   d  distances in lanes
 //   x  a value of all lanes, y  a map of it that a strip function computes for all of them
 //   z  what is stored at a stride, of all lanes; of kernels of windows, what is loaded too
+//   gp, ga, gt, gh, gw, gx  what the vectors in flight write to those
 //
 // A block is the text of one row point or of the inside of one loop over R: first what does not
 // vary along the lanes, then a lane loop over at most TNI_STRIP neighbours.
@@ -34,6 +35,8 @@ typedef struct {
     tni_set guards;      // of the block's loads, if each of them holds for a range of lanes
     tni_set guard_values;  // what guards are computed from along the lanes, and they
     bool    holds;         // the loop being written is over lanes for which all guards hold
+    int     vectors;       // that a lane loop has in flight, where it can
+    bool    block;         // the loop being written is over the lanes of a block of such vectors
     bool windows;  // a turn is several rows of the lanes: lane j is number j % line of row j / line
 } tni_c_emitter;
 
@@ -68,6 +71,20 @@ int tni_c_arg_index(const tni_c_emitter *w, int access);
 // Prints one lane loop over the part of the block that varies along the lanes. Values of `tiles`
 // are copied to tiles x, those in w->tiled are read from there.
 void tni_c_put_lane_loop(tni_c_emitter *w, const tni_set *tiles);
+
+// Whether all that reads place i in the lane loop compares it: the place itself is then not needed.
+bool tni_c_is_only_compared(const tni_c_emitter *w, int i);
+
+// ---- c_vectors.c: several vectors in flight ---------------------------------------------------------
+
+// Returns how many vectors the lane loop of the block has in flight; 1 if the compiler decides.
+int tni_c_vectors(const tni_c_emitter *w);
+// Prints what is before the lanes of a block of vectors, and what is after them. b is the first lane that no block had then.
+void tni_c_begin_vectors(tni_c_emitter *w, int vectors, const char *from, const char *to,
+                         const tni_set *tiles);
+void tni_c_end_vectors(tni_c_emitter *w, const tni_set *tiles);
+// Writes where lane j writes element `index` of NAME i to.
+void tni_c_target(const tni_c_emitter *w, char name, int i, const char *index, char text[40]);
 
 // ---- c_strip_maps.c: maps that a function computes for all lanes at once ----------------------------
 

@@ -82,7 +82,9 @@ static void put_c_element(tni_emitter *s, int i)
     tni_c_emitter *w = s->user;
     const tni_ins *x = ins_at(w, i);
     int            b = w->k->access[x->access].buffer;
-    if (w->inside && (w->windows || is_staged(w, i))) {
+    if (w->block && x->code == TNI_I_STORE) {
+        tni_out_print(w->o, "gp%d[j - b", i);
+    } else if (w->inside && (w->windows || is_staged(w, i))) {
         tni_out_print(w->o, "z%d[j", i);
     } else if (w->inside) {
         tni_out_print(w->o, "p%d[", i);
@@ -148,15 +150,20 @@ void tni_c_put_fold(tni_c_emitter *w, int i, const char *into, const char *what,
 // What a REDUCE does in the lane loop: a lane of the tile, or of the accumulator.
 static void put_lane_fold(tni_c_emitter *w, int i)
 {
-    const tni_ins *x = ins_at(w, i);
-    char           into[40], what[40];
+    const tni_ins *x   = ins_at(w, i);
+    const char    *row = w->k->lane_in_r ? "at + j" : "j";
+    char           into[40], from[40], what[40];
     fold_operand(w, i, what);
     if (folds_row(w, i)) return;
     if (by_lane(w, x)) {
-        snprintf(into, sizeof into, w->k->lane_in_r ? "a%d[at + j]" : "a%d[j]", i);
-        tni_c_put_fold(w, i, into, what, false);
+        snprintf(from, sizeof from, "a%d[%s]", i, row);
+        tni_c_target(w, 'a', i, row, into);
+        tni_out_print(w->o, "%*s%s = ", 4 * w->o->depth, "", into);
+        tni_emit_fold(w->o, x->op, (tn_dtype)x->dtype, from, what);
+        tni_out_print(w->o, ";\n");
     } else {
-        tni_out_line(w->o, "t%d[j] = %s;", i, what);
+        tni_c_target(w, 't', i, "j", into);
+        tni_out_line(w->o, "%s = %s;", into, what);
     }
 }
 
@@ -537,7 +544,7 @@ static void put_kept_values(tni_c_emitter *w, const tni_set *tiles)
 }
 
 // Whether all that reads a place in the lane loop compares it: the place itself is then not needed.
-static bool is_only_compared(const tni_c_emitter *w, int i)
+bool tni_c_is_only_compared(const tni_c_emitter *w, int i)
 {
     bool place_first;
     for (int j = i + 1; j < w->k->nins; j++)
@@ -547,11 +554,19 @@ static bool is_only_compared(const tni_c_emitter *w, int i)
            !tni_set_has(&w->strip, i);
 }
 
+// Prints how value i is kept for what follows the lane loop.
+static void put_copy(tni_c_emitter *w, char name, int i, const char *index)
+{
+    char into[40];
+    tni_c_target(w, name, i, index, into);
+    tni_out_line(w->o, "%s = v%d;", into, i);
+}
+
 // Prints instruction i in the lane loop, and the copy of a value that later blocks need.
 static void put_lane_ins(tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins_at(w, i);
-    if (is_only_compared(w, i)) return;
+    if (tni_c_is_only_compared(w, i)) return;
     if (x->code == TNI_I_REDUCE) {
         if (!w->finish) put_lane_fold(w, i);
         else
@@ -564,8 +579,8 @@ static void put_lane_ins(tni_c_emitter *w, int i)
         return;
     }
     put_lane_value(w, i);
-    if (tni_set_has(&w->kept, i)) tni_out_line(w->o, "h%d[at + j] = v%d;", i, i);
-    if (tni_set_has(&w->strip, i)) tni_out_line(w->o, "w%d[j] = v%d;", i, i);
+    if (tni_set_has(&w->kept, i)) put_copy(w, 'h', i, "at + j");
+    if (tni_set_has(&w->strip, i)) put_copy(w, 'w', i, "j");
 }
 
 static bool has_lane_loop(const tni_c_emitter *w)
@@ -584,7 +599,7 @@ static void put_lanes(tni_c_emitter *w, const tni_set *tiles)
     for (int i = 0; i < w->k->nins; i++)
         if (in_lanes(w, i)) put_lane_ins(w, i);
     for (int i = 0; i < w->k->nins; i++)
-        if (tni_set_has(tiles, i)) tni_out_line(w->o, "x%d[j] = v%d;", i, i);
+        if (tni_set_has(tiles, i)) put_copy(w, 'x', i, "j");
     w->inside = false;
     tni_out_line(w->o, "}");
 }
@@ -640,7 +655,7 @@ static void put_guard_range(tni_c_emitter *w)
     tni_out_line(w->o, "for (m_long j = 0, up = 1; lo < hi;) {");
     w->inside = true;
     for (int i = 0; i < w->k->nins; i++) {
-        if (!tni_set_has(&w->guard_values, i) || is_only_compared(w, i)) continue;
+        if (!tni_set_has(&w->guard_values, i) || tni_c_is_only_compared(w, i)) continue;
         if (in_lanes(w, i)) put_lane_value(w, i);
         else put_kept_value(w, i);
         tni_out_line(w->o, "(void)v%d;", i);
@@ -688,6 +703,23 @@ static bool begin_stride_branch(tni_c_emitter *w)
     return true;
 }
 
+// Prints the loop over lanes from .. to-1: in blocks of several vectors, then one by one.
+static void put_vector_loops(tni_c_emitter *w, const tni_set *tiles, const char *from,
+                             const char *to)
+{
+    int vectors = tni_c_vectors(w);
+    if (vectors > 1) {
+        tni_out_line(w->o, "{");
+        tni_c_begin_vectors(w, vectors, from, to, tiles);
+        put_lanes(w, tiles);
+        tni_c_end_vectors(w, tiles);
+        from = "b";
+    }
+    tni_out_line(w->o, "M_LANES for (m_long j = %s; j < %s; j++) {", from, to);
+    put_lanes(w, tiles);
+    if (vectors > 1) tni_out_line(w->o, "}");
+}
+
 // Loads under a guard are branches, which keep a loop from becoming vectors: the lanes for which all guards hold
 // have a loop of their own, the others one before that.
 void tni_c_put_lane_loop(tni_c_emitter *w, const tni_set *tiles)
@@ -704,8 +736,7 @@ void tni_c_put_lane_loop(tni_c_emitter *w, const tni_set *tiles)
     w->holds = guarded;
     bool two = begin_stride_branch(w);
     for (int k = 0; k <= two; k++) {
-        tni_out_line(w->o, "M_LANES for (m_long j = %s; j < %s; j++) {", from, to);
-        put_lanes(w, tiles);
+        put_vector_loops(w, tiles, from, to);
         if (two) tni_out_line(w->o, k ? "}" : "} else {");
     }
     w->holds = false;

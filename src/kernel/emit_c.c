@@ -1,7 +1,8 @@
 // Emits the C text of a kernel for the cpu device: the loops over units and over R around blocks of
 // lanes, tails and the finish stage. kernel.h says in which order everything is added, emit_c.h how
 // the functions are called; c_blocks.c decides what each block computes, c_lane_loop.c prints a
-// block. test/golden has whole texts.
+// block, and c_vectors.c adds a loop over several vectors before each lane loop, which is left out here.
+// test/golden has whole texts.
 //
 // POINT, of test/golden/point.txt: add(mul_s(relu(x), 0.5), y). A unit is a strip of 1024 lanes;
 // strips that follow each other are done in one turn.

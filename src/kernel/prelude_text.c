@@ -18,7 +18,7 @@ const char *const tni_prelude_text[] = {
     NULL,
 };
 
-// The shim of C. M_LANES tells the compiler that the turns of a lane loop do not depend on each
+// The shim of C. M_VECTOR: the bytes of a vector, as compilers take it with the options of device/cpu/cc.c. M_LANES tells the compiler that the turns of a lane loop do not depend on each
 // other; M_SELDOM(c) is empty in C: lanes compute both sides anyway, whereas a GPU branches around
 // what is rare.
 // M_MORE, M_LESS: the larger or smaller, a number of a NaN; ARM has instructions for both, which gcc finds by these functions
@@ -30,6 +30,13 @@ const char *const tni_prelude_c[] = {
     "#define M_FN static inline\n"
     "#define M_APART static __attribute__((noinline))\n"
     "#define M_SELDOM(c)\n"
+    "#if defined(__AVX512F__)\n"
+    "#define M_VECTOR 64\n"
+    "#elif defined(__AVX__)\n"
+    "#define M_VECTOR 32\n"
+    "#else\n"
+    "#define M_VECTOR 16\n"
+    "#endif\n"
     "#pragma GCC diagnostic ignored \"-Wtautological-compare\"\n"
     "#ifdef __clang__\n"
     "#pragma clang diagnostic ignored \"-Wpass-failed\"\n"

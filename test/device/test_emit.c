@@ -424,15 +424,28 @@ static char *text_of(void (*make)(kit_case *c, int64_t n), bool no_double)
 
 static void the_lane_loop_of_a_chain_reads_as_expected(void)
 {
-    static const char want[] = "            M_LANES for (m_long j = 0; j < n; j++) {\n"
-                               "                const float v0 = p0[j];\n"
-                               "                const float v2 = o_maximum_f(v0, v1);\n"
-                               "                const float v4 = o_mul_f(v2, v3);\n"
-                               "                const float v5 = o_add_f(v4, v2);\n"
-                               "                const float v6 = o_tanh_f(v5);\n"
-                               "                p7[j] = v6;\n"
-                               "            }\n";
-    char             *text   = text_of(relu_chain, false);
+    static const char want[] =
+        "                for (; b + lanes <= n; b += lanes) {\n"
+        "                    float gp7[lanes];\n"
+        "                    M_LANES for (m_long j = b; j < b + lanes; j++) {\n"
+        "                        const float v0 = p0[j];\n"
+        "                        const float v2 = o_maximum_f(v0, v1);\n"
+        "                        const float v4 = o_mul_f(v2, v3);\n"
+        "                        const float v5 = o_add_f(v4, v2);\n"
+        "                        const float v6 = o_tanh_f(v5);\n"
+        "                        gp7[j - b] = v6;\n"
+        "                    }\n"
+        "                    M_LANES for (m_long j = b; j < b + lanes; j++) p7[j] = gp7[j - b];\n"
+        "                }\n"
+        "                M_LANES for (m_long j = b; j < n; j++) {\n"
+        "                    const float v0 = p0[j];\n"
+        "                    const float v2 = o_maximum_f(v0, v1);\n"
+        "                    const float v4 = o_mul_f(v2, v3);\n"
+        "                    const float v5 = o_add_f(v4, v2);\n"
+        "                    const float v6 = o_tanh_f(v5);\n"
+        "                    p7[j] = v6;\n"
+        "                }\n";
+    char *text = text_of(relu_chain, false);
     if (CHECK(text != NULL)) CHECK(strstr(text, want) != NULL);
     drop(text);
 }

@@ -1,0 +1,154 @@
+// Several vectors in flight: a lane loop in blocks of as many lanes as some vectors have. A chain of maps depends on itself from
+// instruction to instruction, and the queues of a core hold too few of them to find the next vector's behind it. In
+// a block of fixed length the compiler puts the vectors side by side, one instruction of each after the other. What a block
+// stores goes to arrays g first, which become registers: memory behind a pointer could be what the next lanes load, as far as
+// the compiler knows. What it prints, of test/golden/point.txt:
+//
+//     enum { lanes = 4 * M_VECTOR / 4 };
+//     m_long b = 0;
+//     for (; b + lanes <= n; b += lanes) {
+//         float gp6[lanes];
+//         M_LANES for (m_long j = b; j < b + lanes; j++) {
+//             const float v0 = p0[j];
+//             ...
+//             gp6[j - b] = v5;
+//         }
+//         M_LANES for (m_long j = b; j < b + lanes; j++) p6[j] = gp6[j - b];
+//     }
+//     M_LANES for (m_long j = b; j < n; j++) {
+//         ...
+//     }
+#include "kernel/c_emitter.h"
+
+#include <stdio.h>
+
+// Whether instruction i is of a kind that compilers make vectors of, in types of 4 bytes and less. Of others a block would
+// only be a longer text.
+static bool is_vector_ins(const tni_c_emitter *w, int i)
+{
+    const tni_ins *x = ins_at(w, i);
+    if (is_staged(w, i) || tni_dtype_size(tni_compute_dtype((tn_dtype)x->dtype)) > 4) return false;
+    switch (x->code) {
+    case TNI_I_LOAD:
+        return lane_class(w, x) != TNI_STRIDE_N && !(x->a >= 0 && on_lane(w, x->a)) &&
+               (x->b < 0 || !on_lane(w, x->b) || w->holds);
+    case TNI_I_STORE: return lane_class(w, x) == TNI_STRIDE_1;
+    case TNI_I_RANDOM: return is_filled(w, i);
+    case TNI_I_CHECK: return false;
+    default: return true;
+    }
+}
+
+// Whether instruction i of the lane loop writes something, which stays in a register up to the end of the block.
+static bool is_written(const tni_c_emitter *w, int i)
+{
+    const tni_ins *x = ins_at(w, i);
+    return x->code == TNI_I_STORE || (x->code == TNI_I_REDUCE && !folds_row(w, i)) ||
+           tni_set_has(&w->kept, i) || tni_set_has(&w->strip, i);
+}
+
+// Whether an instruction of the lane loop from `from` on reads value i.
+static bool is_read_from(const tni_c_emitter *w, int i, int from)
+{
+    for (int j = from; j < w->k->nins; j++)
+        if (in_lanes(w, j) && reads_value(ins_at(w, j), i)) return true;
+    return false;
+}
+
+// Returns the registers that the lane loop takes for each of its vectors: the most values that are there at once, and what
+// functions have beside their result. *shared: those of values that all lanes read.
+static int count_registers(const tni_c_emitter *w, int *shared)
+{
+    enum { COSTLY = 8, OF_COSTLY = 3 };  // an exp, and what is alive within it
+    int most = 0, written = 0;
+    *shared = 0;
+    for (int i = 0; i < w->k->nins; i++) {
+        if (!in_lanes(w, i)) {
+            *shared += !on_lane(w, i) && is_read_from(w, i, i + 1);
+            continue;
+        }
+        int now = is_from_operands(w, i) && tni_ins_cost(ins_at(w, i)) >= COSTLY ? OF_COSTLY : 0;
+        for (int j = 0; j <= i; j++) now += on_lane(w, j) && is_read_from(w, j, i + 1);
+        written += is_written(w, i);
+        if (now + written > most) most = now + written;
+    }
+    return most;
+}
+
+// The rule: as many as registers allow, up to 4. On a Neoverse V1, beside one vector: a chain of maps takes 0.78 times as long with
+// 4, a softmax 0.82, an update of Adam 0.66; with 8 most loops spill. REGISTERS: of ARM and AVX-512; compilers
+// for the 16 of AVX read memory in place of shared ones.
+static int choose_vectors(const tni_c_emitter *w)
+{
+    enum { MOST = 4, REGISTERS = 32 };
+    int shared, each = count_registers(w, &shared), n = MOST;
+    while (n > 1 && n * each + shared > REGISTERS) n /= 2;
+    return n;
+}
+
+int tni_c_vectors(const tni_c_emitter *w)
+{
+    if (w->finish || w->windows || w->lane < 0) return 1;
+    for (int i = 0; i < w->k->nins; i++)
+        if (in_lanes(w, i) && !tni_c_is_only_compared(w, i) && !is_vector_ins(w, i)) return 1;
+    return w->vectors ? w->vectors : choose_vectors(w);
+}
+
+// Prints the array of what a block writes to NAME, or how it is copied there: index says which element lane j writes.
+static void put_array(tni_c_emitter *w, char name, int i, const char *type, const char *index)
+{
+    if (type) tni_out_line(w->o, "%s g%c%d[lanes];", type, name, i);
+    else
+        tni_out_line(w->o,
+                     "M_LANES for (m_long j = b; j < b + lanes; j++) %c%d[%s] = g%c%d[j - b];",
+                     name, i, index, name, i);
+}
+
+// Prints the arrays of a block, or the copies out of them: of stores, folds, and values that are kept. These are the places
+// that tni_c_target names in the loop.
+static void put_arrays(tni_c_emitter *w, const tni_set *tiles, bool copies)
+{
+    const char *row = w->k->lane_in_r ? "at + j" : "j";
+    for (int i = 0; i < w->k->nins; i++) {
+        const tni_ins *x    = ins_at(w, i);
+        const char    *type = copies ? NULL : c_type_of(w, i);
+        if (tni_set_has(tiles, i)) put_array(w, 'x', i, type, "j");
+        if (!in_lanes(w, i) || tni_c_is_only_compared(w, i)) continue;
+        if (x->code == TNI_I_STORE) {
+            tn_dtype kept = (tn_dtype)w->k->buffer[w->k->access[x->access].buffer].dtype;
+            put_array(w, 'p', i, copies ? NULL : tni_storage_type(kept), "j");
+        } else if (x->code == TNI_I_REDUCE) {
+            if (by_lane(w, x)) put_array(w, 'a', i, type, row);
+            else if (!folds_row(w, i)) put_array(w, 't', i, type, "j");
+        } else {
+            if (tni_set_has(&w->kept, i)) put_array(w, 'h', i, type, "at + j");
+            if (tni_set_has(&w->strip, i)) put_array(w, 'w', i, type, "j");
+        }
+    }
+}
+
+// Opens the loop over blocks of the lanes from .. to-1, and that over the lanes of a block.
+void tni_c_begin_vectors(tni_c_emitter *w, int vectors, const char *from, const char *to,
+                         const tni_set *tiles)
+{
+    tni_out_line(w->o, "enum { lanes = %d * M_VECTOR / 4 };", vectors);
+    tni_out_line(w->o, "m_long b = %s;", from);
+    tni_out_line(w->o, "for (; b + lanes <= %s; b += lanes) {", to);
+    put_arrays(w, tiles, false);
+    tni_out_line(w->o, "M_LANES for (m_long j = b; j < b + lanes; j++) {");
+    w->block = true;
+}
+
+void tni_c_end_vectors(tni_c_emitter *w, const tni_set *tiles)
+{
+    w->block = false;
+    put_arrays(w, tiles, true);
+    tni_out_line(w->o, "}");
+}
+
+// In a block, lane j writes element j - b of an array.
+void tni_c_target(const tni_c_emitter *w, char name, int i, const char *index, char text[40])
+{
+    if (w->block) snprintf(text, 40, "g%c%d[j - b]", name, i);
+    else snprintf(text, 40, "%c%d[%s]", name, i, index);
+}
