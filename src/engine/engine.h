@@ -175,6 +175,17 @@ tni_plan *tni_plan_for(tni_graph *g, bool *kept);
 // Makes a plan ready to run: its kernels are compiled, or being compiled, and its calls prepared. If kernels
 // spill registers and the cache owns the plan, *p becomes a plan that splits them. False, reported, on failure.
 bool tni_prepare(tni_graph *g, tni_plan **p, bool kept);
+// Builds another plan of a graph with some choices, by the partitions of its items, with its kernels compiled; the caller owns it. NULL, reported,
+// on failure.
+tni_plan *tni_plan_again(tni_graph *g, const tni_choices *c);
+// The errors of a context and of the thread, to be put back after work whose failures do not matter.
+typedef struct {
+    uint64_t   failures;
+    tni_fault  fault;
+    tni_thread self;
+} tni_errors;
+tni_errors tni_errors_now(const tn_ctx *cx);
+void       tni_errors_return(tn_ctx *cx, const tni_errors *e);
 // Prepares a plan and returns the bytes of scratch that its steps need; -1, reported, on failure.
 int64_t tni_plan_workspace(tni_graph *g, tni_plan **p, bool kept);
 

@@ -665,7 +665,10 @@ tni_limits tni_limits_of(const tni_engine *e)
                          .takes               = watched || by_op ? NULL : d->calls->takes,
                          .session             = e->session,
                          .strided             = watched || by_op ? NULL : writes_strided,
-                         .device              = d };
+                         .device              = d,
+                         .chip                = watched || by_op || !e->kernels->chip
+                                                    ? NULL
+                                                    : e->kernels->chip(e->session, e->threads) };
 }
 
 // A plan was built, not found, if the count of plans has grown.
@@ -910,8 +913,9 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     if (tunes) r.e->watch |= TNI_WATCH_TUNES;
     bool   ok   = tni_prepare(g, &plan, kept);
     size_t item = SIZE_MAX;
-    r.plan      = plan;
-    ok          = ok && tni_run_take_memory(&r);
+    if (ok && tunes) r.e->observer->plan_tunes(g, &plan);
+    r.plan = plan;
+    ok     = ok && tni_run_take_memory(&r);
     if (ok && r.e->kernels->ready && plan->runs == 0) compile_calls_ahead(&r);
     tni_host_worked(cx, TNI_HOST_COMPILE, 0, since);
     since = tni_host_clock(cx);

@@ -140,21 +140,25 @@ static int64_t count_spills(const tni_engine *e, const tni_plan *p, int64_t *spi
     return all;
 }
 
-// Keeps the partitions of a graph's items in its plan, so that explain can plan the same graph again.
+// Keeps the partitions of a graph's items in its plan, if kernels were split, so that explain can plan the same graph again.
 static bool keep_partition(const tni_graph *g, tni_plan *p)
 {
+    bool any = false;
+    for (size_t i = 0; i < g->count; i++) any |= g->item[i].partition != 0;
+    if (!any) return true;
     p->partition = tni_alloc(&g->cx->heap, g->count * sizeof *p->partition);
     if (!p->partition) return tni_no_memory(g->cx, "planning");
     for (size_t i = 0; i < g->count; i++) p->partition[i] = g->item[i].partition;
     return true;
 }
 
-// Builds another plan for the graph by the current partitions of its items, compiled and ready to run.
-static tni_plan *plan_again(tni_graph *g)
+tni_plan *tni_plan_again(tni_graph *g, const tni_choices *c)
 {
     tn_ctx    *cx     = g->cx;
     tni_limits limits = tni_limits_of(cx->engine);
-    tni_plan  *p      = tni_plan_build(g, &limits);
+    tni_choose(g, c);
+    tni_plan *p = tni_plan_build(g, &limits);
+    if (p) p->choices = *c;
     if (p && keep_partition(g, p) && tni_deferred_errors_register(g, p) &&
         prepare_plan_kernels(cx, p, true))
         return p;
@@ -172,21 +176,32 @@ static tni_plan *cut_kernels(tni_graph *g, const tni_plan *p)
     int64_t all  = count_spills(cx->engine, p, spilled);
     bool    cuts = all && tni_split_kernels(g, p, spilled);
     tni_free(&cx->heap, spilled);
-    tni_plan *q = cuts ? plan_again(g) : NULL;
+    tni_plan *q = cuts ? tni_plan_again(g, &p->choices) : NULL;
     if (!q || count_spills(cx->engine, q, NULL) < all) return q;
     tni_plan_free(&cx->heap, q);
     return NULL;
 }
 
+tni_errors tni_errors_now(const tn_ctx *cx)
+{
+    return (tni_errors){ cx->failures, cx->fault, tni_self };
+}
+
+void tni_errors_return(tn_ctx *cx, const tni_errors *e)
+{
+    if (cx->failures == e->failures) return;
+    cx->failures    = e->failures;
+    cx->fault       = e->fault;
+    tni_self.latest = e->self.latest;
+    tni_self.failed = e->self.failed;
+}
+
 // Replaces *p by plans with split kernels as long as each spills less than the one before. A plan that
-// spills is still right, so errors on the way to a better one are not reported: the fault of the
-// context is put back.
+// spills is still right, so errors on the way to a better one are not reported.
 static void cut_while_spilling(tni_graph *g, tni_plan **p)
 {
-    tn_ctx    *cx       = g->cx;
-    uint64_t   failures = cx->failures;
-    tni_fault  fault    = cx->fault;
-    tni_thread self     = tni_self;
+    tn_ctx    *cx     = g->cx;
+    tni_errors before = tni_errors_now(cx);
     tni_plan  *q;
     for (int i = 0; i < ROUNDS && (q = cut_kernels(g, *p)) != NULL; i++) {
         tni_plans_replace(&cx->engine->plans, &cx->heap, *p, q);
@@ -194,11 +209,7 @@ static void cut_while_spilling(tni_graph *g, tni_plan **p)
         *p = q;
     }
     (*p)->spills_checked = true;
-    if (cx->failures == failures) return;
-    cx->failures    = failures;
-    cx->fault       = fault;
-    tni_self.latest = self.latest;
-    tni_self.failed = self.failed;
+    tni_errors_return(cx, &before);
 }
 
 // Loops last: the plans of their bodies are prepared as this one is, by this function.

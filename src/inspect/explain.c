@@ -219,17 +219,39 @@ static void print_body(const account *a, const char *number, const tni_node *n)
     tni_with_body(a->g->cx, n, &b, print_body_steps);
 }
 
-// Prints where the settings of a kernel come from, if they were measured: "tuned: 136 us with cluster 7, 153 us by the rule, 138 us next".
-static void print_tuned(const account *a, const tni_planned_kernel *k)
+// "812 us, 840 us by the rule, 818 us next: " and what was chosen.
+static tni_text tuned_text(const tni_tuned *won, const char *with)
+{
+    tni_text s = tni_text_of("%.4g us, %.4g us by the rule", won->us, won->rule_us);
+    if (won->next_us > 0) tni_text_add(&s, ", %.4g us next", won->next_us);
+    tni_text_add(&s, ": %s", with);
+    return s;
+}
+
+tni_text tni_kernel_tuned(const tni_engine *e, const tni_planned_kernel *k)
 {
     tni_tuned won;
-    if (k->call_item >= 0 || !a->e->kernels->chip ||
-        !tni_tuned_find(a->e->kernels->chip(a->e->session, a->e->threads), &k->launch, &won))
-        return;
-    fprintf(a->f, "         tuned: %.4g us, %s; %.4g us by the rule", won.us,
-            tni_tuning_text(&won.settings).s, won.rule_us);
-    if (won.next_us > 0) fprintf(a->f, ", %.4g us next", won.next_us);
-    fputc('\n', a->f);
+    if (k->call_item >= 0 || !e->kernels->chip ||
+        !tni_tuned_find(e->kernels->chip(e->session, e->threads), &k->launch, &won))
+        return (tni_text){ "" };
+    return tuned_text(&won, tni_tuning_text(&won.settings).s);
+}
+
+tni_text tni_plan_tuned(tni_graph *g)
+{
+    tni_limits limits = tni_limits_of(g->cx->engine);
+    size_t     bytes;
+    tni_tuned  won;
+    char      *key = limits.chip && g->count ? tni_key_write(g, &bytes) : NULL;
+    bool       any = key && tni_tuned_find_plan(limits.chip, key, bytes, &won);
+    tni_free(&g->cx->heap, key);
+    return any ? tuned_text(&won, tni_choices_text(g, &won.choices).s) : (tni_text){ "" };
+}
+
+// Prints where a choice comes from, if it was measured.
+static void print_tuned(const account *a, const char *indent, const char *text)
+{
+    if (*text) fprintf(a->f, "%stuned: %s\n", indent, text);
 }
 
 // Prints a step and the calls that it comes from.
@@ -242,7 +264,7 @@ static void print_step(const account *a, const char *number, tni_plan_step step)
     while ((n = tni_step_origin(a->g, a->p, step, &at)) != NULL) print_site(a->f, n);
     if (step < 0 && a->p->kernel[~step].is_prologue) fprintf(a->f, "         by the next step\n");
     print_method(a, step);
-    if (step < 0) print_tuned(a, &a->p->kernel[~step]);
+    if (step < 0) print_tuned(a, "         ", tni_kernel_tuned(a->e, &a->p->kernel[~step]).s);
     if (a->o.stored) print_all_stored(a, step);
     if (step < 0 && a->o.source) print_source(a, &a->p->kernel[~step]);
     if (step >= 0 && a->g->item[step].n->op == TNI_loop) print_body(a, number, a->g->item[step].n);
@@ -281,6 +303,7 @@ bool tni_explain(tni_graph *g, const tni_plan *p, FILE *f, tn_explain_opts o)
             n.launches == 1 ? "" : "s", (long long)n.moved, (long long)n.least);
     if (p->unfused) fprintf(f, "  not fused: no order of kernels was found\n");
     if (g->cx->declined.s[0]) fprintf(f, "  recorded as other ops: %s\n", g->cx->declined.s);
+    print_tuned(&a, "  ", tni_plan_tuned(g).s);
     print_steps(&a, "");
     fprintf(f, "  memory: %s planned, %s lower bound\n", size_text(p->arena).s,
             size_text(n.bound).s);
@@ -297,7 +320,7 @@ static tn_status explain_graph(tn_ctx *cx, tni_graph *g, FILE *f, tn_explain_opt
     tni_plan   nothing = { 0 };
     tni_limits limits  = tni_limits_of(cx->engine);
     int64_t    built   = cx->stats.plans;
-    if (!tni_plans_recall(&cx->engine->plans, g)) return tni_failed();
+    if (!tni_plans_recall(&cx->engine->plans, g, &limits)) return tni_failed();
     tni_plan *p     = g->count ? tni_plan_build(g, &limits) : &nothing;
     cx->stats.plans = built;
     if (!p) return tni_failed();

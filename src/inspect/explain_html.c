@@ -3,7 +3,7 @@
 //
 //   {"plans":[{"title":"plan 3","device":"cpu","kernels":3,"moved":713768,"least":610344,"arena":35328,"bound":35328,
 //     "steps":[{"number":"1","name":"matmul + POINT","sizes":"(64, 128)","bytes":668160,"flops":1.6e7,
-//       "ops":["matmul","add","relu"],"lines":["train.c:4 forward in layer 0"],"by":"OpenBLAS","varies":"...",
+//       "ops":["matmul","add","relu"],"lines":["train.c:4 forward in layer 0"],"by":"OpenBLAS","varies":"...","tuned":"...",
 //       "stored":[["(64, 128)","history"]],"reads":[[0,32768,"f32 (64, 128)"]],"inputs":[[401408,"f32 (784, 128)"]],
 //       "text":"...","times":7,"body":[...]}]}]}
 #include "base/page.h"
@@ -264,6 +264,7 @@ static void put_step(writer *x, const char *number, tni_plan_step step)
     if (by) put_text(x->w, "by", by);
     if (why) put_text(x->w, "varies", why);
     if (step < 0 && x->p->kernel[~step].is_prologue) put_text(x->w, "with", "the next step");
+    if (step < 0) put_text(x->w, "tuned", tni_kernel_tuned(x->e, &x->p->kernel[~step]).s);
     put_ops(x, step);
     put_lines(x, step);
     put_stored(x, step);
@@ -338,6 +339,7 @@ bool tni_explain_json(tni_graph *g, const tni_plan *p, const char *title, tni_js
     put_int(w, "bound", n.bound);
     if (p->unfused) put_text(w, "unfused", "no order of kernels was found");
     if (g->cx->declined.s[0]) put_text(w, "declined", g->cx->declined.s);
+    put_text(w, "tuned", tni_plan_tuned(g).s);
     tni_json_put(w, ",\n\"steps\":");
     bool ok = put_with_lists(&x);
     tni_json_put(w, "}");

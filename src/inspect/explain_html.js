@@ -6,7 +6,7 @@ const stored = s => times((s.stored || []).map(v => `${v[0]}: ${v[1]}`)).join(';
 // What is known of a step, in the box beside the graph.
 function show(box, p, s) {
   box.replaceChildren(html('h2', {}, `${s.number}  ${s.name}`));
-  facts(box, { sizes: s.sizes, 'bytes moved': exact(s.bytes), flops: count(s.flops), 'ops in it': `${s.ops.length}: ${times(s.ops).join(', ')}`, 'computed by': s.by, 'not deterministic': s.varies, 'launched with': s.with, 'runs': s.times ? `${s.times} times` : '',
+  facts(box, { sizes: s.sizes, 'bytes moved': exact(s.bytes), flops: count(s.flops), 'ops in it': `${s.ops.length}: ${times(s.ops).join(', ')}`, 'computed by': s.by, 'not deterministic': s.varies, 'launched with': s.with, tuned: s.tuned, 'runs': s.times ? `${s.times} times` : '',
     'reads of other kernels': s.reads.map(r => `${p.steps[r[0]] ? p.steps[r[0]].number : '?'}: ${r[2]}, ${bytes(r[1])}`).join('; '), 'reads of before': s.inputs.map(i => `${i[1]}, ${bytes(i[0])}`).join('; '),
     'stores beyond the plan': stored(s) });
   box.append(html('h3', {}, 'Lines of the program'), ...s.lines.map(l => html('div', {}, l)));
@@ -19,7 +19,7 @@ function show(box, p, s) {
 function draw(p) {
   const most = Math.max(...p.steps.map(s => s.bytes), 1);
   document.getElementById('note').textContent = `${p.device}: ${p.kernels} kernel${p.kernels === 1 ? '' : 's'}, ${exact(p.moved)} moved, ${p.least.toLocaleString('en')} at least; memory for intermediate values: ${bytes(p.arena)} planned, ${bytes(p.bound)} lower bound` +
-    (p.unfused ? `; not fused: ${p.unfused}` : '') + (p.declined ? `; recorded as other ops: ${p.declined}` : '');
+    (p.unfused ? `; not fused: ${p.unfused}` : '') + (p.declined ? `; recorded as other ops: ${p.declined}` : '') + (p.tuned ? `; tuned: ${p.tuned}` : '');
   const map = section(`Kernels of ${p.title}`, 'Each box is a kernel or a library call, below all that it reads; the stronger its colour, the more bytes it moves. A line is data from one to another. Click on a box, or press Enter, for its text.'), side = section('A kernel', 'Choose one.');
   graph(map, { width: 220, tall: 74, nodes: p.steps.map(s => ({ title: `${s.number} ${s.name}`, corner: bytes(s.bytes), lines: [s.sizes, times(s.ops).join(', ')], heat: s.bytes / most, pick: () => show(side, p, s),
     tip: `${s.number}  ${s.name} ${s.sizes}\n${exact(s.bytes)}\nops: ${times(s.ops).join(', ')}\n${s.lines.slice(0, 6).join('\n')}` })),

@@ -43,8 +43,11 @@ void tni_profile_close(tn_ctx *cx);
 // TN_TUNE: read as a context opens; freed as it closes.
 void tni_tune_open(tn_ctx *cx);
 void tni_tune_close(tn_ctx *cx);
-// For tests: makes the launch of a candidate wrong; NULL: nothing does.
+// The choices of a plan in words, by the values of its graph: "cut at sum (64,) (recorded at model.c:12)".
+tni_text tni_choices_text(const tni_graph *g, const tni_choices *c);
+// For tests: makes the launch of a candidate, or the plan with a choice, wrong; NULL: nothing does.
 extern void (*tni_tune_spoil)(tni_launch *l);
+extern void (*tni_tune_spoil_plan)(tni_plan *p);
 
 // See tni_observer: TN_CHECK=nan looks at the results of calls, TN_VERIFY=1 compares steps with ref, a
 // profile times them.
@@ -55,6 +58,7 @@ void      tni_profile_start(const tni_run *r);
 void      tni_profile_step(const tni_run *r, tni_plan_step step);
 void      tni_profile_stop(const tni_run *r);
 void      tni_profile_host(tn_ctx *cx, tni_host_work what, int64_t bytes, double since);
+void      tni_plan_tunes(tni_graph *g, tni_plan **p);
 void      tni_tuning_begins(const tni_run *r);
 void      tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k);
 void      tni_tuning_ends(const tni_run *r);

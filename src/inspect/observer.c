@@ -54,6 +54,7 @@ const tni_observer tni_observer_inspect = {
     .name_begins   = tni_nvtx_push,
     .name_ends     = tni_nvtx_pop,
     .host_worked   = tni_profile_host,
+    .plan_tunes    = tni_plan_tunes,
     .tuning_begins = tni_tuning_begins,
     .kernel_begins = tni_kernel_tunes,
     .tuning_ends   = tni_tuning_ends,

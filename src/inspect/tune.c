@@ -20,40 +20,17 @@
 // and TN_LOG=tune prints
 //
 //   tenon: tuned FULL (130023424,): 116.2 us, 132.8 by the rule, 116.1 next: unroll 8
-#include "inspect/host_copy.h"
+#include "inspect/contest.h"
 #include "inspect/profile.h"
+#include "inspect/tuner.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    CANDIDATES = 48,      // most neighbours of a setting
-    SAMPLES    = 5,       // of each in a contest
-    FINALISTS  = 4,       // neighbours that go into contests: those that were fastest once
-    PIECE      = 1 << 22  // elements that are compared at a time
-};
-
-// A kernel that was measured, by its key.
-typedef struct {
-    uint64_t key[2];
-} measured;
-
-// A winner of the present run. It is used from the end of the run on, which has taken scratch for the settings before.
-typedef struct {
-    tni_tuned           won;
-    tni_planned_kernel *k;
-} winner;
-
-// Owned by the context's inspect. share, bytes: the seconds of the present run, and what its kernels move that are still to be measured.
-struct tni_tuner {
-    measured *done;
-    size_t    count, cap;
-    winner   *won;
-    size_t    winners, winners_cap;
-    double    share;
-    int64_t   bytes;
-    bool      log;  // TN_LOG has "tune"
+    CANDIDATES = 48,  // most neighbours of a setting
+    FINALISTS  = 4    // neighbours that go into contests: those that were fastest once
 };
 
 void (*tni_tune_spoil)(tni_launch *l);
@@ -175,80 +152,6 @@ static double time_launches(trial *t, const tni_tuning *settings, int n)
 
 // ---- results -----------------------------------------------------------------------------------
 
-// Part of a value by which two orders of summing may differ: some units of the dtype in which results are stored.
-static double tolerance_of(tn_dtype dt)
-{
-    switch (dt) {
-    case TN_F64: return 1e-11;
-    case TN_F32: return 2e-5;
-    case TN_F16: return 4e-3;
-    case TN_BF16: return 3e-2;
-    default: return 0;
-    }
-}
-
-// Whether n elements have the same bits on the device.
-static bool bits_agree(const trial *t, tn_dtype dt, const char *have, const char *want, int64_t n)
-{
-    const tni_device_memory *m     = t->r->e->device->memory;
-    size_t                   bytes = (size_t)n * tni_dtype_size(dt);
-    char                    *host  = malloc(2 * bytes);
-    tni_text                 why   = { "" };
-    bool ok = host && m->download(t->r->e->session, host, dt, have, n, &why) == TN_OK &&
-              m->download(t->r->e->session, host + bytes, dt, want, n, &why) == TN_OK &&
-              !memcmp(host, host + bytes, bytes);
-    free(host);
-    return ok;
-}
-
-// Whether the numbers of two copies agree after sums: up to a part of each and a tenth of that of the largest, since sums of
-// both signs can be anything beside what was added.
-static bool values_agree(const tni_arg *have, const tni_arg *want)
-{
-    double part = tolerance_of(want->dtype), most = 0;
-    for (int64_t i = 0; i < want->size[0]; i++) {
-        double v = fabs(tni_host_value(want, &i));
-        if (isfinite(v) && v > most) most = v;
-    }
-    for (int64_t i = 0; i < want->size[0]; i++) {
-        double a = tni_host_value(have, &i), b = tni_host_value(want, &i);
-        if (a == b || (isnan(a) && isnan(b))) continue;
-        if (!(fabs(a - b) <= part * fabs(b) + 0.1 * part * most)) return false;
-    }
-    return true;
-}
-
-// Copies n elements of both results to the host and compares their numbers.
-// The copies have 8 bytes for each element, which is why pieces are small.
-static bool numbers_agree(const trial *t, tn_dtype dt, char *have, char *want, int64_t n)
-{
-    tni_heap *h = &t->r->cx->heap;
-    tni_arg   x = { .dtype = dt, .rank = 1, .size = { n }, .stride = { 1 }, .data = have }, a, b;
-    void     *first = tni_host_copy(h, t->r->e, &x, &a);
-    x.data          = want;
-    void *second    = first ? tni_host_copy(h, t->r->e, &x, &b) : NULL;
-    bool  ok        = second && values_agree(&a, &b);
-    tni_free(h, first);
-    tni_free(h, second);
-    return ok;
-}
-
-// Compares a result with the rule's, a piece at a time.
-static bool buffers_agree(const trial *t, int b)
-{
-    tn_dtype dt   = (tn_dtype)t->k->kernel->buffer[b].dtype;
-    size_t   size = t->r->e->device->memory->element_size(dt);
-    bool     ok   = true;
-    for (int64_t at = 0; ok && at < t->count[b]; at += PIECE) {
-        int64_t n    = t->count[b] - at < PIECE ? t->count[b] - at : PIECE;
-        char   *have = t->have[b]->data + (size_t)at * size;
-        char   *want = t->want[b]->data + (size_t)at * size;
-        ok           = bits_agree(t, dt, have, want, n);
-        if (!ok && !t->exact && tolerance_of(dt) > 0) ok = numbers_agree(t, dt, have, want, n);
-    }
-    return ok;
-}
-
 // Runs the kernel under some settings on what it would read in the run.
 static bool run_fresh(trial *t, const tni_tuning *settings)
 {
@@ -261,8 +164,12 @@ static bool run_fresh(trial *t, const tni_tuning *settings)
 static bool is_right(trial *t, const tni_tuning *settings)
 {
     bool ok = run_fresh(t, settings);
-    for (int b = 0; ok && b < t->k->kernel->nbuffer; b++)
-        if (t->have[b]) ok = buffers_agree(t, b);
+    for (int b = 0; ok && b < t->k->kernel->nbuffer; b++) {
+        tn_dtype dt = (tn_dtype)t->k->kernel->buffer[b].dtype;
+        if (t->have[b])
+            ok = tni_results_agree(t->r->cx, dt, t->have[b]->data, t->want[b]->data, t->count[b],
+                                   t->exact, 0);
+    }
     return ok;
 }
 
@@ -282,31 +189,23 @@ static bool keep_rule(trial *t)
 
 // ---- contests ----------------------------------------------------------------------------------
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
+// The settings of the two sides of a contest.
+typedef struct {
+    trial            *t;
+    const tni_tuning *side[2];
+} sides;
 
-// The middle of some samples, and how far apart those are that remain without the least and the most.
-static double middle(double s[SAMPLES], double *spread)
+static double sample_side(void *arg, int which)
 {
-    qsort(s, SAMPLES, sizeof *s, by_size);
-    *spread = s[SAMPLES - 2] - s[1];
-    return s[SAMPLES / 2];
+    const sides *x = arg;
+    return time_launches(x->t, x->side[which], x->t->repeats);
 }
 
 // Measures two settings in turns; returns whether the second is faster by more than either varies.
 static bool wins(trial *t, const tni_tuning *best, const tni_tuning *other, double us[2])
 {
-    double a[SAMPLES], b[SAMPLES], vary[2];
-    for (int i = 0; i < SAMPLES; i++) {
-        a[i] = time_launches(t, best, t->repeats);
-        b[i] = time_launches(t, other, t->repeats);
-    }
-    us[0] = 1e6 * middle(a, &vary[0]);
-    us[1] = 1e6 * middle(b, &vary[1]);
-    return us[0] - us[1] > 1e6 * fmax(vary[0], vary[1]) && us[1] < 0.99 * us[0];
+    sides x = { t, { best, other } };
+    return tni_contest(sample_side, &x, us);
 }
 
 // A candidate, what the model expects of it and what was measured.
@@ -318,13 +217,13 @@ typedef struct {
 // The order in which candidates are measured: if time runs out, those that promise least are left.
 static int by_expectation(const void *a, const void *b)
 {
-    return by_size(&((const candidate *)a)->expected, &((const candidate *)b)->expected);
+    return tni_by_size(&((const candidate *)a)->expected, &((const candidate *)b)->expected);
 }
 
 // The order in which candidates meet the present best.
 static int by_time(const void *a, const void *b)
 {
-    return by_size(&((const candidate *)a)->seconds, &((const candidate *)b)->seconds);
+    return tni_by_size(&((const candidate *)a)->seconds, &((const candidate *)b)->seconds);
 }
 
 // Lists the neighbours of a setting, the most promising first, and lets the device begin to compile them.
@@ -381,14 +280,6 @@ static bool climb(trial *t, tni_tuning *best, tni_tuned *won)
     return false;
 }
 
-// How often a kernel is launched for a sample: long enough for the clock, and for the cpu's threads to be scheduled evenly.
-static int repeats_for(const tni_engine *e, double seconds)
-{
-    double long_enough = e->events->event_record ? 300e-6 : 4e-3;
-    double n           = ceil(long_enough / fmax(seconds, 1e-7));
-    return n < 3 ? 3 : n > 200 ? 200 : (int)n;
-}
-
 // Searches from the settings that won before, or the rule's. The rule's time is measured beside the winner's at the end, so
 // that the two can be compared. Returns whether it ended before its time.
 static bool search(trial *t, tni_tuned *won)
@@ -400,7 +291,7 @@ static bool search(trial *t, tni_tuned *won)
     if (tni_tuned_find(t->chip, &t->l, &before)) best = before.settings;
     if (memcmp(&best, &rule, sizeof rule) && !is_right(t, &best)) best = rule;
     double first = time_launches(t, &best, 1);
-    t->repeats   = repeats_for(t->r->e, first);
+    t->repeats   = tni_repeats_for(t->r->e, first);
     won->us      = 1e6 * time_launches(t, &best, t->repeats);
     won->next_us = 0;
     while (tni_clock_now() < t->until && climb(t, &best, won)) continue;
@@ -418,13 +309,33 @@ static bool search(trial *t, tni_tuned *won)
 
 // ---- kernels of a run --------------------------------------------------------------------------
 
-// Whether a launch was measured in this context as far as it is worth it; key: its key.
-static bool is_done(const tni_tuner *u, const tni_launch *l, uint64_t key[2])
+tni_tuner *tni_tuner_of(tn_ctx *cx)
 {
-    tni_tuned_key(l, key);
+    tni_inspect *x = cx->engine->inspect;
+    if (!x->tuner) x->tuner = tni_zalloc(&cx->heap, sizeof *x->tuner);
+    if (x->tuner) x->tuner->log = tni_has_word(getenv("TN_LOG"), "tune");
+    return x->tuner;
+}
+
+bool tni_was_measured(const tni_tuner *u, const uint64_t key[2])
+{
     for (size_t i = 0; i < u->count; i++)
         if (u->done[i].key[0] == key[0] && u->done[i].key[1] == key[1]) return true;
     return false;
+}
+
+void tni_note_measured(tn_ctx *cx, const uint64_t key[2])
+{
+    tni_tuner *u = cx->engine->inspect->tuner;
+    if (tni_grow(&cx->heap, (void **)&u->done, &u->cap, u->count + 1, sizeof *u->done))
+        u->done[u->count++] = (tni_measured){ { key[0], key[1] } };
+}
+
+// Whether a launch was measured; key: its key.
+static bool is_done(const tni_tuner *u, const tni_launch *l, uint64_t key[2])
+{
+    tni_tuned_key(l, key);
+    return tni_was_measured(u, key);
 }
 
 // Whether a kernel is launched by itself: with a library call it is that call's.
@@ -433,11 +344,11 @@ static bool is_alone(const tni_planned_kernel *k)
     return k->call_item < 0 && !k->is_prologue && k->entry;
 }
 
-// TN_LOG=tune, which `tenon tune` sets.
-static void log_winner(const tni_tuned *w)
+void tni_log_winner(const tni_tuner *u, const tni_tuned *w, const char *with)
 {
-    fprintf(stderr, "tenon: tuned %s: %.4g us, %.4g by the rule, %.4g next: %s\n", w->what, w->us,
-            w->rule_us, w->next_us, tni_tuning_text(&w->settings).s);
+    if (u->log)
+        fprintf(stderr, "tenon: tuned %s: %.4g us, %.4g by the rule, %.4g next: %s\n", w->what,
+                w->us, w->rule_us, w->next_us, with);
 }
 
 // Measures a kernel and keeps the winner, the rule's settings if nothing beats them. Returns whether there is no more to measure.
@@ -456,7 +367,7 @@ static bool tune_kernel(trial *t, const uint64_t key[2])
     if (!isfinite(won.us) ||
         !tni_grow(&r->cx->heap, (void **)&u->won, &u->winners_cap, u->winners + 1, sizeof *u->won))
         return true;
-    u->won[u->winners++] = (winner){ won, t->k };
+    u->won[u->winners++] = (tni_tuned_kernel){ won, t->k };
     return ended;
 }
 
@@ -468,10 +379,9 @@ void tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k)
     uint64_t   key[2];
     trial      t;
     if (!u || u->share <= 0 || !is_alone(k) || is_done(u, &k->launch, key)) return;
-    if (!tni_grow(&r->cx->heap, (void **)&u->done, &u->cap, u->count + 1, sizeof *u->done)) return;
     bool opened = open_trial(&t, r, k);
     t.until     = begun + u->share * (double)k->bytes / fmax((double)u->bytes, (double)k->bytes);
-    if (!opened || tune_kernel(&t, key)) u->done[u->count++] = (measured){ { key[0], key[1] } };
+    if (!opened || tune_kernel(&t, key)) tni_note_measured(r->cx, key);
     free_trial(&t);
     double spent = tni_clock_now() - begun;
     u->bytes -= k->bytes;
@@ -497,13 +407,11 @@ static int64_t bytes_to_measure(const tni_run *r)
 // Winners of a run that failed are forgotten: they would be used without having been announced to the device.
 void tni_tuning_begins(const tni_run *r)
 {
-    tni_inspect *x = r->e->inspect;
-    if (!x->tuner) x->tuner = tni_zalloc(&r->cx->heap, sizeof *x->tuner);
-    if (!x->tuner) return;
-    x->tuner->winners = 0;
-    x->tuner->log     = tni_has_word(getenv("TN_LOG"), "tune");
-    x->tuner->bytes   = bytes_to_measure(r);
-    x->tuner->share   = r->e->tune_seconds / 2;
+    tni_tuner *u = tni_tuner_of(r->cx);
+    if (!u) return;
+    u->winners = 0;
+    u->bytes   = bytes_to_measure(r);
+    u->share   = r->e->tune_seconds / 2;
 }
 
 // LITTLE: seconds that are not worth another run.
@@ -515,10 +423,10 @@ void tni_tuning_ends(const tni_run *r)
         const tni_planned_kernel *k = u->won[i].k;
         tni_tuned_keep(&u->won[i].won);
         r->e->kernels->retuned(r->e->session, k->entry, &k->launch);
-        if (u->log) log_winner(&u->won[i].won);
+        tni_log_winner(u, &u->won[i].won, tni_tuning_text(&u->won[i].won.settings).s);
         r->plan->scratch_known = false;
     }
-    r->plan->tuned = bytes_to_measure(r) == 0;
+    r->plan->tuned = r->plan->chosen && bytes_to_measure(r) == 0;
     if (r->e->tune_seconds < LITTLE) r->e->tune_seconds = 0;
 }
 
@@ -531,7 +439,10 @@ tn_status tn_tune(tn_ctx *cx, double seconds)
     if (!(seconds >= 0) || !isfinite(seconds))
         return tni_fail_status(cx, TN_EARG, "tune: %g is no number of seconds", seconds);
     cx->engine->tune_seconds = seconds;
-    for (int i = 0; i < cx->engine->plans.count; i++) cx->engine->plans.plan[i]->tuned = false;
+    for (int i = 0; i < cx->engine->plans.count; i++) {
+        tni_plan *p = cx->engine->plans.plan[i];
+        p->tuned = p->chosen = false;
+    }
     return TN_OK;
 }
 

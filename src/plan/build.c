@@ -10,8 +10,8 @@
 // 5. memory.c: where every value is stored.
 // 6. planned_calls.c: the calls, described by shapes and strides.
 //
-// A plan depends on the key of the graph (key.c), the limits of the device and the partitions of the
-// items (split.c), and on nothing else, so that the cache may use it for every graph with that key.
+// A plan depends on the key of the graph (key.c), the limits of the device and the partitions and choices of the
+// items (split.c, choices.c), and on nothing else, so that the cache may use it for every graph with that key.
 #include "plan/fuse.h"
 
 // Frees the kernels and steps of a plan, which may then be planned anew.

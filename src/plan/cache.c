@@ -54,6 +54,16 @@ static void keep_plan(tni_plans *c, tni_heap *h, tni_plan *p)
     c->hash[at] = p->hash;
 }
 
+// Gives the items of a graph the choices that were measured for its key on this chip, if there are any, and returns them.
+static tni_choices choose_winner(tni_graph *g, const tni_limits *limits, const char *key,
+                                 size_t bytes)
+{
+    tni_tuned won = { .choices = { 0 } };
+    if (limits->chip && tni_tuned_find_plan(limits->chip, key, bytes, &won))
+        tni_choose(g, &won.choices);
+    return won.choices;
+}
+
 // A graph that is too large for the cache gets no key at all: writing it would cost as much as
 // planning.
 tni_plan *tni_plans_get(tni_plans *c, tni_graph *g, const tni_limits *limits, bool *kept)
@@ -71,8 +81,10 @@ tni_plan *tni_plans_get(tni_plans *c, tni_graph *g, const tni_limits *limits, bo
         g->cx->stats.hits++;
         tni_free(h, key);
     } else {
-        p = tni_plan_build(g, limits);
+        tni_choices chosen = choose_winner(g, limits, key, bytes);
+        p                  = tni_plan_build(g, limits);
         if (p) {
+            p->choices   = chosen;
             p->hash      = hash;
             p->key       = key;
             p->key_bytes = bytes;
@@ -88,7 +100,7 @@ tni_plan *tni_plans_get(tni_plans *c, tni_graph *g, const tni_limits *limits, bo
     return p;
 }
 
-bool tni_plans_recall(const tni_plans *c, tni_graph *g)
+bool tni_plans_recall(const tni_plans *c, tni_graph *g, const tni_limits *limits)
 {
     size_t bytes;
     if (g->count > TNI_PLAN_NODES) return true;
@@ -97,6 +109,8 @@ bool tni_plans_recall(const tni_plans *c, tni_graph *g)
     const tni_plan *p = find_by_key(c, tni_hash(key, bytes), key, bytes);
     for (size_t i = 0; p && p->partition && i < g->count; i++)
         g->item[i].partition = p->partition[i];
+    if (p) tni_choose(g, &p->choices);
+    else choose_winner(g, limits, key, bytes);
     tni_free(&g->cx->heap, key);
     return true;
 }

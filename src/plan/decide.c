@@ -235,6 +235,12 @@ static void count_reader(tni_decision *y, const tni_decision *reader, int op)
     if (tni_is_activation(op)) y->activation = (uint8_t)op;
 }
 
+// Returns the level of what reads an item: a kernel that was chosen to end with it ends what can be one kernel, as a call does.
+static int32_t level_behind(const tni_fusion *f, int32_t at)
+{
+    return f->decision[at].level + tni_is_chosen(f, at, TNI_CHOICE_CUT);
+}
+
 // First pass for item i: its level; and for each source that it is read, by an activation perhaps, and
 // whether it can only be loaded here: if n is no kernel, or its elements cannot be expressed.
 static void find_readers_of_sources(tni_fusion *f, size_t i)
@@ -246,9 +252,8 @@ static void find_readers_of_sources(tni_fusion *f, size_t i)
     if (x->kind == TNI_AS_INLINED && pads_short_rows(f, n)) x->short_pad = (int32_t)i + 1;
     for (uint32_t s = 0; s < n->nsrc; s++) {
         source_facts q = facts_of(f, n, s);
-        if (q.y && q.y->level > x->level) x->level = q.y->level;
-        if (q.base >= 0 && f->decision[q.base].level > x->level)
-            x->level = f->decision[q.base].level;
+        if (q.at >= 0 && level_behind(f, q.at) > x->level) x->level = level_behind(f, q.at);
+        if (q.base >= 0 && level_behind(f, q.base) > x->level) x->level = level_behind(f, q.base);
     }
     if (x->kind == TNI_AS_ALONE && n->op != TNI_output) x->level++;
     for (uint32_t s = 0; s < n->nsrc && n->op != TNI_view; s++) {
@@ -451,8 +456,8 @@ static bool replaces_result(const tni_fusion *f, size_t i)
         int32_t             at = tni_base_of(f->g, n->src[s]);
         const tni_decision *x  = at >= 0 ? &f->decision[at] : NULL;
         bool result            = x && x->kind == TNI_AS_ALONE && x->uses == 1 && !x->in_memory &&
-                      y == n->src[s] && tni_op_table[y->op].class == TNI_LIBRARY &&
-                      y->dtype == n->dtype;
+                      !tni_is_chosen(f, at, TNI_CHOICE_PLAIN) && y == n->src[s] &&
+                      tni_op_table[y->op].class == TNI_LIBRARY && y->dtype == n->dtype;
         if (result) call = y;
         else if (tni_node_count(y) > tni_node_count(n) / 8) return false;
     }
@@ -554,8 +559,10 @@ void tni_decide_items(tni_fusion *f)
         x->activation   = TNI_leaf;
         x->kind         = (uint8_t)kind_of(f, &g->item[i]);
         x->in_memory    = g->item[i].why != 0 || (x->kind == TNI_AS_SEED && !f->limits->fuses);
-        x->never_inline = x->in_memory || g->item[i].partition || g->item[i].n->apart;
-        x->bytes        = tni_node_count(g->item[i].n) *
+        x->never_inline = x->in_memory || g->item[i].partition || g->item[i].n->apart ||
+                          tni_is_chosen(f, (int32_t)i, TNI_CHOICE_CUT) ||
+                          tni_is_chosen(f, (int32_t)i, TNI_CHOICE_STORE);
+        x->bytes = tni_node_count(g->item[i].n) *
                    (int64_t)f->limits->element_size(g->item[i].n->dtype);
         find_readers_of_sources(f, i);
     }
@@ -572,7 +579,9 @@ void tni_decide_items(tni_fusion *f)
     for (size_t i = 0; i < g->count; i++) {
         tni_decision *x = &f->decision[i];
         add_costs(f, i);
-        if (x->kind == TNI_AS_INLINED && !x->never_inline) x->never_inline = is_costly(f, i);
+        if (x->kind != TNI_AS_INLINED || x->never_inline || !is_costly(f, i)) continue;
+        tni_could_choose(f, (int32_t)i, TNI_CHOICE_INLINE);
+        x->never_inline = !tni_is_chosen(f, (int32_t)i, TNI_CHOICE_INLINE);
     }
     // A sum with a closed form is inlined, unless it has to be in memory, which the passes above settled.
     for (size_t i = 0; i < g->count; i++) {

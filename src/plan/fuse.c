@@ -79,11 +79,12 @@ void tni_unit_drop_deps(tni_fusion *f, tni_unit *u, size_t deps)
     }
 }
 
-// Returns the level of a value: that of the unit that computes it, or of a call's result.
+// Returns the level of a value: that of the unit that computes it, or of a call's result; one more if its kernel was chosen
+// to end with it.
 static int32_t level_of(const tni_fusion *f, int32_t item)
 {
-    int32_t unit = unit_of(f, item);
-    return unit >= 0 ? f->unit[unit].level : f->decision[item].level;
+    int32_t unit = unit_of(f, item), cut = tni_is_chosen(f, item, TNI_CHOICE_CUT);
+    return (unit >= 0 ? f->unit[unit].level : f->decision[item].level) + cut;
 }
 
 static bool join_seed(tni_fusion *f, tni_unit *u, int32_t i);
@@ -366,6 +367,14 @@ static void claim_seeds(tni_fusion *f, const tni_unit *u)
     for (size_t k = 0; k < u->seeds; k++) f->decision[u->seed[k]].unit = u->into;
 }
 
+// Whether a unit makes a value that it was chosen to end with.
+static bool ends_by_choice(const tni_fusion *f, const tni_unit *u)
+{
+    for (size_t k = 0; k < u->seeds; k++)
+        if (tni_is_chosen(f, u->seed[k], TNI_CHOICE_CUT)) return true;
+    return false;
+}
+
 // Whether two units may become one. Of one level: neither may depend on the other by way of a third.
 // If v's level is lower, u must be its only reader: v then simply runs later.
 static bool can_merge(tni_fusion *f, tni_unit *u, tni_unit *v)
@@ -374,7 +383,7 @@ static bool can_merge(tni_fusion *f, tni_unit *u, tni_unit *v)
     if (u->level != v->level) {
         uint32_t reads = 0;
         for (size_t k = 0; k < u->deps; k++) reads += u->dep[k] == (uint32_t)v->into;
-        return v->level < u->level && v->readers == reads;
+        return v->level < u->level && v->readers == reads && !ends_by_choice(f, v);
     }
     return no_cycle(f, u, 0, v->into) && no_cycle(f, v, 0, u->into) &&
            is_independent(f, u, v->into) && is_independent(f, v, u->into);
@@ -489,7 +498,10 @@ static void find_candidates(tni_fusion *f, int32_t i, candidates *c, item_list *
         if (unit < 0) continue;
         unit              = tni_final_unit(f, unit);
         const tni_unit *u = &f->unit[unit];
-        if (u->seeds && i - u->seed[u->seeds - 1] <= TNI_JOIN_NEAR)
+        if (!u->seeds) continue;
+        bool far = i - u->seed[u->seeds - 1] > TNI_JOIN_NEAR;
+        if (far && u->level == f->decision[i].level) tni_could_choose(f, i, TNI_CHOICE_JOIN);
+        if (!far || tni_is_chosen(f, i, TNI_CHOICE_JOIN))
             add_candidate(f, c, unit, f->decision[i].level);
     }
     // A value of one element, such as a step count, is not worth a kernel of its own.
@@ -628,6 +640,7 @@ static bool may_compute(const tni_fusion *f, const tni_unit *u, int32_t at, cons
     return tni_node_count(a->n) > points / TNI_CACHED_POINTS && x->kind == TNI_AS_SEED &&
            readers[at] > 1 && tni_is_map(a->n->op) && !a->n->again && !b->n->again &&
            !a->partition && !b->partition && !x->never_guarded && !x->piecewise &&
+           !tni_is_chosen(f, at, TNI_CHOICE_CUT) && !tni_is_chosen(f, at, TNI_CHOICE_LOAD) &&
            unit_of(f, at) != u->into &&
            x->cost <= TNI_AGAIN_COST * (int64_t)f->limits->element_size((tn_dtype)a->n->dtype);
 }
@@ -702,8 +715,9 @@ static void compute_loads_again(tni_fusion *f)
         if (u->into != (int32_t)i || u->item >= 0) continue;
         for (size_t k = 0; k < u->sources; k++) {
             int32_t at = loaded_item(f, u, k);
-            if (at >= 0 && may_compute(f, u, at, readers) && compute_instead(f, u, at))
-                readers[at]--;
+            if (at < 0 || !may_compute(f, u, at, readers) || !compute_instead(f, u, at)) continue;
+            tni_could_choose(f, at, TNI_CHOICE_LOAD);
+            readers[at]--;
         }
     }
     tni_free(h, readers);

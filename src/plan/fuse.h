@@ -82,6 +82,7 @@ typedef struct {
     bool    never_inline;   // it must not be inlined
     bool    never_guarded;  // it checks an index or draws a number: never under a guard
     bool    own_unit;       // no other item joins its kernel
+    uint8_t could;          // choices that would change what was decided, as bits: choices.c
     bool    piecewise;  // a pad or concat is inlined in it: each piece is defined at its own points
     uint16_t ops;       // instructions
     uint16_t cost;      // of these, in additions
@@ -132,6 +133,17 @@ static inline int64_t tni_points(const tni_unit *u, uint32_t axes)
     for (int k = 0; k < u->naxes; k++)
         if (axes >> k & 1) n *= u->size[k];
     return n;
+}
+
+// Whether something was chosen for an item; and to note that it could be.
+static inline bool tni_is_chosen(const tni_fusion *f, int32_t item, tni_choice_kind kind)
+{
+    return f->g->item[item].choices >> kind & 1;
+}
+
+static inline void tni_could_choose(tni_fusion *f, int32_t item, tni_choice_kind kind)
+{
+    f->decision[item].could |= (uint8_t)(1 << kind);
 }
 
 // Rows shorter than this are not worth lanes of their own: the vectors of a CPU and the threads of a warp

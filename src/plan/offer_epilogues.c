@@ -186,6 +186,7 @@ static int32_t find_call(const offers *c, tni_planned_kernel *k, size_t step, tn
         if (at < 0 || k->kernel->buffer[i].written || c->made[at] == NOT_YET) continue;
         const tni_op_facts *op = &tni_op_table[c->f->g->item[at].n->op];
         if (op->class != TNI_LIBRARY || op->outputs != 1 || c->first[at] != step) continue;
+        if (tni_is_chosen(c->f, at, TNI_CHOICE_PLAIN)) continue;
         if (best >= 0 && c->made[best] > c->made[at]) continue;
         bool first_row;
         if (!reads_elementwise(c->f, k, i, &first_row)) continue;

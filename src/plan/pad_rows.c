@@ -155,7 +155,7 @@ static void pad_value(const tni_graph *g, tni_plan *p, int32_t i, rows r)
 // Pads the value that a product reads or writes, if it is worth it and possible.
 static void consider_value(const tni_graph *g, const tni_limits *limits, tni_plan *p, int32_t i)
 {
-    if (i < 0 || p->place[i].pitch) return;
+    if (i < 0 || p->place[i].pitch || g->item[i].choices >> TNI_CHOICE_DENSE & 1) return;
     rows    r     = rows_of(g, limits, i);
     int64_t count = tni_node_count(g->item[i].n), most = INT32_MAX / 2;
     // Whether a kernel's positions need 64 bits was decided when it was made (make_kernel.c).

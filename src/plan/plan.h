@@ -8,11 +8,12 @@
 #define TNI_PLAN_PLAN_H
 
 #include "kernel/call.h"
+#include "kernel/tuning.h"
 #include "ops/ops.h"
 
 // The facts about a device that the planner decides by. The planner sees no more of a device than this, so a
-// plan is a function of the graph's key and of these limits, which do not change while a context is open
-// except where inspection is switched on or off.
+// plan is a function of the graph's key, of these limits, which do not change while a context is open
+// except where inspection is switched on or off, and of choices that measuring has made for it (choices.c).
 typedef struct {
     size_t (*element_size)(tn_dtype dt);
     bool kernels;  // it runs kernels; else every op is a call
@@ -36,6 +37,7 @@ typedef struct {
     // Whether the results of a library call may have strides.
     bool (*strided)(const void *device, int op);
     const void *device;  // the argument of strided
+    const char *chip;    // whose choices are looked for when a plan is built; NULL: rules decide
 } tni_limits;
 
 // What started an evaluation, which decides what it computes and stores.
@@ -79,6 +81,7 @@ typedef struct {
     int32_t base;       // the item that holds its elements, itself unless it is a view; ~i: input i
     int32_t partition;  // items of different partitions never share a kernel (split.c); nonzero:
                         // never inlined into a reader
+    uint8_t choices;    // bits of tni_choice_kind that were chosen for it (choices.c)
 } tni_item;
 
 // A computed node that the graph reads.
@@ -279,6 +282,8 @@ struct tni_plan {
     size_t         count;
     tni_place     *place;
     int32_t       *partition;  // by item, as the graph had them; NULL: no kernel was split
+    tni_choices    choices;    // that it was built with
+    bool           chosen;     // others were measured as far as it is worth it: inspect/tune_plan.c
     int64_t        arena;      // bytes
     size_t         steps, kernels, calls;
     size_t         overwrites;  // the first step that overwrites an input; `steps`: none does
@@ -343,9 +348,26 @@ void tni_plan_drop_calls(tni_heap *h, tni_plan *p);
 // then builds another plan of the graph. spilled[i]: bytes spilled by kernel i; it is split only if that
 // saves more than the split moves. False if none is split.
 bool tni_split_kernels(tni_graph *g, const tni_plan *p, const int64_t *spilled);
+// Returns the item behind which a kernel is cut in two best, -1 if no cut makes two smaller ones.
+int32_t tni_best_cut(const tni_graph *g, const tni_planned_kernel *k);
 // Returns the bytes that a whole launch of a kernel moves to and from spilled registers, if one thread spills
 // `spilled` bytes.
 int64_t tni_spilled_bytes(const tni_planned_kernel *k, int64_t spilled);
+
+// A choice that would change a plan, the bytes that the steps move which it is about, and one of the items.
+typedef struct {
+    tni_choice choice;
+    int64_t    bytes;
+    int32_t    item;
+} tni_alternative;
+
+// Choices (choices.c): gives the items of a graph those that are about them, instead of the ones they have; says which
+// values a choice is about by a hash that no two graphs with one key differ in; lists what could be chosen otherwise than
+// plan p, which was built from the graph as it is, in the order of their bytes. Returns how many, or -1 when memory is out.
+void     tni_choose(tni_graph *g, const tni_choices *c);
+uint32_t tni_choice_where(const tni_graph *g, size_t item);
+int      tni_alternatives(tni_graph *g, const tni_limits *limits, const tni_plan *p,
+                          tni_alternative *dst, int room);
 
 // A loop over batch sizes or sequence lengths builds a plan for each; 512 hold such a loop, and looking through
 // as many hashes costs less than running one kernel. A graph of more nodes than TNI_PLAN_NODES is evaluated
@@ -365,9 +387,9 @@ typedef struct {
 // Returns the plan of a graph, found or built; NULL, reported, on failure. *kept tells whether the cache owns
 // it; if not, the caller frees it.
 tni_plan *tni_plans_get(tni_plans *c, tni_graph *g, const tni_limits *limits, bool *kept);
-// Gives the items of a graph the partitions they have in its cached plan, if there is one. False, reported,
+// Gives the items of a graph the partitions and choices they have in its cached plan, or would have in a new one. False, reported,
 // when memory is out.
-bool tni_plans_recall(const tni_plans *c, tni_graph *g);
+bool tni_plans_recall(const tni_plans *c, tni_graph *g, const tni_limits *limits);
 // Puts a better plan of the same graph into the place of a cached one, which is freed.
 void tni_plans_replace(tni_plans *c, tni_heap *h, tni_plan *old, tni_plan *better);
 // Takes a cached plan away from all others: no graph finds it any more, until tni_plans_drop frees it. What its kernels are

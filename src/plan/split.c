@@ -172,6 +172,12 @@ static bool find_cut(const tni_graph *g, const tni_planned_kernel *k, cut *best)
     return best->at >= 0;
 }
 
+int32_t tni_best_cut(const tni_graph *g, const tni_planned_kernel *k)
+{
+    cut best;
+    return find_cut(g, k, &best) ? best.at : -1;
+}
+
 static int64_t points_of(const tni_planned_kernel *k)
 {
     int64_t points = 1;

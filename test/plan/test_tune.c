@@ -494,7 +494,7 @@ static void tuned_runs_give_the_results_of_rules(void)
     end();
 }
 
-// The winners of a folder that are not the rule's settings, and all of them.
+// The winners of a folder among kernels that are not the rule's settings, and all of them.
 static int count_winners(int *all)
 {
     char     path[1024], line[600], settings[128];
@@ -504,7 +504,8 @@ static int count_winners(int *all)
     CHECK(tni_tuned_export(path, all, &why));
     FILE *f = fopen(path, "r");
     while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "winner %*s %*s %*s %*s %*s %127s", settings) == 1)
+        if (!strstr(line, "plan_of") &&
+            sscanf(line, "winner %*s %*s %*s %*s %*s %127s", settings) == 1)
             other += strcmp(settings, "-") != 0;
     if (f) fclose(f);
     return other;

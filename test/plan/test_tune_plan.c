@@ -1,0 +1,366 @@
+// test_tune_plan.c: what may be chosen of a plan. Every alternative that is listed for some graphs gives their results, on every
+// device; a plan that wins takes the place of the rule's, in this process and in later ones; a wrong one never does; and
+// what plans overwrite while they are measured is as it was.
+#include "check.h"
+#include "rules_kit.h"
+#include "scratch.h"
+
+#include "inspect/inspect.h"
+#include "kernel/tuning.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tenon.h>
+
+static void begin(const char *name)
+{
+    CHECK(scratch_open());
+    setenv("TN_CACHE_DIR", scratch_path(name), 1);
+    tni_tuned_forget();
+}
+
+static void end(void)
+{
+    unsetenv("TN_DETERMINISTIC");
+    tni_tuned_forget();
+    scratch_close();
+}
+
+static tn_ctx *open_device(void)
+{
+    const char *name = getenv("TN_TEST_DEVICE");
+    return rules_open(name ? name : "cpu");
+}
+
+// ---- graphs ------------------------------------------------------------------------------------
+
+enum { ROWS = 48, COLS = 331, MOST = 4, STEPS = 3 };
+
+// The tensors of a graph: x, y (ROWS, COLS), w (COLS, COLS), v (COLS,), which a step may update; and its results.
+typedef struct {
+    tn_ctx    *cx;
+    tn_tensor *x, *y, *w, *v, *out[MOST];
+    int        outs;
+} values;
+
+static void result(values *a, tn_tensor *t)
+{
+    a->out[a->outs++] = tn_want(t);
+}
+
+// Rows that end in two folds, and a value that both loops compute.
+static void record_softmax(values *a)
+{
+    result(a, tn_softmax(tn_add(a->x, a->v), -1));
+}
+
+// A product with a bias, an activation, and sums over its columns; v is overwritten.
+static void record_layer(values *a)
+{
+    tn_tensor *h = tn_gelu(tn_add(tn_matmul(a->x, a->w), a->v));
+    tn_tensor *d = tn_mul(h, a->y);
+    result(a, d);
+    tn_assign(a->v, tn_add(tn_mul_s(a->v, 0.9), tn_mul_s(tn_mean(d, 0), 0.1)));
+}
+
+// A value of many ops that kernels before and after a product read, and one that is cheap.
+static void record_shared(values *a)
+{
+    tn_tensor *dear  = tn_tanh(tn_mul(tn_exp(tn_mul_s(tn_add(a->x, a->y), 0.1)), tn_sigmoid(a->x)));
+    tn_tensor *cheap = tn_add_s(a->x, 1);
+    tn_tensor *p     = tn_matmul(tn_mul(dear, cheap), a->w);
+    result(a, tn_mul(tn_add(p, dear), cheap));
+    result(a, tn_sum(tn_mul(dear, tn_sub(p, cheap)), 1));
+}
+
+// The gradient of relu(norm(x)), whose kernels compute what they would load.
+static void record_norm(values *a)
+{
+    tn_tensor *x = tn_requires_grad(tn_mul_s(a->x, 1), true);
+    tn_tensor *h = tn_relu(tn_layer_norm(x, 1, a->v, a->v, 1e-5));
+    tn_tensor *p = tn_matmul(h, a->w);
+    tn_backward(tn_sum_all(tn_mul(p, tn_add(a->y, h))), NULL);
+    result(a, tn_grad_of(x));
+    result(a, tn_mul(p, h));
+}
+
+// Sums of the same rows, recorded far from each other.
+static void record_far(values *a)
+{
+    tn_tensor *t = tn_matmul(a->y, a->w);
+    result(a, tn_sum(tn_mul(a->x, t), 1));
+    tn_tensor *z = a->v;
+    for (int i = 0; i < 220; i++) z = tn_softmax(z, -1);
+    result(a, z);
+    result(a, tn_max(tn_sub(a->x, t), 1));
+}
+
+static void (*const graphs[])(values *a) = { record_softmax, record_layer, record_shared,
+                                             record_norm, record_far };
+enum { GRAPHS = sizeof graphs / sizeof *graphs };
+
+static void make_values(values *a, tn_ctx *cx)
+{
+    *a = (values){ .cx = cx };
+    tn_seed(cx, 7);
+    a->x = tn_randn(cx, TN_F32, 2, (int64_t[]){ ROWS, COLS });
+    a->y = tn_randn(cx, TN_F32, 2, (int64_t[]){ ROWS, COLS });
+    a->w = tn_mul_s(tn_randn(cx, TN_F32, 2, (int64_t[]){ COLS, COLS }), 0.1);
+    a->v = tn_rand(cx, TN_F32, 1, (int64_t[]){ COLS });
+    tn_eval(cx);
+}
+
+// Runs a graph some times and reads its results, then v, into y.
+static size_t run_graph(tn_ctx *cx, int graph, int steps, float *y)
+{
+    values a;
+    size_t n = 0;
+    make_values(&a, cx);
+    for (int i = 0; i < steps; i++) {
+        tn_scope *s = tn_begin(cx);
+        a.outs      = 0;
+        graphs[graph](&a);
+        tn_eval(cx);
+        for (int k = 0; k < a.outs && i + 1 == steps; k++) {
+            CHECK(tn_read(a.out[k], TN_F32, y + n, tn_count(a.out[k])) == TN_OK);
+            n += (size_t)tn_count(a.out[k]);
+        }
+        tn_end(s);
+    }
+    CHECK(tn_read(a.v, TN_F32, y + n, COLS) == TN_OK);
+    CHECK(tn_error(cx) == TN_OK);
+    return n + COLS;
+}
+
+enum { ROOM = 4 * ROWS * COLS };
+
+static bool agree(const float *have, const float *want, size_t n)
+{
+    double most = 0;
+    for (size_t i = 0; i < n; i++)
+        if (fabs((double)want[i]) > most) most = fabs((double)want[i]);
+    for (size_t i = 0; i < n; i++)
+        if (!(fabs((double)have[i] - want[i]) <= 2e-5 * (fabs((double)want[i]) + most)))
+            return false;
+    return true;
+}
+
+// ---- alternatives ------------------------------------------------------------------------------
+
+enum { ALTERNATIVES = 64 };
+
+// Lists what could be chosen for a graph as it is recorded first; key gets the key of its plan.
+static int list_for(tn_ctx *cx, int graph, tni_alternative *list, uint64_t key[2])
+{
+    values    a;
+    tni_graph g;
+    bool      kept;
+    int       n = -1;
+    make_values(&a, cx);
+    tn_scope *s = tn_begin(cx);
+    graphs[graph](&a);
+    if (CHECK(tni_graph_open(&g, cx, TNI_STEP, NULL))) {
+        tni_limits limits = tni_limits_of(cx->engine);
+        tni_plan  *p      = tni_plan_for(&g, &kept);
+        if (CHECK(p && kept)) {
+            tni_tuned_plan_key(p->key, p->key_bytes, key);
+            n = tni_alternatives(&g, &limits, p, list, ALTERNATIVES);
+        }
+    }
+    tni_graph_close(&g);
+    tn_end(s);
+    return n;
+}
+
+static tni_tuned winner_of(const tn_ctx *cx, const uint64_t key[2], tni_choice c)
+{
+    tni_tuned w;
+    memset(&w, 0, sizeof w);
+    memcpy(w.key, key, sizeof w.key);
+    snprintf(w.chip, sizeof w.chip, "%s",
+             cx->engine->kernels->chip(cx->engine->session, cx->engine->threads));
+    snprintf(w.what, sizeof w.what, "plan of some steps");
+    w.us = 1, w.rule_us = 2;
+    w.choices = (tni_choices){ 1, { c } };
+    return w;
+}
+
+// The launches of one run in a context of its own.
+static int64_t launches_of(int graph, float *y, size_t *n)
+{
+    tn_ctx *cx     = open_device();
+    *n             = run_graph(cx, graph, 1, y);
+    int64_t counts = tn_ctx_stats(cx).launches;
+    tn_close(cx);
+    return counts;
+}
+
+// Every alternative of a graph gives its results; seen gets those that change the number of launches, by kind.
+static void try_all(int graph, int *listed, int *seen)
+{
+    tni_alternative list[ALTERNATIVES];
+    uint64_t        key[2] = { 0 };
+    float          *want = malloc(ROOM * sizeof *want), *have = malloc(ROOM * sizeof *have);
+    size_t          m, n;
+    begin("rule");
+    tn_ctx *cx    = open_device();
+    int     count = list_for(cx, graph, list, key);
+    CHECK(count >= 0);
+    int64_t rule = launches_of(graph, want, &n);
+    for (int i = 0; i < count; i++) {
+        tni_choice c = list[i].choice;
+        tni_tuned  w = winner_of(cx, key, c);
+        setenv("TN_CACHE_DIR", scratch_path(tni_text_of("%d", i).s), 1);
+        tni_tuned_forget();
+        CHECK(tni_tuned_keep(&w));
+        int64_t launches = launches_of(graph, have, &m);
+        test_case_result(m == n && agree(have, want, n), "graph %d: %s at item %d", graph,
+                         tni_choice_name(c.kind), (int)list[i].item);
+        listed[c.kind]++;
+        seen[c.kind] += launches != rule;
+    }
+    tn_close(cx);
+    end();
+    free(want);
+    free(have);
+}
+
+static void every_alternative_gives_the_results_of_the_rule(void)
+{
+    int     listed[TNI_CHOICE_KINDS] = { 0 }, seen[TNI_CHOICE_KINDS] = { 0 };
+    tn_ctx *cx    = open_device();
+    bool    tunes = cx->engine->kernels->neighbours != NULL, lanes = cx->engine->kernels->lanes > 0;
+    bool gaps = cx->engine->device->calls->row_bytes > 0, takes = cx->engine->device->calls->takes;
+    tn_close(cx);
+    if (!tunes) {
+        test_skip("the device has nothing to tune");
+        return;
+    }
+    for (int i = 0; i < GRAPHS; i++) try_all(i, listed, seen);
+    CHECK(seen[TNI_CHOICE_CUT] > 0);
+    CHECK(listed[TNI_CHOICE_STORE] > 0);
+    CHECK(listed[TNI_CHOICE_INLINE] > 0);
+    CHECK(seen[TNI_CHOICE_JOIN] > 0);
+    if (takes) CHECK(listed[TNI_CHOICE_PLAIN] > 0);
+    if (gaps) CHECK(listed[TNI_CHOICE_DENSE] > 0);
+    if (lanes) CHECK(listed[TNI_CHOICE_LOAD] > 0);
+}
+
+// ---- winners -----------------------------------------------------------------------------------
+
+// Lets the steps of the last plan run many times over, which changes no result of a graph that overwrites nothing.
+static void slow_down(tn_ctx *cx)
+{
+    enum { TIMES = 40 };
+    tni_plan      *p    = cx->engine->plans.last;
+    tni_plan_step *step = p ? tni_alloc(&cx->heap, p->steps * TIMES * sizeof *step) : NULL;
+    if (!CHECK(step != NULL)) return;
+    for (size_t t = 0; t < p->steps * TIMES; t++) step[t] = p->step[t % p->steps];
+    tni_free(&cx->heap, p->step);
+    p->step = step;
+    p->steps *= TIMES;
+}
+
+// The winners among plans that are not the rule's.
+static int count_chosen(void)
+{
+    char     path[1024], line[600], settings[200];
+    tni_text why;
+    int      all, chosen = 0;
+    snprintf(path, sizeof path, "%s", scratch_path("count.txt"));
+    CHECK(tni_tuned_export(path, &all, &why));
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f))
+        if (strstr(line, "plan_of") &&
+            sscanf(line, "winner %*s %*s %*s %*s %*s %199s", settings) == 1)
+            chosen += strcmp(settings, "-") != 0;
+    if (f) fclose(f);
+    return chosen;
+}
+
+// The rule's plan is made slow, so that the first alternative wins: it replaces the plan, and a later process begins with it.
+static void a_plan_that_wins_is_used_from_then_on(void)
+{
+    float *want = malloc(ROOM * sizeof *want), *have = malloc(ROOM * sizeof *have);
+    char  *text = NULL;
+    size_t n, bytes;
+    values a;
+    begin("wins");
+    tn_ctx *cx    = open_device();
+    bool    tunes = cx->engine->kernels->neighbours != NULL;
+    n             = run_graph(cx, 0, 1, want);
+    slow_down(cx);
+    CHECK(tn_tune(cx, 60) == TN_OK);
+    run_graph(cx, 0, STEPS, have);
+    CHECK(agree(have, want, n));
+    tn_close(cx);
+    if (tunes) CHECK(count_chosen() > 0);
+    tni_tuned_forget();
+    cx = open_device();
+    make_values(&a, cx);
+    tn_scope *s = tn_begin(cx);
+    record_softmax(&a);
+    FILE *f = open_memstream(&text, &bytes);
+    tn_explain(cx, f);
+    fclose(f);
+    tn_eval(cx);
+    CHECK(tn_read(a.out[0], TN_F32, have, ROWS * COLS) == TN_OK);
+    CHECK(agree(have, want, ROWS * COLS));
+    if (tunes) CHECK(strstr(text, "  tuned: ") && strstr(text, " us by the rule"));
+    tn_end(s);
+    tn_close(cx);
+    end();
+    free(text);
+    free(want);
+    free(have);
+}
+
+// Leaves out the last step, which is fast and wrong.
+static void leave_out(tni_plan *p)
+{
+    p->steps--;
+}
+
+static void a_wrong_plan_never_wins(void)
+{
+    float *want = malloc(ROOM * sizeof *want), *have = malloc(ROOM * sizeof *have);
+    size_t n;
+    begin("wrong");
+    tn_ctx *cx = open_device();
+    n          = run_graph(cx, 0, 1, want);
+    slow_down(cx);
+    tni_tune_spoil_plan = leave_out;
+    CHECK(tn_tune(cx, 60) == TN_OK);
+    run_graph(cx, 0, STEPS, have);
+    tni_tune_spoil_plan = NULL;
+    CHECK(agree(have, want, n));
+    CHECK_INT(count_chosen(), 0);
+    tn_close(cx);
+    end();
+    free(want);
+    free(have);
+}
+
+// v is overwritten in each step: running other plans in between changes nothing.
+static void what_plans_overwrite_is_put_back(void)
+{
+    float *want = malloc(ROOM * sizeof *want), *have = malloc(ROOM * sizeof *have);
+    begin("back");
+    tn_ctx *cx = open_device();
+    size_t  n  = run_graph(cx, 1, 2 * STEPS, want);
+    CHECK(tn_tune(cx, 8) == TN_OK);
+    run_graph(cx, 1, 2 * STEPS, have);
+    CHECK(agree(have, want, n));
+    if (cx->engine->kernels->neighbours) CHECK(cx->engine->tune_seconds < 8);
+    tn_close(cx);
+    end();
+    free(want);
+    free(have);
+}
+
+const test_case tests_tune_plan[] = { TEST(every_alternative_gives_the_results_of_the_rule),
+                                      TEST(a_plan_that_wins_is_used_from_then_on),
+                                      TEST(a_wrong_plan_never_wins),
+                                      TEST(what_plans_overwrite_is_put_back), TEST_END };
