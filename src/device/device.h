@@ -133,6 +133,10 @@ typedef struct {
     // entry, sizes and strides but not on addresses, so that a plan asks only once.
     bool fixed_scratch;
     size_t (*scratch)(void *session, void *entry, const tni_launch *l);
+    // The settings that a launch of an entry has now. A plan whose scratch depends on them asks before it asks for scratch, and
+    // launches under what it got, since a winner may be kept by another context at any time. NULL: scratch does not depend on
+    // settings, or the device has its own.
+    void (*settings)(void *session, void *entry, const tni_launch *l, tni_tuning *now);
     // Returns whether every prepared kernel is compiled. NULL: they always are.
     bool (*ready)(void *session, int n, const tni_launch *const *first, void *const *entry);
     // A device with compile_on_second_run also launches kernels whose entry is NULL, and is asked to

@@ -353,6 +353,7 @@ static size_t step_scratch(run *r, tni_plan_step step)
     int32_t             item = k ? k->call_item : step;
     tni_text            why  = { "" };
     if (k && r->e->kernels->scratch) bind_kernel(r, k);
+    if (k) tni_fix_settings(r->e, k);
     if (item < 0)
         return r->e->kernels->scratch ? r->e->kernels->scratch(r->e->session, k->entry, &k->launch)
                                       : 0;

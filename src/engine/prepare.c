@@ -71,6 +71,15 @@ static bool prepare_plan_kernels(tn_ctx *cx, tni_plan *p, bool wait)
     return p->prepared;
 }
 
+// Scratch is taken for the settings, and a winner that another context keeps before the launch may need more.
+void tni_fix_settings(const tni_engine *e, tni_planned_kernel *k)
+{
+    if (!e->kernels->settings || !k->entry) return;
+    k->launch.tuning = NULL;
+    e->kernels->settings(e->session, k->entry, &k->launch, &k->settings);
+    k->launch.tuning = &k->settings;
+}
+
 // Lets the device prepare an entry for each call that will run, by its shapes, once per plan.
 static void prepare_calls(const tni_graph *g, tni_plan *p)
 {

@@ -82,6 +82,9 @@ tn_status tni_run_one_step(tni_run *r, tni_plan_step step, size_t *item);
 tn_status tni_run_plan_step(const tni_run *r, tni_plan_step step, size_t *item);
 // Returns the address of item i; those of the items before it are known.
 char *tni_find_data(const tni_run *r, size_t i);
+// Fixes the settings of a kernel for a run, before its scratch is asked for; winners that are kept from then on count in
+// the next.
+void tni_fix_settings(const tni_engine *e, tni_planned_kernel *k);
 // Returns the scratch of the largest step.
 size_t tni_run_scratch(tni_run *r);
 

@@ -230,9 +230,10 @@ typedef struct {
     bool         only_reader;  // no other step needs the result of that call
     tni_epilogue epilogue;     // the kernel in terms of that result, if it is an epilogue
     bool is_prologue;  // its launch is left to the call of the next step, which reads what it makes
-    bool prologue_kept;  // and what it makes is read by another step, or outlives the plan
-    void   *entry;       // the device's
-    int64_t bytes;       // that it moves: each element once for each access
+    bool prologue_kept;   // and what it makes is read by another step, or outlives the plan
+    tni_tuning settings;  // of the launch in this run, where scratch depends on them
+    void      *entry;     // the device's
+    int64_t    bytes;     // that it moves: each element once for each access
 } tni_planned_kernel;
 
 // Returns the item of an entry of tni_planned_kernel.seed, stored or not.

@@ -5,6 +5,7 @@
 #include "scratch.h"
 
 #include "device/cpu/cpu_kernels.h"
+#include "device/opencl/opencl.h"
 #include "inspect/inspect.h"
 #include "kernel/tuning.h"
 #include "kernel_kit.h"
@@ -420,6 +421,59 @@ static void scratch_of_the_cpu_is_enough_for_settings_to_come(void)
     free(c);
 }
 
+// What launch asks for, while it is recorded what scratch was given for: see a_winner_of_another_context...
+static struct {
+    const tni_device_kernels *of;
+    size_t                    most_given;
+    int                       sized, launched, too_large;
+} watched;
+
+// Another context keeps a winner, which needs more scratch, right after this one has asked.
+static size_t scratch_then_retune(void *session, void *entry, const tni_launch *l)
+{
+    size_t    bytes = watched.of->scratch(session, entry, l);
+    tni_tuned w     = winner_of(l, 0, 1);
+    if (bytes > watched.most_given) watched.most_given = bytes;
+    snprintf(w.chip, sizeof w.chip, "%s", watched.of->chip(session, l->threads));
+    w.settings.of[TNI_KNOB_GRID] = (uint8_t)(1 + watched.sized++ % 16);
+    tni_tuned_keep(&w);
+    watched.of->retuned(session, entry, l);
+    return bytes;
+}
+
+static tn_status launch_within_scratch(void *session, void *entry, tni_launch *l, tni_text *why)
+{
+    watched.launched++;
+    watched.too_large += watched.of->scratch(session, entry, l) > watched.most_given;
+    return watched.of->launch(session, entry, l, why);
+}
+
+// Sums of all of a tensor, in steps between which the grid of the winner grows.
+static void a_winner_of_another_context_waits_for_the_next_run(void)
+{
+    if (tni_device_opencl.probe(&(tni_text){ "" }) == false) SKIP("no opencl device");
+    begin("another");
+    tn_ctx            *cx   = rules_open("opencl");
+    tni_device_kernels mine = *cx->engine->kernels;
+    watched.of              = cx->engine->kernels;
+    mine.scratch            = scratch_then_retune;
+    mine.launch             = launch_within_scratch;
+    tn_tensor *x            = tn_full(cx, TN_F32, TN_SHAPE(1 << 20), 0.5);
+    tn_eval(cx);
+    cx->engine->kernels = &mine;
+    for (int i = 0; i < 16; i++) {
+        tn_scope *s        = tn_begin(cx);
+        watched.most_given = 0;
+        CHECK_NEAR(tn_item(tn_sum_all(x)), 1 << 19, 1e-3 * (1 << 19));
+        tn_end(s);
+    }
+    CHECK(watched.launched >= 16 && watched.sized >= 16);
+    CHECK_INT(watched.too_large, 0);
+    cx->engine->kernels = watched.of;
+    tn_close(cx);
+    end();
+}
+
 // ---- candidates --------------------------------------------------------------------------------
 
 // Settings that cut the work as the rule does would be measured against themselves.
@@ -593,6 +647,7 @@ const test_case tests_tune[] = { TEST(winners_are_found_by_sizes_and_chip_in_a_l
                                  TEST(what_was_learned_outlasts_writing),
                                  TEST(a_difference_is_that_of_the_knob_that_differs),
                                  TEST(scratch_of_the_cpu_is_enough_for_settings_to_come),
+                                 TEST(a_winner_of_another_context_waits_for_the_next_run),
                                  TEST(candidates_of_the_cpu_differ_from_the_rule),
                                  TEST(tuned_runs_give_the_results_of_rules),
                                  TEST(a_wrong_candidate_never_wins),

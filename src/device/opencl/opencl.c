@@ -69,8 +69,6 @@ static const tni_device_memory memory = {
     .download     = tni_cl_download,
 };
 
-// loads_before_stores: the texts fetch all elements of a point before they store any, so that the
-// planner may compute in place.
 // Winners are kept by the device's name and the version of its driver, which compiles the kernels.
 static const char *chip(const void *session, int threads)
 {
@@ -91,11 +89,18 @@ static void retuned(void *session, void *entry, const tni_launch *l)
     tni_compiled_retuned(tni_cl_compiled(session), entry);
 }
 
+static void settings_now(void *session, void *entry, const tni_launch *l, tni_tuning *now)
+{
+    tni_compiled_settings(tni_cl_compiled(session), entry, l, now);
+}
+
 static char *text_of(void *session, tni_heap *h, const tni_launch *l)
 {
     return tni_compiled_source(tni_cl_compiled(session), h, l);
 }
 
+// loads_before_stores: the texts fetch all elements of a point before they store any, so that the
+// planner may compute in place.
 static const tni_device_kernels kernels = {
     .loads_before_stores = true,
     .chip                = chip,
@@ -105,6 +110,7 @@ static const tni_device_kernels kernels = {
     .prepare             = tni_cl_prepare,
     .launch              = tni_cl_launch_kernel,
     .scratch             = tni_cl_scratch,
+    .settings            = settings_now,
     .doubles             = has_doubles,
     .counts              = tni_cl_counts,
 };

@@ -10,30 +10,15 @@
 #include "base/background.h"
 #include "base/hash.h"
 #include "device/simt/group_text.h"
+#include "device/simt/kept_shapes.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// SLOTS: buckets of the table of entries, more than most processes have kernels. KEPT: shapes
-// remembered per entry; a kernel of a training step is launched with one shape, or with a few if plans
-// share it.
-enum { KEY_WORDS = TNI_AXES + TNI_MAX_ACCESSES * (TNI_AXES + 2), SLOTS = 1024, KEPT = 4 };
-
-// All that a launch's shape depends on besides the kernel, as words: sizes, strides, and the alignment
-// of addresses. Equal keys have equal shapes.
-typedef struct {
-    int     count;
-    int64_t word[KEY_WORDS];
-} shape_key;
-
-// The shape of a launch, with the words of its key.
-typedef struct {
-    tni_simt shape;
-    int      count;
-    int64_t  word[];
-} kept_shape;
+// SLOTS: buckets of the table of entries, more than most processes have kernels.
+enum { SLOTS = 1024 };
 
 // A generated kernel, found by the bytes of its key, with its variants. Choosing a shape takes longer
 // than finding it again, so that the shapes of the last few launches are kept. Entries are never freed.
@@ -47,8 +32,7 @@ struct entry {
     bool            checks;  // it can fail on an index
     tni_variant    *variants;
     tni_simt_layout layout;  // of its words
-    kept_shape     *kept[KEPT];
-    int             oldest;  // the next of kept[] to be replaced
+    tni_kept_shapes kept;
     entry          *next;
 };
 
@@ -296,15 +280,21 @@ static tni_variant *variant_of(const entry *e, const tni_simt_class *c)
 
 // ---- shapes ------------------------------------------------------------------------------------
 
-// The shape for a launch, by its own settings, else by those that won for such launches, else by rules alone; few:
-// if a thread is to use few registers, which makes tiles smaller.
-static tni_simt choose_shape(const tni_compiled *t, const tni_launch *l, bool few)
+// The settings of a launch: its own, else those that won for such launches, else the rule's.
+static tni_tuning settings_of(const tni_compiled *t, const tni_launch *l)
+{
+    tni_tuned won;
+    if (l->tuning) return *l->tuning;
+    return tni_tuned_find(t->o.chip, l, &won) ? won.settings : (tni_tuning){ { 0 } };
+}
+
+// The shape for a launch under some settings; few: if a thread is to use few registers, which makes tiles smaller.
+static tni_simt choose_shape(const tni_compiled *t, const tni_launch *l, const tni_tuning *settings,
+                             bool few)
 {
     tni_simt_limits limits = t->o.limits;
-    tni_tuned       won;
-    limits.few_registers = few;
-    limits.tuning        = l->tuning;
-    if (!l->tuning && tni_tuned_find(t->o.chip, l, &won)) limits.tuning = &won.settings;
+    limits.few_registers   = few;
+    limits.tuning          = settings;
     return tni_simt_choose(l, &limits);
 }
 
@@ -312,19 +302,21 @@ static tni_simt choose_shape(const tni_compiled *t, const tni_launch *l, bool fe
 // spills.
 static tni_simt wanted_shape(const tni_compiled *t, const entry *e, const tni_launch *l)
 {
-    tni_simt           m = choose_shape(t, l, false);
+    tni_tuning         s = settings_of(t, l);
+    tni_simt           m = choose_shape(t, l, &s, false);
     const tni_variant *v = variant_of(e, &m.class);
-    return v && v->registers.spilled ? choose_shape(t, l, true) : m;
+    return v && v->registers.spilled ? choose_shape(t, l, &s, true) : m;
 }
 
 // The shape to launch with: of the compiled ones, the one that spills less; the first choice if nothing
 // is compiled yet or nothing spills.
-static tni_simt choose_launch_shape(const tni_compiled *t, const entry *e, const tni_launch *l)
+static tni_simt choose_launch_shape(const tni_compiled *t, const entry *e, const tni_launch *l,
+                                    const tni_tuning *settings)
 {
-    tni_simt           m = choose_shape(t, l, false), fewer;
+    tni_simt           m = choose_shape(t, l, settings, false), fewer;
     const tni_variant *v = variant_of(e, &m.class), *other;
     if (!v || !v->registers.spilled) return m;
-    fewer = choose_shape(t, l, true);
+    fewer = choose_shape(t, l, settings, true);
     other = variant_of(e, &fewer.class);
     return other && other->registers.spilled < v->registers.spilled ? fewer : m;
 }
@@ -443,15 +435,6 @@ static tn_status find_job_functions(job *j)
     return s;
 }
 
-// Drops an entry's kept shapes; they are chosen again.
-static void forget_shapes(entry *e)
-{
-    for (int i = 0; i < KEPT; i++) {
-        free(e->kept[i]);
-        e->kept[i] = NULL;
-    }
-}
-
 // Called when a job's program is built: gives each entry its variant and removes the job from the list.
 // Kept shapes are dropped, since the choice depends on which variants spill. If the program or a
 // function failed, the job stays in the list with the reason.
@@ -461,7 +444,7 @@ static void link_variants(build_task *u)
     if (u->program) u->status = find_job_functions(j);
     if (u->status != TN_OK || !u->program) return;
     for (int i = 0; i < j->n; i++) {
-        forget_shapes(j->of[i]);
+        tni_shapes_forget(&j->of[i]->kept);
         j->made[i]->next   = j->of[i]->variants;
         j->of[i]->variants = j->made[i];
         j->made[i]         = NULL;
@@ -608,58 +591,34 @@ tn_status tni_compiled_prepare(tni_compiled *t, int n, const tni_launch *const *
 
 // ---- launching ---------------------------------------------------------------------------------
 
-// Writes what the choice of a shape reads. Addresses matter only modulo 64 bytes, by which loads are
-// aligned.
-static void write_shape_key(const tni_launch *l, shape_key *m)
+// Returns the shape of a launch and its settings, from the kept ones if there is one. The lock is held.
+static tni_chosen_shape find_shape(const tni_compiled *t, entry *e, const tni_launch *l)
 {
-    const tni_kernel *k = l->kernel;
-    int               n = k->np + k->nr, at = 0;
-    for (int i = 0; i < n; i++) m->word[at++] = l->size[i];
-    for (int a = 0; a < k->naccess; a++) {
-        int     b    = k->access[a].buffer;
-        int64_t size = b < 0 ? 1 : (int64_t)tni_dtype_size((tn_dtype)k->buffer[b].dtype);
-        int64_t base = b < 0 ? 0 : (int64_t)((uintptr_t)l->buffer[b] % 64);
-        for (int i = 0; i < n; i++) m->word[at++] = l->stride[a][i];
-        m->word[at++] = l->stride[a][TNI_AXES];
-        m->word[at++] = (base + l->offset[a] % 64 * size) % 64;
-    }
-    m->count = at;
+    tni_chosen_shape now;
+    if (tni_shapes_find(&e->kept, l, &now)) return now;
+    now       = (tni_chosen_shape){ .settings = settings_of(t, l), .given = l->tuning != NULL };
+    now.shape = choose_launch_shape(t, e, l, &now.settings);
+    tni_shapes_keep(&e->kept, l, &now);
+    return now;
 }
 
-// Keeps a shape in the place of the oldest; without memory it is chosen again the next time.
-static void keep_shape(entry *e, const tni_simt *shape, const shape_key *m)
-{
-    size_t      bytes = (size_t)m->count * sizeof *m->word;
-    kept_shape *k     = malloc(sizeof *k + bytes);
-    if (!k) return;
-    k->shape = *shape;
-    k->count = m->count;
-    memcpy(k->word, m->word, bytes);
-    free(e->kept[e->oldest]);
-    e->kept[e->oldest] = k;
-    e->oldest          = (e->oldest + 1) % KEPT;
-}
-
-// Returns the shape of a launch, from the kept ones if there is an equal key. The lock is held.
 static tni_simt shape_of(const tni_compiled *t, entry *e, const tni_launch *l)
 {
-    shape_key now;
-    if (l->tuning) return choose_launch_shape(t, e, l);
-    write_shape_key(l, &now);
-    for (int i = 0; i < KEPT; i++) {
-        const kept_shape *k = e->kept[i];
-        if (k && k->count == now.count &&
-            !memcmp(now.word, k->word, (size_t)now.count * sizeof *now.word))
-            return k->shape;
-    }
-    tni_simt shape = choose_launch_shape(t, e, l);
-    keep_shape(e, &shape, &now);
-    return shape;
+    return find_shape(t, e, l).shape;
+}
+
+void tni_compiled_settings(tni_compiled *t, void *at, const tni_launch *l, tni_tuning *now)
+{
+    pthread_mutex_lock(&t->lock);
+    *now = find_shape(t, at, l).settings;
+    pthread_mutex_unlock(&t->lock);
 }
 
 size_t tni_compiled_scratch(tni_compiled *t, void *at, const tni_launch *l)
 {
-    if (!at) return (size_t)choose_shape(t, l, false).scratch_bytes;
+    tni_tuning s = { { 0 } };
+    if (!at) s = settings_of(t, l);
+    if (!at) return (size_t)choose_shape(t, l, &s, false).scratch_bytes;
     pthread_mutex_lock(&t->lock);
     size_t bytes = (size_t)shape_of(t, at, l).scratch_bytes;
     pthread_mutex_unlock(&t->lock);
@@ -669,7 +628,7 @@ size_t tni_compiled_scratch(tni_compiled *t, void *at, const tni_launch *l)
 tni_registers tni_compiled_registers(tni_compiled *t, void *at, const tni_launch *l)
 {
     pthread_mutex_lock(&t->lock);
-    tni_simt           m = choose_launch_shape(t, at, l);
+    tni_simt           m = shape_of(t, at, l);
     const tni_variant *v = variant_of(at, &m.class);
     tni_registers      r = v ? v->registers : (tni_registers){ 0 };
     pthread_mutex_unlock(&t->lock);
@@ -758,7 +717,8 @@ void tni_compiled_expect(tni_compiled *t, void *at, const tni_launch *l)
 void tni_compiled_retuned(tni_compiled *t, void *at)
 {
     pthread_mutex_lock(&t->lock);
-    forget_shapes(at);
+    entry *e = at;
+    tni_shapes_forget(&e->kept);
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -771,7 +731,8 @@ const char *tni_compiled_chip(const tni_compiled *t)
 char *tni_compiled_source(const tni_compiled *t, tni_heap *h, const tni_launch *l)
 {
     tni_out       o;
-    tni_simt      m    = choose_shape(t, l, false);
+    tni_tuning    s    = settings_of(t, l);
+    tni_simt      m    = choose_shape(t, l, &s, false);
     tni_emit_item item = { .kernel = l->kernel, .name = "kernel", .opts = &m.class };
     const char   *why;
     if (!tni_can_emit(l->kernel, &why)) return NULL;

@@ -68,6 +68,8 @@ struct tni_variant {
 // on disk follow later, if the device has a background.
 tn_status tni_compiled_prepare(tni_compiled *t, int n, const tni_launch *const *first, void **entry,
                                bool wait, tni_text *why);
+// The contract's settings: those that launches like l have now, if l brings none.
+void tni_compiled_settings(tni_compiled *t, void *entry, const tni_launch *l, tni_tuning *now);
 // Returns the scratch of a launch; entry may be NULL.
 size_t tni_compiled_scratch(tni_compiled *t, void *entry, const tni_launch *l);
 // Returns whether a launch's kernel is compiled, or cannot be.
