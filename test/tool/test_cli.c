@@ -246,7 +246,7 @@ static void kernels_of_a_case_and_of_a_program_are_timed(void)
     prints("cli/explain_cases.c:");
     prints(" cross_entropy");
     runs(0, "head -c 40 steps.json");
-    prints("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+    prints("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"kernels\":");
     runs(0, "tenon profile -- '" TN_BUILD_DIR
             "/tenon' explain mlp_step 2>table && grep -c '^profile on ' table");
     prints("mlp_step: ");
