@@ -245,7 +245,7 @@ static void kernels_of_a_case_and_of_a_program_are_timed(void)
     prints("ceiling, measured here: copies ");
     prints("cli/explain_cases.c:");
     prints(" cross_entropy");
-    runs(0, "head -c 40 steps.json");
+    runs(0, "head -c 60 steps.json");
     prints("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"kernels\":");
     runs(0, "tenon profile -- '" TN_BUILD_DIR
             "/tenon' explain mlp_step 2>table && grep -c '^profile on ' table");
