@@ -35,13 +35,10 @@ LEFT_OUT = {
         nn_transformer_block nn_transformer_block_with forward_n dataset next tokenizer_encode
         tokenizer_encode_with tokenizer_decode tokenizer_stream tokenizer_token generate file_info
         file_meta_key file_write checkpoint_save checkpoint_load explain explain_with doctor device_info
-        data_info cache_new image_print image_print_with onnx_run onnx_save""",
+        data_info cache_new image_print image_print_with onnx_run onnx_save report_confusion report_compare""",
     "a name of the dtype object": "dtype_name",
     "tenon show MODEL prints it": "onnx_nodes onnx_node_at onnx_node_value",
-    "for programs in C: Python has its own writers of event files and pages": """
-        tensorboard_open tensorboard_scalar tensorboard_histogram tensorboard_image tensorboard_close
-        report_open report_read report_scalar report_rewind report_setting report_figure report_sample report_confusion
-        report_write report_compare report_close""",
+    "objects end with their last reference": "tensorboard_close report_close",
     "ports are lists": "onnx_inputs onnx_outputs onnx_input onnx_output",
     "an attribute of the tensor": """
         dtype_of rank size stride count item item_i64 needs_grad is_leaf has_grad grad_of""",
@@ -52,7 +49,7 @@ ATTRIBUTES = {"requires_grad"}
 
 # Names that `import tenon` does not have, because the package has the function in another form: as a method, a class, a keyword.
 # Every other function of C is tenon.NAME.
-NOT_EXPORTED = re.compile(r"""i?[rh]?fft[2n]?|i?fftshift|r?fftfreq|i?stft|hann_window|hamming_window|(nn|layer|optim|data|file|tokenizer|cache|ctx|profile|npy|init|device|dist|linalg|sparse|onnx)_.*
+NOT_EXPORTED = re.compile(r"""i?[rh]?fft[2n]?|i?fftshift|r?fftfreq|i?stft|hann_window|hamming_window|(nn|layer|optim|data|file|tokenizer|cache|ctx|profile|npy|init|device|dist|linalg|sparse|onnx|report|tensorboard)_.*
     |cholesky|solve|solve_triangular|lstsq|inv|qr|eigh|eigvalsh|svd|svdvals|pinv|matrix_rank|vector_norm|matrix_norm|cond|.*_ex
     |.*_(s|i64|i64_|keep|all|axes|with|hw|dhw|nd|n|of)|.*_|forward.*|is_.*|sgd|adam|adamw|rmsprop|next|step|digits|idx.*|images|image_.*|cifar10|csv
     |adagrad|adadelta|lbfgs|nadam|lamb|lion|muon
@@ -69,6 +66,7 @@ MAY_BE_NONE = {
     "linear": "b", "conv1d": "b", "conv2d": "b", "conv3d": "b", "conv_transpose1d": "b", "conv_transpose2d": "b",
     "conv_transpose3d": "b", "layer_norm": "w b", "rms_norm": "w", "group_norm": "w b",
     "batch_norm": "w b", "bincount": "weights", "ctc_loss": "input_lengths target_lengths", "rope": "positions", "backward": "gy", "profile_write": "path",
+    "profile_compare": "path", "report_sample": "x",
 }
 
 # Calls that may take long: other threads of Python run meanwhile.
@@ -76,6 +74,7 @@ WAITS = set("""
     item_late eval eval_of sync step next save save_with load load_with file_open file_tensor npy_read npy_write
     profile_write ctx_peak optim_skipped pretrained pretrained_with tokenizer_open tokenizer_gpt2 csv text idx
     idx_files idx_read image_read image_read_with image_write image_write_with images cifar10 arrays data_shuffle data_drop_last data_split data_augment data_seek
+    tensorboard_open tensorboard_histogram tensorboard_image report_read report_sample report_write profile_compare tune_export tune_import
     data_rewind data_shard dist_open dist_close dist_barrier optim_distribute onnx_open onnx_layer""".split())
 
 # What a function does with two operands of which one may be a number of Python: number_use in core.h. COMPUTES if it is in none.
@@ -90,13 +89,14 @@ GIVES = {"layer_child": (2, 0), "nn_seq_n": (0, None), "nn_standardize": (1, Non
 # Functions that return a layer which belongs to an argument.
 LENDS = {"layer_child": 0, "layer_find_child": 0, "onnx_layer": 0}
 HANDLES = {"tn_layer": "LAYER", "tn_optim": "OPTIM", "tn_data": "DATA", "tn_tokenizer": "TOKENIZER",
-           "tn_file": "SAVED_FILE", "tn_cache": "CACHE", "tn_dist": "DIST", "tn_onnx": "ONNX"}
+           "tn_file": "SAVED_FILE", "tn_cache": "CACHE", "tn_dist": "DIST", "tn_onnx": "ONNX", "tn_report": "REPORT",
+           "tn_tensorboard": "TENSORBOARD"}
 ENUMS = {"tn_fft_norm", "tn_rnn_kind", "tn_fold", "tn_matrix_norm_kind", "tn_interpolation", "tn_border", "tn_reduction", "tn_rope_scaling", "tn_lr_kind", "tn_missing", "tn_reduce_op"}
 NUMBERS = {"int": "int", "int64_t": "int64", "uint64_t": "uint64", "double": "double", "float": "double", "bool": "bool",
            "tn_dtype": "dtype", "size_t": "uint64"}
 PYTHON = {"int": "int", "int64": "int", "uint64": "int", "double": "float", "bool": "bool", "dtype": "DTypeLike"}
 CLASS = {"LAYER": "Layer", "OPTIM": "Optim", "DATA": "Data", "TOKENIZER": "Tokenizer", "SAVED_FILE": "File",
-         "CACHE": "Cache", "DIST": "Dist", "ONNX": "Onnx"}
+         "CACHE": "Cache", "DIST": "Dist", "ONNX": "Onnx", "REPORT": "Report", "TENSORBOARD": "Tensorboard"}
 
 
 # ---- the headers

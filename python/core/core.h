@@ -132,7 +132,7 @@ int       tensor_assign_index(PyObject *self, PyObject *key, PyObject *value);
 
 // ---- other objects of C ------------------------------------------------------------------------
 
-// A layer, optimizer, dataset, tokenizer, file, cache, world or model. `uses` holds the objects that this one was made of and that must
+// A layer, optimizer, dataset, tokenizer, file, cache, world, model, report or event file. `uses` holds the objects that this one was made of and that must
 // outlive it.
 typedef struct {
     PyObject_HEAD void *p;
@@ -151,6 +151,8 @@ typedef enum {
     CACHE,
     DIST,
     ONNX,
+    REPORT,
+    TENSORBOARD,
     HANDLE_KINDS
 } handle_kind;
 extern PyTypeObject *handle_types[HANDLE_KINDS];

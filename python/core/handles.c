@@ -1,4 +1,4 @@
-// handles.c: layers, optimizers, datasets, tokenizers, files, caches and worlds. An object of C is freed when nothing in Python
+// handles.c: layers, optimizers, datasets, tokenizers, files, caches, worlds, models, reports and event files. An object of C is freed when nothing in Python
 // refers to it, unless it belongs to another one by then (a layer to its parent).
 #include "core.h"
 
@@ -8,14 +8,16 @@ static const struct {
     const char *name;
     void (*end)(void *);
 } kinds[] = {
-    [LAYER]      = { "tenon._c.Layer", (void (*)(void *))tn_layer_free },
-    [OPTIM]      = { "tenon._c.Optim", (void (*)(void *))tn_optim_free },
-    [DATA]       = { "tenon._c.Data", (void (*)(void *))tn_data_free },
-    [TOKENIZER]  = { "tenon._c.Tokenizer", (void (*)(void *))tn_tokenizer_free },
-    [SAVED_FILE] = { "tenon._c.File", (void (*)(void *))tn_file_free },
-    [CACHE]      = { "tenon._c.Cache", (void (*)(void *))tn_cache_free },
-    [DIST]       = { "tenon._c.Dist", (void (*)(void *))tn_dist_close },
-    [ONNX]       = { "tenon._c.Onnx", (void (*)(void *))tn_onnx_close },
+    [LAYER]       = { "tenon._c.Layer", (void (*)(void *))tn_layer_free },
+    [OPTIM]       = { "tenon._c.Optim", (void (*)(void *))tn_optim_free },
+    [DATA]        = { "tenon._c.Data", (void (*)(void *))tn_data_free },
+    [TOKENIZER]   = { "tenon._c.Tokenizer", (void (*)(void *))tn_tokenizer_free },
+    [SAVED_FILE]  = { "tenon._c.File", (void (*)(void *))tn_file_free },
+    [CACHE]       = { "tenon._c.Cache", (void (*)(void *))tn_cache_free },
+    [DIST]        = { "tenon._c.Dist", (void (*)(void *))tn_dist_close },
+    [ONNX]        = { "tenon._c.Onnx", (void (*)(void *))tn_onnx_close },
+    [REPORT]      = { "tenon._c.Report", (void (*)(void *))tn_report_close },
+    [TENSORBOARD] = { "tenon._c.Tensorboard", (void (*)(void *))tn_tensorboard_close },
 };
 
 static int kind_of(PyObject *o)

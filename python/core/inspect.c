@@ -1,4 +1,4 @@
-// inspect.c: the texts of explain and doctor, the devices, and the tool, which `python -m tenon` runs.
+// inspect.c: the texts of explain, doctor and of two runs, the devices, and the tool, which `python -m tenon` runs.
 #include "core.h"
 
 #include <stdio.h>
@@ -32,22 +32,23 @@ static PyObject *print_end(printed *p, bool failed)
     return r;
 }
 
-// explain(source=False, stored=False, context=None): a str
+// explain(source=False, stored=False, html=False, context=None): a str
 static PyObject *explain(PyObject *self, PyObject *args, PyObject *kw)
 {
-    static char *params[] = { "source", "stored", "context", NULL };
-    int          source = 0, stored = 0;
+    static char *params[] = { "source", "stored", "html", "context", NULL };
+    int          source = 0, stored = 0, html = 0;
     PyObject    *context = NULL, *r = NULL;
     call         k;
     printed      p;
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kw, "|ppO", params, &source, &stored, &context))
+    if (!PyArg_ParseTupleAndKeywords(args, kw, "|pppO", params, &source, &stored, &html, &context))
         return NULL;
     if (!call_begin(&k, "explain", NULL, 0, context)) return NULL;
     if (print_begin(&p)) {
         PyThreadState *state = context_let_go(k.c);
         tn_status      s     = tn_explain_with_at(k.at.file, k.at.line, k.c->cx, p.f,
-                                                  (tn_explain_opts){ .source = source, .stored = stored });
+                                                  (tn_explain_opts){
+                                                      .source = source, .stored = stored, .html = html });
         context_take_back(k.c, state);
         r = print_end(&p, s != TN_OK);
         if (s) context_raise(k.c);
@@ -76,6 +77,60 @@ static PyObject *image_print(PyObject *self, PyObject *args)
     if (to_tensor(&k, x, "image_print: x", false, &t) && print_begin(&p)) {
         PyThreadState *state = context_let_go(k.c);
         tn_status      s     = tn_image_print_with_at(k.at.file, k.at.line, t, p.f, o);
+        context_take_back(k.c, state);
+        r = print_end(&p, s != TN_OK);
+        if (s) context_raise(k.c);
+    }
+    call_end(&k);
+    return r;
+}
+
+// report_confusion(report, counts, names): counts row by row; names may be None
+static PyObject *report_confusion(PyObject *self, PyObject *args)
+{
+    PyObject          *o, *counts, *names, *r = NULL;
+    call               k;
+    void              *p;
+    int                n, named;
+    const int64_t     *v;
+    const char *const *name    = NULL;
+    int64_t            classes = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOO", &o, &counts, &names)) return NULL;
+    if (!call_begin(&k, "report_confusion", &o, 1, NULL)) return NULL;
+    if (to_handle(&k, o, REPORT, "report_confusion: report", false, &p) &&
+        to_int64s(&k, counts, "report_confusion: counts", &n, &v) &&
+        (names == Py_None || to_texts(&k, names, "report_confusion: names", &named, &name)) &&
+        context_claim(k.c)) {
+        while (classes * classes < n) classes++;
+        if (classes * classes != n || (name && named != classes))
+            PyErr_SetString(PyExc_ValueError,
+                            "report_confusion(): counts is a square, with a name for each row");
+        else
+            r = context_status(k.c,
+                               tn_report_confusion_at(k.at.file, k.at.line, p, classes, v, name));
+    }
+    call_end(&k);
+    return r;
+}
+
+// report_compare(a, b, path): a str; path may be None
+static PyObject *report_compare(PyObject *self, PyObject *args)
+{
+    PyObject   *both[2], *path, *r = NULL;
+    call        k;
+    void       *a, *b;
+    const char *to;
+    printed     p;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOO", &both[0], &both[1], &path)) return NULL;
+    if (!call_begin(&k, "report_compare", both, 2, NULL)) return NULL;
+    if (to_handle(&k, both[0], REPORT, "report_compare: a", false, &a) &&
+        to_handle(&k, both[1], REPORT, "report_compare: b", false, &b) &&
+        to_text(&k, path, "report_compare: path", true, &to) && context_claim(k.c) &&
+        print_begin(&p)) {
+        PyThreadState *state = context_let_go(k.c);
+        tn_status      s     = tn_report_compare_at(k.at.file, k.at.line, a, b, to, p.f);
         context_take_back(k.c, state);
         r = print_end(&p, s != TN_OK);
         if (s) context_raise(k.c);
@@ -150,6 +205,8 @@ int inspect_ready(PyObject *module)
     static PyMethodDef methods[] = {
         { "image_print", image_print, METH_VARARGS, NULL },
         { "explain", (PyCFunction)(void (*)(void))explain, METH_VARARGS | METH_KEYWORDS, NULL },
+        { "report_confusion", report_confusion, METH_VARARGS, NULL },
+        { "report_compare", report_compare, METH_VARARGS, NULL },
         { "doctor", doctor, METH_NOARGS, NULL },
         { "device_info", device_info, METH_O, NULL },
         { "tool", tool, METH_O, NULL },

@@ -36,7 +36,7 @@ from .autograd import (autocast as autocast, enable_grad as enable_grad, grad as
 # Every function of C that has no other form here. Type checkers take the first of equal names, too.
 if _CHECKING:
     from ._custom import Op as Op, op as op
-    from . import (checkpoint as checkpoint, cuda as cuda, data as data, distributed as distributed, fft as fft, files as files, func as func, linalg as linalg, models as models, onnx as onnx,
+    from . import (checkpoint as checkpoint, cuda as cuda, data as data, distributed as distributed, fft as fft, files as files, func as func, linalg as linalg, models as models, onnx as onnx, report as report, tensorboard as tensorboard,
                    nn as nn, optim as optim, sparse as sparse)
     from .files import load as load, save as save
     from .func import scan as scan, vmap as vmap
@@ -51,7 +51,7 @@ else:
     del _name
 
 # Modules that are imported when they are first asked for, and what is taken out of them: `import tenon` is quick.
-_MODULES = {"cuda", "fft", "func", "linalg", "sparse", "nn", "optim", "models", "onnx", "data", "distributed", "files", "checkpoint", "inspect", "tokenizers", "torch"}
+_MODULES = {"cuda", "fft", "func", "linalg", "sparse", "nn", "optim", "models", "onnx", "data", "distributed", "files", "checkpoint", "inspect", "report", "tensorboard", "tokenizers", "torch"}
 _NAMES = {
     "_custom": ["Op", "op"],
     "files": ["load", "save"],

@@ -12,7 +12,7 @@ from typing import Any, Iterable, NamedTuple, Sequence
 
 from . import _c
 
-__all__ = ["explain", "profile", "doctor", "devices", "stats", "plan_memory", "Device", "Explanation", "Kernel", "Report", "Facts"]
+__all__ = ["compare_profiles", "explain", "profile", "doctor", "devices", "stats", "plan_memory", "Device", "Explanation", "Kernel", "Report", "Facts"]
 
 # ---- HTML
 
@@ -116,9 +116,14 @@ class Explanation(Report):
             _note(last) if last.startswith("memory") else "")
 
 
-def explain(*, source: bool = False, stored: bool = False, context: _c.Context | None = None) -> Explanation:
+def explain(*, source: bool = False, stored: bool = False, html: str | os.PathLike[str] | None = None,
+            context: _c.Context | None = None) -> Explanation:
     """Plans all pending work and shows the plan; nothing runs. source: with the kernels' texts; stored: with what is stored, and
-    why."""
+    why. html: a file, to which a page is written as well: the kernels as a graph, with all of this."""
+    if html is not None:
+        page = _c.explain(html=True, context=context)
+        with open(html, "w", encoding="utf-8") as f:
+            f.write(page)
     return Explanation(_c.explain(source=source, stored=stored, context=context), source or stored)
 
 
@@ -209,6 +214,19 @@ class profile:
             "mean_us", "best_us", "gb_s", "gflop_s", "ceiling")), r["kernel"], [_short(x) for x in r["lines"]]] for r in rows]
         notes = text.split("\n\n")[0].split("\n")
         return _table(notes[0], head, cells, left=(8, 9)) + "".join(_note(n) for n in notes[1:])
+
+
+def compare_profiles(a: str | os.PathLike[str], b: str | os.PathLike[str], path: str | os.PathLike[str] | None = None, *,
+                     context: _c.Context | None = None) -> Report:
+    """Two traces that profile.save wrote to files whose names end in .json, kernel by kernel, as text; with a path that ends in .html
+    also as a page."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = os.path.join(folder, "table")
+        _c.profile_compare(os.fspath(a), os.fspath(b), text, context=context)
+        if path is not None:
+            _c.profile_compare(os.fspath(a), os.fspath(b), os.fspath(path), context=context)
+        with open(text, encoding="utf-8", errors="replace") as f:
+            return Report(f.read())
 
 
 def _number(text: str) -> float | int | None:
