@@ -46,7 +46,8 @@ typedef struct {
     int64_t             count[TNI_MAX_BUFFERS];  // elements of them
     bool                exact;                   // no sum: results have the same bits
     int                 repeats;                 // launches of a sample
-    double              until;                   // when its share of the time is spent
+    double once;   // seconds of one launch by itself: of a short kernel, mostly those of the events
+    double until;  // when its share of the time is spent
 } trial;
 
 // ---- memory ------------------------------------------------------------------------------------
@@ -250,7 +251,7 @@ static void try_candidates(trial *t, const tni_tuning *from, candidate *c, int n
     for (int i = 0; i < n && tni_clock_now() < t->until; i++) {
         if (!launch_with(t, &c[i].settings)) continue;
         c[i].seconds = time_launches(t, &c[i].settings, 1);
-        if (c[i].seconds < GIVEN_UP * best)
+        if (c[i].seconds < GIVEN_UP * t->once)
             c[i].seconds = time_launches(t, &c[i].settings, t->repeats);
         tni_tuning_learn(t->chip, t->k->kernel, from, &c[i].settings, c[i].seconds / best);
     }
@@ -290,8 +291,9 @@ static bool search(trial *t, tni_tuned *won)
     tni_tuned               before;
     if (tni_tuned_find(t->chip, &t->l, &before)) best = before.settings;
     if (memcmp(&best, &rule, sizeof rule) && !is_right(t, &best)) best = rule;
-    double first = time_launches(t, &best, 1);
-    t->repeats   = tni_repeats_for(t->r->e, first);
+    time_launches(t, &best, 1);
+    t->once      = time_launches(t, &best, 1);
+    t->repeats   = tni_repeats_for(t->r->e, t->once);
     won->us      = 1e6 * time_launches(t, &best, t->repeats);
     won->next_us = 0;
     while (tni_clock_now() < t->until && climb(t, &best, won)) continue;

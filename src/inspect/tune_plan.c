@@ -57,6 +57,7 @@ typedef struct {
     int64_t      bytes;               // that the steps of the rule's plan move
     int          repeats;             // runs of a sample
     int          others;              // plans that were timed
+    double       once;                // seconds of one run of the present plan, measured by itself
     double       begun, until, each;  // by the clock; the seconds that an alternative takes
 } search;
 
@@ -342,14 +343,16 @@ static void key_of(const search *s, const tni_choices *c, uint64_t key[2])
     tni_tuned_plan_key(word, sizeof word, key);
 }
 
-// Times a plan; INFINITY if it fails. Given up after a run if that takes more than twice as long as the present one.
-static double time_plan(search *s, tni_plan *p, double best)
+// Times a plan; INFINITY if it fails. Given up after a run if that takes more than twice as long as one of the present plan. *once: the time
+// of that run, which of a short plan is mostly that of the events.
+static double time_plan(search *s, tni_plan *p, double *once)
 {
     enum { GIVEN_UP = 2 };
-    double seconds = INFINITY;
+    double seconds = INFINITY, first = INFINITY;
     for (int i = 0; i < WARM_UPS; i++)
         if (!run_plan(s, p, 1, NULL, NULL)) return INFINITY;
-    if (!run_plan(s, p, 1, &seconds, NULL) || seconds > GIVEN_UP * best) return seconds;
+    if (!run_plan(s, p, 1, &first, NULL) || first > GIVEN_UP * s->once) return first;
+    *once = first;
     return run_plan(s, p, s->repeats, &seconds, NULL) ? seconds : INFINITY;
 }
 
@@ -370,13 +373,14 @@ static bool try_alternative(search *s, const tni_alternative *a, const tni_plan 
         drop_plan(s, cached, p);
         return false;
     }
-    double seconds = time_plan(s, p, 1e-6 * won->us);
+    double once = 0, seconds = time_plan(s, p, &once);
     s->others++;
     learn_ratio(s, a, 1e6 * seconds / won->us);
     bool better = 1e6 * seconds < won->us && is_right(s, p) && wins(s, before, p, us) &&
                   wins(s, before, p, us);
     if (better) {
         s->best      = p;
+        s->once      = once;
         won->us      = us[1];
         won->next_us = us[0];
     } else if (isfinite(seconds) && (won->next_us == 0 || 1e6 * seconds < won->next_us)) {
@@ -411,15 +415,15 @@ static bool climb(search *s, const tni_plan *cached, tni_tuned *won)
 // Runs the rule's plan, keeps its results, and times the plan to begin with, which has won before or is the rule's.
 static bool begin_search(search *s, tni_tuned *won)
 {
-    double first = 0;
     if (!run_plan(s, s->rule, 1, NULL, keep_result)) return false;
     if (s->best != s->rule && !is_right(s, s->best)) s->best = s->rule;
     s->repeats = 1;
-    if (!isfinite(first = time_plan(s, s->best, INFINITY))) return false;
-    s->repeats = tni_repeats_for(s->e, first);
+    s->once    = INFINITY;
+    if (!isfinite(time_plan(s, s->best, &s->once))) return false;
+    s->repeats = tni_repeats_for(s->e, s->once);
     if (s->repeats > 1 && (int64_t)s->repeats * (int64_t)s->best->steps > HELD)
         s->repeats = 1 + HELD / 2 / (int)s->best->steps;
-    won->us = 1e6 * time_plan(s, s->best, INFINITY);
+    won->us = 1e6 * time_plan(s, s->best, &s->once);
     return isfinite(won->us);
 }
 
@@ -548,7 +552,8 @@ void tni_plan_tunes(tni_graph *g, tni_plan **p)
     search     s;
     tni_tuned  won = { .us = 0 };
     if ((*p)->chosen || !tni_tuner_of(cx)) return;
-    (*p)->chosen = true;
+    (*p)->chosen                      = true;
+    cx->engine->inspect->tuner->share = 0;  // runs of other plans measure no kernels
     if (!can_run_again(g, *p)) return;
     bool ok = open_search(&s, g, *p);
     s.begun = begun;
