@@ -236,7 +236,7 @@ static int list_candidates(const trial *t, const tni_tuning *from, candidate *c)
     for (int i = 0; i < n; i++)
         c[i] = (candidate){ near[i], tni_tuning_expect(t->chip, t->k->kernel, &near[i]), INFINITY };
     qsort(c, (size_t)n, sizeof *c, by_expectation);
-    for (int i = 0; e->kernels->expect && i < n; i++) {
+    for (int i = 0; e->kernels->expect && i < n && tni_clock_now() < t->until; i++) {
         tni_launch l = t->l;
         l.tuning     = &c[i].settings;
         e->kernels->expect(e->session, t->k->entry, &l);

@@ -35,7 +35,9 @@ typedef struct {
     tni_set guards;      // of the block's loads, if each of them holds for a range of lanes
     tni_set guard_values;  // what guards are computed from along the lanes, and they
     bool    holds;         // the loop being written is over lanes for which all guards hold
-    int     vectors;       // that a lane loop has in flight, where it can
+    int     vectors;       // that a lane loop has in flight, where it can; 0: as the rule says
+    tni_set ahead;         // loads whose elements of the next row the block fetches into cache
+    bool    fetches;       // whether any is
     bool    block;         // the loop being written is over the lanes of a block of such vectors
     bool windows;  // a turn is several rows of the lanes: lane j is number j % line of row j / line
 } tni_c_emitter;
@@ -63,6 +65,8 @@ void tni_c_put_block(tni_c_emitter *w);
 bool tni_c_has_lanes(const tni_c_emitter *w);
 // Prints `into = fold(into, what)` for REDUCE i, in the type of totals (wide) or its own.
 void tni_c_put_fold(tni_c_emitter *w, int i, const char *into, const char *what, bool wide);
+// Prints the index of an access at the block's first element.
+void tni_c_put_place(tni_c_emitter *w, int access);
 // Prints the number of elements of R.
 void tni_c_put_cols(tni_c_emitter *w);
 // The index in `arg` at which the arguments of an access begin.
@@ -83,6 +87,8 @@ int tni_c_vectors(const tni_c_emitter *w);
 void tni_c_begin_vectors(tni_c_emitter *w, int vectors, const char *from, const char *to,
                          const tni_set *tiles);
 void tni_c_end_vectors(tni_c_emitter *w, const tni_set *tiles);
+// Makes the loads of the next row that are fetched while loop q over R runs those of the block.
+void tni_c_begin_ahead(tni_c_emitter *w, int q);
 // Writes where lane j writes element `index` of NAME i to.
 void tni_c_target(const tni_c_emitter *w, char name, int i, const char *index, char text[40]);
 

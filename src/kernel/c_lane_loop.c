@@ -48,7 +48,7 @@ static void put_stride(tni_c_emitter *w, int access, int axis)
 }
 
 // Prints the index of an access at the block's first element.
-static void put_block_place(tni_c_emitter *w, int access)
+void tni_c_put_place(tni_c_emitter *w, int access)
 {
     tni_out_print(w->o, "arg[%d]", tni_c_arg_index(w, access));
     for (int i = 0; i < w->k->np + w->k->nr; i++) {
@@ -92,7 +92,7 @@ static void put_c_element(tni_emitter *s, int i)
     } else {
         tni_out_print(w->o, "((%s *)buffer[%d])[",
                       tni_storage_type((tn_dtype)w->k->buffer[b].dtype), b);
-        put_block_place(w, x->access);
+        tni_c_put_place(w, x->access);
     }
     if (x->code == TNI_I_LOAD && x->a >= 0)
         tni_out_print(w->o, " + v%d * arg[%d]", x->a, tni_c_arg_index(w, x->access + 1) - 1);
@@ -108,7 +108,7 @@ static void put_c_place(tni_emitter *s, int i)
         tni_out_print(w->o, "o%d + ", i);
         put_lane_offset(w, ins_at(w, i));
     } else {
-        put_block_place(w, ins_at(w, i)->access);
+        tni_c_put_place(w, ins_at(w, i)->access);
     }
     tni_out_print(w->o, ")");
 }
@@ -205,7 +205,7 @@ static void put_access_pointer(tni_c_emitter *w, int i)
     const char    *fixed = x->code == TNI_I_LOAD ? "const " : "";
     tni_out_print(w->o, "%*s%s%s *p%d = (%s%s *)buffer[%d] + (", 4 * w->o->depth, "", fixed, type,
                   i, fixed, type, b);
-    put_block_place(w, x->access);
+    tni_c_put_place(w, x->access);
     tni_out_print(w->o, ");\n");
 }
 
@@ -396,7 +396,7 @@ static void put_random_fill(tni_c_emitter *w, int i)
     bool           normal = x->op == TNI_normal;
     const char    *type   = normal ? "float" : "m_uint";
     tni_out_print(w->o, "%*sconst m_ulong i%d = (m_ulong)(", 4 * w->o->depth, "", i);
-    put_block_place(w, ins_at(w, x->a)->access);
+    tni_c_put_place(w, ins_at(w, x->a)->access);
     tni_out_print(w->o, ");\n");
     tni_out_line(w->o, "%s r%d[%d];", type, i, TNI_STRIP + 8);
     tni_out_line(w->o, "m_fill_%s(r%d, number[%d], number[%d], i%d, n);",
@@ -471,7 +471,7 @@ static void put_lane_prologue(tni_c_emitter *w, int i)
                      place_first ? x->a : x->b);
     } else if (x->code == TNI_I_PLACE) {
         tni_out_print(w->o, "%*sconst m_long o%d = ", 4 * w->o->depth, "", i);
-        put_block_place(w, x->access);
+        tni_c_put_place(w, x->access);
         tni_out_print(w->o, ";\n");
     }
 }

@@ -127,13 +127,69 @@ static void put_arrays(tni_c_emitter *w, const tni_set *tiles, bool copies)
     }
 }
 
+// Whether load i is worth fetching ahead: neighbours in memory, along a row that is not the same for the next unit.
+static bool is_row_load(const tni_c_emitter *w, int i)
+{
+    const tni_ins *x = ins_at(w, i);
+    return is_plain_load(w, x) && lane_class(w, x) == TNI_STRIDE_1 &&
+           w->k->access[x->access].stride[w->k->np - 1] != TNI_STRIDE_0;
+}
+
+// Returns the loop over R that computes most, if there are several; -1 if not.
+static int costliest_loop(const tni_c_emitter *w)
+{
+    tni_set have = { { 0 } };
+    int     most = -1, at = -1;
+    for (int q = 0; q < w->k->phases; q++) {
+        tni_set s    = tni_c_loop_set(w, q, &have);
+        int     cost = 0;
+        for (int i = 0; i < w->k->nins; i++)
+            if (tni_set_has(&s, i) && on_lane(w, i)) cost += tni_ins_cost(ins_at(w, i));
+        if (cost > most) most = cost, at = q;
+    }
+    return w->k->phases > 1 ? at : -1;
+}
+
+// A row that several loops pass is in cache for all but the first, which begins with what no one has asked for: the prefetcher of
+// a core follows the passes, not the rows. So one loop fetches what the first one of the next row loads: that which computes
+// most, since it has the most time for it.
+void tni_c_begin_ahead(tni_c_emitter *w, int q)
+{
+    w->ahead = (tni_set){ { 0 } };
+    if (!w->fetches || !w->k->lane_in_r || !w->k->np || q != costliest_loop(w)) return;
+    tni_set first = tni_needs_loop(w->k, 0, NULL);
+    for (int i = 0; i < w->k->nins; i++)
+        if (tni_set_has(&first, i) && is_row_load(w, i)) tni_set_add(&w->ahead, i);
+}
+
+// Prints the pointer to the same place of the next row; in the last row of a chunk, of this one.
+static void put_ahead_pointer(tni_c_emitter *w, int i)
+{
+    int         access = ins_at(w, i)->access, b = w->k->access[access].buffer;
+    const char *type = tni_storage_type((tn_dtype)w->k->buffer[b].dtype);
+    tni_out_print(w->o, "%*sconst %s *n%d = (const %s *)buffer[%d] + (", 4 * w->o->depth, "", type,
+                  i, type, b);
+    tni_c_put_place(w, access);
+    tni_out_print(w->o, ") + (u + 1 < last ? ");
+    if (w->k->access[access].stride[w->k->np - 1] == TNI_STRIDE_1) tni_out_print(w->o, "1");
+    else tni_out_print(w->o, "s%d_%d", access, w->k->np - 1);
+    tni_out_print(w->o, " : 0);\n");
+}
+
 // Opens the loop over blocks of the lanes from .. to-1, and that over the lanes of a block.
 void tni_c_begin_vectors(tni_c_emitter *w, int vectors, const char *from, const char *to,
                          const tni_set *tiles)
 {
     tni_out_line(w->o, "enum { lanes = %d * M_VECTOR / 4 };", vectors);
+    for (int i = 0; i < w->k->nins; i++)
+        if (tni_set_has(&w->ahead, i)) put_ahead_pointer(w, i);
     tni_out_line(w->o, "m_long b = %s;", from);
     tni_out_line(w->o, "for (; b + lanes <= %s; b += lanes) {", to);
+    for (int i = 0; i < w->k->nins; i++)
+        if (tni_set_has(&w->ahead, i))
+            tni_out_line(
+                w->o, "for (m_long j = 0; j < lanes; j += 64 / sizeof *n%d) M_FETCH(n%d + b + j);",
+                i, i);
     put_arrays(w, tiles, false);
     tni_out_line(w->o, "M_LANES for (m_long j = b; j < b + lanes; j++) {");
     w->block = true;

@@ -208,6 +208,7 @@ static void put_r_loop(tni_c_emitter *w, int q, tni_set *have)
 {
     tni_c_begin_block(w, tni_c_loop_set(w, q, have));
     if (is_empty(&w->eval)) return;
+    tni_c_begin_ahead(w, q);
     for (int i = 0; i < w->k->nins; i++)
         if (folds_over_r(w, i)) put_totals(w, i);
     tni_out_line(w->o, "{");
@@ -220,6 +221,7 @@ static void put_r_loop(tni_c_emitter *w, int q, tni_set *have)
         put_r_elements(w);
     }
     tni_out_line(w->o, "}");
+    w->ahead = (tni_set){ { 0 } };
     for (int i = 0; i < w->k->nins; i++)
         if (folds_over_r(w, i) && (w->k->lane_in_r || !on_lane(w, i)))
             tni_out_line(w->o, "const %s v%d = (%s)q%d;", c_type_of(w, i), i, c_type_of(w, i), i);
@@ -609,8 +611,20 @@ void tni_emit_c(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
 {
     tni_c_emitter w;
     tni_c_open(&w, o, d, item->kernel);
+    tni_tuning set = tni_emit_c_settings(item->opts);
+    w.vectors      = set.of[TNI_KNOB_UNROLL];
+    w.fetches      = set.of[TNI_KNOB_PREFETCH] != 2;
     put_main_function(&w, item->name);
     if (item->kernel->tails) put_finish_function(&w, item->name);
+}
+
+tni_tuning tni_emit_c_settings(const tni_tuning *t)
+{
+    tni_tuning s = { { 0 } };
+    if (!t) return s;
+    s.of[TNI_KNOB_UNROLL] = t->of[TNI_KNOB_UNROLL];
+    if (t->of[TNI_KNOB_PREFETCH] == 2) s.of[TNI_KNOB_PREFETCH] = 2;
+    return s;
 }
 
 // The order is that of tni_c_arg_index: sizes, then offset, strides and index stride of each access.

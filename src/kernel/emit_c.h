@@ -7,6 +7,7 @@
 #define TNI_KERNEL_EMIT_C_H
 
 #include "kernel/emit.h"
+#include "kernel/tuning.h"
 
 // The functions of a compiled kernel. buffer, number: of the launch. arg: see tni_emit_c_args.
 // partials: of all chunks, eight bytes times tni_work_split.partials for each chunk. scratch:
@@ -31,7 +32,9 @@ void tni_emit_c_rows(const tni_kernel *k, int rows[2]);
 size_t tni_emit_c_scratch(const tni_launch *l);
 size_t tni_c_scratch_bytes(const int rows[2], int64_t cols);
 
-// The skeleton, for tni_emit_program.
+// The skeleton, for tni_emit_program. The opts of an item are its settings (tni_tuning); NULL: the rule's.
 tni_skeleton tni_emit_c;
+// Returns those of some settings that the text depends on; NULL: the rule's. None of them changes a bit of a result.
+tni_tuning tni_emit_c_settings(const tni_tuning *t);
 
 #endif

@@ -37,6 +37,7 @@ const char *const tni_prelude_c[] = {
     "#else\n"
     "#define M_VECTOR 16\n"
     "#endif\n"
+    "#define M_FETCH(p) __builtin_prefetch(p, 0, 2)\n"
     "#pragma GCC diagnostic ignored \"-Wtautological-compare\"\n"
     "#ifdef __clang__\n"
     "#pragma clang diagnostic ignored \"-Wpass-failed\"\n"

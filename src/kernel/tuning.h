@@ -17,13 +17,13 @@
 
 typedef enum {
     TNI_KNOB_VECTOR,   // most elements of a vector
-    TNI_KNOB_UNROLL,   // vectors that a thread has in flight
+    TNI_KNOB_UNROLL,   // vectors that a thread has in flight, on a GPU and on the cpu
     TNI_KNOB_WARPS,    // threads of a group, in warps of 32
     TNI_KNOB_HOLD,     // where a row is held between loops: TNI_HOLD_BY_
     TNI_KNOB_CLUSTER,  // 1 + the line of the table of groups that share a row (simt.c: sharing)
     TNI_KNOB_OCCUPANCY,  // 1: half as many threads on a multiprocessor, each with more registers; 2: not
     TNI_KNOB_GRID,       // groups of a kernel with tails, in quarters of those that run at once
-    TNI_KNOB_PREFETCH,  // 1: the next row is loaded while one is computed; 2: not
+    TNI_KNOB_PREFETCH,  // 1: the next row is loaded while one is computed, on the cpu into cache; 2: not
     TNI_KNOB_TILE,      // tiles of a group that transposes, side by side
     TNI_KNOB_SQUARE,  // tiles along a side of the squares that are visited with their transposes; 1: none are
     TNI_KNOB_THREADS,  // threads of the cpu

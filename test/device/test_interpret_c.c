@@ -35,6 +35,17 @@ static int flags_of(int i)
     return i % 3 ? KIT_SMALL : 0;
 }
 
+// The rule's settings, and each other that changes the text: whatever is set, bits are the same.
+static const tni_tuning *settings_of(int i)
+{
+    static const tni_tuning all[] = { { { 0 } },
+                                      { { [TNI_KNOB_UNROLL] = 1 } },
+                                      { { [TNI_KNOB_UNROLL] = 2, [TNI_KNOB_PREFETCH] = 2 } },
+                                      { { [TNI_KNOB_UNROLL] = 4 } },
+                                      { { [TNI_KNOB_UNROLL] = 8 } } };
+    return &all[i / 2 % 2 ? 0 : i % 5];
+}
+
 static bool make_batch(batch *b, uint64_t seed)
 {
     const char *why;
@@ -44,7 +55,9 @@ static bool make_batch(batch *b, uint64_t seed)
         b->taken[i] = tni_can_emit(&b->c[i].k, &why);
         if (!b->taken[i]) continue;
         snprintf(b->name[i], sizeof b->name[i], "k%d", i);
-        b->item[b->count++] = (tni_emit_item){ .kernel = &b->c[i].k, .name = b->name[i] };
+        b->item[b->count++] = (tni_emit_item){ .kernel = &b->c[i].k,
+                                               .name   = b->name[i],
+                                               .opts   = settings_of(i) };
     }
     return true;
 }

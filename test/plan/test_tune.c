@@ -489,13 +489,92 @@ static void candidates_of_the_cpu_differ_from_the_rule(void)
         c->l.threads = 4;
         int n        = tni_cpu_neighbours(NULL, &c->l, &rule, near, 48);
         for (int k = 0; k < n; k++)
-            test_case_result(!tni_cpu_cuts_equal(&c->l, &near[k], NULL),
+            test_case_result(!tni_cpu_cuts_equal(&c->l, &near[k], NULL) ||
+                                 !tni_cpu_texts_equal(&c->l, &near[k], NULL),
                              "%s is the rule's choice for %lld elements",
                              tni_tuning_text(&near[k]).s, (long long)sizes[i]);
         if (n > most) most = n;
         free(c);
     }
     CHECK(most > 4);
+}
+
+// Softmax and what is like it: rows that several loops pass, of an odd length, with sums of rows and of columns.
+static void make_rows(kit_case *c, int64_t rows, int64_t columns)
+{
+    kit_begin(c, 1, &rows, 1, &columns, true);
+    int x = kit_load_new(c, TN_F32, TNI_PER_ELEM);
+    int e = kit_map1(c, TNI_exp, kit_map2(c, TNI_sub, x, kit_reduce(c, TNI_max, x, false)));
+    int y = kit_map2(c, TNI_div, e, kit_reduce(c, TNI_sum, e, false));
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ELEM), y);
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_COL), kit_reduce(c, TNI_sum, y, true));
+}
+
+static void make_map(kit_case *c, int64_t rows, int64_t columns)
+{
+    kit_begin(c, 2, (int64_t[]){ rows, columns }, 0, NULL, false);
+    int x = kit_load_new(c, TN_F32, TNI_PER_ROW), y = kit_load_new(c, TN_F32, TNI_PER_ROW);
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW),
+              kit_map2(c, TNI_mul, kit_map1(c, TNI_tanh, x), y));
+}
+
+// Launches a case under some settings, compiled. False if that was not possible.
+static bool launch_compiled(kit_case *c, void *entry, const tni_tuning *t)
+{
+    tni_text why           = { "" };
+    c->l.tuning            = t;
+    c->l.wait_for_compiler = true;
+    size_t bytes           = (tni_cpu_scratch(NULL, entry, &c->l) + 63) / 64 * 64;
+    c->l.scratch           = aligned_alloc(64, bytes + 64);
+    bool ok                = c->l.scratch && tni_cpu_launch(NULL, entry, &c->l, &why) == TN_OK;
+    free(c->l.scratch);
+    return ok;
+}
+
+// Runs a case under every setting that is a neighbour of the rule's, and compares bits. Returns how many had a text of their own.
+static int compare_settings(void (*make)(kit_case *, int64_t, int64_t), int64_t rows,
+                            int64_t columns)
+{
+    static kit_case         rule, c;
+    static const tni_tuning none;
+    tni_tuning              near[48];
+    char                   *why   = malloc(KIT_WHY);
+    const tni_launch       *first = &rule.l;
+    void                   *entry = NULL;
+    tni_text                error = { "" };
+    int                     texts = 0;
+    make(&rule, rows, columns);
+    rule.l.threads = 2;
+    bool ok        = CHECK(why && kit_end(&rule)) &&
+              CHECK_STATUS(tni_cpu_prepare(NULL, 1, &first, &entry, true, &error), TN_OK) &&
+              CHECK(launch_compiled(&rule, entry, &none));
+    int n = ok ? tni_cpu_neighbours(NULL, &rule.l, &none, near, 48) : 0;
+    for (int i = 0; i < n; i++) {
+        const tni_tuning *t = NULL;
+        make(&c, rows, columns);
+        c.l.threads = 2;
+        ok          = CHECK(kit_end(&c)) && CHECK(launch_compiled(&c, entry, &near[i]));
+        texts += ok && tni_cpu_choice(entry, &c.l, &t) != entry;
+        if (ok)
+            test_case_result(kit_same(&rule, &c, why), "%s: %s", tni_tuning_text(&near[i]).s, why);
+        kit_free(&c);
+    }
+    kit_free(&rule);
+    free(why);
+    return texts;
+}
+
+// Sizes that no vector and no block of vectors divides, and rows shorter than one.
+static void any_settings_of_the_cpu_run_and_agree(void)
+{
+    tni_text why;
+    if (!tni_cpu_compiler(&why)) SKIP("%s", why.s);
+    begin("any_settings");
+    CHECK(compare_settings(make_map, 3, 12345) >= 3);
+    CHECK(compare_settings(make_rows, 301, 1031) >= 4);
+    CHECK(compare_settings(make_rows, 501, 37) >= 4);
+    compare_settings(make_rows, 77, 5);
+    end();
 }
 
 // ---- runs --------------------------------------------------------------------------------------
@@ -649,6 +728,7 @@ const test_case tests_tune[] = { TEST(winners_are_found_by_sizes_and_chip_in_a_l
                                  TEST(scratch_of_the_cpu_is_enough_for_settings_to_come),
                                  TEST(a_winner_of_another_context_waits_for_the_next_run),
                                  TEST(candidates_of_the_cpu_differ_from_the_rule),
+                                 TEST(any_settings_of_the_cpu_run_and_agree),
                                  TEST(tuned_runs_give_the_results_of_rules),
                                  TEST(a_wrong_candidate_never_wins),
                                  TEST(explain_says_what_was_measured),

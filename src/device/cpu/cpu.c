@@ -114,6 +114,7 @@ static const tni_device_kernels kernels = {
     .recall                = tni_cpu_recall,
     .chip                  = tni_cpu_chip,
     .neighbours            = tni_cpu_neighbours,
+    .expect                = tni_cpu_expect,
     .retuned               = tni_cpu_retuned,
     .counts                = tni_cpu_compile_counts,
     .text                  = tni_cpu_text,

@@ -32,7 +32,7 @@ enum {
     PER_JOB     = 64,  // kernels compiled as one text: the compiler is started once for all of them
     NOT_ON_DISK = 4096,  // slots for the hashes of kernels that the disk does not have
     KEY_BYTES   = 8 + 2 * TNI_MAX_BUFFERS + (2 + TNI_AXES) * TNI_MAX_ACCESSES + TNI_MAX_NUMBERS +
-                14 * TNI_MAX_INS
+                14 * TNI_MAX_INS + sizeof(tni_tuning)
 };
 
 typedef enum { COLD, QUEUED, COMPILED, FAILED } entry_state;
@@ -45,6 +45,7 @@ struct entry {
     tni_cpu_code code;  // first: what the engine holds is the entry
     entry       *next;  // of the bucket
     tni_kernel  *kernel;
+    tni_tuning   settings;  // of the text
     uint64_t     hash;
     entry_state  state;
     size_t       bytes;
@@ -147,7 +148,9 @@ static char *write_source(entry *const *e, int n)
     tni_heap      heap = tni_heap_default();
     for (int i = 0; i < n; i++) {
         tni_cpu_function_name(name[i], i);
-        item[i] = (tni_emit_item){ .kernel = e[i]->kernel, .name = name[i] };
+        item[i] = (tni_emit_item){ .kernel = e[i]->kernel,
+                                   .name   = name[i],
+                                   .opts   = &e[i]->settings };
     }
     return tni_emit_program(&heap, &tni_dialect_c, tni_emit_c, n, item, false);
 }
@@ -400,14 +403,37 @@ static tni_kernel *copy_kernel(const tni_kernel *k)
     return copy;
 }
 
+// A kernel with the text that some settings make.
+typedef struct {
+    const tni_kernel *kernel;
+    tni_tuning        settings;
+} kernel_text;
+
+static kernel_text text_by_rule(const tni_kernel *k)
+{
+    return (kernel_text){ .kernel = k };
+}
+
+// Writes the key of an entry: the kernel's and, if they are not the rule's, the settings of its text. Returns its bytes, more
+// than KEY_BYTES if there is none.
+static size_t key_of(const kernel_text *k, char key[KEY_BYTES])
+{
+    static const tni_tuning rule;
+    size_t                  bytes = tni_kernel_key(k->kernel, key, KEY_BYTES);
+    if (!memcmp(&k->settings, &rule, sizeof rule)) return bytes;
+    if (bytes + sizeof rule <= KEY_BYTES) memcpy(key + bytes, &k->settings, sizeof rule);
+    return bytes + sizeof rule;
+}
+
 // Adds a kernel to the table: COLD, or FAILED if no C text exists for it. NULL if the table is full
 // or memory is out.
-static entry *add_entry(const tni_kernel *k, uint64_t hash, const char *key, size_t bytes)
+static entry *add_entry(const kernel_text *t, uint64_t hash, const char *key, size_t bytes)
 {
-    const char *why;
-    entry      *e = table.count < MOST_KERNELS ? malloc(sizeof *e + bytes) : NULL;
+    const tni_kernel *k = t->kernel;
+    const char       *why;
+    entry            *e = table.count < MOST_KERNELS ? malloc(sizeof *e + bytes) : NULL;
     if (!e) return NULL;
-    *e = (entry){ .hash = hash, .bytes = bytes, .state = FAILED };
+    *e = (entry){ .hash = hash, .bytes = bytes, .state = FAILED, .settings = t->settings };
     if (tni_can_emit(k, &why)) {
         e->state  = COLD;
         e->kernel = copy_kernel(k);
@@ -433,10 +459,10 @@ static entry *find_by_key(uint64_t hash, const char *key, size_t bytes)
 }
 
 // Returns the entry of a kernel; NULL if it has none and none can be added.
-static entry *find_or_add_entry(const tni_kernel *k)
+static entry *find_or_add_entry(const kernel_text *k)
 {
     char   key[KEY_BYTES];
-    size_t bytes = tni_kernel_key(k, key, sizeof key);
+    size_t bytes = key_of(k, key);
     if (bytes > sizeof key) return NULL;
     uint64_t hash = tni_hash(key, bytes);
     entry   *e    = find_by_key(hash, key, bytes);
@@ -466,15 +492,23 @@ static void queue_entry(entry *e, compile_job **j)
     table.counts.queued++;
 }
 
+// Returns the last job, if the thread has not begun with it: candidates that are expected one after the other are compiled together.
+static compile_job *last_waiting_job(void)
+{
+    compile_job *j = table.first;
+    while (j && j->next) j = j->next;
+    return j == table.first ? NULL : j;
+}
+
 // ---- from disk ---------------------------------------------------------------------------------
 
 // Returns whether a kernel has to be looked for on disk: not if it is in the table, whose entry
 // goes to *e, or was looked for before. not_on_disk is a lossy cache: a collision only costs
 // another look.
-static bool should_look_on_disk(const tni_kernel *k, void **e)
+static bool should_look_on_disk(const kernel_text *k, void **e)
 {
     char   key[KEY_BYTES];
-    size_t bytes = tni_kernel_key(k, key, sizeof key);
+    size_t bytes = key_of(k, key);
     *e           = NULL;
     if (bytes > sizeof key) return false;
     uint64_t  hash        = tni_hash(key, bytes);
@@ -486,17 +520,17 @@ static bool should_look_on_disk(const tni_kernel *k, void **e)
 }
 
 // Looks for a kernel on disk and loads it if it is there. Without `lock`, under `loader_lock`.
-static tni_cpu_functions find_on_disk(const tni_kernel *k)
+static tni_cpu_functions find_on_disk(const kernel_text *k)
 {
     char              key[KEY_BYTES];
     tni_cpu_functions m;
-    size_t            bytes = tni_kernel_key(k, key, sizeof key);
-    tni_kernel_cache_find(&table.recall_disk, &table.cc, key, bytes, k->tails, &m);
+    size_t            bytes = key_of(k, key);
+    tni_kernel_cache_find(&table.recall_disk, &table.cc, key, bytes, k->kernel->tails, &m);
     return m;
 }
 
 // Adds a kernel that was found on disk, unless another thread had it compiled meanwhile.
-static entry *add_found(const tni_kernel *k, const tni_cpu_functions *m)
+static entry *add_found(const kernel_text *k, const tni_cpu_functions *m)
 {
     entry *e = find_or_add_entry(k);
     if (!e || e->state != COLD) return e;
@@ -507,29 +541,53 @@ static entry *add_found(const tni_kernel *k, const tni_cpu_functions *m)
 
 // In three steps, so that disk and loader are used without the lock: other contexts need not wait
 // for the disk.
-void tni_cpu_recall(void *session, int n, const tni_launch *const *first, void **entries)
+static void recall_texts(int n, const kernel_text *k, void **entries)
 {
     tni_cpu_functions *m = calloc((size_t)n, sizeof *m);
-    (void)session;
     for (int i = 0; i < n; i++) entries[i] = NULL;
     if (!m) return;
     pthread_mutex_lock(&table.lock);
     open_table();
-    for (int i = 0; i < n; i++) m[i].found = should_look_on_disk(first[i]->kernel, &entries[i]);
+    for (int i = 0; i < n; i++) m[i].found = should_look_on_disk(&k[i], &entries[i]);
     pthread_mutex_unlock(&table.lock);
 
     pthread_mutex_lock(&table.loader_lock);
     for (int i = 0; i < n; i++)
-        if (m[i].found) m[i] = find_on_disk(first[i]->kernel);
+        if (m[i].found) m[i] = find_on_disk(&k[i]);
     pthread_mutex_unlock(&table.loader_lock);
 
     pthread_mutex_lock(&table.lock);
     for (int i = 0; i < n; i++)
-        if (m[i].run) entries[i] = add_found(first[i]->kernel, &m[i]);
+        if (m[i].run) entries[i] = add_found(&k[i], &m[i]);
     pthread_mutex_unlock(&table.lock);
+    free(m);
+}
+
+void tni_cpu_recall(void *session, int n, const tni_launch *const *first, void **entries)
+{
+    kernel_text *k = calloc((size_t)n, sizeof *k);
+    for (int i = 0; i < n; i++) entries[i] = NULL;
+    for (int i = 0; k && i < n; i++) k[i] = text_by_rule(first[i]->kernel);
+    if (k) recall_texts(n, k, entries);
     for (int i = 0; i < n; i++)
         if (entries[i]) tni_cpu_retuned(session, entries[i], first[i]);
-    free(m);
+    free(k);
+}
+
+// Looks in the table, then on disk, and queues the kernel if it is in neither.
+const tni_cpu_code *tni_cpu_variant(const tni_kernel *k, const tni_tuning *t, bool wait)
+{
+    kernel_text text = { .kernel = k, .settings = tni_emit_c_settings(t) };
+    void       *found;
+    recall_texts(1, &text, &found);
+    pthread_mutex_lock(&table.lock);
+    compile_job *j = last_waiting_job();
+    entry       *e = found ? found : find_or_add_entry(&text);
+    if (e) queue_entry(e, &j);
+    start_compile_thread();
+    if (e && e->state == QUEUED && (table.waits || wait)) wait_idle();
+    pthread_mutex_unlock(&table.lock);
+    return e ? &e->code : NULL;
 }
 
 // Never fails: a kernel that cannot be compiled or stored is interpreted.
@@ -542,8 +600,9 @@ tn_status tni_cpu_prepare(void *session, int n, const tni_launch *const *first, 
     pthread_mutex_lock(&table.lock);
     open_table();
     for (int i = 0; i < n; i++) {
-        entry *e   = find_or_add_entry(first[i]->kernel);
-        entries[i] = e ? e : &interpreted;
+        kernel_text text = text_by_rule(first[i]->kernel);
+        entry      *e    = find_or_add_entry(&text);
+        entries[i]       = e ? e : &interpreted;
         if (e) queue_entry(e, &j);
     }
     start_compile_thread();

@@ -12,10 +12,11 @@
 // run is set once, after finish and rows, with release order, so that a launch that sees run may use all
 // three.
 typedef struct {
-    _Atomic(tni_c_main *)         run;      // NULL: interpreted
-    tni_c_finish                 *finish;   // NULL if the kernel has no tails
-    int                           rows[2];  // sizes of a thread's scratch: see tni_c_scratch_bytes
-    _Atomic(struct tni_cpu_won *) won;      // settings that won, by sizes: see cpu_tune.c
+    _Atomic(tni_c_main *)          run;      // NULL: interpreted
+    tni_c_finish                  *finish;   // NULL if the kernel has no tails
+    int                            rows[2];  // sizes of a thread's scratch: see tni_c_scratch_bytes
+    _Atomic(struct tni_cpu_won *)  won;      // settings that won, by sizes: see cpu_tune.c
+    _Atomic(struct tni_cpu_made *) made;  // the kernel with texts of other settings: see cpu_tune.c
 } tni_cpu_code;
 
 // The device's recall, prepare, scratch and launch; see device.h. A launch takes no lock, allocates
@@ -30,11 +31,18 @@ const char *tni_cpu_chip(const void *session, int threads);
 int  tni_cpu_neighbours(void *session, const tni_launch *l, const tni_tuning *from, tni_tuning *dst,
                         int room);
 void tni_cpu_retuned(void *session, void *entry, const tni_launch *l);
-const tni_tuning *tni_cpu_settings(const tni_cpu_code *code, const tni_launch *l);
+void tni_cpu_expect(void *session, void *entry, const tni_launch *l);
+// Returns the code and the settings under which a launch of an entry runs; settings are NULL if rules decide.
+const tni_cpu_code *tni_cpu_choice(tni_cpu_code *code, const tni_launch *l,
+                                   const tni_tuning **settings);
+// Returns the entry of a kernel with the text that some settings make; NULL if there is none. Its code is compiled in the
+// background, or before this returns.
+const tni_cpu_code *tni_cpu_variant(const tni_kernel *k, const tni_tuning *t, bool wait);
 // Returns the number of threads that run a launch.
 int tni_cpu_threads(const tni_launch *l);
-// Whether two settings cut a launch into the same chunks for the same number of threads. NULL: the rule's.
+// Whether two settings cut a launch into the same chunks for the same number of threads; and whether they make the same text. NULL: the rule's.
 bool tni_cpu_cuts_equal(const tni_launch *l, const tni_tuning *a, const tni_tuning *b);
+bool tni_cpu_texts_equal(const tni_launch *l, const tni_tuning *a, const tni_tuning *b);
 
 // Waits until no kernel is being compiled or queued. With TN_COMPILE=wait every prepare does.
 void tni_cpu_kernels_wait(void);

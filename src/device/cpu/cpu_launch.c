@@ -142,15 +142,16 @@ static void report_first_failure(const running_launch *f, tni_launch *l)
 }
 
 // Runs compiled code: chunks on all threads, then the finish function on this one.
-static void run_compiled_launch(const tni_cpu_code *code, tni_c_main *run, tni_launch *l)
+static void run_compiled_launch(tni_cpu_code *entry, tni_launch *l)
 {
-    running_launch    f = { .run = run, .l = l };
-    const tni_tuning *t = tni_cpu_settings(code, l);
-    f.threads           = cut_launch(l, t, &f.cut);
-    f.failures          = (worker_failure *)l->scratch;
-    f.partials          = l->scratch + (size_t)f.threads * sizeof(worker_failure);
-    f.scratch           = f.partials + partials_bytes(&f.cut);
-    f.worker_bytes      = (size_t)tni_align64((int64_t)tni_c_scratch_bytes(code->rows, f.cut.cols));
+    const tni_tuning   *t;
+    const tni_cpu_code *code = tni_cpu_choice(entry, l, &t);
+    running_launch      f    = { .run = code->run, .l = l };
+    f.threads                = cut_launch(l, t, &f.cut);
+    f.failures               = (worker_failure *)l->scratch;
+    f.partials               = l->scratch + (size_t)f.threads * sizeof(worker_failure);
+    f.scratch                = f.partials + partials_bytes(&f.cut);
+    f.worker_bytes = (size_t)tni_align64((int64_t)tni_c_scratch_bytes(code->rows, f.cut.cols));
     for (int i = 0; i < f.threads; i++) f.failures[i] = (worker_failure){ .chunk = 0 };
     tni_emit_c_args(l, f.arg);
     tni_parallel(f.threads, f.cut.chunks, run_compiled_chunk, &f);
@@ -167,7 +168,7 @@ tn_status tni_cpu_launch(void *session, void *entry, tni_launch *l, tni_text *wh
     (void)session;
     tni_cpu_code *code = entry;
     tni_c_main   *run  = code ? atomic_load_explicit(&code->run, memory_order_acquire) : NULL;
-    if (run) run_compiled_launch(code, run, l);
+    if (run) run_compiled_launch(code, l);
     else tni_interpret(l);
     if (!l->fail[0]) return TN_OK;
     tni_text_add(why, "index %lld is out of range", (long long)l->fail[1]);

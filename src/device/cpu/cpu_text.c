@@ -9,13 +9,15 @@ void tni_cpu_compile_counts(int64_t *compiled, int64_t *found)
     *found           = c.found;
 }
 
-// Prints the kernel alone, without the prelude; a kernel that has no C text has nothing to show.
+// Prints the kernel alone, without the prelude, under the settings that won; a kernel that has no C text has nothing to show.
 char *tni_cpu_text(void *session, tni_heap *h, const tni_launch *l)
 {
-    (void)session;
     tni_out       o;
-    tni_emit_item item = { .kernel = l->kernel, .name = "kernel" };
+    tni_tuned     won;
+    tni_emit_item item = { .kernel = l->kernel, .name = "kernel", .opts = l->tuning };
     const char   *why;
+    if (!l->tuning && tni_tuned_find(tni_cpu_chip(session, l->threads), l, &won))
+        item.opts = &won.settings;
     if (!tni_can_emit(l->kernel, &why)) return NULL;
     tni_out_open(&o, h);
     tni_emit_c(&o, &tni_dialect_c, &item);
