@@ -116,9 +116,10 @@ static const command commands[] = {
       "[--seconds N] [--device NAME] CASE | PROGRAM [ARGUMENT]...\n       tenon tune --list\n"
       "       tenon tune --export FILE | --import FILE",
       "Measures the kernels of a case or of a program under other settings than those that rules\n"
-      "choose, for N seconds (20), and prints on stderr what won. Winners are kept in the cache folder\n"
-      "for this chip and used by all later programs. --export writes them to a file, --import adds\n"
-      "those of a file. --list lists the cases. TN_TUNE=0 leaves everything to the rules.\n",
+      "choose, and other ways to fuse and store what it computes, for N seconds (20), and prints on\n"
+      "stderr what won. Winners are kept in the cache folder for this chip and used by all later\n"
+      "programs. --export writes them to a file, --import adds those of a file. --list lists the\n"
+      "cases. TN_TUNE=0 leaves everything to the rules.\n",
       cli_tune, 0 },
     { "launch", "runs several ranks of a program on this machine",
       "-n N [--engine mpi|nccl] [--restarts K] [--] PROGRAM [ARGUMENT]...",
