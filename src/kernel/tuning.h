@@ -24,7 +24,7 @@ typedef enum {
     TNI_KNOB_OCCUPANCY,  // 1: half as many threads on a multiprocessor, each with more registers; 2: not
     TNI_KNOB_GRID,       // groups of a kernel with tails, in quarters of those that run at once
     TNI_KNOB_PREFETCH,  // 1: the next row is loaded while one is computed, on the cpu into cache; 2: not
-    TNI_KNOB_TILE,      // tiles of a group that transposes, side by side
+    TNI_KNOB_TILE,  // tiles of a group that transposes, side by side
     TNI_KNOB_SQUARE,  // tiles along a side of the squares that are visited with their transposes; 1: none are
     TNI_KNOB_THREADS,  // threads of the cpu
     TNI_KNOB_CHUNKS,   // chunks for each thread of the cpu
