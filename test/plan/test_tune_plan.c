@@ -290,6 +290,7 @@ static void a_plan_that_wins_is_used_from_then_on(void)
     float *want = malloc(ROOM * sizeof *want), *have = malloc(ROOM * sizeof *have);
     char  *text = NULL;
     size_t n, bytes;
+    int    kernels;
     values a;
     begin("wins");
     tn_ctx *cx    = open_device();
