@@ -47,42 +47,50 @@ static bool is_written(const tni_c_emitter *w, int i)
            tni_set_has(&w->kept, i) || tni_set_has(&w->strip, i);
 }
 
-// Whether an instruction of the lane loop from `from` on reads value i.
-static bool is_read_from(const tni_c_emitter *w, int i, int from)
+// Returns the last instruction of the lane loop that reads value i; -1 if none does.
+static int last_reader(const tni_c_emitter *w, int i)
 {
-    for (int j = from; j < w->k->nins; j++)
-        if (in_lanes(w, j) && reads_value(ins_at(w, j), i)) return true;
-    return false;
+    for (int j = w->k->nins - 1; j > i; j--)
+        if (in_lanes(w, j) && reads_value(ins_at(w, j), i)) return j;
+    return -1;
 }
 
-// Returns the registers that the lane loop takes for each of its vectors: the most values that are there at once, and what
-// functions have beside their result. *shared: those of values that all lanes read.
-static int count_registers(const tni_c_emitter *w, int *shared)
+// What a lane loop takes for each of its vectors: registers, the most values that are there at once and what functions have
+// beside their result; arrays that it writes. shared: registers of values that all lanes read.
+typedef struct {
+    int registers, written, shared;
+} needs;
+
+static needs count_needs(const tni_c_emitter *w)
 {
     enum { COSTLY = 8, OF_COSTLY = 3 };  // an exp, and what is alive within it
-    int most = 0, written = 0;
-    *shared = 0;
+    needs n = { 0 };
+    int   until[TNI_MAX_INS];
     for (int i = 0; i < w->k->nins; i++) {
+        until[i] = last_reader(w, i);
         if (!in_lanes(w, i)) {
-            *shared += !on_lane(w, i) && is_read_from(w, i, i + 1);
+            n.shared += !on_lane(w, i) && until[i] >= 0;
             continue;
         }
         int now = is_from_operands(w, i) && tni_ins_cost(ins_at(w, i)) >= COSTLY ? OF_COSTLY : 0;
-        for (int j = 0; j <= i; j++) now += on_lane(w, j) && is_read_from(w, j, i + 1);
-        written += is_written(w, i);
-        if (now + written > most) most = now + written;
+        for (int j = 0; j <= i; j++) now += on_lane(w, j) && until[j] > i;
+        n.written += is_written(w, i);
+        if (now + n.written > n.registers) n.registers = now + n.written;
     }
-    return most;
+    return n;
 }
 
 // The rule: as many as registers allow, up to 4. On a Neoverse V1, beside one vector: a chain of maps takes 0.78 times as long with
 // 4, a softmax 0.82, an update of Adam 0.66; with 8 most loops spill. REGISTERS: of ARM and AVX-512; compilers
-// for the 16 of AVX read memory in place of shared ones.
+// for the 16 of AVX read memory in place of shared ones. STORES: a block of more gains nothing: the loops of a layer norm with its
+// gradients, which write three arrays, take 0.90 times as long with 2 vectors as with 4.
 static int choose_vectors(const tni_c_emitter *w)
 {
-    enum { MOST = 4, REGISTERS = 32 };
-    int shared, each = count_registers(w, &shared), n = MOST;
-    while (n > 1 && n * each + shared > REGISTERS) n /= 2;
+    enum { MOST = 4, REGISTERS = 32, STORES = 8 };
+    needs each = count_needs(w);
+    int   n    = MOST;
+    while (n > 1 && (n * each.registers + each.shared > REGISTERS || n * each.written > STORES))
+        n /= 2;
     return n;
 }
 
