@@ -422,6 +422,7 @@ typedef struct {
     size_t           notes_bytes;
 
     double    began, saved;  // the clock when this process began to train, and when it last saved
+    double    ended;         // when the last step was scored; 0: not yet
     double    earlier;       // seconds that the log has of processes before it
     int64_t   first_step;    // done before this process
     double    items, busy;   // of the newest steps, smoothed: items, and seconds of training alone
@@ -438,6 +439,8 @@ int cli_run_open(cli_run *r, cli_settings *s);
 // Trains to the end or to a signal; evaluates, and prints the results. Returns the exit status.
 int  cli_run_train(cli_run *r);
 void cli_run_close(cli_run *r);
+// The seconds of this process, up to the end of the run.
+double cli_run_seconds(const cli_run *r);
 
 // Where the measurements of a run go: the table in sinks.c. Opens those that the settings ask for; false, reported, on
 // failure.

@@ -11,10 +11,13 @@ static const char preset[] = "model=lenet data=digits limit=25000 epochs=2 batch
 static void say_what_next(const cli_settings *s)
 {
     static const char *const next[] = {
-        " train --model mlp --data digits --save mlp.safetensors",
+        " train --model mlp --data digits --save mlp.safetensors --report mlp.html",
         NULL,  // eval
         " train --model gpt2 --data text:FILE --save gpt2.safetensors",
-        " sample --load gpt2.safetensors --prompt \"Once\"", " help train"
+        " sample --load gpt2.safetensors --prompt \"Once\"",
+        " explain mlp_step --html kernels.html",
+        " profile mlp_step --html profile.html",
+        " help train"
     };
     puts("Try next:");
     for (size_t i = 0; i < sizeof next / sizeof *next; i++) {

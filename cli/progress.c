@@ -39,7 +39,7 @@ static void write_rate(const cli_moment *m, char *to, size_t size)
                  100 * m->share);
 }
 
-// Writes "626/939  loss 0.3603  accuracy 85.5 %  11245/s  ETA 0:02  2.1 MB". Text has no accuracy but
+// Writes "626/939  loss 0.3603  accuracy 85.5 %  11245/s  ETA 0:02  2.0 MiB". Text has no accuracy but
 // "held out 1.8123", the loss of the newest evaluation.
 static void write_facts(const cli_progress *p, const cli_moment *m, char *line)
 {

@@ -224,7 +224,7 @@ static void add_figures(cli_run *r)
     cli_task         task = r->data.facts.task;
     tn_report       *p    = r->report;
     tn_report_figure(p, "steps", (double)r->memory.step);
-    tn_report_figure(p, "seconds", r->earlier + cli_seconds() - r->began);
+    tn_report_figure(p, "seconds", r->earlier + cli_run_seconds(r));
     if (r->memory.weight > 0) tn_report_figure(p, "loss", r->memory.loss / r->memory.weight);
     if (!r->is_scored) return;
     tn_report_figure(p, "test_items", (double)s->items);

@@ -188,8 +188,14 @@ const char *cli_s(int64_t count)
 
 void cli_write_bytes(char *to, size_t size, int64_t bytes)
 {
-    if (bytes < 10000) snprintf(to, size, "%lld B", (long long)bytes);
-    else if (bytes < 1000000) snprintf(to, size, "%.1f KB", 1e-3 * (double)bytes);
-    else if (bytes < 1000000000) snprintf(to, size, "%.1f MB", 1e-6 * (double)bytes);
-    else snprintf(to, size, "%.1f GB", 1e-9 * (double)bytes);
+    static const char *const unit[] = { "KiB", "MiB", "GiB", "TiB" };
+
+    double v = (double)bytes / 1024;
+    int    u = 0;
+    if (bytes < 1024) {
+        snprintf(to, size, "%lld B", (long long)bytes);
+        return;
+    }
+    for (; v >= 1024 && u < 3; u++) v /= 1024;
+    snprintf(to, size, "%.1f %s", v, unit[u]);
 }

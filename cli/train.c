@@ -448,12 +448,17 @@ static int stop(cli_run *r)
     return 128 + r->signal;
 }
 
+double cli_run_seconds(const cli_run *r)
+{
+    return (r->ended > 0 ? r->ended : cli_seconds()) - r->began;
+}
+
 static void print_steps(const cli_run *r)
 {
     int64_t steps = r->memory.step, mine = steps - r->first_step;
     printf("%lld step%s", (long long)steps, cli_s(steps));
     if (mine < steps) printf(", %lld of them now,", (long long)mine);
-    printf(" in %.1f s\n", cli_seconds() - r->began);
+    printf(" in %.1f s\n", cli_run_seconds(r));
 }
 
 // Prints the results of a complete run.
@@ -463,6 +468,7 @@ static int finish(cli_run *r)
     const cli_best *best = &r->memory.best;
     if (best->step > 0) r->score = best->score;
     else if (!r->is_scored && !score(r)) return cli_fail_of(r->cx);
+    r->ended = cli_seconds();
     cli_sinks_end(r);
     if (tn_dist_rank(r->dist) > 0) return 0;
     if (!r->s->quiet) cli_curve_draw(&r->memory.curve);

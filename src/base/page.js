@@ -56,7 +56,7 @@ function table(into, heads, rows) {
   const box = html('div', { class: 'scroll' }), whole = html('button', { type: 'button' }, `show all ${rows.length} rows`);
   // A long table is begun, so that the page opens at once; it is whole when asked for, and on paper.
   let limit = 200;
-  const put = () => body.replaceChildren(...rows.slice(0, limit).map(r => html('tr', {}, ...r.map((c, i) => html('td', { class: number[i] ? 'number' : null }, shown(c))))));
+  const put = () => body.replaceChildren(...rows.slice(0, limit).map(r => html('tr', {}, ...r.map((c, i) => html('td', { class: number[i] ? 'number' : String(shown(c)).length > 40 ? 'long' : null }, shown(c))))));
   const sort = i => {
     state.down = state.by === i ? !state.down : number[i];
     state.by = i;
@@ -144,14 +144,14 @@ function ticks(axis, s, most) {
 function frame(o, width, xs, ys) {
   const height = o.height || Math.max(180, Math.min(300, width * .5)), sx = scale(o.x, xs), sy = scale(o.y, ys), text = a => a.text || plain;
   const marks = ticks(o.y, sy, Math.max(2, Math.floor(height / 45))), wide = Math.max(...marks.map(v => text(o.y)(v).length), 2) * 7 + 8;
-  const left = wide + 4, right = width - 12, top = 18, bottom = height - 34, root = svg('svg', { width, height, viewBox: `0 0 ${width} ${height}`, role: 'img' });
+  const left = wide + 4, right = width - 12, top = o.y.label ? 24 : 18, bottom = height - 34, root = svg('svg', { width, height, viewBox: `0 0 ${width} ${height}`, role: 'img' });
   const x = v => left + sx.at(v) * (right - left), y = v => bottom - sy.at(v) * (bottom - top);
   for (const v of marks) root.append(svg('path', { class: 'grid', d: `M${left} ${y(v).toFixed(1)}H${right}` }), svg('text', { class: 'soft', x: left - 6, y: y(v) + 4, 'text-anchor': 'end' }, text(o.y)(v)));
   for (const v of ticks(o.x, sx, Math.max(2, Math.floor((right - left) / 85)))) {
     const at = x(v), label = text(o.x)(v), anchor = at > right - label.length * 3.5 ? 'end' : at < left + 8 ? 'start' : 'middle';
     root.append(svg('path', { class: 'axis', d: `M${at.toFixed(1)} ${bottom}v4` }), svg('text', { class: 'soft', x: at, y: bottom + 16, 'text-anchor': anchor }, label));
   }
-  root.append(svg('path', { class: 'axis', d: `M${left} ${top}V${bottom}H${right}` }), svg('text', { class: 'soft', x: 2, y: 11 }, o.y.label || ''),
+  root.append(svg('path', { class: 'axis', d: `M${left} ${top}V${bottom}H${right}` }), svg('text', { class: 'soft', x: 2, y: 10 }, o.y.label || ''),
     svg('text', { class: 'soft', x: right, y: height - 3, 'text-anchor': 'end' }, o.x.label || ''));
   return { root, x, y, left, right, top, bottom, height };
 }

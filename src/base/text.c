@@ -46,6 +46,13 @@ tni_text tni_size_text(int64_t bytes)
     return tni_text_of("%.1f %s", n, unit[i]);
 }
 
+// The next unit begins where microseconds would take a fifth digit.
+tni_text tni_micros_text(double us)
+{
+    if (us < 1e4) return tni_text_of("%.4g us", us);
+    return us < 1e7 ? tni_text_of("%.4g ms", 1e-3 * us) : tni_text_of("%.4g s", 1e-6 * us);
+}
+
 // Characters that show nothing themselves: other ends of a line, marks and overrides of direction,
 // characters of no width, tags.
 static bool is_unseen(uint32_t c)

@@ -33,6 +33,9 @@ size_t tni_escape(char *to, size_t capacity, const char *s, size_t n);
 tni_text tni_escaped(const char *s);
 tni_text tni_quoted(const char *name);
 
+// A time for people, of four digits: "212.4 us", "36.98 ms", "1.2 s".
+tni_text tni_micros_text(double us);
+
 // The length of the UTF-8 character at s, where n > 0 bytes follow; 0 if it is not valid.
 size_t tni_utf8(const char *s, size_t n);
 // Whether a text of n bytes is UTF-8 throughout.

@@ -219,11 +219,11 @@ static void print_body(const account *a, const char *number, const tni_node *n)
     tni_with_body(a->g->cx, n, &b, print_body_steps);
 }
 
-// "812 us, 840 us by the rule, 818 us next: " and what was chosen.
-static tni_text tuned_text(const tni_tuned *won, const char *with)
+tni_text tni_tuned_text(const tni_tuned *won, const char *with)
 {
-    tni_text s = tni_text_of("%.4g us, %.4g us by the rule", won->us, won->rule_us);
-    if (won->next_us > 0) tni_text_add(&s, ", %.4g us next", won->next_us);
+    tni_text s = tni_text_of("%s, %s by the rule", tni_micros_text(won->us).s,
+                             tni_micros_text(won->rule_us).s);
+    if (won->next_us > 0) tni_text_add(&s, ", %s next", tni_micros_text(won->next_us).s);
     tni_text_add(&s, ": %s", with);
     return s;
 }
@@ -234,7 +234,7 @@ tni_text tni_kernel_tuned(const tni_engine *e, const tni_planned_kernel *k)
     if (k->call_item >= 0 || !e->kernels->chip ||
         !tni_tuned_find(e->kernels->chip(e->session, e->threads), &k->launch, &won))
         return (tni_text){ "" };
-    return tuned_text(&won, tni_tuning_text(&won.settings).s);
+    return tni_tuned_text(&won, tni_tuning_text(&won.settings).s);
 }
 
 tni_text tni_plan_tuned(tni_graph *g)
@@ -245,7 +245,7 @@ tni_text tni_plan_tuned(tni_graph *g)
     char      *key = limits.chip && g->count ? tni_key_write(g, &bytes) : NULL;
     bool       any = key && tni_tuned_find_plan(limits.chip, key, bytes, &won);
     tni_free(&g->cx->heap, key);
-    return any ? tuned_text(&won, tni_choices_text(g, &won.choices).s) : (tni_text){ "" };
+    return any ? tni_tuned_text(&won, tni_choices_text(g, &won.choices).s) : (tni_text){ "" };
 }
 
 // Prints where a choice comes from, if it was measured.

@@ -21,7 +21,7 @@ function draw(p) {
   document.getElementById('note').textContent = `${p.device}: ${p.kernels} kernel${p.kernels === 1 ? '' : 's'}, ${exact(p.moved)} moved, ${p.least.toLocaleString('en')} at least; memory for intermediate values: ${bytes(p.arena)} planned, ${bytes(p.bound)} lower bound` +
     (p.unfused ? `; not fused: ${p.unfused}` : '') + (p.declined ? `; recorded as other ops: ${p.declined}` : '') + (p.tuned ? `; tuned: ${p.tuned}` : '');
   const map = section(`Kernels of ${p.title}`, 'Each box is a kernel or a library call, below all that it reads; the stronger its colour, the more bytes it moves. A line is data from one to another. Click on a box, or press Enter, for its text.'), side = section('A kernel', 'Choose one.');
-  graph(map, { width: 220, tall: 74, nodes: p.steps.map(s => ({ title: `${s.number} ${s.name}`, corner: bytes(s.bytes), lines: [s.sizes, times(s.ops).join(', ')], heat: s.bytes / most, pick: () => show(side, p, s),
+  graph(map, { width: 220, tall: 74, nodes: p.steps.map(s => ({ title: `${s.number} ${s.name}`, corner: bytes(s.bytes), lines: [s.sizes, times(s.ops).join(', ')], heat: s.bytes / most, pick: () => { show(side, p, s); if (side.getBoundingClientRect().top > innerHeight) side.scrollIntoView(); },
     tip: `${s.number}  ${s.name} ${s.sizes}\n${exact(s.bytes)}\nops: ${times(s.ops).join(', ')}\n${s.lines.slice(0, 6).join('\n')}` })),
     edges: p.steps.flatMap((s, i) => s.reads.map(r => ({ from: r[0], to: i, wide: (1 + 2.5 * Math.max(0, Math.log(r[1] + 1) - Math.log(most + 1) + 7) / 7).toFixed(2), tip: `${r[2]}, ${bytes(r[1])}` }))) });
   if (p.steps.length) show(side, p, p.steps.reduce((a, b) => b.bytes > a.bytes ? b : a));

@@ -19,8 +19,9 @@
 //
 // and TN_LOG=tune prints
 //
-//   tenon: tuned FULL (130023424,): 116.2 us, 132.8 by the rule, 116.1 next: unroll 8
+//   tenon: tuned FULL (130023424,): 116.2 us, 132.8 us by the rule, 116.1 us next: unroll 8
 #include "inspect/contest.h"
+#include "inspect/explain.h"
 #include "inspect/profile.h"
 #include "inspect/tuner.h"
 
@@ -348,9 +349,7 @@ static bool is_alone(const tni_planned_kernel *k)
 
 void tni_log_winner(const tni_tuner *u, const tni_tuned *w, const char *with)
 {
-    if (u->log)
-        fprintf(stderr, "tenon: tuned %s: %.4g us, %.4g by the rule, %.4g next: %s\n", w->what,
-                w->us, w->rule_us, w->next_us, with);
+    if (u->log) fprintf(stderr, "tenon: tuned %s: %s\n", w->what, tni_tuned_text(w, with).s);
 }
 
 // Measures a kernel and keeps the winner, the rule's settings if nothing beats them. Returns whether there is no more to measure.

@@ -15,7 +15,7 @@
 //
 // TN_LOG=tune prints
 //
-//   tenon: tuned plan of 14 steps: 212.4 us, 219.9 by the rule, 214.0 next: store add (64, 512) (recorded at model.c:31)
+//   tenon: tuned plan of 14 steps: 212.4 us, 219.9 us by the rule, 214 us next: store add (64, 512) (recorded at model.c:31)
 //   tenon: tuned plan of 14 steps: 9 other plans in 1.83 s, all that there are
 #include "inspect/contest.h"
 #include "inspect/host_copy.h"

@@ -5,11 +5,12 @@ const shown_as = (name, v) => v === null || v === undefined ? '-' : is_share(nam
 const words = { lr: 'learning rate', grad_norm: 'gradient norm', samples_per_s: 'samples per second', memory_bytes: 'memory' };
 const label = name => words[name] || name.replaceAll('_', ' '), titled = name => label(name)[0].toUpperCase() + label(name).slice(1);
 
-// A curve of single steps is noisy: the mean over a fiftieth of it around each point says where it goes.
+// A curve of single steps is noisy: the mean over a fiftieth of it around each point says where it goes. At the end, where people look, it is
+// the mean of the last ones; the beginning, which may be steep, keeps its height.
 function smooth(points) {
-  const list = points.filter(p => p[1] !== null), half = Math.floor(list.length / 100), sums = [0];
+  const list = points.filter(p => p[1] !== null), half = Math.max(2, Math.floor(list.length / 100)), sums = [0];
   list.forEach((p, i) => sums.push(sums[i] + p[1]));
-  return list.map((p, i) => { const w = Math.min(half, i, list.length - 1 - i); return [p[0], (sums[i + w + 1] - sums[i - w]) / (2 * w + 1)]; });
+  return list.map((p, i) => { const before = Math.min(half, i), after = Math.min(before, list.length - 1 - i); return [p[0], (sums[i + after + 1] - sums[i - before]) / (before + after + 1)]; });
 }
 const is_noisy = c => c.points.length > 60 && !is_smooth(c.name);
 

@@ -647,9 +647,9 @@ static void info_lists_tensors_and_metadata(void)
     if (!begin()) return;
     runs(0, "tenon train --model mlp --hidden 16 --data digits:count=60 --epochs 1 --quiet --save"
             " m.safetensors >results; tenon info m.safetensors");
-    prints("1.weight  F32     (16, 784)                50.2 KB\n");
+    prints("1.weight  F32     (16, 784)               49.0 KiB\n");
     prints("3.bias    F32     (10,)                       40 B\n");
-    prints("4 tensors, 12730 numbers, 50.9 KB\n");
+    prints("4 tensors, 12730 numbers, 49.7 KiB\n");
     prints("  model           mlp\n");
     prints("  hidden          16\n");
     runs(1, "echo nonsense >n.safetensors; tenon info n.safetensors");

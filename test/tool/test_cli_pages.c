@@ -69,7 +69,7 @@ static void kernels_of_a_case_and_of_a_program_are_tuned(void)
     runs(0,
          "TN_CACHE_DIR=a tenon tune --export w.txt && TN_CACHE_DIR=b tenon tune --import w.txt && "
          "TN_CACHE_DIR=b tenon explain softmax");
-    prints(" us by the rule");
+    prints("s by the rule");
     runs(0, "TN_CACHE_DIR=c tenon tune --seconds 0.2 echo of a program");
     prints("of a program\n");
     scratch_close();

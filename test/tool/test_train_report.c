@@ -83,6 +83,8 @@ static void the_page_has_the_figures_of_the_log_and_the_text(void)
     prints(text);
     snprintf(text, sizeof text, "test loss %.4f\n", figure(page, "test_loss"));
     prints(text);
+    snprintf(text, sizeof text, "20 steps in %.1f s\n", figure(page, "seconds"));
+    prints(text);
     CHECK_NEAR(figure(page, "steps"), 20, 0);
     CHECK_INT(page_count(page, "samples"),
               24);  // 12, and 12 mistakes of a network that knows little
