@@ -80,6 +80,8 @@ typedef struct {
     uint8_t tile_axis;    // POINT in tiles: the axis of P along which they extend, besides the lane
     uint8_t
         square;  // tiles along a side of squares that are visited with their transposes; 0: they are not
+    uint8_t
+        pairs;  // a group has a tile and its transpose, each of which is the other's transposed operand
     uint8_t  whole_blocks;     // vectors of random numbers are whole blocks of the generator's
     uint16_t tile;             // lanes of a tile, and points along tile_axis; 0: no tiles
     uint16_t tiles_per_group;  // tiles of a group, side by side along the lane

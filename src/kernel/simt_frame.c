@@ -66,6 +66,8 @@ static void open_with_struct(tni_simt_emitter *c, const char *suffix, int thread
     bool              many     = c->k->tails || c->m->hold == TNI_HOLD_SHARED;
     int               resident = many ? tni_simt_resident(c->m, threads) : 1;
     tni_text          cluster  = { "" };
+    // A thread with two vectors needs few registers; as many threads as a multiprocessor runs hide the barrier.
+    if (c->m->pairs && c->m->unroll == 2) resident = 2048 / threads;
     if (c->m->cluster > 1 && !*suffix)
         cluster = tni_text_of("__cluster_dims__(%d, 1, 1) ", c->m->cluster);
     tni_out_line(c->o, "%s%s__launch_bounds__(%d, %d) %s%s(const %s_args a)", c->d->kernel,

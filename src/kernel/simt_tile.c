@@ -6,6 +6,9 @@
 // reads and writes the elements of its own points only, all reads of a tile before all writes, so
 // that maps in place stay right.
 //
+// Where a buffer is read both along the lane and crosswise, as in x + transpose(x), a group takes two tiles that are
+// transposes of each other (pairs): each is loaded once, along the lane, and put into shared memory for the threads of the other.
+//
 // Names in the text: h tile of a load or store, z words on their way to a tile, c0 and r0 the first
 // point of the group along the lane and along the other axis, e and r a thread's distance from
 // there. What it prints, of test/golden/tile.txt, mul(tanh(transpose(x, 0, 1)), y):
@@ -224,11 +227,63 @@ static bool is_mirrored(const tni_kernel *k, uint64_t crossed)
     return false;
 }
 
+// The elements that an access goes on by along an axis.
+static int64_t step_of(const tni_launch *l, int access, int axis)
+{
+    int class = l->kernel->access[access].stride[axis];
+    return class == TNI_STRIDE_N ? l->stride[access][axis] : class == TNI_STRIDE_1;
+}
+
+// Whether access b has at (i, j) of the lane and the tile axis what access a has at (j, i).
+static bool is_mirror(const tni_launch *l, int a, int b, int axis)
+{
+    int lane = l->kernel->np - 1;
+    if (l->offset[a] != l->offset[b] || step_of(l, a, lane) != step_of(l, b, axis) ||
+        step_of(l, a, axis) != step_of(l, b, lane))
+        return false;
+    for (int i = 0; i < lane; i++)
+        if (i != axis && step_of(l, a, i) != step_of(l, b, i)) return false;
+    return true;
+}
+
+// The one access besides a that loads the buffer of a along the lane; -1 if there is none, or several.
+static int other_load(const tni_kernel *k, uint64_t direct, int a)
+{
+    tni_set need  = tni_needs_main(k);
+    int     found = -1;
+    for (int i = 0; i < k->nins; i++) {
+        const tni_ins *x = &k->ins[i];
+        if (x->code != TNI_I_LOAD || !tni_set_has(&need, i) || x->access == a ||
+            k->access[x->access].buffer != k->access[a].buffer)
+            continue;
+        if (!(direct >> x->access & 1) || (found >= 0 && found != x->access)) return -1;
+        found = x->access;
+    }
+    return found;
+}
+
+// Whether everything that goes through tiles is a load of what another load has along the lane, as in x + transpose(x), and
+// nothing is stored crosswise. A group then takes a tile and its transpose: each is loaded once and is the other's
+// transposed operand, so that no element is loaded twice.
+static bool can_pair(const tni_launch *l, const crossed_set *f, uint64_t tiled)
+{
+    const tni_kernel *k = l->kernel;
+    if (tiled != f->crossed) return false;
+    for (int i = 0; i < k->nins; i++)
+        if (k->ins[i].code == TNI_I_STORE && tiled >> k->ins[i].access & 1) return false;
+    for (int a = 0; a < k->naccess; a++) {
+        int b = tiled >> a & 1 ? other_load(k, f->direct, a) : -1;
+        if (tiled >> a & 1 && (b < 0 || !is_mirror(l, a, b, f->axis))) return false;
+    }
+    return true;
+}
+
 // Groups for one page: the points that differ along the lane and the tile axis only.
 static int64_t page_groups(const tni_simt_class *c, int64_t lanes, int64_t other)
 {
     int64_t side = c->tile, line = side * c->tiles_per_group, square = side * c->square;
     int64_t n = square ? (lanes + square - 1) / square : 0;
+    if (c->pairs) return n * (n + 1) / 2 * c->square * c->square;
     if (square) return n * (n + 1) * (c->square / c->tiles_per_group) * c->square;
     return (lanes + line - 1) / line * ((other + side - 1) / side);
 }
@@ -267,6 +322,11 @@ bool tni_simt_choose_tile(const tni_launch *l, const tni_simt_limits *limits, tn
     int64_t lanes = l->size[k->np - 1], other = l->size[f.axis];
     if (lanes == other && lanes >= MANY * c.tile && is_mirrored(k, c.tiled))
         c.square = square_side(limits, c.tiles_per_group);
+    if (c.square && 2 * bytes / c.tiles_per_group <= MAX_SHARED && can_pair(l, &f, c.tiled)) {
+        c.pairs           = 1;
+        c.unroll          = (uint8_t)(2 * c.unroll / c.tiles_per_group);
+        c.tiles_per_group = 1;
+    }
     for (int i = 0; i < k->np - 1; i++)
         if (i != f.axis) lines *= l->size[i];
     m->class   = c;
@@ -300,14 +360,19 @@ static int element_bytes(const tni_simt_emitter *c, int i)
     return (int)tni_dtype_size(buffer_dtype(c, i));
 }
 
+// Words of one tile of LOAD i.
+static int tile_words(const tni_simt_emitter *c, int i)
+{
+    return c->m->tile * load_pitch(c->m, element_bytes(c, i));
+}
+
 // Declares h for each tile: words for a load, elements for a store.
 static void declare_tiles(tni_simt_emitter *c, const tni_set *set)
 {
     for (int i = 0; i < c->k->nins; i++) {
         if (goes_through(c, set, i, TNI_I_LOAD))
             tni_out_line(c->o, "%sm_uint h%d[%d];", c->d->shared, i,
-                         c->m->tile * c->m->tiles_per_group *
-                             load_pitch(c->m, element_bytes(c, i)));
+                         tile_words(c, i) * (c->m->pairs ? 2 : c->m->tiles_per_group));
         if (goes_through(c, set, i, TNI_I_STORE))
             tni_out_line(
                 c->o, "%s%s h%d[%d];", c->d->shared, tni_storage_type(buffer_dtype(c, i)), i,
@@ -333,6 +398,23 @@ static void put_mirrored(tni_simt_emitter *c)
     tni_out_line(c->o, "const m_uint p = n %% 2 ? y : x, o = n %% 2 ? x == y ? side : x : y;");
     tni_out_line(c->o, "const %s c0 = (%s)p * %d + w %% %d * %d, r0 = (%s)o * %d + w / %d * %d;",
                  c->index, c->index, square, across, line, c->index, square, across, side);
+}
+
+// The same where a group has a tile and its transpose. Of a square on the diagonal the tiles above it are the transposes of
+// those below: their groups get a place past the end, where there are no points.
+static void put_pair(tni_simt_emitter *c)
+{
+    int side = c->m->tile, square = side * c->m->square, tiles = c->m->square * c->m->square;
+    tni_out_line(c->o, "const m_uint side = (m_uint)((%s + %d) / %d);", tni_simt_lanes_name(c).s,
+                 square - 1, square);
+    tni_out_line(c->o, "const m_uint n = place / %d, w = place %% %d;", tiles, tiles);
+    tni_out_line(c->o, "const m_uint k = n / (side + 1), m = n - k * (side + 1);");
+    tni_out_line(c->o, "const m_uint y = m <= k ? k : side - 1 - k, x = m <= k ? m : m - k - 1;");
+    tni_out_line(c->o, "const m_uint o = x == y && w %% %d > w / %d ? side : x;", c->m->square,
+                 c->m->square);
+    tni_out_line(c->o, "const %s c0 = (%s)o * %d + w %% %d * %d, r0 = (%s)y * %d + w / %d * %d;",
+                 c->index, c->index, square, c->m->square, side, c->index, square, c->m->square,
+                 side);
 }
 
 // Prints the coordinates of the axes that tiles do not extend along, out of the number `page`.
@@ -366,7 +448,7 @@ static void put_corner(tni_simt_emitter *c)
         tni_out_line(c->o, "const m_uint place = (m_uint)%s;", c->d->group_id);
     }
     if (c->m->square) {
-        put_mirrored(c);
+        (c->m->pairs ? put_pair : put_mirrored)(c);
         return;
     }
     tni_out_line(c->o, "const m_uint across = (m_uint)((%s + %d) / %d);", tni_simt_lanes_name(c).s,
@@ -386,6 +468,18 @@ void tni_simt_open_slot(tni_simt_emitter *c, bool crossed)
     tni_text              next = tni_text_of(" + q * %d", m->tile);
     tni_out_print(c->o, "%s", c->d->unroll);
     tni_out_line(c->o, "for (m_int q = 0; q < %d; q++) {", c->unroll);
+    if (m->pairs) {
+        // The second half of a thread's vectors is of the transpose, which a tile on the diagonal does not have.
+        tni_out_line(c->o, "const m_int s = tid + q %% %d * %d;", c->unroll / 2, m->rows);
+        tni_out_line(c->o, "const m_int r = s / %d, e = s %% %d * %d;", per, per, m->vector);
+        tni_out_line(c->o, "const %s i%d = (q < %d ? r0 : c0) + r, c = (q < %d ? c0 : r0) + e;",
+                     c->index, t, c->unroll / 2, c->unroll / 2);
+        tni_out_line(c->o, "if (i%d < %s && c < %s && (q < %d || r0 != c0)) {", t,
+                     tni_simt_word_name(c, TNI_WORD_SIZES + t).s, tni_simt_lanes_name(c).s,
+                     c->unroll / 2);
+        if (!crossed) tni_simt_put_bases(c);
+        return;
+    }
     if (m->tiles_per_group > 1) {
         // A vector of each of the squares side by side.
         tni_out_line(c->o, "const m_int %c = tid / %d%s, %c = tid %% %d * %d%s;",
@@ -418,7 +512,7 @@ void tni_simt_open_tile(tni_simt_emitter *c, const tni_set *set)
 {
     declare_tiles(c, set);
     put_corner(c);
-    if (!any_goes_through(c, set, TNI_I_LOAD)) return;
+    if (!any_goes_through(c, set, TNI_I_LOAD) || c->m->pairs) return;
     for (int i = 0; i < c->k->nins; i++)
         if (goes_through(c, set, i, TNI_I_LOAD))
             tni_out_line(c->o, "m_uint z%d[%d];", i, words_of(c, i) * c->unroll);
@@ -431,10 +525,45 @@ void tni_simt_open_tile(tni_simt_emitter *c, const tni_set *set)
     tni_simt_close_vector(c);
 }
 
+// The load whose words are those of LOAD i, transposed.
+static int mirror_of(const tni_simt_emitter *c, const tni_set *set, int i)
+{
+    const tni_kernel *k = c->k;
+    for (int j = 0; j < k->nins; j++)
+        if (tni_set_has(set, j) && k->ins[j].code == TNI_I_LOAD && !tni_simt_tiled(c, j) &&
+            k->access[k->ins[j].access].buffer == k->access[k->ins[i].access].buffer)
+            return j;
+    return i;
+}
+
+// Writes the words of both tiles, line r along the lane, each to where the other's threads read; on the diagonal to its own.
+static void fill_pair(tni_simt_emitter *c, const tni_set *set)
+{
+    tni_simt_open_slot(c, true);
+    for (int i = 0; i < c->k->nins; i++) {
+        if (!goes_through(c, set, i, TNI_I_LOAD)) continue;
+        int      size = element_bytes(c, i), w = words_of(c, i), per = per_word(c->m, size);
+        tni_text word = tni_text_of(size == 8 ? "2 * e" : per > 1 ? "e / %d" : "e", per);
+        tni_out_line(c->o, "{");
+        tni_out_line(c->o, "const m_int h = (q < %d && r0 != c0 ? %d : 0) + r * %d + %s;",
+                     c->unroll / 2, tile_words(c, i), load_pitch(c->m, size), word.s);
+        tni_out_print(c->o, "%s", c->d->unroll);
+        tni_out_line(c->o, "for (m_int j = 0; j < %d; j++) h%d[h + j] = x%d[q * %d + j];", w, i,
+                     mirror_of(c, set, i), w);
+        tni_out_line(c->o, "}");
+    }
+    tni_simt_close_vector(c);
+    tni_out_line(c->o, "%s;", c->d->barrier);
+}
+
 // Writes the words into the tile, line e along the tile axis, and waits for all threads of the group.
 void tni_simt_fill_tile(tni_simt_emitter *c, const tni_set *set)
 {
     if (!any_goes_through(c, set, TNI_I_LOAD)) return;
+    if (c->m->pairs) {
+        fill_pair(c, set);
+        return;
+    }
     tni_simt_open_slot(c, true);
     for (int i = 0; i < c->k->nins; i++) {
         if (!goes_through(c, set, i, TNI_I_LOAD)) continue;
@@ -454,8 +583,10 @@ void tni_simt_fill_tile(tni_simt_emitter *c, const tni_set *set)
 // of the tile, packed as a vector of memory would be.
 static void take_tile_words(tni_simt_emitter *c, int i)
 {
-    int size = element_bytes(c, i), w = words_of(c, i), per = per_word(c->m, size);
-    int pitch = load_pitch(c->m, size), bits = 8 * size;
+    int      size = element_bytes(c, i), w = words_of(c, i), per = per_word(c->m, size);
+    int      pitch = load_pitch(c->m, size), bits = 8 * size;
+    tni_text tile = { "" };
+    if (c->m->pairs) tile = tni_text_of("(q < %d ? 0 : %d) + ", c->unroll / 2, tile_words(c, i));
     if (per > 1) {
         tni_out_print(c->o, "%s", c->d->unroll);
         tni_out_line(c->o, "for (m_int j = 0; j < %d; j++) x%d[q * %d + j] = 0;", w, i, w);
@@ -463,16 +594,17 @@ static void take_tile_words(tni_simt_emitter *c, int i)
     tni_out_print(c->o, "%s", c->d->unroll);
     tni_out_line(c->o, "for (m_int j = 0; j < %d; j++) {", c->m->vector);
     if (size == 8) {
-        tni_out_line(c->o, "x%d[q * %d + 2 * j] = h%d[(e + j) * %d + 2 * r];", i, w, i, pitch);
-        tni_out_line(c->o, "x%d[q * %d + 2 * j + 1] = h%d[(e + j) * %d + 2 * r + 1];", i, w, i,
+        tni_out_line(c->o, "x%d[q * %d + 2 * j] = h%d[%s(e + j) * %d + 2 * r];", i, w, i, tile.s,
                      pitch);
+        tni_out_line(c->o, "x%d[q * %d + 2 * j + 1] = h%d[%s(e + j) * %d + 2 * r + 1];", i, w, i,
+                     tile.s, pitch);
     } else if (per > 1) {
-        tni_out_line(c->o, "const m_uint g = h%d[(e + j) * %d + r / %d] >> r %% %d * %d;", i, pitch,
-                     per, per, bits);
+        tni_out_line(c->o, "const m_uint g = h%d[%s(e + j) * %d + r / %d] >> r %% %d * %d;", i,
+                     tile.s, pitch, per, per, bits);
         tni_out_line(c->o, "x%d[q * %d + j / %d] |= (g & %uu) << j %% %d * %d;", i, w, per,
                      (1u << bits) - 1, per, bits);
     } else {
-        tni_out_line(c->o, "x%d[q * %d + j] = h%d[(e + j) * %d + r];", i, w, i, pitch);
+        tni_out_line(c->o, "x%d[q * %d + j] = h%d[%s(e + j) * %d + r];", i, w, i, tile.s, pitch);
     }
     tni_out_line(c->o, "}");
 }

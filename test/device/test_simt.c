@@ -68,6 +68,29 @@ static void mirrored(kit_case *c, int64_t rows, int64_t cols)
     kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), t);
 }
 
+// Sums of matrices and their transposes, several side by side with room between them.
+static void mirrored_batch(kit_case *c, tn_dtype dt, int64_t rows)
+{
+    const int64_t page = rows * rows + 16;
+    kit_begin(c, 3, (int64_t[]){ 2, rows, rows }, 0, NULL, false);
+    int b = kit_buffer(c, dt, 2 * page, false);
+    int x = kit_load(c, kit_access(c, b, 0, (int64_t[]){ page, rows, 1 }, 0));
+    int t = kit_load(c, kit_access(c, b, 0, (int64_t[]){ page, 1, rows }, 0));
+    kit_store(c, kit_output(c, dt, TNI_PER_ROW), kit_map2(c, TNI_sub, x, t));
+}
+
+static void mirrored_halves(kit_case *c, int64_t rows, int64_t cols)
+{
+    (void)cols;
+    mirrored_batch(c, TN_BF16, rows);
+}
+
+static void mirrored_doubles(kit_case *c, int64_t rows, int64_t cols)
+{
+    (void)cols;
+    mirrored_batch(c, TN_F64, rows);
+}
+
 // Images with channels last from images with channels first: rows channels, cols points.
 static void channels_last(kit_case *c, int64_t rows, int64_t cols)
 {
@@ -307,6 +330,8 @@ static const work works[] = {
     { "tanh of a transposed sum of odd size", transposed, 4099, 4097, 33, 71 },
     { "tanh of a sum of transposes", mirrored, 4096, 4096, 300, 300 },
     { "tanh of a sum of odd transposes", mirrored, 4097, 4097, 261, 261 },
+    { "differences from transposes in bf16", mirrored_halves, 4096, 4096, 552, 552 },
+    { "differences from transposes in f64", mirrored_doubles, 2048, 2048, 270, 270 },
     { "channels last", channels_last, 64, 3136, 72, 80 },
     { "adamw", adamw, 13000, 10000, 10, 101 },
     { "dropout", dropout, 4096, 4096, 12, 50 },
@@ -827,7 +852,7 @@ static void transposed_operands_get_tiles(void)
     CHECK(m.class.tiled == 1 << 1 && m.class.unroll == 2 && m.block == 256);
     CHECK_INT(m.grid[0], 64 * 128);
     m = shape_of(c, "tanh of a sum of transposes");
-    CHECK(m.class.tile == 32 && m.class.square);
+    CHECK(m.class.tile == 32 && m.class.square && m.class.pairs && m.class.unroll == 2);
     CHECK_INT(m.grid[0], 32 * 33 * 8);
     m = shape_of(c, "tanh of a transposed sum of odd size");
     CHECK(m.class.tile == 32 && m.class.vector == 1 && m.class.unroll == 4);
