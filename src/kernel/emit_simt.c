@@ -261,7 +261,7 @@ void tni_simt_open_vector(tni_simt_emitter *c)
         open_row_in_flight(c);
         return;
     }
-    tni_out_line(c->o, "const %s i = from + q * %d;", c->index, c->m->team);
+    tni_out_line(c->o, "const %s i = from + q * %d;", c->index, tni_simt_apart(c));
     tni_out_line(c->o, c->all_present ? "{" : "if (i < n) {");
     if (c->m->form == TNI_SIMT_LANE) {
         tni_simt_put_coordinates(c, k->np, k->np + k->nr, "i");
@@ -327,7 +327,8 @@ static void put_vector_fetches(tni_simt_emitter *c, const tni_set *set)
     tni_simt_open_vector(c);
     for (int i = 0; i < c->k->nins; i++) {
         if (!tni_set_has(&loads, i) || tni_simt_tiled(c, i)) continue;
-        if (tni_simt_stashed(c, i) && tni_set_has(&c->fetched, i)) tni_simt_put_stash(c, i, false);
+        if (tni_simt_ahead(c, i) || (tni_simt_stashed(c, i) && tni_set_has(&c->fetched, i)))
+            tni_simt_put_stash(c, i, false);
         else tni_simt_fetch(c, i);
         if (!tni_simt_stashed(c, i) || tni_set_has(&c->fetched, i)) continue;
         tni_set_add(&stash, i);
@@ -405,6 +406,7 @@ static void put_vector_pass(tni_simt_emitter *c, const tni_set *set)
 {
     bool lane = c->m->form == TNI_SIMT_LANE;
     put_vector_fetches(c, set);
+    if (c->m->by_warps) tni_simt_ask_ahead(c, false);
     tni_simt_open_vector(c);
     if (lane) put_lane_tails(c, set, false);
     put_vector_work(c, set, lane ? "live" : "");
@@ -531,11 +533,15 @@ static void put_phase_loop(tni_simt_emitter *c, int q)
         put_loop_turn(c, &set);
         tni_out_line(c->o, "}");
     } else {
+        c->all_present = c->m->complete;
         put_vector_pass(c, &set);
+        c->all_present = false;
     }
     for (int i = 0; i < c->k->nins; i++)
         if (tni_set_has(&folds, i)) tni_simt_join_pair(c, i);
     if (!lane) tni_simt_fold_team(c, &folds, 'v', c->m->team);
+    if (tni_simt_is_ahead(c->m))
+        tni_simt_ask_ahead(c, memcmp(&folds, &none, sizeof folds) != 0 && c->m->team > TNI_WARP);
     if (c->m->cluster > 1 && memcmp(&folds, &none, sizeof folds)) tni_simt_fold_cluster(c, &folds);
     for (int i = 0; i < c->k->nins && lane && c->m->team > 1; i++)
         if (tni_set_has(&folds, i)) tni_simt_fold_lanes(c, i);
@@ -648,7 +654,10 @@ static void put_row_form(tni_simt_emitter *c)
         snprintf(slice.s, sizeof slice.s, c->d->second_axis, c->m->team);
     if (c->m->split_columns == TNI_SLICES_FIRST)
         slice = tni_text_of(" + (%s)%s * %d", c->index, c->d->group_id, c->m->team);
-    if (c->m->hold == TNI_HOLD_REGISTERS)
+    if (c->m->by_warps)
+        tni_out_line(c->o, "const %s from = tid / %d * %d + tid %% %d;", c->index, TNI_WARP,
+                     TNI_WARP * c->unroll, TNI_WARP);
+    else if (c->m->hold == TNI_HOLD_REGISTERS)
         tni_out_line(c->o, "const %s from = t%s;", c->index, slice.s);
     if (c->m->bulk) tni_simt_open_bulk(c);
     if (c->k->tails) tni_simt_declare_tails(c, c->m->tickets ? "0" : tni_simt_group_name(c).s);
@@ -676,7 +685,8 @@ static void put_row_form(tni_simt_emitter *c)
         c->stage    = TNI_AT_ROW;
         for (int i = 0; i < c->k->nins; i++)
             if (tni_set_has(&set, i)) tni_simt_put_ins(c, i);
-        if (c->m->bulk && q == 0) tni_out_line(c->o, "m_await(&full, turn);");
+        if (c->m->bulk && q == 0)
+            tni_out_line(c->o, "m_await(&full%s, turn);", c->m->by_warps ? "[tid / 32]" : "");
         if (q < c->k->phases) put_phase_loop(c, q);
     }
     if (c->m->tickets) tni_simt_put_ticket_partials(c);

@@ -424,7 +424,7 @@ static int vector_registers(const tni_launch_facts *f, const tni_simt_class *c)
 
 // Whether a thread's registers hold its part of the row. A double takes two registers, so kernels that
 // compute in f64 have half as many.
-static bool fits_registers(const tni_launch_facts *f, const tni_simt_class *c)
+bool tni_simt_fits_registers(const tni_launch_facts *f, const tni_simt_class *c)
 {
     return c->unroll * c->vector <= ELEMENTS &&
            vector_registers(f, c) * c->unroll <=
@@ -460,7 +460,7 @@ static void choose_short_row(const tni_launch_facts *f, tni_simt *m)
     while (!f->k->tails && m->class.unroll < EACH && team > 1 && f->rows * team / 2 >= full) {
         tni_simt_class before = m->class;
         set_team(f, m, team /= 2);
-        if (fits_registers(f, &m->class)) continue;
+        if (tni_simt_fits_registers(f, &m->class)) continue;
         m->class = before;
         break;
     }
@@ -536,14 +536,14 @@ static bool can_prefetch_row(const tni_launch_facts *f, const tni_simt_class *c)
     enum { LIMIT = 44 };
     const tni_kernel *k = f->k;
     int               n = vector_registers(f, c);
-    if (!k->tails || c->hold != TNI_HOLD_REGISTERS || c->rows_in_flight || !f->reduces)
+    if (!k->tails || c->hold != TNI_HOLD_REGISTERS || c->bulk || c->rows_in_flight || !f->reduces)
         return false;
     for (int i = 0; i < k->nins; i++)
         if (k->ins[i].code == TNI_I_LOAD && k->ins[i].per == TNI_PER_ELEM &&
             c->vectors >> k->ins[i].access & 1)
             n += tni_simt_vector_words(c, tni_access_dtype(k, k->ins[i].access));
     int set = tni_setting(f, TNI_KNOB_PREFETCH);
-    if (set) return set == 1;
+    if (set && set < 3) return set == 1;
     return n * c->unroll <= (c->low_occupancy ? REGISTERS_LOW_OCCUPANCY : LIMIT);
 }
 
@@ -638,8 +638,8 @@ static void split_row_columns(const tni_launch_facts *f, tni_simt *m)
     c->split_columns = slices > second ? TNI_SLICES_FIRST : slices > 1 ? TNI_SLICES_SECOND : 0;
 }
 
-// A row is held where it is cheapest, tried in order: registers with costly values kept, registers without them, shared
-// memory by bulk copies, shared memory or nothing; a setting begins further down. Full vectors of 16-bit elements start with
+// A row is held where it is cheapest, tried in order: registers with costly values kept, registers without them, registers
+// that bulk copies fill, shared memory by bulk copies, shared memory or nothing; a setting begins further down. Full vectors of 16-bit elements start with
 // four vectors a thread, wider elements with two: the same number of registers. Rows of a warp are always held there, as
 // several share a group.
 static void hold_row(const tni_launch_facts *f, tni_simt *m)
@@ -648,15 +648,16 @@ static void hold_row(const tni_launch_facts *f, tni_simt *m)
     int             from = m->vectors > TNI_WARP ? tni_setting(f, TNI_KNOB_HOLD) : 0;
     if (from <= TNI_HOLD_BY_REGISTERS) {
         hold_row_in_registers(f, m, c->vector == TNI_MAX_VECTOR ? 4 : 2);
-        if (fits_registers(f, c)) return;
+        if (tni_simt_fits_registers(f, c)) return;
         hold_row_in_registers(f, m, 2);
-        if (fits_registers(f, c)) return;
+        if (tni_simt_fits_registers(f, c)) return;
     }
     c->keep_costly = 0;
     if (from <= TNI_HOLD_BY_FEWER) {
         hold_row_in_registers(f, m, 2);
-        if (fits_registers(f, c)) return;
+        if (tni_simt_fits_registers(f, c)) return;
     }
+    if (from <= TNI_HOLD_BY_AHEAD && tni_simt_bring_ahead(f, m)) return;
     if (from > TNI_HOLD_BY_BULK || !tni_simt_bring_row(f, m)) loop_over_row(f, m);
 }
 
@@ -762,7 +763,7 @@ static void split_chunks(const tni_launch_facts *f, tni_simt *m, int64_t units, 
     m->chunk      = tni_max_i64(tni_ceil_div(units, full * per), turns);
     // LANE writes the tails of a column once and does not add them up from turn to turn.
     if (!f->k->tails || (c->form == TNI_SIMT_LANE && f->col_tails)) m->chunk = 1;
-    if (c->bulk) m->chunk = 1;
+    if (c->bulk && !f->col_tails) m->chunk = 1;
     m->parts       = tni_ceil_div(units, m->chunk * per);
     int64_t groups = tni_max_i64(1, c->cluster), concurrent = m->parts;
     if (c->tickets) concurrent = tni_simt_bulk_concurrent(f, c);
@@ -850,8 +851,11 @@ tni_simt tni_simt_choose(const tni_launch *l, const tni_simt_limits *limits)
     }
     if (needs_low_occupancy(&f, c)) c->low_occupancy = 1;
     if (tni_setting(&f, TNI_KNOB_OCCUPANCY) == 2) c->low_occupancy = 0;
-    if (c->form == TNI_SIMT_ROW) c->prefetch_row = can_prefetch_row(&f, c);
-    c->tickets    = tni_simt_takes_tickets(&f, c);
+    if (c->form == TNI_SIMT_ROW && !tni_simt_prefetch_in_bulk(&f, &m))
+        c->prefetch_row = can_prefetch_row(&f, c);
+    c->tickets  = tni_simt_takes_tickets(&f, c);
+    c->complete = tni_simt_is_ahead(c) && !c->window &&
+                  m.vectors == (int64_t)tni_max_i64(1, c->cluster) * c->team * c->unroll;
     m.block       = c->team * c->rows;
     int64_t units = c->form == TNI_SIMT_ROW ? m.lines : m.lines * m.vectors;
     split_chunks(&f, &m, units, c->split_columns ? tni_ceil_div(m.vectors, c->team) : 1);

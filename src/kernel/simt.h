@@ -75,7 +75,10 @@ typedef struct {
     uint8_t features;       // TNI_GPU_ bits
     uint8_t bulk;     // groups of a multiprocessor whose rows bulk copies bring; 0: no bulk copies
     uint8_t cluster;  // groups that share a row; 0: each has its own
-    uint8_t tickets;  // with bulk: whoever is done with a row takes the next that is left
+    uint8_t
+        by_warps;  // a row ahead: each warp has a run of vectors of its own and asks for it itself
+    uint8_t complete;     // with bulk: each thread has `unroll` vectors of every row
+    uint8_t tickets;      // with bulk: whoever is done with a row takes the next that is left
     uint8_t tail_memory;  // column tails are added up in scratch, not in registers
     uint8_t tile_axis;    // POINT in tiles: the axis of P along which they extend, besides the lane
     uint8_t
@@ -119,8 +122,15 @@ typedef struct {
 // of them: 1024 threads, which have 64 registers each, or at low occupancy about half as many.
 static inline int tni_simt_resident(const tni_simt_class *c, int block)
 {
+    if (c->bulk && c->hold == TNI_HOLD_REGISTERS) return c->bulk;  // as tni_simt_is_ahead
     int n = c->low_occupancy ? (512 + block / 2) / block : 1024 / block;
     return n > 1 ? n : 1;
+}
+
+// Whether bulk copies bring the next row while registers hold one.
+static inline bool tni_simt_is_ahead(const tni_simt_class *c)
+{
+    return c->bulk && c->hold == TNI_HOLD_REGISTERS;
 }
 
 static inline bool tni_gpu_has(const tni_simt_class *c, unsigned feature)

@@ -22,9 +22,10 @@
 //     m_int turn = 0;
 //     while (row < past) {
 //         if (tid == 0) m_expect(&called[turn], 8);
-//         if (tid == 0 && rank == 0) {
-//             for (m_int z = 0; z < 2; z++) m_tell(&coming[turn], z, ticket, &called[turn]);
-//             ticket = m_ticket((m_uint *)(fail + 2) + 1, ...);
+//         if (tid < 32 && rank == 0) {
+//             const m_uint third = __shfl_sync(0xffffffffu, ticket, 0);
+//             if (tid < 2) m_tell(&coming[turn], tid, third, &called[turn]);
+//             if (tid == 0) ticket = m_ticket((m_uint *)(fail + 2) + 1, ...);
 //         }
 //         ...
 //         m_await(&full, turn);
@@ -53,10 +54,18 @@ tni_text tni_simt_group_name(const tni_simt_emitter *c)
     return tni_text_of("%s", c->d->group_id);
 }
 
+bool tni_simt_ahead(const tni_simt_emitter *c, int i)
+{
+    const tni_ins *x    = &c->k->ins[i];
+    tni_set        need = tni_needs_main(c->k);
+    return tni_simt_is_ahead(c->m) && x->code == TNI_I_LOAD && x->per == TNI_PER_ELEM &&
+           tni_set_has(&need, i);
+}
+
 // The loads that several loops read are copied in bulk; others are fetched as in any row.
 static bool is_bulk_load(const tni_simt_emitter *c, int i)
 {
-    return c->k->ins[i].code == TNI_I_LOAD && tni_simt_stashed(c, i);
+    return c->k->ins[i].code == TNI_I_LOAD && (tni_simt_stashed(c, i) || tni_simt_ahead(c, i));
 }
 
 static int count_bulk_loads(const tni_simt_emitter *c)
@@ -78,7 +87,12 @@ tni_text tni_simt_row_vectors(const tni_simt_emitter *c)
 // fewer, or none.
 void tni_simt_put_piece(tni_simt_emitter *c)
 {
-    int g = c->m->cluster;
+    int g = c->m->cluster, all = c->m->team * c->m->unroll;
+    if (c->m->complete) {
+        if (g > 1) tni_out_line(c->o, "const %s lo = rank * %d;", c->index, all);
+        tni_out_line(c->o, "const %s n = %d;", c->index, all);
+        return;
+    }
     if (g < 2) {
         tni_out_line(c->o, "const %s n = %s;", c->index, tni_simt_row_vectors(c).s);
         return;
@@ -92,23 +106,33 @@ void tni_simt_put_piece(tni_simt_emitter *c)
 
 // Prints the function that asks for a row: the aligned window around it, whose ends are not the
 // row's own and are not used. The barrier learns how many bytes to expect before any copy can
-// arrive.
+// arrive. Of a row that registers hold, a warp asks for its own run of vectors.
 static void put_bring_function(tni_simt_emitter *c)
 {
-    int      at = 0;
-    tni_text lo = { "" };
+    int      at = 0, run = TNI_WARP * c->m->unroll;
+    bool     ahead = c->m->by_warps;
+    tni_text lo = { "" }, from = { "" };
     if (c->m->cluster > 1) lo = tni_text_of(" + lo * %d", c->m->vector);
+    if (ahead) tni_text_add(&lo, " + skip * %d", c->m->vector);
+    if (ahead) from = tni_text_of(" + skip");
     tni_out_line(c->o, "auto bring = [&](const %s line) {", c->index);
     tni_simt_put_coordinates(c, 0, c->k->np, "line");
     tni_simt_put_bases(c);
     tni_simt_put_shift(c, false);
     tni_simt_put_piece(c);
-    tni_out_line(c->o, "m_expect(&full, (m_uint)n * %d);", 16 * count_bulk_loads(c));
+    if (ahead) {
+        tni_out_line(c->o, "const %s skip = tid / %d * %d;", c->index, TNI_WARP, run);
+        tni_out_line(c->o, "const %s some = n - skip < %d ? (n > skip ? n - skip : 0) : %d;",
+                     c->index, run, run);
+    }
+    const char *n = ahead ? "some" : "n", *full = ahead ? "full[tid / 32]" : "full";
+    tni_out_line(c->o, "m_expect(&%s, (m_uint)%s * %d);", full, n, 16 * count_bulk_loads(c));
     for (int i = 0; i < c->k->nins; i++) {
         int a = c->k->ins[i].access;
         if (!is_bulk_load(c, i)) continue;
-        tni_out_line(c->o, "if (n) m_bring(stash + %d * piece, b%d + a%d%s%s, n * 16u, &full);",
-                     at++, c->k->access[a].buffer, a, c->m->window ? " - shift" : "", lo.s);
+        tni_out_line(c->o, "if (%s) m_bring(stash + %d * piece%s, b%d + a%d%s%s, %s * 16u, &%s);",
+                     n, at++, from.s, c->k->access[a].buffer, a, c->m->window ? " - shift" : "",
+                     lo.s, n, full);
     }
     tni_out_line(c->o, "};");
 }
@@ -120,7 +144,8 @@ static void declare_shared(tni_simt_emitter *c)
 {
     int g = c->m->cluster > 1 ? c->m->cluster : 1;
     tni_out_line(c->o, "extern __shared__ uint4 stash[];");
-    tni_out_line(c->o, "__shared__ m_ulong full;");
+    if (c->m->by_warps) tni_out_line(c->o, "__shared__ m_ulong full[%d];", c->m->team / TNI_WARP);
+    else tni_out_line(c->o, "__shared__ m_ulong full;");
     tni_out_line(c->o, "const %s piece = (%s + %d) / %d;", c->index,
                  tni_simt_word_name(c, TNI_WORD_VECTORS).s, g - 1, g);
     if (g > 1) {
@@ -131,7 +156,7 @@ static void declare_shared(tni_simt_emitter *c)
     for (int i = 0, at = 0; i < c->k->nins; i++) {
         if (!is_bulk_load(c, i)) continue;
         tni_out_line(c->o, "uint4 *const h%d = stash + %d * piece;", i, at++);
-        tni_set_add(&c->fetched, i);
+        if (tni_simt_stashed(c, i)) tni_set_add(&c->fetched, i);
     }
 }
 
@@ -179,12 +204,16 @@ void tni_simt_open_bulk(tni_simt_emitter *c)
     put_bring_function(c);
     if (c->m->tickets) put_first_tickets(c);
     else put_own_rows(c);
+    bool ahead = c->m->by_warps;
+    if (ahead) tni_out_line(c->o, "if (tid %% 32 == 0) m_barrier_open(&full[tid / 32]);");
     tni_out_line(c->o, "if (tid == 0) {");
-    tni_out_line(c->o, "m_barrier_open(&full);");
+    if (!ahead) tni_out_line(c->o, "m_barrier_open(&full);");
     if (c->m->cluster > 1)
         tni_out_line(c->o, "m_barrier_open(&heard[0]), m_barrier_open(&heard[1]);");
     if (c->m->cluster > 1 && c->m->tickets)
         tni_out_line(c->o, "m_barrier_open(&called[0]), m_barrier_open(&called[1]);");
+    if (ahead) tni_out_line(c->o, "}");
+    if (ahead) tni_out_line(c->o, "if (tid %% 32 == 0) {");
     tni_out_line(c->o, "m_barriers_opened();");
     tni_out_line(c->o, "if (first < past) bring(first);");
     tni_out_line(c->o, "}");
@@ -204,32 +233,54 @@ void tni_simt_open_bulk_row(tni_simt_emitter *c)
     tni_out_line(c->o, "while (row < past) {");
     if (c->m->cluster > 1) {
         tni_out_line(c->o, "if (tid == 0) m_expect(&called[turn], 8);");
-        tni_out_line(c->o, "if (tid == 0 && rank == 0) {");
-        tni_out_line(c->o,
-                     "for (m_int z = 0; z < %d; z++) m_tell(&coming[turn], z, ticket, "
-                     "&called[turn]);",
+        tni_out_line(c->o, "if (tid < 32 && rank == 0) {");
+        tni_out_line(c->o, "const m_uint third = __shfl_sync(0xffffffffu, ticket, 0);");
+        tni_out_line(c->o, "if (tid < %d) m_tell(&coming[turn], tid, third, &called[turn]);",
                      c->m->cluster);
     } else {
         tni_out_line(c->o, "if (tid == 0) {");
         tni_out_line(c->o, "coming[turn] = ticket;");
     }
-    tni_out_line(c->o, "ticket = %s;", ticket_text(c).s);
+    tni_out_line(c->o, "if (tid == 0) ticket = %s;", ticket_text(c).s);
     tni_out_line(c->o, "}");
+}
+
+// Prints how the next row is asked for once all threads are done with the shared memory of this one: those of the group, or
+// of the warp.
+static void put_request(tni_simt_emitter *c, bool barrier)
+{
+    bool        warps = c->m->by_warps;
+    const char *next  = c->m->tickets ? "next" : "row + 1";
+    if (warps) tni_out_line(c->o, "__syncwarp();");
+    else if (!barrier) tni_out_line(c->o, "__syncthreads();");
+    tni_out_line(c->o, "if (tid%s == 0 && %s < past) bring(%s);", warps ? " % 32" : "", next, next);
 }
 
 // `turn` is the parity that the barrier's phase has next; `half` that of `called`, of which each has every second row.
 void tni_simt_release_row(tni_simt_emitter *c)
 {
     if (c->m->tickets && c->m->cluster > 1) tni_out_line(c->o, "m_await(&called[turn], half);");
-    tni_out_line(c->o, "__syncthreads();");
-    if (!c->m->tickets) {
-        tni_out_line(c->o, "if (tid == 0 && row + 1 < past) bring(row + 1);");
-    } else {
-        tni_out_line(c->o, "if (tid == 0 && next < past) bring(next);");
+    if (!c->row_released) put_request(c, false);
+    if (c->m->tickets) {
         tni_out_line(c->o, "row = next, next = 2 * groups + (%s)coming[turn];", c->index);
         if (c->m->cluster > 1) tni_out_line(c->o, "half ^= turn;");
     }
     tni_out_line(c->o, "turn ^= 1;");
+}
+
+// Nothing is asked for twice: of several loops the one that fetches the last of the loads does.
+void tni_simt_ask_ahead(tni_simt_emitter *c, bool barrier)
+{
+    if (c->row_released) return;
+    for (int i = 0; i < c->k->nins; i++)
+        if (is_bulk_load(c, i) && !tni_set_has(&c->fetched, i)) return;
+    put_request(c, barrier);
+    c->row_released = true;
+}
+
+int tni_simt_apart(const tni_simt_emitter *c)
+{
+    return c->m->by_warps ? TNI_WARP : c->m->team;
 }
 
 // ---- clusters ----------------------------------------------------------------------------------

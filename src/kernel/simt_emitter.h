@@ -57,6 +57,7 @@ typedef struct {
     bool   edge_vector;      // the pass has one vector, which crosses an end or may
     bool   no_column_match;  // the pass was tested not to hold a column that is looked for
     size_t red_text[2];      // where the declaration of `red` begins and ends in the text
+    bool   row_released;     // the next row was asked for
     bool   uses_red;         // threads exchange words in `red`; else it is removed again
 } tni_simt_emitter;
 
@@ -209,6 +210,12 @@ void     tni_simt_put_piece(tni_simt_emitter *c);
 void tni_simt_open_bulk(tni_simt_emitter *c);
 void tni_simt_open_bulk_row(tni_simt_emitter *c);
 void tni_simt_release_row(tni_simt_emitter *c);
+// Whether LOAD i comes by bulk copies and is then held in registers; and prints how the next row is asked for, if all such
+// loads of this one are in registers: behind the fetches of a loop or, `barrier`, where all threads of the group came together.
+bool tni_simt_ahead(const tni_simt_emitter *c, int i);
+void tni_simt_ask_ahead(tni_simt_emitter *c, bool barrier);
+// How many vectors of the row are between two of a thread.
+int tni_simt_apart(const tni_simt_emitter *c);
 // Folds the results of the groups of a cluster into each other.
 void tni_simt_fold_cluster(tni_simt_emitter *c, const tni_set *set);
 

@@ -58,12 +58,12 @@ static void put_prefetches(tni_simt_emitter *c, int threads)
 }
 
 // Opens a kernel that takes one struct (CUDA). __launch_bounds__ names the groups that should be
-// resident where the shape was made for a number of them: with tails, and with rows in shared
-// memory. m_begin waits for the kernel before it in the stream, where launches may overlap.
+// resident where the shape was made for a number of them: with tails, with rows in shared
+// memory, and where a group has two tiles. m_begin waits for the kernel before it in the stream, where launches may overlap.
 static void open_with_struct(tni_simt_emitter *c, const char *suffix, int threads)
 {
     const tni_kernel *k        = c->k;
-    bool              many     = c->k->tails || c->m->hold == TNI_HOLD_SHARED;
+    bool              many     = c->k->tails || c->m->hold == TNI_HOLD_SHARED || c->m->bulk;
     int               resident = many ? tni_simt_resident(c->m, threads) : 1;
     tni_text          cluster  = { "" };
     // A thread with two vectors needs few registers; as many threads as a multiprocessor runs hide the barrier.

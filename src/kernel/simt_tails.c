@@ -68,8 +68,8 @@ static bool put_partial_vectors(tni_simt_emitter *c, int i)
         return false;
     tni_out_print(c->o, "%s", c->d->unroll);
     tni_out_line(c->o, "for (m_int j = 0; j < %d; j += 4) {", v * c->unroll);
-    tni_out_line(c->o, "const %s e = (from + j / %d * %d) * %d + j %% %d;", c->index, v, c->m->team,
-                 v, v);
+    tni_out_line(c->o, "const %s e = (from + j / %d * %d) * %d + j %% %d;", c->index, v,
+                 tni_simt_apart(c), v, v);
     tni_out_line(c->o, "if (e < %s)", tni_simt_word_name(c, TNI_WORD_COLS).s);
     tni_out_line(c->o,
                  "    *(%s4 *)(s%d + e) = make_%s4(t%d[j], t%d[j + 1], t%d[j + 2], t%d[j + 3]);",
@@ -218,8 +218,8 @@ void tni_simt_put_row_partials(tni_simt_emitter *c)
         tni_out_print(c->o, "%s", c->d->unroll);
         tni_out_line(c->o, "for (m_int j = 0; j < %d; j++) {", v);
         tni_simt_fold_rows(c, i, acc.s);
-        tni_out_line(c->o, "const %s e = (from + q * %d) * %d + j%s;", c->index, c->m->team, v,
-                     c->m->window ? " - shift" : "");
+        tni_out_line(c->o, "const %s e = (from + q * %d) * %d + j%s;", c->index, tni_simt_apart(c),
+                     v, c->m->window ? " - shift" : "");
         tni_out_line(c->o, "if (tid < %d && %se < %s) s%d[e] = %s;", c->m->team,
                      c->m->window ? "e >= 0 && " : "", tni_simt_word_name(c, TNI_WORD_COLS).s, i,
                      acc.s);

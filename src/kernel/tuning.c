@@ -28,7 +28,7 @@ static const struct {
     [TNI_KNOB_CLUSTER]   = { TNI_SHARINGS, false },
     [TNI_KNOB_OCCUPANCY] = { 2, false },
     [TNI_KNOB_GRID]      = { 16, false },
-    [TNI_KNOB_PREFETCH]  = { 2, false },
+    [TNI_KNOB_PREFETCH]  = { 3, false },
     [TNI_KNOB_TILE]      = { 4, true },
     [TNI_KNOB_SQUARE]    = { 16, true },
     [TNI_KNOB_THREADS]   = { 255, false },

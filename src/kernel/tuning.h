@@ -23,16 +23,22 @@ typedef enum {
     TNI_KNOB_CLUSTER,  // 1 + the line of the table of groups that share a row (simt.c: sharing)
     TNI_KNOB_OCCUPANCY,  // 1: half as many threads on a multiprocessor, each with more registers; 2: not
     TNI_KNOB_GRID,       // groups of a kernel with tails, in quarters of those that run at once
-    TNI_KNOB_PREFETCH,  // 1: the next row is loaded while one is computed, on the cpu into cache; 2: not
-    TNI_KNOB_TILE,  // tiles of a group that transposes, side by side
+    TNI_KNOB_PREFETCH,  // 1: the next row is loaded while one is computed, on the cpu into cache; 2: not; 3: by bulk copies of each warp
+    TNI_KNOB_TILE,      // tiles of a group that transposes, side by side
     TNI_KNOB_SQUARE,  // tiles along a side of the squares that are visited with their transposes; 1: none are
     TNI_KNOB_THREADS,  // threads of the cpu
     TNI_KNOB_CHUNKS,   // chunks for each thread of the cpu
     TNI_KNOBS
 } tni_knob;
 
-// Where a row is held; each falls back to the next. TNI_SHARINGS: values of TNI_KNOB_CLUSTER.
-enum { TNI_HOLD_BY_REGISTERS = 1, TNI_HOLD_BY_FEWER, TNI_HOLD_BY_BULK, TNI_HOLD_BY_LOOP };
+// Where a row is held; each falls back to the next. AHEAD: in registers, which bulk copies fill. TNI_SHARINGS: values of TNI_KNOB_CLUSTER.
+enum {
+    TNI_HOLD_BY_REGISTERS = 1,
+    TNI_HOLD_BY_FEWER,
+    TNI_HOLD_BY_AHEAD,
+    TNI_HOLD_BY_BULK,
+    TNI_HOLD_BY_LOOP
+};
 enum { TNI_SHARINGS = 18 };
 
 // Compared and kept as bytes.

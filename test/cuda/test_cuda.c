@@ -180,6 +180,39 @@ static void kernels_compile_for_an_h200_and_do_not_spill(void)
     free_all(&p);
 }
 
+// Those that bulk copies bring, by tickets or ahead of the registers that hold them.
+static void long_rows_compile_for_an_h200_and_do_not_spill(void)
+{
+    tni_text  why = { "" };
+    tni_cubin c;
+    program   p = { 0 };
+    char      name[LONG_ROWS_NAME];
+    int       ahead = 0;
+    if (!tni_nvrtc_get(&why)) SKIP("%s", why.s);
+    for (int i = 0; i < long_rows_count(); i++) {
+        kit_case *k = next(&p);
+        long_rows_make(k, i, name);
+        CHECK(tni_kernel_seal(&k->k));
+        tni_simt m = tni_simt_choose(&k->l, &limits);
+        ahead += tni_simt_is_ahead(&m.class);
+        if (m.class.tickets || tni_simt_is_ahead(&m.class)) continue;
+        free(p.c[--p.n]);
+    }
+    shape_all(&p);
+    CHECK(p.n > 6 && ahead > 4);
+    test_that(tni_cuda_cubin(p.n, p.item, chip, true, &c, &why) == TN_OK, "%s", why.s);
+    for (int i = 0; c.image && i < p.n; i++) {
+        tni_usage u = { 0 };
+        if (!CHECK(tni_cubin_usage(&c, p.name[i], &u))) continue;
+        test_case_result(u.spills == 0 && u.registers * p.shape[i].block <= 65536 &&
+                             u.shared + p.shape[i].shared_bytes <= limits.shared_bytes,
+                         "%s: %d registers, %d bytes spilled, %d of shared memory", p.name[i],
+                         u.registers, u.spills, u.shared + p.shape[i].shared_bytes);
+    }
+    tni_cubin_free(&c);
+    free_all(&p);
+}
+
 static void random_kernels_compile_for_an_h200(void)
 {
     tni_text  why = { "" };
@@ -518,6 +551,7 @@ const test_case tests_cuda[] = { TEST(it_is_taken_where_it_is_there),
                                  TEST(an_error_in_a_text_is_told),
                                  TEST(what_a_function_takes_is_read),
                                  TEST(kernels_compile_for_an_h200_and_do_not_spill),
+                                 TEST(long_rows_compile_for_an_h200_and_do_not_spill),
                                  TEST(random_kernels_compile_for_an_h200),
                                  TEST(kernels_written_by_hand_compile_for_an_h200_and_do_not_spill),
                                  TEST(kernels_written_by_hand_use_the_shared_memory_they_declare),

@@ -181,6 +181,10 @@ static const struct {
     { gather, "gather", TN_F32, 3, 20001, 0 },
     { norm_backward, "norm backward", TN_F32, 7, 4096, 1 },
     { norm_backward, "norm backward", TN_BF16, 300, 20000, 3 },
+    { norm_backward, "norm backward", TN_BF16, 600, 4096, 0 },
+    { norm_backward, "norm backward", TN_BF16, 601, 4104, 3 },
+    { norm_backward, "norm backward", TN_F32, 600, 2999, 1 },
+    { norm_backward, "norm backward", TN_F32, 600, 3000, 1 },
 };
 
 int long_rows_count(void)

@@ -95,6 +95,7 @@ static const golden graphs[] = {
     { "random", "mul(x, rand_like(x))", TN_F32, { { 64, 48 } }, record_random },
     { "gather", "embed(cast(y, i64), x)", TN_F32, { { 100, 64 }, { 0, 32 } }, record_gather },
     { "long_row", "softmax(x, 1)", TN_BF16, { { 300, 65536 } }, record_row },
+    { "row_ahead", "softmax(x, 1)", TN_F32, { { 60, 131072 } }, record_row },
     { "strip", "sin(mul_s(x, 2))", TN_F32, { { 64, 48 } }, record_strip },
 };
 
