@@ -24,6 +24,7 @@
 #include "inspect/explain.h"
 #include "inspect/profile.h"
 #include "inspect/tuner.h"
+#include "kernel/disk.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -347,9 +348,13 @@ static bool is_alone(const tni_planned_kernel *k)
     return k->call_item < 0 && !k->is_prologue && k->entry;
 }
 
-void tni_log_winner(const tni_tuner *u, const tni_tuned *w, const char *with)
+void tni_log_winner(tni_tuner *u, const tni_tuned *w, const char *with)
 {
-    if (u->log) fprintf(stderr, "tenon: tuned %s: %s\n", w->what, tni_tuned_text(w, with).s);
+    static const tni_tuning rule;
+    if (!u->log) return;
+    fprintf(stderr, "tenon: tuned %s: %s\n", w->what, tni_tuned_text(w, with).s);
+    u->told++;
+    u->others += w->choices.n > 0 || memcmp(&w->settings, &rule, sizeof rule);
 }
 
 // Measures a kernel and keeps the winner, the rule's settings if nothing beats them. Returns whether there is no more to measure.
@@ -418,8 +423,8 @@ void tni_tuning_begins(const tni_run *r)
 // LITTLE: seconds that are not worth another run.
 void tni_tuning_ends(const tni_run *r)
 {
-    const double     LITTLE = 0.05;
-    const tni_tuner *u      = r->e->inspect->tuner;
+    const double LITTLE = 0.05;
+    tni_tuner   *u      = r->e->inspect->tuner;
     for (size_t i = 0; u && i < u->winners; i++) {
         const tni_planned_kernel *k = u->won[i].k;
         tni_tuned_keep(&u->won[i].won);
@@ -483,9 +488,21 @@ void tni_tune_open(tn_ctx *cx)
     if (s > 0) cx->engine->tune_seconds = s;
 }
 
+// Ends what tni_log_winner has printed: most lines say that the rule was right, which looks as if nothing had come of it.
+static void log_end(const tni_tuner *u)
+{
+    tni_disk d;
+    if (!u->told) return;
+    tni_disk_open(&d);
+    fprintf(stderr, "tenon: tuned: %d of %d results differ from the rule's; ", u->others, u->told);
+    if (*d.path) fprintf(stderr, "they are kept in %s\n", tni_escaped(d.path).s);
+    else fprintf(stderr, "they are not kept: %s\n", d.why.s);
+}
+
 void tni_tune_close(tn_ctx *cx)
 {
     tni_tuner *u = cx->engine->inspect->tuner;
+    if (u) log_end(u);
     if (u) tni_free(&cx->heap, u->done);
     if (u) tni_free(&cx->heap, u->won);
     tni_free(&cx->heap, u);

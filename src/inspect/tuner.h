@@ -24,7 +24,8 @@ struct tni_tuner {
     size_t            winners, winners_cap;
     double            share;
     int64_t           bytes;
-    bool              log;  // TN_LOG has "tune"
+    bool              log;           // TN_LOG has "tune"
+    int               told, others;  // winners that it printed; and those that are not the rule's
 };
 
 // Returns the tuner of a context, made if there is none; NULL when memory is out.
@@ -33,6 +34,6 @@ tni_tuner *tni_tuner_of(tn_ctx *cx);
 bool tni_was_measured(const tni_tuner *u, const uint64_t key[2]);
 void tni_note_measured(tn_ctx *cx, const uint64_t key[2]);
 // TN_LOG=tune, which `tenon tune` sets: prints a winner, `with` the settings or choices.
-void tni_log_winner(const tni_tuner *u, const tni_tuned *w, const char *with);
+void tni_log_winner(tni_tuner *u, const tni_tuned *w, const char *with);
 
 #endif

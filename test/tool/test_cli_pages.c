@@ -66,6 +66,7 @@ static void kernels_of_a_case_and_of_a_program_are_tuned(void)
     if (!begin()) return;
     runs(0, "TN_CACHE_DIR=a tenon tune softmax --seconds 0.5 2>&1");
     prints("tenon: tuned ROW (1024, 1024): ");
+    prints(" results differ from the rule's; they are kept in a\n");
     runs(0,
          "TN_CACHE_DIR=a tenon tune --export w.txt && TN_CACHE_DIR=b tenon tune --import w.txt && "
          "TN_CACHE_DIR=b tenon explain softmax");
