@@ -259,7 +259,8 @@ function graph(into, o) {
   o.nodes.forEach((n, i) => {
     const g = svg('g', { class: n.pick ? 'pick' : null, tabindex: n.pick ? 0 : null, role: n.pick ? 'button' : null }, tip(n.tip || n.title));
     g.append(svg('rect', { class: 'box', x: x(i), y: y(i), width: W - 20, height: high, rx: 4 }), svg('rect', { x: x(i), y: y(i), width: W - 20, height: high, rx: 4, style: `fill:rgba(var(--heat),${(.55 * (n.heat || 0)).toFixed(3)})` }));
-    const letters = Math.floor((W - 30) / 6.8), cut = (t, beside) => { const most = letters - (beside ? beside.length + 1 : 0); return t.length > most ? t.slice(0, most - 1) + '…' : t; };
+    // A title, beside which something stands, is bold and wider.
+    const letters = Math.floor((W - 30) / 6.8), cut = (t, beside) => { const most = beside ? Math.floor(.92 * (letters - beside.length - 1)) : letters; return t.length > most ? t.slice(0, most - 1) + '…' : t; };
     g.append(svg('text', { x: x(i) + 6, y: y(i) + 15, style: 'font-weight:600' }, cut(n.title, n.corner)));
     if (n.corner) g.append(svg('text', { x: x(i) + W - 26, y: y(i) + 15, 'text-anchor': 'end' }, n.corner));
     (n.lines || []).forEach((t, k) => g.append(svg('text', { class: 'soft', x: x(i) + 6, y: y(i) + 30 + 14 * k }, cut(t))));

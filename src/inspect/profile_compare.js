@@ -7,7 +7,8 @@ table(section('Both', '', true), ['', 'file', 'device', 'kernels', 'time of kern
   [['a', a], ['b', b]].map(([n, s]) => [n, s.path, s.device, s.kernels, [s.time, ms(s.time)], [s.host, ms(s.host)], [s.peak, bytes(s.peak)]]));
 
 // Bars to both sides of zero: what b gained to the left, what it lost to the right.
-const worst = data.rows.filter(r => r.a[1] !== r.b[1]).slice(0, 25), differ = section('Where they differ', 'b less a, in all; the 25 largest differences. Bars to the left: b is faster.');
+const differing = data.rows.filter(r => r.a[1] !== r.b[1]), worst = differing.slice(0, 25);
+const differ = section('Where they differ', `b less a, in all${worst.length < differing.length ? `; the ${worst.length} largest differences of ${differing.length}` : ''}. Bars to the left: b is faster.`);
 plot(differ, width => {
   const most = Math.max(...worst.map(r => Math.abs(r.b[1] - r.a[1])), 1), high = 22, half = Math.max(60, (width - 20) / 2 - 80), middle = width / 2, root = svg('svg', { width, height: Math.max(1, worst.length) * (high + 18) + 8, role: 'img' });
   root.append(svg('path', { class: 'axis', d: `M${middle} 0V${worst.length * (high + 18)}` }));
