@@ -119,6 +119,14 @@ static void print_site(FILE *f, const tni_node *n)
     fprintf(f, "%s%s\n", op, tni_layer_text(&n->site).s);
 }
 
+// A plan that has not run has no threads yet, by which the cpu looks for settings.
+char *tni_planned_text(tni_heap *h, const tni_engine *e, const tni_planned_kernel *k)
+{
+    tni_launch l = k->launch;
+    l.threads    = e->threads;
+    return e->kernels->text ? e->kernels->text(e->session, h, &l) : NULL;
+}
+
 // Prints the kernel's instructions, and its source text if the device can show it.
 static void print_source(const account *a, const tni_planned_kernel *k)
 {
@@ -130,7 +138,7 @@ static void print_source(const account *a, const tni_planned_kernel *k)
         fprintf(a->f, "\n%s", text);
         tni_free(h, text);
     }
-    text = a->e->kernels->text ? a->e->kernels->text(a->e->session, h, &k->launch) : NULL;
+    text = tni_planned_text(h, a->e, k);
     if (text) fprintf(a->f, "\n%s\n", text);
     tni_free(h, text);
 }

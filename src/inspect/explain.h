@@ -21,6 +21,8 @@ tni_text tni_kernel_tuned(const tni_engine *e, const tni_planned_kernel *k);
 tni_text tni_plan_tuned(tni_graph *g);
 // The times of a winner and what was chosen: "812 us, 840 us by the rule, 818 us next: unroll 8".
 tni_text tni_tuned_text(const tni_tuned *won, const char *with);
+// The source of a kernel under the settings that won, freed by tni_free; NULL if the device shows none.
+char *tni_planned_text(tni_heap *h, const tni_engine *e, const tni_planned_kernel *k);
 // Shows the plan of the body of a loop's node.
 void tni_with_body(tn_ctx *cx, const tni_node *n, void *to,
                    void (*show)(void *to, tni_graph *g, const tni_plan *p));

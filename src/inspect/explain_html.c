@@ -229,7 +229,7 @@ static void put_source(writer *x, const tni_planned_kernel *k)
     tni_kernel_print(k->kernel, list, capacity);
     put_text(x->w, "instructions", list);
     tni_free(h, list);
-    char *text = x->e->kernels->text ? x->e->kernels->text(x->e->session, h, &k->launch) : NULL;
+    char *text = tni_planned_text(h, x->e, k);
     if (text) put_text(x->w, "text", text);
     tni_free(h, text);
 }

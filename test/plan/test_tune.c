@@ -577,6 +577,39 @@ static void any_settings_of_the_cpu_run_and_agree(void)
     end();
 }
 
+// A winner with a text of its own is compiled when the kernel is prepared, launched, and shown. Results are those of the rule.
+static void a_winner_of_the_cpu_has_its_text(void)
+{
+    static kit_case   rule, c;
+    tni_heap          heap = tni_heap_default();
+    tni_text          why  = { "" };
+    const tni_tuning *set = NULL, none = { { 0 } };
+    const tni_launch *first = &c.l;
+    void             *entry = NULL;
+    if (!tni_cpu_compiler(&why)) SKIP("%s", why.s);
+    begin("winner_text");
+    char *differs = malloc(KIT_WHY);
+    make_map(&rule, 5, 1203);
+    make_map(&c, 5, 1203);
+    bool ok     = CHECK(differs && kit_end(&rule)) && CHECK(kit_end(&c));
+    c.l.threads = rule.l.threads = 2;
+    c.l.wait_for_compiler        = true;
+    tni_tuned w                  = winner_of(&c.l, 8, 1);
+    snprintf(w.chip, sizeof w.chip, "%s", tni_cpu_chip(NULL, 2));
+    CHECK(ok && tni_tuned_keep(&w));
+    CHECK_STATUS(tni_cpu_prepare(NULL, 1, &first, &entry, true, &why), TN_OK);
+    ok = ok && CHECK(launch_compiled(&c, entry, NULL)) &&
+         CHECK(launch_compiled(&rule, entry, &none)) && CHECK(kit_same(&rule, &c, differs));
+    CHECK(ok && tni_cpu_choice(entry, &c.l, &set) != entry && set);
+    char *text = tni_cpu_text(NULL, &heap, &c.l);
+    CHECK(text && strstr(text, "lanes = 8 *"));
+    tni_free(&heap, text);
+    free(differs);
+    kit_free(&rule);
+    kit_free(&c);
+    end();
+}
+
 // ---- runs --------------------------------------------------------------------------------------
 
 static tn_ctx *open_device(void)
@@ -729,6 +762,7 @@ const test_case tests_tune[] = { TEST(winners_are_found_by_sizes_and_chip_in_a_l
                                  TEST(a_winner_of_another_context_waits_for_the_next_run),
                                  TEST(candidates_of_the_cpu_differ_from_the_rule),
                                  TEST(any_settings_of_the_cpu_run_and_agree),
+                                 TEST(a_winner_of_the_cpu_has_its_text),
                                  TEST(tuned_runs_give_the_results_of_rules),
                                  TEST(a_wrong_candidate_never_wins),
                                  TEST(explain_says_what_was_measured),
