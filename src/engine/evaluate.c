@@ -639,39 +639,6 @@ static tn_status run_step(const run *r, tni_plan_step step, size_t *item)
     return r->e->observer->step_ran(begun, s, item);
 }
 
-// Whether the results of a library call may have strides, for the planner.
-static bool writes_strided(const void *device, int op)
-{
-    return tni_device_impl(device, op)->strided;
-}
-
-// Whatever is watched, or run op by op, is not fused with library calls, and every step counts as
-// fallible, since an observer may refuse a value. Fusion may use 24 buffers of the 32 that a kernel
-// can have: more inputs and outputs in one kernel save launches, but take registers and arguments.
-tni_limits tni_limits_of(const tni_engine *e)
-{
-    const tni_device *d       = e->device;
-    bool              watched = e->watch & (TNI_WATCH_CALLS | TNI_WATCH_VALUES);
-    bool              by_op   = e->eager || e->watch & TNI_WATCH_CALLS;
-    return (tni_limits){ .element_size = d->memory->element_size,
-                         .kernels      = e->kernels->launch != NULL,
-                         .fuses        = !by_op,
-                         .doubles      = !e->kernels->doubles || e->kernels->doubles(e->session),
-                         .checked      = watched,
-                         .loads_before_stores = e->kernels->loads_before_stores,
-                         .async_errors        = e->events->failed != NULL,
-                         .row_bytes           = watched || by_op ? 0 : d->calls->row_bytes,
-                         .buffers             = 24,
-                         .lanes               = e->kernels->lanes,
-                         .takes               = watched || by_op ? NULL : d->calls->takes,
-                         .session             = e->session,
-                         .strided             = watched || by_op ? NULL : writes_strided,
-                         .device              = d,
-                         .chip                = watched || by_op || !e->kernels->chip
-                                                    ? NULL
-                                                    : e->kernels->chip(e->session, e->threads) };
-}
-
 // A plan was built, not found, if the count of plans has grown.
 tni_plan *tni_plan_for(tni_graph *g, bool *kept)
 {

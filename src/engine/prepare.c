@@ -12,6 +12,49 @@
 // is. A limit, so that a kernel that no cut helps does not compile forever.
 enum { ROUNDS = 6 };
 
+// ---- limits ------------------------------------------------------------------------------------
+
+// Whether the results of a library call may have strides, for the planner.
+static bool writes_strided(const void *device, int op)
+{
+    return tni_device_impl(device, op)->strided;
+}
+
+// Whether the device has another method for a call, for the planner.
+static bool has_others(const void *device, const tni_call *c)
+{
+    const tni_op_impl *impl = tni_device_impl(device, c->op);
+    return impl->others && impl->others(c);
+}
+
+// Whatever is watched, or run op by op, is not fused with library calls, and every step counts as
+// fallible, since an observer may refuse a value. Fusion may use 24 buffers of the 32 that a kernel
+// can have: more inputs and outputs in one kernel save launches, but take registers and arguments.
+tni_limits tni_limits_of(const tni_engine *e)
+{
+    const tni_device *d       = e->device;
+    bool              watched = e->watch & (TNI_WATCH_CALLS | TNI_WATCH_VALUES);
+    bool              by_op   = e->eager || e->watch & TNI_WATCH_CALLS;
+    return (tni_limits){ .element_size = d->memory->element_size,
+                         .kernels      = e->kernels->launch != NULL,
+                         .fuses        = !by_op,
+                         .doubles      = !e->kernels->doubles || e->kernels->doubles(e->session),
+                         .checked      = watched,
+                         .loads_before_stores = e->kernels->loads_before_stores,
+                         .async_errors        = e->events->failed != NULL,
+                         .row_bytes           = watched || by_op ? 0 : d->calls->row_bytes,
+                         .buffers             = 24,
+                         .lanes               = e->kernels->lanes,
+                         .takes               = watched || by_op ? NULL : d->calls->takes,
+                         .session             = e->session,
+                         .strided             = watched || by_op ? NULL : writes_strided,
+                         .others              = watched || by_op ? NULL : has_others,
+                         .device              = d,
+                         .chip                = watched || by_op || !e->kernels->chip
+                                                    ? NULL
+                                                    : e->kernels->chip(e->session, e->threads) };
+}
+
 // ---- entries -----------------------------------------------------------------------------------
 
 // The launch of a kernel before it has addresses: it knows the threads of the context, by which the cpu looks for settings.

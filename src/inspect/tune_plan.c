@@ -289,7 +289,9 @@ static bool same_kernel(const tni_planned_kernel *a, const tni_planned_kernel *b
 // Whether a choice has changed nothing.
 static bool same_plan(const tni_plan *a, const tni_plan *b)
 {
-    if (a->steps != b->steps || a->kernels != b->kernels) return false;
+    if (a->steps != b->steps || a->kernels != b->kernels || a->calls != b->calls) return false;
+    for (size_t i = 0; i < a->calls; i++)
+        if (a->call[i].call.otherwise != b->call[i].call.otherwise) return false;
     for (size_t i = 0; i < a->steps; i++)
         if (a->step[i] != b->step[i]) return false;
     for (size_t i = 0; i < a->kernels; i++)

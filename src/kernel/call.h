@@ -62,6 +62,7 @@ typedef struct {
     tni_text         *why;           // what went wrong, where run returns an error
     int               ticket;        // as tni_launch.ticket
     bool              compile_only;  // of run: only begins to compile what the call will need
+    bool otherwise;  // by the other method than the rule's, where there are two: TNI_CHOICE_OTHER
     bool wait_for_compiler;  // for compiled kernels; else any path with the same bits will do
     uint32_t
         lasting;  // bit i: in[i] was computed before this plan, which does not write it before this

@@ -141,9 +141,27 @@ static void list_cuts(listing *l, const tni_planned_kernel *k)
     }
 }
 
-// Lists what can be told from the steps of a plan: where kernels could end, and calls could have no epilogue.
-static void list_by_steps(listing *l, const tni_plan *p)
+// Lists a call that the device could compute by another method. FLOPS_A_BYTE: what a processor computes in the time in which it moves
+// one; products take longer than what they move.
+static void list_method(listing *l, const tni_limits *limits, int32_t item)
 {
+    enum { FLOPS_A_BYTE = 8 };
+    const tni_node *n = l->g->item[item].n;
+    tni_arg         arg[TNI_OFFER_ARGS];
+    if (!limits->others || tni_call_args(n) > TNI_OFFER_ARGS) return;
+    tni_call c = tni_call_of(n, arg);
+    if (limits->others(limits->device, &c))
+        add_alternative(l, TNI_CHOICE_OTHER, item, (int64_t)(tni_node_flops(n) / FLOPS_A_BYTE));
+}
+
+// Lists what can be told from the steps of a plan: where kernels could end, calls could have no epilogue, or use another
+// method.
+static void list_by_steps(listing *l, const tni_limits *limits, const tni_plan *p)
+{
+    for (size_t t = 0; t < p->steps; t++) {
+        int32_t item = p->step[t] < 0 ? p->kernel[~p->step[t]].call_item : p->step[t];
+        if (item >= 0) list_method(l, limits, item);
+    }
     for (size_t j = 0; j < p->kernels; j++) {
         const tni_planned_kernel *k = &p->kernel[j];
         if (k->call_item >= 0) add_alternative(l, TNI_CHOICE_PLAIN, k->call_item, k->bytes);
@@ -187,7 +205,7 @@ int tni_alternatives(tni_graph *g, const tni_limits *limits, const tni_plan *p,
     bool ok      = l.bytes && l.kernels && l.last && tni_fuse(&f);
     if (ok) {
         count_kernels(&l, p);
-        list_by_steps(&l, p);
+        list_by_steps(&l, limits, p);
         list_by_values(&l, &f, p);
         qsort(dst, (size_t)l.count, sizeof *dst, by_bytes);
     }

@@ -5,6 +5,7 @@
 #include "rules_kit.h"
 #include "scratch.h"
 
+#include "device/cpu/gemm.h"
 #include "inspect/inspect.h"
 #include "kernel/tuning.h"
 
@@ -245,6 +246,7 @@ static void every_alternative_gives_the_results_of_the_rule(void)
     CHECK(seen[TNI_CHOICE_JOIN] > 0);
     // A GPU's library takes the ending of a product only at sizes of its own.
     if (takes && !lanes) CHECK(listed[TNI_CHOICE_PLAIN] > 0);
+    if (!lanes && tni_blas_find().found) CHECK(listed[TNI_CHOICE_OTHER] > 0);
     if (gaps) CHECK(listed[TNI_CHOICE_DENSE] > 0);
     if (lanes) CHECK(listed[TNI_CHOICE_LOAD] > 0);
 }

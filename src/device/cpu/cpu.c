@@ -83,7 +83,7 @@ static const tni_device_calls calls = {
         [TNI_scatter]        = { .run = tni_cpu_scatter, .scratch = tni_cpu_scatter_scratch },
         [TNI_scatter_add]    = { .run = tni_cpu_scatter, .scratch = tni_cpu_scatter_scratch },
         [TNI_fold]           = { .run_nofail = tni_cpu_fold, .scratch = tni_cpu_fold_scratch },
-#define CALLS(f, g) { .run = tni_cpu_##f, .scratch = tni_cpu_##f##_scratch, \
+#define CALLS(f, g) { .run = tni_cpu_##f, .scratch = tni_cpu_##f##_scratch, .others = tni_cpu_others, \
                       .prepare = tni_cpu_prepare_call, .forget = tni_cpu_forget_call },
 #define OP(name, class, dtypes, expr, cost, facts, grad, doc) TNI_IF_##class([TNI_##name] = expr)
 #include "ops/ops.def"

@@ -108,25 +108,44 @@ static bool is_own_faster(const tni_gemm *g)
     return g->m > FEW_ROWS || g->b_col != 1 || g->b_row * (int64_t)sizeof(float) < FAR_BYTES;
 }
 
-// Returns whether the BLAS is to compute this batch on that many threads, and fills in the job. A
-// product of one row is ours: it is bound by reading b, which our row kernel does without packing. A BLAS that will not be
+// Returns whether a BLAS could compute a product, and fills in the layouts.
+static bool can_be_blas(const tni_gemm *g, blas_job *j)
+{
+    if (g->dtype != TN_F32 && g->dtype != TN_F64) return false;
+    if (g->m < 1 || g->n < 1 || g->k < 1 || g->ldc > INT_MAX || g->k > INT_MAX) return false;
+    return find_blas_layout(&j->a, g->m, g->k, g->a_row, g->a_col) &&
+           find_blas_layout(&j->b, g->k, g->n, g->b_row, g->b_col);
+}
+
+// Returns whether a product is worth the call of a BLAS. One of one row is ours: it is bound by reading b, which our row
+// kernel does without packing.
+static bool is_worth_blas(const tni_gemm *g)
+{
+    return g->m >= 2 && g->n >= BLAS_COLS && g->k >= BLAS_DEPTH &&
+           (double)g->m * (double)g->n * (double)g->k >= BLAS_WORK;
+}
+
+// Returns whether the BLAS is to compute this batch on that many threads, and fills in the job. A BLAS that will not be
 // called is not loaded: that takes milliseconds, and its threads wait for work in a loop.
 static bool suits_blas(const tni_gemm_batch *batch, int threads, blas_job *j)
 {
     const tni_gemm *g = &batch->one;
-    if (g->dtype != TN_F32 && g->dtype != TN_F64) return false;
-    if (g->m < 2 || g->n < BLAS_COLS || g->k < BLAS_DEPTH) return false;
-    if ((double)g->m * (double)g->n * (double)g->k < BLAS_WORK) return false;
-    if (!find_blas_layout(&j->a, g->m, g->k, g->a_row, g->a_col)) return false;
-    if (!find_blas_layout(&j->b, g->k, g->n, g->b_row, g->b_col)) return false;
-    if (g->ldc > INT_MAX || g->k > INT_MAX) return false;
-    bool own = is_own_faster(g);
-    if (own && !tni_blas_may_lead()) return false;
+    if (!can_be_blas(g, j)) return false;
+    bool small = !is_worth_blas(g), faster = is_own_faster(g);
+    if (!batch->otherwise && (small || (faster && !tni_blas_may_lead()))) return false;
     j->blas = tni_blas_get(threads);
-    if (!j->blas || (own && !j->blas->leads)) return false;
+    if (!j->blas) return false;
+    bool own = small || (faster && !j->blas->leads);
+    if (own != batch->otherwise) return false;
     j->g = *batch;
     choose_blas_panels(j);
     return true;
+}
+
+bool tni_gemm_has_other(const tni_gemm_batch *g)
+{
+    blas_job j;
+    return can_be_blas(&g->one, &j) && tni_blas_get(1) != NULL;
 }
 
 // Returns a batch of products with the same b, and with rows evenly apart through all a and c, as

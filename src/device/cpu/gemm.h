@@ -40,7 +40,11 @@ typedef struct {
     tni_gemm                   one;
     int64_t                    batch, a_step, b_step, c_step;
     struct tni_tiled_epilogue *epilogue;  // NULL: nothing
+    bool otherwise;  // by the BLAS where the rule chooses our own product, and the other way round
 } tni_gemm_batch;
+
+// Whether both the BLAS and our own product can compute it.
+bool tni_gemm_has_other(const tni_gemm_batch *g);
 
 size_t tni_gemm_batch_scratch(const tni_gemm_batch *g, int threads);
 void   tni_gemm_batch_run(const tni_gemm_batch *g, int threads, void *scratch);

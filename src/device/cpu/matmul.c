@@ -45,8 +45,17 @@ static matmul_job plan_matmul(const tni_call *call)
         j.g.c_step = j.c.stride[last];
         j.a.rank = j.b.rank = j.c.rank = last;
     }
-    j.loops = tni_arg_count(&j.c);
+    j.loops       = tni_arg_count(&j.c);
+    j.g.otherwise = call->otherwise;
     return j;
+}
+
+// Of all calls only products have two methods.
+bool tni_cpu_others(const tni_call *call)
+{
+    if (call->op != TNI_matmul) return false;
+    matmul_job j = plan_matmul(call);
+    return tni_gemm_has_other(&j.g);
 }
 
 size_t tni_cpu_matmul_scratch(const tni_call *call)
