@@ -352,6 +352,32 @@ static void a_wrong_plan_never_wins(void)
     free(have);
 }
 
+// Squares that f16 cannot hold: the rule's plan keeps them in registers, and one that stores them gives infinities, as running
+// op by op does. The rule's plan is made slow, so that the other would win.
+static void a_plan_that_overflows_never_wins(void)
+{
+    enum { N = 64, SUM = N * (N * 9 + 18) };
+    float have[N];
+    begin("overflows");
+    tn_ctx    *cx = open_device();
+    tn_tensor *x  = tn_full(cx, TN_F16, 2, (int64_t[]){ N, N }, 300);
+    tn_tensor *w  = tn_ones(cx, TN_F16, 2, (int64_t[]){ N, N });
+    tn_eval(cx);
+    for (int i = 0; i < 2 * STEPS; i++) {
+        tn_scope  *s = tn_begin(cx);
+        tn_tensor *d = tn_mul(x, x), *p = tn_matmul(tn_mul_s(d, 1e-4), w);
+        tn_tensor *y = tn_want(tn_sum(tn_add(p, tn_mul_s(d, 2e-4)), 1));
+        tn_eval(cx);
+        if (i == 1) slow_down(cx);
+        CHECK(tn_tune(cx, i ? 20 : 0) == TN_OK);
+        CHECK(tn_read(y, TN_F32, have, N) == TN_OK);
+        CHECK_NEAR(have[0], SUM, 100);
+        tn_end(s);
+    }
+    tn_close(cx);
+    end();
+}
+
 // v is overwritten in each step: running other plans in between changes nothing.
 static void what_plans_overwrite_is_put_back(void)
 {
@@ -372,4 +398,7 @@ static void what_plans_overwrite_is_put_back(void)
 const test_case tests_tune_plan[] = { TEST(every_alternative_gives_the_results_of_the_rule),
                                       TEST(a_plan_that_wins_is_used_from_then_on),
                                       TEST(a_wrong_plan_never_wins),
-                                      TEST(what_plans_overwrite_is_put_back), TEST_END };
+                                      TEST(a_plan_that_overflows_never_wins),
+                                      TEST(what_plans_overwrite_is_put_back),
+
+                                      TEST_END };
