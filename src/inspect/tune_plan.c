@@ -22,6 +22,7 @@
 #include "inspect/profile.h"
 #include "inspect/step_facts.h"
 #include "inspect/tuner.h"
+#include "ops/loop.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -478,12 +479,22 @@ tni_text tni_choices_text(const tni_graph *g, const tni_choices *c)
 
 // ---- the whole ---------------------------------------------------------------------------------
 
+// Whether a node calls a function of a user, by itself or in the body of a loop.
+static bool calls_user(const tni_node *n)
+{
+    if (n->op != TNI_loop) return n->op == TNI_custom;
+    const tni_loop *l = n->attr.loop.body;
+    for (size_t i = 0; i < l->count; i++)
+        if (calls_user(l->node[i])) return true;
+    return false;
+}
+
 // Whether a graph can be run several times unnoticed: no other rank waits, and no function of a user is called.
 static bool can_run_again(const tni_graph *g, const tni_plan *p)
 {
     if (g->cx->world || p->collectives || p->unfused || !p->key_bytes || !p->steps) return false;
     for (size_t i = 0; i < g->count; i++)
-        if (g->item[i].n->op == TNI_custom) return false;
+        if (calls_user(g->item[i].n)) return false;
     return true;
 }
 

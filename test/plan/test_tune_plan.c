@@ -395,10 +395,64 @@ static void what_plans_overwrite_is_put_back(void)
     free(have);
 }
 
+// A function of a user, which counts its calls.
+static int calls;
+
+static tn_status shape_of_half(const void *attr, const tn_array *in, tn_array *out)
+{
+    (void)attr;
+    out[0] = in[0];
+    return TN_OK;
+}
+
+static tn_status compute_half(const void *attr, const tn_array *in, tn_array *out)
+{
+    (void)attr;
+    calls++;
+    for (int64_t i = 0; i < in[0].size[0]; i++)
+        ((float *)out[0].data)[i] = ((const float *)in[0].data)[i] / 2;
+    return TN_OK;
+}
+
+static const tn_op_def half = {
+    .name = "half", .nin = 1, .shape = shape_of_half, .compute = compute_half
+};
+
+static void step_of_loop(void *user, tn_tensor **carry, tn_tensor *const *x, tn_tensor **y)
+{
+    (void)user;
+    tn_tensor *sum = tn_add(carry[0], x[0]);
+    carry[0]       = tn_custom(&half, &sum, NULL, 0);
+    y[0]           = tn_exp(carry[0]);
+}
+
+// Also in the body of a loop a user's function is called as often as the program says.
+static void functions_of_users_are_called_once(void)
+{
+    enum { LENGTH = 5 };
+    begin("users");
+    tn_ctx    *cx   = open_device();
+    tn_tensor *x    = tn_ones(cx, TN_F32, 2, (int64_t[]){ LENGTH, COLS });
+    tn_tensor *zero = tn_zeros(cx, TN_F32, 1, (int64_t[]){ COLS });
+    CHECK(tn_tune(cx, 2) == TN_OK);
+    calls = 0;
+    for (int i = 0; i < STEPS; i++) {
+        tn_scope  *s     = tn_begin(cx);
+        tn_tensor *carry = zero, *y;
+        CHECK(tn_scan(step_of_loop, NULL, 1, &carry, 1, &x, 1, &y, (tn_scan_opts){ 0 }) == TN_OK);
+        CHECK_NEAR(tn_item(tn_sum_all(tn_softmax(y, -1))), LENGTH, 1e-3);
+        tn_end(s);
+    }
+    CHECK_INT(calls, LENGTH * STEPS);
+    tn_close(cx);
+    end();
+}
+
 const test_case tests_tune_plan[] = { TEST(every_alternative_gives_the_results_of_the_rule),
                                       TEST(a_plan_that_wins_is_used_from_then_on),
                                       TEST(a_wrong_plan_never_wins),
                                       TEST(a_plan_that_overflows_never_wins),
                                       TEST(what_plans_overwrite_is_put_back),
 
+                                      TEST(functions_of_users_are_called_once),
                                       TEST_END };
