@@ -417,10 +417,14 @@ static bool climb(search *s, const tni_plan *cached, tni_tuned *won)
     return false;
 }
 
-// Runs the rule's plan, keeps its results, and times the plan to begin with, which has won before or is the rule's.
+// Runs the rule's plan, keeps its results, and times the plan to begin with, which has won before or is the rule's. A plan of which
+// there is no time for FEW runs is left: a run of a large one takes longer than the whole search may.
 static bool begin_search(search *s, tni_tuned *won)
 {
+    enum { FEW = 12 };
+    double since = tni_clock_now();
     if (!run_plan(s, s->rule, 1, NULL, keep_result)) return false;
+    if (tni_clock_now() + (FEW - 1) * (tni_clock_now() - since) > s->until) return false;
     if (s->best != s->rule && !is_right(s, s->best)) s->best = s->rule;
     s->repeats = 1;
     s->once    = INFINITY;

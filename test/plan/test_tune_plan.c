@@ -395,6 +395,27 @@ static void what_plans_overwrite_is_put_back(void)
     free(have);
 }
 
+// A plan that takes longer than the search may is run once for it, and then as the program says.
+static void a_long_plan_is_left(void)
+{
+    values a;
+    begin("long");
+    tn_ctx *cx = open_device();
+    make_values(&a, cx);
+    for (int i = 0; i < 2; i++) {
+        tn_scope *s = tn_begin(cx);
+        a.outs      = 0;
+        record_softmax(&a);
+        CHECK(tn_eval(cx) == TN_OK);
+        if (i == 0) slow_down(cx);
+        CHECK(tn_tune(cx, 1e-4) == TN_OK);
+        tn_end(s);
+    }
+    CHECK(cx->engine->plans.last->runs <= 3);
+    tn_close(cx);
+    end();
+}
+
 // A function of a user, which counts its calls.
 static int calls;
 
@@ -453,6 +474,6 @@ const test_case tests_tune_plan[] = { TEST(every_alternative_gives_the_results_o
                                       TEST(a_wrong_plan_never_wins),
                                       TEST(a_plan_that_overflows_never_wins),
                                       TEST(what_plans_overwrite_is_put_back),
-
+                                      TEST(a_long_plan_is_left),
                                       TEST(functions_of_users_are_called_once),
                                       TEST_END };
