@@ -438,13 +438,14 @@ void tni_tuning_ends(const tni_run *r)
 
 // ---- budgets -----------------------------------------------------------------------------------
 
-// Plans that were measured are looked at again: a new budget is a new request.
+// Plans that were measured are looked at again: a new budget is a new request. Where rules are to decide there is none: a plan that
+// wins is used at once.
 tn_status tn_tune(tn_ctx *cx, double seconds)
 {
     if (!tni_ctx_ok(cx, "tune")) return tni_failed();
     if (!(seconds >= 0) || !isfinite(seconds))
         return tni_fail_status(cx, TN_EARG, "tune: %g is no number of seconds", seconds);
-    cx->engine->tune_seconds = seconds;
+    cx->engine->tune_seconds = tni_tuned_off() ? 0 : seconds;
     for (int i = 0; i < cx->engine->plans.count; i++) {
         tni_plan *p = cx->engine->plans.plan[i];
         p->tuned = p->chosen = false;
@@ -485,7 +486,7 @@ void tni_tune_open(tn_ctx *cx)
     tni_text why = { "" };
     double   s   = tni_tuned_seconds(&why);
     if (*why.s) tni_warn(cx, "open: %s", why.s);
-    if (s > 0) cx->engine->tune_seconds = s;
+    if (s > 0 && !tni_tuned_off()) cx->engine->tune_seconds = s;
 }
 
 // Ends what tni_log_winner has printed: most lines say that the rule was right, which looks as if nothing had come of it.

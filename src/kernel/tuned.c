@@ -333,6 +333,15 @@ static void open_store(void)
     read_disk();
 }
 
+bool tni_tuned_off(void)
+{
+    pthread_mutex_lock(&self.lock);
+    open_store();
+    bool off = self.off;
+    pthread_mutex_unlock(&self.lock);
+    return off;
+}
+
 // ---- winners -----------------------------------------------------------------------------------
 
 // Whether there are winners at all. Most processes have none, and pay a lock and two tests for each launch or plan that is new.

@@ -111,6 +111,8 @@ bool tni_tuned_export(const char *path, int *count, tni_text *why);
 bool tni_tuned_import(const char *path, int *count, tni_text *why);
 // The seconds of TN_TUNE; -1 if it is not set or no such number. Of the latter why says so, once in a process.
 double tni_tuned_seconds(tni_text *why);
+// Whether TN_TUNE=0 or TN_DETERMINISTIC=1 leaves everything to the rules: winners are not used, and nothing is to be measured.
+bool tni_tuned_off(void);
 // Reads file and environment again at the next use, as a new process would. For tests.
 void tni_tuned_forget(void);
 

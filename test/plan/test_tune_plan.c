@@ -325,6 +325,26 @@ static void a_plan_that_wins_is_used_from_then_on(void)
     free(have);
 }
 
+// As above, but nothing may be chosen by timing: the rule's plan stays.
+static void rules_decide_if_they_are_to(void)
+{
+    float *want = malloc(ROOM * sizeof *want), *have = malloc(ROOM * sizeof *have);
+    begin("rules");
+    setenv("TN_DETERMINISTIC", "1", 1);
+    tn_ctx *cx = open_device();
+    size_t  n  = run_graph(cx, 0, 1, want);
+    slow_down(cx);
+    CHECK(tn_tune(cx, 60) == TN_OK);
+    run_graph(cx, 0, STEPS, have);
+    CHECK(agree(have, want, n));
+    CHECK(cx->engine->tune_seconds == 0);
+    CHECK_INT(cx->engine->plans.last->choices.n, 0);
+    tn_close(cx);
+    end();
+    free(want);
+    free(have);
+}
+
 // Leaves out the last step, which is fast and wrong.
 static void leave_out(tni_plan *p)
 {
@@ -471,6 +491,7 @@ static void functions_of_users_are_called_once(void)
 
 const test_case tests_tune_plan[] = { TEST(every_alternative_gives_the_results_of_the_rule),
                                       TEST(a_plan_that_wins_is_used_from_then_on),
+                                      TEST(rules_decide_if_they_are_to),
                                       TEST(a_wrong_plan_never_wins),
                                       TEST(a_plan_that_overflows_never_wins),
                                       TEST(what_plans_overwrite_is_put_back),
