@@ -188,18 +188,21 @@ static bool read_winner(const char *line, tni_tuned *w)
     memset(w, 0, sizeof *w);
     int n = sscanf(line, "winner %" SCNx64 " %" SCNx64 " %lf %lf %lf %191s %63s %63s", &w->key[0],
                    &w->key[1], &w->us, &w->rule_us, &w->next_us, settings, w->chip, w->what);
-    return n == 8 && tni_tuned_read_word(settings, w) && w->us > 0;
+    return n == 8 && tni_tuned_read_word(settings, w) && w->us > 0 && isfinite(w->us) &&
+           isfinite(w->rule_us) && isfinite(w->next_us);
 }
 
-// Reads what print_factor wrote. A sum that is not finite would spoil every expectation.
+// Reads what print_factor wrote. A sum or a count that cannot be would spoil every expectation. MOST: measurements, and
+// logarithms of ratios that they may sum up to.
 static bool read_factor(const char *line, factor *f)
 {
+    enum { MOST = 1 << 28 };
     char name[32] = "";
     memset(f, 0, sizeof *f);
     int n = sscanf(line, "factor %63s %d %31s %d %d %lf", f->chip, &f->kind, name, &f->value, &f->n,
                    &f->sum);
     f->knob = tni_knob_of(name, strlen(name));
-    return n == 6 && f->knob >= 0 && f->n > 0 && isfinite(f->sum);
+    return n == 6 && f->knob >= 0 && f->n > 0 && f->n < MOST && fabs(f->sum) < MOST;
 }
 
 // What becomes of lines that are read.
@@ -219,7 +222,7 @@ static bool read_line(const char *line, reading how, int *winners)
 }
 
 // Reads the lines of a text, which has a 0 at its end. Returns the number of winners; -1, with the line, if one was not
-// taken.
+// taken. On disk such a line is left out: those after it would be lost with the next winner that is written.
 static int read_lines(char *text, reading how, tni_text *why)
 {
     int winners = 0, number = 1;
@@ -229,7 +232,7 @@ static int read_lines(char *text, reading how, tni_text *why)
         line[n]    = 0;
         bool ok    = read_line(line, how, &winners);
         line[n]    = end;
-        if (!ok) {
+        if (!ok && how != FROM_DISK) {
             *why = tni_text_of("line %d is no result of tuning", number);
             return -1;
         }
