@@ -881,7 +881,7 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     if (tunes) r.e->watch |= TNI_WATCH_TUNES;
     bool   ok   = tni_prepare(g, &plan, kept);
     size_t item = SIZE_MAX;
-    if (ok && tunes) r.e->observer->plan_tunes(g, &plan);
+    if (ok && tunes) ok = r.e->observer->plan_tunes(g, &plan);
     r.plan = plan;
     ok     = ok && tni_run_take_memory(&r);
     if (ok && r.e->kernels->ready && plan->runs == 0) compile_calls_ahead(&r);

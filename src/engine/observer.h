@@ -78,7 +78,8 @@ struct tni_observer {
     // TIMES: the host did something from a point in time, by tni_host_clock, until now; of a copy, its bytes.
     void (*host_worked)(tn_ctx *cx, tni_host_work what, int64_t bytes, double since);
     // TUNES: a plan is ready to run; measures others of the same graph, and lets *p be the fastest, in the cache as well.
-    void (*plan_tunes)(tni_graph *g, tni_plan **p);
+    // False, reported, if the program has asked to stop meanwhile.
+    bool (*plan_tunes)(tni_graph *g, tni_plan **p);
     // TUNES: a run begins, a kernel of it is about to be launched with the arguments it is bound to, the run has ended.
     void (*tuning_begins)(const tni_run *r);
     void (*kernel_begins)(const tni_run *r, tni_planned_kernel *k);

@@ -58,7 +58,7 @@ void      tni_profile_start(const tni_run *r);
 void      tni_profile_step(const tni_run *r, tni_plan_step step);
 void      tni_profile_stop(const tni_run *r);
 void      tni_profile_host(tn_ctx *cx, tni_host_work what, int64_t bytes, double since);
-void      tni_plan_tunes(tni_graph *g, tni_plan **p);
+bool      tni_plan_tunes(tni_graph *g, tni_plan **p);
 void      tni_tuning_begins(const tni_run *r);
 void      tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k);
 void      tni_tuning_ends(const tni_run *r);

@@ -51,8 +51,9 @@ typedef struct {
     tni_plan    *rule, *best;
     tni_buffer **want;
     double      *slack;
-    bool         exact;  // no sums and no library calls: results have the same bits
-    bool         loose;  // slack is known
+    bool         exact;    // no sums and no library calls: results have the same bits
+    bool         loose;    // slack is known
+    bool         stopped;  // the program has asked to stop (tn_stop_when)
     saved       *input;
     size_t       inputs, inputs_cap;
     int64_t      bytes;               // that the steps of the rule's plan move
@@ -203,13 +204,16 @@ static bool run_plan(search *s, tni_plan *p, int n, double *seconds,
                      bool (*look)(search *s, size_t i, const tni_node *n, char *data))
 {
     tni_run r    = { .cx = s->cx, .e = s->e, .g = s->g, .plan = p };
-    bool    ok   = save_inputs(s, p) && tni_run_take_memory(&r);
+    bool    ok   = !s->stopped && save_inputs(s, p) && tni_run_take_memory(&r);
     bool    hold = seconds && s->e->events->hold_queue && (int64_t)p->steps * n <= HELD;
     size_t  item;
     if (ok && look) ok = spoil_memory(s, &r);
     if (hold) s->e->events->hold_queue(s->e->session, true);
     tni_time_point from = tni_time_now(s->e);
-    for (int i = 0; ok && i < n; i++) ok = tni_run_submit(s->cx, &r, &item);
+    for (int i = 0; ok && i < n; i++) {
+        ok         = tni_run_submit(s->cx, &r, &item);
+        s->stopped = !ok && tni_failed() == TN_ESTOP;
+    }
     tni_time_point to = tni_time_now(s->e);
     if (hold) s->e->events->hold_queue(s->e->session, false);
     double all = tni_seconds_between(s->e, from, to);
@@ -398,7 +402,7 @@ static bool try_alternative(search *s, const tni_alternative *a, const tni_plan 
 // Whether there is time for another alternative, as far as those before tell.
 static bool has_time(const search *s)
 {
-    return tni_clock_now() + s->each < s->until;
+    return !s->stopped && tni_clock_now() + s->each < s->until;
 }
 
 // Goes from the present plan to one that wins; false if none does, or time is up.
@@ -557,10 +561,18 @@ static void keep_winner(search *s, tni_plan **p, tni_tuned *won, bool ended)
     *p = s->best;
 }
 
+// Frees the plans of a search that came to nothing.
+static void give_up(search *s, const tni_plan *cached)
+{
+    tni_heap *h = &s->cx->heap;
+    if (s->best != cached && s->best != s->rule) tni_plan_free(h, s->best);
+    if (s->rule != cached) tni_plan_free(h, s->rule);
+}
+
 // A_COMPILER: seconds that an alternative may take, before one is measured; most of it goes to the compiler of its kernels.
 // A quarter of the time that is left: the kernels of the plan that wins are measured, too. What fails leaves the plan as it
-// is, and is not reported. Counts of plans and launches are those of the program.
-void tni_plan_tunes(tni_graph *g, tni_plan **p)
+// is, and is not reported; but a program that asks to stop while others are measured is not asked again. Counts of plans and launches are those of the program.
+bool tni_plan_tunes(tni_graph *g, tni_plan **p)
 {
     const double A_COMPILER = 0.25;
 
@@ -570,28 +582,31 @@ void tni_plan_tunes(tni_graph *g, tni_plan **p)
     double     begun = tni_clock_now();
     search     s;
     tni_tuned  won = { .us = 0 };
-    if ((*p)->chosen || !tni_tuner_of(cx)) return;
+    if ((*p)->chosen || !tni_tuner_of(cx)) return true;
     (*p)->chosen                      = true;
     cx->engine->inspect->tuner->share = 0;  // runs of other plans measure no kernels
-    if (!can_run_again(g, *p)) return;
+    if (!can_run_again(g, *p)) return true;
     bool ok = open_search(&s, g, *p);
     s.begun = begun;
     s.until = begun + cx->engine->tune_seconds / 4;
     s.each  = A_COMPILER;
-    if (ok && begin_search(&s, &won)) {
+    ok      = ok && begin_search(&s, &won);
+    if (ok) {
         bool any = has_time(&s);
         while (climb(&s, *p, &won)) continue;
         bool ended = has_time(&s);
         end_search(&s, *p, &won);
-        keep_winner(&s, p, &won, ended);
+        ok = !s.stopped;
+        if (ok) keep_winner(&s, p, &won, ended);
         (*p)->chosen = ended || !any;
-    } else if (s.rule != *p) {
-        tni_plan_free(&cx->heap, s.rule);
     }
+    if (!ok) give_up(&s, *p);
+    if (s.stopped) (*p)->chosen = false;
     tni_choose(g, &(*p)->choices);
     close_search(&s);
-    tni_errors_return(cx, &before);
+    if (!s.stopped) tni_errors_return(cx, &before);
     cx->stats.plans    = plans;
     cx->stats.launches = launches;
     cx->engine->tune_seconds -= tni_clock_now() - begun;
+    return !s.stopped;
 }

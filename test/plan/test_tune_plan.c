@@ -436,6 +436,40 @@ static void a_long_plan_is_left(void)
     end();
 }
 
+// Asks to stop once, as an interpreter does that has taken note of a key.
+static bool stop_once(void *user)
+{
+    int left = (*(int *)user)--;
+    return left == 1;
+}
+
+// A request to stop that comes while other plans are measured is not lost; what was stopped is computed, and measured, later.
+static void a_program_can_stop_while_plans_are_measured(void)
+{
+    values a;
+    int    left = 0;
+    begin("stop");
+    tn_ctx *cx = rules_open("cpu");  // a GPU replays what is measured, and asks less often
+    tn_on_error(cx, NULL, NULL);
+    tn_stop_when(cx, stop_once, &left);
+    make_values(&a, cx);
+    for (int i = 0; i < 2; i++) {
+        tn_scope *s = tn_begin(cx);
+        a.outs      = 0;
+        record_softmax(&a);
+        left = i;
+        CHECK_INT(tn_eval(cx), i ? TN_ESTOP : TN_OK);
+        tn_error_clear(cx);
+        if (i == 0) slow_down(cx);
+        CHECK(tn_tune(cx, i ? 0 : 60) == TN_OK);
+        CHECK(tn_eval(cx) == TN_OK);
+        CHECK_NEAR(tn_item(tn_sum_all(a.out[0])), ROWS, 1e-3);
+        tn_end(s);
+    }
+    tn_close(cx);
+    end();
+}
+
 // A function of a user, which counts its calls.
 static int calls;
 
@@ -496,5 +530,6 @@ const test_case tests_tune_plan[] = { TEST(every_alternative_gives_the_results_o
                                       TEST(a_plan_that_overflows_never_wins),
                                       TEST(what_plans_overwrite_is_put_back),
                                       TEST(a_long_plan_is_left),
+                                      TEST(a_program_can_stop_while_plans_are_measured),
                                       TEST(functions_of_users_are_called_once),
                                       TEST_END };
