@@ -29,7 +29,7 @@ static double middle(double s[SAMPLES], double *spread)
 }
 
 // In turns, so that a clock that slows down or another process that starts is felt by both. A
-// hundredth is less than what a later run would notice.
+// hundredth is less than what a later run would notice. Where the first side fails, nothing is known of the second.
 bool tni_contest(double (*sample)(void *arg, int which), void *arg, double us[2])
 {
     double a[SAMPLES], b[SAMPLES], vary[2];
@@ -39,7 +39,7 @@ bool tni_contest(double (*sample)(void *arg, int which), void *arg, double us[2]
     }
     us[0] = 1e6 * middle(a, &vary[0]);
     us[1] = 1e6 * middle(b, &vary[1]);
-    return us[0] - us[1] > 1e6 * fmax(vary[0], vary[1]) && us[1] < 0.99 * us[0];
+    return isfinite(us[0]) && us[0] - us[1] > 1e6 * fmax(vary[0], vary[1]) && us[1] < 0.99 * us[0];
 }
 
 // With events of the device 300 us are a thousand times what they resolve; by the host's clock a

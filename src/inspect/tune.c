@@ -335,10 +335,12 @@ void tni_note_measured(tn_ctx *cx, const uint64_t key[2])
         u->done[u->count++] = (tni_measured){ { key[0], key[1] } };
 }
 
-// Whether a launch was measured; key: its key.
+// Whether a launch was measured, in this run or before; key: its key.
 static bool is_done(const tni_tuner *u, const tni_launch *l, uint64_t key[2])
 {
     tni_tuned_key(l, key);
+    for (size_t i = 0; i < u->winners; i++)
+        if (!memcmp(u->won[i].won.key, key, sizeof u->won[i].won.key)) return true;
     return tni_was_measured(u, key);
 }
 
@@ -357,7 +359,8 @@ void tni_log_winner(tni_tuner *u, const tni_tuned *w, const char *with)
     u->others += w->choices.n > 0 || memcmp(&w->settings, &rule, sizeof rule);
 }
 
-// Measures a kernel and keeps the winner, the rule's settings if nothing beats them. Returns whether there is no more to measure.
+// Measures a kernel and notes the winner, the rule's settings if nothing beats them, for the end of the run. False if nothing can be
+// measured.
 static bool tune_kernel(trial *t, const uint64_t key[2])
 {
     const tni_run *r = t->r;
@@ -367,14 +370,14 @@ static bool tune_kernel(trial *t, const uint64_t key[2])
     snprintf(won.chip, sizeof won.chip, "%s", t->chip);
     snprintf(won.what, sizeof won.what, "%.5s %.56s", tni_kernel_kind(t->k->kernel),
              tni_shape_text(t->k->kernel->np + t->k->kernel->nr, t->l.size).s);
-    if (!keep_rule(t)) return true;
+    if (!keep_rule(t)) return false;
     bool       ended = search(t, &won);
     tni_tuner *u     = r->e->inspect->tuner;
     if (!isfinite(won.us) ||
         !tni_grow(&r->cx->heap, (void **)&u->won, &u->winners_cap, u->winners + 1, sizeof *u->won))
-        return true;
-    u->won[u->winners++] = (tni_tuned_kernel){ won, t->k };
-    return ended;
+        return false;
+    u->won[u->winners++] = (tni_tuned_kernel){ won, t->k, ended };
+    return true;
 }
 
 // What was spent is taken off the share of the run and off the budget, also if nothing came of it.
@@ -387,7 +390,7 @@ void tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k)
     if (!u || u->share <= 0 || !is_alone(k) || is_done(u, &k->launch, key)) return;
     bool opened = open_trial(&t, r, k);
     t.until     = begun + u->share * (double)k->bytes / fmax((double)u->bytes, (double)k->bytes);
-    if (!opened || tune_kernel(&t, key)) tni_note_measured(r->cx, key);
+    if (!opened || !tune_kernel(&t, key)) tni_note_measured(r->cx, key);
     free_trial(&t);
     double spent = tni_clock_now() - begun;
     u->bytes -= k->bytes;
@@ -427,11 +430,13 @@ void tni_tuning_ends(const tni_run *r)
     tni_tuner   *u      = r->e->inspect->tuner;
     for (size_t i = 0; u && i < u->winners; i++) {
         const tni_planned_kernel *k = u->won[i].k;
+        if (u->won[i].ended) tni_note_measured(r->cx, u->won[i].won.key);
         tni_tuned_keep(&u->won[i].won);
         r->e->kernels->retuned(r->e->session, k->entry, &k->launch);
         tni_log_winner(u, &u->won[i].won, tni_tuning_text(&u->won[i].won.settings).s);
         r->plan->scratch_known = false;
     }
+    if (u) u->winners = 0;
     r->plan->tuned = r->plan->chosen && bytes_to_measure(r) == 0;
     if (r->e->tune_seconds < LITTLE) r->e->tune_seconds = 0;
 }

@@ -88,9 +88,12 @@ static bool save_buffer(search *s, tni_buffer *b)
                   sizeof *s->input))
         return false;
     tni_buffer *copy = tni_buffer_new(&s->cx->buffers, b->bytes);
-    if (!copy) return false;
+    if (!copy || !copy_buffer(s, b, copy)) {
+        tni_buffer_unref(&s->cx->buffers, copy);
+        return false;
+    }
     s->input[s->inputs++] = (saved){ b, copy };
-    return copy_buffer(s, b, copy);
+    return true;
 }
 
 // Copies the inputs that a plan overwrites: updates in place, and values that take the memory of an input that dies.
@@ -539,10 +542,11 @@ static void close_search(search *s)
     tni_free(h, s->slack);
 }
 
-// Lets the winner take the place of *p, and keeps its choices.
+// Lets the winner take the place of *p, and keeps its choices. Where there was nothing to choose, there is nothing to keep.
 static void keep_winner(search *s, tni_plan **p, tni_tuned *won, bool ended)
 {
     tni_plan *old = *p;
+    if (!s->others && s->best == old && !old->choices.n) return;
     snprintf(won->chip, sizeof won->chip, "%s", s->chip);
     snprintf(won->what, sizeof won->what, "plan of %zu step%s", s->best->steps,
              s->best->steps == 1 ? "" : "s");

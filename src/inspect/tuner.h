@@ -14,6 +14,7 @@ typedef struct {
 typedef struct {
     tni_tuned           won;
     tni_planned_kernel *k;
+    bool                ended;  // its search had the time that it needed
 } tni_tuned_kernel;
 
 // Owned by the context's inspect. share, bytes: the seconds of the present run, and what its kernels move that are still to be measured.
