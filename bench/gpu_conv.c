@@ -126,10 +126,17 @@ static void time_steps(void *arg)
     tn_close(s.cx);
 }
 
+// TN_BENCH_CACHE: a folder of kernels and winners that several runs share (alternate.py); first steps with an empty one are not measured
+// then.
 static void measure(const tni_runner *r, const network *n)
 {
-    char     cache[TNI_FOLDER];
-    tni_text why = { "" };
+    const char *shared = getenv("TN_BENCH_CACHE");
+    char        cache[TNI_FOLDER];
+    tni_text    why = { "" };
+    if (shared) {
+        bench_apart(group, n->name, SECONDS, time_steps, (void *)n);
+        return;
+    }
     if (!tni_folder_make(r, cache, &why)) {
         bench_note(group, "%s: no folder for kernels: %s", n->name, why.s);
         return;
