@@ -43,7 +43,7 @@ void tni_profile_close(tn_ctx *cx);
 // TN_TUNE: read as a context opens; freed as it closes.
 void tni_tune_open(tn_ctx *cx);
 void tni_tune_close(tn_ctx *cx);
-// The choices of a plan in words, by the values of its graph: "cut at sum (64,) (recorded at model.c:12)".
+// The choices of a plan in words, by the values of its graph: "cut sum (64,) (recorded at model.c:12)".
 tni_text tni_choices_text(const tni_graph *g, const tni_choices *c);
 // For tests: makes the launch of a candidate, or the plan with a choice, wrong; NULL: nothing does.
 extern void (*tni_tune_spoil)(tni_launch *l);

@@ -183,10 +183,9 @@ static bool fill_memory(const search *s, const tni_buffer *b)
               TN_OK;
     while (ok && have < (int64_t)b->bytes) {
         int64_t rest = (int64_t)b->bytes - have, n = have < rest ? have : rest;
-        tni_arg from = {
-            .dtype = TN_U8, .rank = 1, .size = { n }, .stride = { 1 }, .data = b->data
-        };
-        ok = tni_arg_copy(s->cx, from, TN_U8, b->data + have, &why) == TN_OK;
+        tni_arg from = bytes_of(b);
+        from.size[0] = n;
+        ok           = tni_arg_copy(s->cx, from, TN_U8, b->data + have, &why) == TN_OK;
         have += n;
     }
     return ok;
@@ -461,7 +460,7 @@ static void end_search(search *s, const tni_plan *cached, tni_tuned *won)
 
 // ---- what was chosen, in words -----------------------------------------------------------------
 
-// "cut at sum (64,) (recorded at model.c:12)", and at how many more values.
+// Adds "cut sum (64,) (recorded at model.c:12)", and how many more values the choice is about.
 static void add_choice(const tni_graph *g, const tni_choice *c, tni_text *to)
 {
     const tni_node *first = NULL;

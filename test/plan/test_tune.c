@@ -1,14 +1,11 @@
 // test_tune.c: measuring kernels under other settings: what is kept and found again, that results stay what they are, and that
 // a setting which gives other results never wins, however fast it is.
-#include "check.h"
-#include "rules_kit.h"
-#include "scratch.h"
+#include "tune_kit.h"
 
 #include "device/cpu/cpu_kernels.h"
 #include "device/opencl/opencl.h"
 #include "inspect/inspect.h"
 #include "kernel/disk.h"
-#include "kernel/tuning.h"
 #include "kernel_kit.h"
 
 #include <math.h>
@@ -20,22 +17,6 @@
 #include <unistd.h>
 
 static const char CHIP[] = "some chip";
-
-// Everything begins with an empty cache folder of its own.
-static void begin(const char *name)
-{
-    CHECK(scratch_open());
-    setenv("TN_CACHE_DIR", scratch_path(name), 1);
-    tni_tuned_forget();
-}
-
-static void end(void)
-{
-    unsetenv("TN_TUNE");
-    unsetenv("TN_DETERMINISTIC");
-    tni_tuned_forget();
-    scratch_close();
-}
 
 // A launch of a map over n elements.
 static void make_launch(kit_case *c, int64_t n)
@@ -64,7 +45,7 @@ static void winners_are_found_by_sizes_and_chip_in_a_later_process(void)
 {
     kit_case *c = calloc(1, sizeof *c);
     tni_tuned w, found;
-    begin("winners");
+    tune_begin("winners");
     make_launch(c, 64);
     w = winner_of(&c->l, 4, 10);
     CHECK(!tni_tuned_find(CHIP, &c->l, &found));
@@ -81,14 +62,14 @@ static void winners_are_found_by_sizes_and_chip_in_a_later_process(void)
     make_launch(c, 65);
     CHECK(!tni_tuned_find(CHIP, &c->l, &found));
     free(c);
-    end();
+    tune_end();
 }
 
 static void a_newer_winner_replaces_the_older(void)
 {
     kit_case *c = calloc(1, sizeof *c);
     tni_tuned w, found;
-    begin("newer");
+    tune_begin("newer");
     make_launch(c, 64);
     w = winner_of(&c->l, 4, 10);
     tni_tuned_keep(&w);
@@ -98,7 +79,7 @@ static void a_newer_winner_replaces_the_older(void)
     CHECK(tni_tuned_find(CHIP, &c->l, &found));
     CHECK_INT(found.settings.of[TNI_KNOB_UNROLL], 2);
     free(c);
-    end();
+    tune_end();
 }
 
 static void rules_decide_if_that_is_asked_for(void)
@@ -107,7 +88,7 @@ static void rules_decide_if_that_is_asked_for(void)
 
     kit_case *c = calloc(1, sizeof *c);
     tni_tuned w, found;
-    begin("asked");
+    tune_begin("asked");
     make_launch(c, 64);
     w = winner_of(&c->l, 4, 10);
     tni_tuned_keep(&w);
@@ -127,7 +108,7 @@ static void rules_decide_if_that_is_asked_for(void)
     unsetenv("TN_TUNE");
     CHECK(tni_tuned_find(CHIP, &c->l, &found));
     free(c);
-    end();
+    tune_end();
 }
 
 static void a_bad_number_of_seconds_is_told_of_once(void)
@@ -135,7 +116,7 @@ static void a_bad_number_of_seconds_is_told_of_once(void)
     static const char *const bad[] = { "abc", "1x", "-1", "nan", "inf", "1 s" };
     tni_text                 why   = { "" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        begin("seconds");
+        tune_begin("seconds");
         setenv("TN_TUNE", bad[i], 1);
         why = (tni_text){ "" };
         CHECK(tni_tuned_seconds(&why) == -1);
@@ -143,11 +124,11 @@ static void a_bad_number_of_seconds_is_told_of_once(void)
         why = (tni_text){ "" };
         CHECK(tni_tuned_seconds(&why) == -1);
         CHECK_STR(why.s, "");
-        end();
+        tune_end();
     }
     setenv("TN_TUNE", "2.5", 1);
     CHECK(tni_tuned_seconds(&why) == 2.5);
-    end();
+    tune_end();
 }
 
 // ---- processes ---------------------------------------------------------------------------------
@@ -179,7 +160,7 @@ static void processes_that_write_at_once_lose_nothing(void)
     kit_case *c = calloc(1, sizeof *c);
     tni_tuned found;
     int       lost = 0;
-    begin("at_once");
+    tune_begin("at_once");
     for (int i = 0; i < WRITERS; i++) CHECK(in_process(keep_some, c, i) > 0);
     for (int i = 0; i < WRITERS; i++) wait(NULL);
     tni_tuned_forget();
@@ -189,7 +170,7 @@ static void processes_that_write_at_once_lose_nothing(void)
     }
     CHECK_INT(lost, 0);
     free(c);
-    end();
+    tune_end();
 }
 
 static void learn_and_keep(kit_case *c, int n)
@@ -206,7 +187,7 @@ static void what_another_process_found_later_stays(void)
     kit_case  *c = calloc(1, sizeof *c), *other = calloc(1, sizeof *c);
     tni_tuning slow = { { [TNI_KNOB_VECTOR] = 1 } };
     tni_tuned  found;
-    begin("later");
+    tune_begin("later");
     make_launch(c, 64);
     make_launch(other, 65);
     learn_and_keep(c, 2);
@@ -221,7 +202,7 @@ static void what_another_process_found_later_stays(void)
     }
     free(c);
     free(other);
-    end();
+    tune_end();
 }
 
 // ---- files -------------------------------------------------------------------------------------
@@ -241,7 +222,7 @@ static void winners_go_from_folder_to_folder(void)
     tni_text  why = { "" };
     int       n   = 0;
     char      path[1024];
-    begin("from");
+    tune_begin("from");
     snprintf(path, sizeof path, "%s", scratch_path("winners.txt"));
     make_launch(c, 64);
     w = winner_of(&c->l, 8, 3);
@@ -255,7 +236,7 @@ static void winners_go_from_folder_to_folder(void)
     CHECK(tni_tuned_find(CHIP, &c->l, &found));
     CHECK_INT(found.settings.of[TNI_KNOB_UNROLL], 8);
     free(c);
-    end();
+    tune_end();
 }
 
 static void many_winners_of_several_chips_are_told_apart(void)
@@ -266,7 +247,7 @@ static void many_winners_of_several_chips_are_told_apart(void)
     tni_tuned w, found;
     tni_text  why;
     int       n = 0;
-    begin("many");
+    tune_begin("many");
     make_launch(c, 64);
     w = winner_of(&c->l, 2, 10);
     snprintf(path, sizeof path, "%s", scratch_path("many.txt"));
@@ -285,7 +266,7 @@ static void many_winners_of_several_chips_are_told_apart(void)
     CHECK(tni_tuned_export(path, &n, &why));
     CHECK_INT(n, MANY);
     free(c);
-    end();
+    tune_end();
 }
 
 // Lines that are no winners, after one that is: nothing of such a file is kept.
@@ -312,7 +293,7 @@ static void a_bad_file_changes_nothing(void)
     char     path[1024], text[512];
     tni_text why;
     int      n;
-    begin("bad");
+    tune_begin("bad");
     snprintf(path, sizeof path, "%s", scratch_path("bad.txt"));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         snprintf(text, sizeof text, "# fine\nwinner 1 2 3 4 5 unroll=2 chip x\n%s", bad[i]);
@@ -323,7 +304,7 @@ static void a_bad_file_changes_nothing(void)
     CHECK(tni_tuned_export(path, &n, &why));
     CHECK_INT(n, 0);
     CHECK(!tni_tuned_import("/nowhere/winners.txt", &n, &why));
-    end();
+    tune_end();
 }
 
 // A later version may share the folder and keep what this one does not know: lines behind it are used.
@@ -337,13 +318,13 @@ static void a_bad_line_on_disk_is_left_out(void)
     tni_disk                  d;
     tni_text                  why;
     int                       n = 0;
-    begin("later");
+    tune_begin("later");
     tni_disk_open(&d);
     CHECK(tni_disk_keep(&d, &key, text, sizeof text - 1));
     snprintf(path, sizeof path, "%s", scratch_path("later.txt"));
     CHECK(tni_tuned_export(path, &n, &why));
     CHECK_INT(n, 2);
-    end();
+    tune_end();
 }
 
 // Without a cache folder, what is known is in memory alone.
@@ -354,7 +335,7 @@ static void a_bad_file_leaves_what_only_memory_has(void)
     tni_tuned w, found;
     tni_text  why;
     int       n;
-    begin("memory");
+    tune_begin("memory");
     setenv("TN_CACHE_DIR", "none", 1);
     tni_tuned_forget();
     make_launch(c, 64);
@@ -365,7 +346,7 @@ static void a_bad_file_leaves_what_only_memory_has(void)
     CHECK(!tni_tuned_import(path, &n, &why));
     CHECK(tni_tuned_find(CHIP, &c->l, &found));
     free(c);
-    end();
+    tune_end();
 }
 
 // ---- the model ---------------------------------------------------------------------------------
@@ -375,7 +356,7 @@ static void what_was_slower_is_expected_to_be_slower(void)
     kit_case  *c    = calloc(1, sizeof *c);
     tni_tuning slow = { { [TNI_KNOB_VECTOR] = 1 } }, fast = { { [TNI_KNOB_VECTOR] = 4 } };
     tni_tuning other = { { [TNI_KNOB_WARPS] = 4 } }, rule = { { 0 } };
-    begin("model");
+    tune_begin("model");
     make_launch(c, 64);
     for (int i = 0; i < 3; i++) {
         tni_tuning_learn(CHIP, &c->k, &rule, &slow, 2);
@@ -387,7 +368,7 @@ static void what_was_slower_is_expected_to_be_slower(void)
     CHECK_NEAR(tni_tuning_expect(CHIP, &c->k, &other), 1, 1e-12);
     CHECK_NEAR(tni_tuning_expect("another chip", &c->k, &slow), 1, 1e-12);
     free(c);
-    end();
+    tune_end();
 }
 
 // Winners are written in between, as they are while kernels are measured one after the other.
@@ -396,7 +377,7 @@ static void what_was_learned_outlasts_writing(void)
     kit_case  *c    = calloc(1, sizeof *c);
     tni_tuning slow = { { [TNI_KNOB_VECTOR] = 1 } }, rule = { { 0 } };
     tni_tuned  w;
-    begin("outlasts");
+    tune_begin("outlasts");
     make_launch(c, 64);
     w = winner_of(&c->l, 4, 10);
     for (int i = 0; i < 6; i++) {
@@ -407,7 +388,7 @@ static void what_was_learned_outlasts_writing(void)
     tni_tuned_forget();
     CHECK_NEAR(tni_tuning_expect(CHIP, &c->k, &slow), pow(2, 6 / 8.), 1e-4);
     free(c);
-    end();
+    tune_end();
 }
 
 // A knob that both settings have in common has not made the difference.
@@ -415,7 +396,7 @@ static void a_difference_is_that_of_the_knob_that_differs(void)
 {
     kit_case  *c    = calloc(1, sizeof *c);
     tni_tuning from = { { [TNI_KNOB_UNROLL] = 8 } }, to = from, both = { { 0 } };
-    begin("differs");
+    tune_begin("differs");
     make_launch(c, 64);
     to.of[TNI_KNOB_VECTOR]   = 1;
     both.of[TNI_KNOB_VECTOR] = 1;
@@ -423,7 +404,7 @@ static void a_difference_is_that_of_the_knob_that_differs(void)
     CHECK_NEAR(tni_tuning_expect(CHIP, &c->k, &from), 1, 1e-12);
     CHECK_NEAR(tni_tuning_expect(CHIP, &c->k, &both), pow(2, 1 / 3.), 1e-9);
     free(c);
-    end();
+    tune_end();
 }
 
 // ---- scratch -----------------------------------------------------------------------------------
@@ -477,7 +458,7 @@ static tn_status launch_within_scratch(void *session, void *entry, tni_launch *l
 static void a_winner_of_another_context_waits_for_the_next_run(void)
 {
     if (tni_device_opencl.probe(&(tni_text){ "" }) == false) SKIP("no opencl device");
-    begin("another");
+    tune_begin("another");
     tn_ctx            *cx   = rules_open("opencl");
     tni_device_kernels mine = *cx->engine->kernels;
     watched.of              = cx->engine->kernels;
@@ -496,7 +477,7 @@ static void a_winner_of_another_context_waits_for_the_next_run(void)
     CHECK_INT(watched.too_large, 0);
     cx->engine->kernels = watched.of;
     tn_close(cx);
-    end();
+    tune_end();
 }
 
 // ---- candidates --------------------------------------------------------------------------------
@@ -594,12 +575,12 @@ static void any_settings_of_the_cpu_run_and_agree(void)
 {
     tni_text why;
     if (!tni_cpu_compiler(&why)) SKIP("%s", why.s);
-    begin("any_settings");
+    tune_begin("any_settings");
     CHECK(compare_settings(make_map, 3, 12345) >= 3);
     CHECK(compare_settings(make_rows, 301, 1031) >= 4);
     CHECK(compare_settings(make_rows, 501, 37) >= 4);
     compare_settings(make_rows, 77, 5);
-    end();
+    tune_end();
 }
 
 // A winner with a text of its own is compiled when the kernel is prepared, launched, and shown. Results are those of the rule.
@@ -612,7 +593,7 @@ static void a_winner_of_the_cpu_has_its_text(void)
     const tni_launch *first = &c.l;
     void             *entry = NULL;
     if (!tni_cpu_compiler(&why)) SKIP("%s", why.s);
-    begin("winner_text");
+    tune_begin("winner_text");
     char *differs = malloc(KIT_WHY);
     make_map(&rule, 5, 1203);
     make_map(&c, 5, 1203);
@@ -632,16 +613,10 @@ static void a_winner_of_the_cpu_has_its_text(void)
     free(differs);
     kit_free(&rule);
     kit_free(&c);
-    end();
+    tune_end();
 }
 
 // ---- runs --------------------------------------------------------------------------------------
-
-static tn_ctx *open_device(void)
-{
-    const char *name = getenv("TN_TEST_DEVICE");
-    return rules_open(name ? name : "cpu");
-}
 
 enum { ROWS = 96, MANY_ROWS = 4096, COLS = 257, STEPS = 8 };
 
@@ -673,8 +648,8 @@ static void run_steps(tn_ctx *cx, int64_t rows, float *y)
 static void tuned_runs_give_the_results_of_rules(void)
 {
     float   want[COLS], have[COLS];
-    tn_ctx *cx = open_device();
-    begin("runs");
+    tn_ctx *cx = tune_open();
+    tune_begin("runs");
     run_steps(cx, ROWS, want);
     CHECK(tn_tune(cx, 1) == TN_OK);
     run_steps(cx, ROWS, have);
@@ -682,7 +657,7 @@ static void tuned_runs_give_the_results_of_rules(void)
     run_steps(cx, ROWS, have);
     for (int i = 0; i < COLS; i++) CHECK_NEAR(have[i], want[i], 1e-5 * fabs(want[i]) + 1e-7);
     tn_close(cx);
-    end();
+    tune_end();
 }
 
 // The winners of a folder among kernels that are not the rule's settings, and all of them.
@@ -712,8 +687,8 @@ static void a_wrong_candidate_never_wins(void)
 {
     float   y[COLS];
     int     all = 0;
-    tn_ctx *cx  = open_device();
-    begin("wrong");
+    tn_ctx *cx  = tune_open();
+    tune_begin("wrong");
     tni_tune_spoil = do_half;
     CHECK(tn_tune(cx, 2) == TN_OK);
     run_steps(cx, MANY_ROWS, y);
@@ -722,7 +697,7 @@ static void a_wrong_candidate_never_wins(void)
     test_case_result(!cx->engine->kernels->neighbours || (all > 0 && other == 0),
                      "%d of %d winners give other results", other, all);
     tn_close(cx);
-    end();
+    tune_end();
 }
 
 static void explain_says_what_was_measured(void)
@@ -730,8 +705,8 @@ static void explain_says_what_was_measured(void)
     float   y[COLS];
     char   *text = NULL;
     size_t  bytes;
-    tn_ctx *cx = open_device();
-    begin("explain");
+    tn_ctx *cx = tune_open();
+    tune_begin("explain");
     tn_tune(cx, 1);
     run_steps(cx, ROWS, y);
     tn_tensor *x = tn_randn(cx, TN_F32, 2, (int64_t[]){ ROWS, COLS });
@@ -748,13 +723,13 @@ static void explain_says_what_was_measured(void)
     free(text);
     tn_end(s);
     tn_close(cx);
-    end();
+    tune_end();
 }
 
 static void bad_arguments_are_refused(void)
 {
     static const double bad[] = { -1, NAN, INFINITY };
-    tn_ctx             *cx    = open_device();
+    tn_ctx             *cx    = tune_open();
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         CHECK_INT(tn_tune(cx, bad[i]), TN_EARG);
         CHECK(strstr(tn_error_text(cx), "tune: ") != NULL);

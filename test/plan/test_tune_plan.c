@@ -1,39 +1,16 @@
 // test_tune_plan.c: what may be chosen of a plan. Every alternative that is listed for some graphs gives their results, on every
 // device; a plan that wins takes the place of the rule's, in this process and in later ones; a wrong one never does; and
 // what plans overwrite while they are measured is as it was.
-#include "check.h"
-#include "rules_kit.h"
-#include "scratch.h"
+#include "tune_kit.h"
 
 #include "device/cpu/gemm.h"
 #include "inspect/inspect.h"
-#include "kernel/tuning.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tenon.h>
-
-static void begin(const char *name)
-{
-    CHECK(scratch_open());
-    setenv("TN_CACHE_DIR", scratch_path(name), 1);
-    tni_tuned_forget();
-}
-
-static void end(void)
-{
-    unsetenv("TN_DETERMINISTIC");
-    tni_tuned_forget();
-    scratch_close();
-}
-
-static tn_ctx *open_device(void)
-{
-    const char *name = getenv("TN_TEST_DEVICE");
-    return rules_open(name ? name : "cpu");
-}
 
 // ---- graphs ------------------------------------------------------------------------------------
 
@@ -191,7 +168,7 @@ static tni_tuned winner_of(const tn_ctx *cx, const uint64_t key[2], tni_choice c
 // The launches of one run in a context of its own.
 static int64_t launches_of(int graph, float *y, size_t *n)
 {
-    tn_ctx *cx     = open_device();
+    tn_ctx *cx     = tune_open();
     *n             = run_graph(cx, graph, 1, y);
     int64_t counts = tn_ctx_stats(cx).launches;
     tn_close(cx);
@@ -205,8 +182,8 @@ static void try_all(int graph, int *listed, int *seen)
     uint64_t        key[2] = { 0 };
     float          *want = malloc(ROOM * sizeof *want), *have = malloc(ROOM * sizeof *have);
     size_t          m, n;
-    begin("rule");
-    tn_ctx *cx    = open_device();
+    tune_begin("rule");
+    tn_ctx *cx    = tune_open();
     int     count = list_for(cx, graph, list, key);
     CHECK(count >= 0);
     int64_t rule = launches_of(graph, want, &n);
@@ -223,7 +200,7 @@ static void try_all(int graph, int *listed, int *seen)
         seen[c.kind] += launches != rule;
     }
     tn_close(cx);
-    end();
+    tune_end();
     free(want);
     free(have);
 }
@@ -231,7 +208,7 @@ static void try_all(int graph, int *listed, int *seen)
 static void every_alternative_gives_the_results_of_the_rule(void)
 {
     int     listed[TNI_CHOICE_KINDS] = { 0 }, seen[TNI_CHOICE_KINDS] = { 0 };
-    tn_ctx *cx    = open_device();
+    tn_ctx *cx    = tune_open();
     bool    tunes = cx->engine->kernels->neighbours != NULL, lanes = cx->engine->kernels->lanes > 0;
     bool gaps = cx->engine->device->calls->row_bytes > 0, takes = cx->engine->device->calls->takes;
     tn_close(cx);
@@ -294,8 +271,8 @@ static void a_plan_that_wins_is_used_from_then_on(void)
     size_t n, bytes;
     int    kernels;
     values a;
-    begin("wins");
-    tn_ctx *cx    = open_device();
+    tune_begin("wins");
+    tn_ctx *cx    = tune_open();
     bool    tunes = cx->engine->kernels->neighbours != NULL;
     n             = run_graph(cx, 0, 1, want);
     slow_down(cx);
@@ -306,7 +283,7 @@ static void a_plan_that_wins_is_used_from_then_on(void)
     if (tunes) CHECK(count_chosen(&kernels) > 0);
     if (tunes) CHECK(kernels > 0);  // of the plan that won, in the same run
     tni_tuned_forget();
-    cx = open_device();
+    cx = tune_open();
     make_values(&a, cx);
     tn_scope *s = tn_begin(cx);
     record_softmax(&a);
@@ -319,7 +296,7 @@ static void a_plan_that_wins_is_used_from_then_on(void)
     if (tunes) CHECK(strstr(text, "  tuned: ") && strstr(text, "s by the rule"));
     tn_end(s);
     tn_close(cx);
-    end();
+    tune_end();
     free(text);
     free(want);
     free(have);
@@ -329,9 +306,9 @@ static void a_plan_that_wins_is_used_from_then_on(void)
 static void rules_decide_if_they_are_to(void)
 {
     float *want = malloc(ROOM * sizeof *want), *have = malloc(ROOM * sizeof *have);
-    begin("rules");
+    tune_begin("rules");
     setenv("TN_DETERMINISTIC", "1", 1);
-    tn_ctx *cx = open_device();
+    tn_ctx *cx = tune_open();
     size_t  n  = run_graph(cx, 0, 1, want);
     slow_down(cx);
     CHECK(tn_tune(cx, 60) == TN_OK);
@@ -340,7 +317,7 @@ static void rules_decide_if_they_are_to(void)
     CHECK(cx->engine->tune_seconds == 0);
     CHECK_INT(cx->engine->plans.last->choices.n, 0);
     tn_close(cx);
-    end();
+    tune_end();
     free(want);
     free(have);
 }
@@ -356,8 +333,8 @@ static void a_wrong_plan_never_wins(void)
     float *want = malloc(ROOM * sizeof *want), *have = malloc(ROOM * sizeof *have);
     size_t n;
     int    kernels;
-    begin("wrong");
-    tn_ctx *cx = open_device();
+    tune_begin("wrong");
+    tn_ctx *cx = tune_open();
     n          = run_graph(cx, 0, 1, want);
     slow_down(cx);
     tni_tune_spoil_plan = leave_out;
@@ -367,7 +344,7 @@ static void a_wrong_plan_never_wins(void)
     CHECK(agree(have, want, n));
     CHECK_INT(count_chosen(&kernels), 0);
     tn_close(cx);
-    end();
+    tune_end();
     free(want);
     free(have);
 }
@@ -378,8 +355,8 @@ static void a_plan_that_overflows_never_wins(void)
 {
     enum { N = 64, SUM = N * (N * 9 + 18) };
     float have[N];
-    begin("overflows");
-    tn_ctx    *cx = open_device();
+    tune_begin("overflows");
+    tn_ctx    *cx = tune_open();
     tn_tensor *x  = tn_full(cx, TN_F16, 2, (int64_t[]){ N, N }, 300);
     tn_tensor *w  = tn_ones(cx, TN_F16, 2, (int64_t[]){ N, N });
     tn_eval(cx);
@@ -395,22 +372,22 @@ static void a_plan_that_overflows_never_wins(void)
         tn_end(s);
     }
     tn_close(cx);
-    end();
+    tune_end();
 }
 
 // v is overwritten in each step: running other plans in between changes nothing.
 static void what_plans_overwrite_is_put_back(void)
 {
     float *want = malloc(ROOM * sizeof *want), *have = malloc(ROOM * sizeof *have);
-    begin("back");
-    tn_ctx *cx = open_device();
+    tune_begin("back");
+    tn_ctx *cx = tune_open();
     size_t  n  = run_graph(cx, 1, 2 * STEPS, want);
     CHECK(tn_tune(cx, 8) == TN_OK);
     run_graph(cx, 1, 2 * STEPS, have);
     CHECK(agree(have, want, n));
     if (cx->engine->kernels->neighbours) CHECK(cx->engine->tune_seconds < 8);
     tn_close(cx);
-    end();
+    tune_end();
     free(want);
     free(have);
 }
@@ -419,8 +396,8 @@ static void what_plans_overwrite_is_put_back(void)
 static void a_long_plan_is_left(void)
 {
     values a;
-    begin("long");
-    tn_ctx *cx = open_device();
+    tune_begin("long");
+    tn_ctx *cx = tune_open();
     make_values(&a, cx);
     for (int i = 0; i < 2; i++) {
         tn_scope *s = tn_begin(cx);
@@ -433,7 +410,7 @@ static void a_long_plan_is_left(void)
     }
     CHECK(cx->engine->plans.last->runs <= 3);
     tn_close(cx);
-    end();
+    tune_end();
 }
 
 // Asks to stop once, as an interpreter does that has taken note of a key.
@@ -448,7 +425,7 @@ static void a_program_can_stop_while_plans_are_measured(void)
 {
     values a;
     int    left = 0;
-    begin("stop");
+    tune_begin("stop");
     tn_ctx *cx = rules_open("cpu");  // a GPU replays what is measured, and asks less often
     tn_on_error(cx, NULL, NULL);
     tn_stop_when(cx, stop_once, &left);
@@ -467,7 +444,7 @@ static void a_program_can_stop_while_plans_are_measured(void)
         tn_end(s);
     }
     tn_close(cx);
-    end();
+    tune_end();
 }
 
 // A function of a user, which counts its calls.
@@ -505,8 +482,8 @@ static void step_of_loop(void *user, tn_tensor **carry, tn_tensor *const *x, tn_
 static void functions_of_users_are_called_once(void)
 {
     enum { LENGTH = 5 };
-    begin("users");
-    tn_ctx    *cx   = open_device();
+    tune_begin("users");
+    tn_ctx    *cx   = tune_open();
     tn_tensor *x    = tn_ones(cx, TN_F32, 2, (int64_t[]){ LENGTH, COLS });
     tn_tensor *zero = tn_zeros(cx, TN_F32, 1, (int64_t[]){ COLS });
     CHECK(tn_tune(cx, 2) == TN_OK);
@@ -520,7 +497,7 @@ static void functions_of_users_are_called_once(void)
     }
     CHECK_INT(calls, LENGTH * STEPS);
     tn_close(cx);
-    end();
+    tune_end();
 }
 
 const test_case tests_tune_plan[] = { TEST(every_alternative_gives_the_results_of_the_rule),
