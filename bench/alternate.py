@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares two builds, or one by its rules and tuned, on one machine, in one run.
 
-    alternate.py OLD/tenon-bench NEW/tenon-bench [--rounds N] [--limit PERCENT] [--seconds S] CASE...
+    alternate.py OLD/tenon-bench NEW/tenon-bench [--rounds N] [--limit PERCENT] [--seconds S] [--count REGEX] CASE...
     alternate.py --tune S tenon-bench [...] CASE...
 
 runs the cases by the two programs in turn, N times each (5), and prints the median of each figure, the
@@ -11,13 +11,14 @@ spread of either program, so that noise does not explain it; so are those that o
 round begins after S seconds.
 
 With --tune the cases run once with S seconds of tuning for each process, in a cache folder of their own. Then they run in
-turn with what won there (new) and without it (old). The last line is the geometric mean of how many times
-as fast the times and rates are.
+turn with what won there (new) and without it (old); TN_LOG=tune prints what was measured. The last line is the geometric mean of
+how many times as fast the times and rates are whose names REGEX is in; all of them, if it is not given.
 """
 import argparse
 import json
 import math
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -25,8 +26,8 @@ import tempfile
 import time
 
 
-def measure(program, cases, **variables):
-    done = subprocess.run([program, "--json", "--no-peers", *cases], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+def measure(program, cases, notes=subprocess.DEVNULL, **variables):
+    done = subprocess.run([program, "--json", "--no-peers", *cases], stdout=subprocess.PIPE, stderr=notes,
                           check=False, env={**os.environ, **variables})
     text = done.stdout.decode()
     try:
@@ -40,7 +41,7 @@ def spread(values):
     return max(values) / min(values) if min(values) > 0 else 1.0
 
 
-def table(old, new, limit):
+def table(old, new, limit, counted):
     print(f"{'figure':<64} {'unit':<8} {'old':>11} {'new':>11} {'new/old':>8} {'spread':>11}")
     faster = []
     for key in dict.fromkeys(k for r in old + new for k in r):
@@ -52,7 +53,7 @@ def table(old, new, limit):
         if not statistics.median(a):
             continue
         ratio = statistics.median(b) / statistics.median(a)
-        if key[2] in ("us", "ms", "s") or key[2].endswith("/s"):
+        if re.search(counted, key[1]) and (key[2] in ("us", "ms", "s") or key[2].endswith("/s")):
             faster.append(ratio if key[2].endswith("/s") else 1 / ratio)
         apart = max(ratio, 1 / ratio) if ratio > 0 else 1.0
         noise = max(spread(a), spread(b))
@@ -71,7 +72,7 @@ def sides(o, folder):
         return (o.names[0], {}), (o.names[1], {}), o.names[2:]
     program, cases = o.names[0], o.names[1:]
     kept = {"TN_CACHE_DIR": folder, "TN_BENCH_CACHE": folder}
-    measure(program, cases, **kept, TN_TUNE=str(o.tune))
+    measure(program, cases, None, **kept, TN_TUNE=str(o.tune))
     return (program, {**kept, "TN_TUNE": "0"}), (program, kept), cases
 
 
@@ -82,6 +83,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--limit", type=float, default=3)
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--count", default="")
     o = parser.parse_args()
     if len(o.names) < (3 if o.tune is None else 2):
         parser.error("which programs and cases?")
@@ -93,7 +95,7 @@ def main():
             old.append(measure(first[0], cases, **first[1]))
             new.append(measure(second[0], cases, **second[1]))
     print(f"{len(new)} rounds each, alternated, {time.monotonic() - start:.0f} s")
-    table(old, new, o.limit)
+    table(old, new, o.limit, o.count)
 
 
 if __name__ == "__main__":

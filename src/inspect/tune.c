@@ -7,7 +7,8 @@
 // the times of either vary. Those that are much slower are given up after one launch.
 //
 // Plans are tuned from their second run on, since most run once. Half of the seconds that are left are shared among the kernels of
-// a run by the bytes that they move, so that the most expensive get most; a search that was cut short goes on in a later run.
+// a run by the bytes that they move, so that the most expensive get most; a kernel that runs once in every layer is measured once, with
+// the share of all. A search that was cut short goes on in a later run.
 //
 // A search from the rule's settings, as it goes for a sum of all of a large tensor:
 //
@@ -380,6 +381,20 @@ static bool tune_kernel(trial *t, const uint64_t key[2])
     return true;
 }
 
+// The bytes that all kernels of a run move that have a key.
+static int64_t bytes_of_key(const tni_run *r, const uint64_t key[2])
+{
+    int64_t  sum = 0;
+    uint64_t other[2];
+    for (size_t i = 0; i < r->plan->kernels; i++) {
+        const tni_planned_kernel *k = &r->plan->kernel[i];
+        if (!is_alone(k)) continue;
+        tni_tuned_key(&k->launch, other);
+        if (other[0] == key[0] && other[1] == key[1]) sum += k->bytes;
+    }
+    return sum;
+}
+
 // What was spent is taken off the share of the run and off the budget, also if nothing came of it.
 void tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k)
 {
@@ -388,12 +403,13 @@ void tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k)
     uint64_t   key[2];
     trial      t;
     if (!u || u->share <= 0 || !is_alone(k) || is_done(u, &k->launch, key)) return;
-    bool opened = open_trial(&t, r, k);
-    t.until     = begun + u->share * (double)k->bytes / fmax((double)u->bytes, (double)k->bytes);
+    bool    opened = open_trial(&t, r, k);
+    int64_t bytes  = bytes_of_key(r, key);
+    t.until = begun + u->share * (double)bytes / fmax(1, fmax((double)u->bytes, (double)bytes));
     if (!opened || !tune_kernel(&t, key)) tni_note_measured(r->cx, key);
     free_trial(&t);
     double spent = tni_clock_now() - begun;
-    u->bytes -= k->bytes;
+    u->bytes -= bytes;
     u->share -= spent;
     r->e->tune_seconds -= spent;
 }

@@ -697,15 +697,24 @@ static void take_rows(const tni_launch_facts *f, tni_simt *m)
         c->unroll *= 2;
 }
 
+// Whether a kernel reads memory.
+static bool loads(const tni_kernel *k)
+{
+    for (int i = 0; i < k->nins; i++)
+        if (k->ins[i].code == TNI_I_LOAD) return true;
+    return false;
+}
+
 // Chooses the shape of POINT. Without tails a thread has one vector, and enough threads in flight
 // hide the latency; with tails a group is larger and a thread has several vectors, since each group
-// leaves partial results that have to be joined.
+// leaves partial results that have to be joined. Groups that load nothing are larger, too: they have nothing to wait for
+// and end faster than others begin. An H200 fills 500 MB in 147 us by groups of 256, in 107 us by groups of 512.
 static void choose_point(const tni_launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c = &m->class;
     c->form           = TNI_SIMT_POINT;
     c->team           = 1;
-    c->rows           = (uint16_t)group_threads(f, f->k->tails ? 2 * GROUP : GROUP);
+    c->rows           = (uint16_t)group_threads(f, f->k->tails || !loads(f->k) ? 2 * GROUP : GROUP);
     c->unroll         = 1;
     if (!f->k->tails && tni_simt_choose_tile(f->l, f->limits, m)) {
         c->columns = 0;

@@ -4,7 +4,7 @@
 
 #include "device/cpu/cpu_kernels.h"
 #include "device/opencl/opencl.h"
-#include "inspect/inspect.h"
+#include "inspect/tuner.h"
 #include "kernel/disk.h"
 #include "kernel_kit.h"
 
@@ -660,6 +660,30 @@ static void tuned_runs_give_the_results_of_rules(void)
     tune_end();
 }
 
+// Three softmaxes with sums between them that no kernel takes in, so that the same kernel runs three times: it is measured once, for all three, and nothing is left of what they move.
+static void kernels_of_many_layers_share_a_search(void)
+{
+    tn_ctx *cx = tune_open();
+    tune_begin("layers");
+    tn_tensor *w = tn_want(tn_randn(cx, TN_F32, 2, (int64_t[]){ ROWS, ROWS })), *x = w;
+    tn_eval(cx);
+    CHECK(tn_tune(cx, 0.5) == TN_OK);
+    for (int run = 0; run < 2; run++) {
+        tn_scope *s = tn_begin(cx);
+        x           = w;
+        for (int layer = 0; layer < 3; layer++) x = tn_softmax(tn_cumsum(x, 0), -1);
+        tn_want(x);
+        tn_eval(cx);
+        tn_end(s);
+    }
+    const tni_tuner *u = cx->engine->inspect->tuner;
+    CHECK(u != NULL);
+    if (u) CHECK_INT(u->bytes, 0);
+    CHECK(cx->engine->tune_seconds < 0.5);
+    tn_close(cx);
+    tune_end();
+}
+
 // The winners of a folder among kernels that are not the rule's settings, and all of them.
 static int count_winners(int *all)
 {
@@ -765,6 +789,7 @@ const test_case tests_tune[] = { TEST(winners_are_found_by_sizes_and_chip_in_a_l
                                  TEST(any_settings_of_the_cpu_run_and_agree),
                                  TEST(a_winner_of_the_cpu_has_its_text),
                                  TEST(tuned_runs_give_the_results_of_rules),
+                                 TEST(kernels_of_many_layers_share_a_search),
                                  TEST(a_wrong_candidate_never_wins),
                                  TEST(explain_says_what_was_measured),
                                  TEST(bad_arguments_are_refused),
