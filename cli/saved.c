@@ -13,12 +13,23 @@ enum { MOST_PAIRS = 64, ROOM = 64, PATH_ROOM = 4096 };
 
 static const char *const task_names[] = { "classes", "numbers", "tokens" };
 
+// Prints a warning as errors are printed, without a line of this program.
+static void print_warning(tn_ctx *cx, const tn_fault *f, void *user)
+{
+    (void)cx;
+    (void)user;
+    fprintf(stderr, "tenon: warning: %s\n", f->text);
+}
+
+// cli_fail_of prints errors.
 tn_ctx *cli_open(const cli_settings *s)
 {
     tn_ctx *cx = tn_open_with((tn_open_opts){
         .device = s->device, .seed = (uint64_t)s->seed, .threads = (int)s->threads });
     if (!cx) cli_fail_of(NULL);
-    else tn_on_error(cx, NULL, NULL);  // cli_fail_of prints errors, without a line of this program
+    if (!cx) return NULL;
+    tn_on_error(cx, NULL, NULL);
+    tn_on_warning(cx, print_warning, NULL);
     return cx;
 }
 

@@ -474,6 +474,13 @@ tn_status tn_tune(tn_ctx *cx, double seconds)
     return TN_OK;
 }
 
+// Whether winners are kept on disk, in d->path; why not, if they are not.
+static bool has_disk(tni_disk *d, tni_text *why)
+{
+    tni_disk_open(d);
+    return tni_disk_usable(d, why);
+}
+
 // Returns the number of winners of a file, or -1, reported as an error of reading or writing, with the reason.
 static int tuned_count(tn_ctx *cx, const char *op, bool ok, int n, const tni_text *why)
 {
@@ -493,11 +500,14 @@ int tn_tune_export(tn_ctx *cx, const char *path)
 
 int tn_tune_import(tn_ctx *cx, const char *path)
 {
+    tni_disk disk;
     tni_text why = { "" };
     int      n   = 0;
     if (!tni_ctx_ok(cx, "tune_import")) return -1;
     if (!path) return tni_fail(cx, TN_EARG, "tune_import: the path is NULL"), -1;
     bool ok = tni_tuned_import(path, &n, &why);
+    if (ok && n && !has_disk(&disk, &why))
+        tni_warn(cx, "tune_import: the winners are known to this process alone: %s", why.s);
     return tuned_count(cx, "tune_import", ok, n, &why);
 }
 
@@ -514,11 +524,11 @@ void tni_tune_open(tn_ctx *cx)
 static void log_end(const tni_tuner *u)
 {
     tni_disk d;
+    tni_text why = { "" };
     if (!u->told) return;
-    tni_disk_open(&d);
     fprintf(stderr, "tenon: tuned: %d of %d results differ from the rule's; ", u->others, u->told);
-    if (*d.path) fprintf(stderr, "they are kept in %s\n", tni_escaped(d.path).s);
-    else fprintf(stderr, "they are not kept: %s\n", d.why.s);
+    if (has_disk(&d, &why)) fprintf(stderr, "they are kept in %s\n", tni_escaped(d.path).s);
+    else fprintf(stderr, "they are not kept: %s\n", why.s);
 }
 
 void tni_tune_close(tn_ctx *cx)

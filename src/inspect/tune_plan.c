@@ -53,6 +53,7 @@ typedef struct {
     double      *slack;
     bool         exact;    // no sums and no library calls: results have the same bits
     bool         loose;    // slack is known
+    bool         refuted;  // the plan that won before gives other results than the rule's
     bool         stopped;  // the program has asked to stop (tn_stop_when)
     saved       *input;
     size_t       inputs, inputs_cap;
@@ -431,7 +432,8 @@ static bool begin_search(search *s, tni_tuned *won)
     double since = tni_clock_now();
     if (!run_plan(s, s->rule, 1, NULL, keep_result)) return false;
     if (tni_clock_now() + (FEW - 1) * (tni_clock_now() - since) > s->until) return false;
-    if (s->best != s->rule && !is_right(s, s->best)) s->best = s->rule;
+    s->refuted = s->best != s->rule && !is_right(s, s->best);
+    if (s->refuted) s->best = s->rule;
     s->repeats = 1;
     s->once    = INFINITY;
     if (!isfinite(time_plan(s, s->best, &s->once))) return false;
@@ -564,12 +566,15 @@ static void keep_winner(search *s, tni_plan **p, tni_tuned *won, bool ended)
     *p = s->best;
 }
 
-// Frees the plans of a search that came to nothing.
-static void give_up(search *s, const tni_plan *cached)
+// Frees the plans of a search that came to nothing. *p stays, unless its results are known to be wrong.
+static void give_up(search *s, tni_plan **p)
 {
     tni_heap *h = &s->cx->heap;
-    if (s->best != cached && s->best != s->rule) tni_plan_free(h, s->best);
-    if (s->rule != cached) tni_plan_free(h, s->rule);
+    if (s->best != *p && s->best != s->rule) tni_plan_free(h, s->best);
+    if (s->refuted) {
+        tni_plans_replace(&s->e->plans, h, *p, s->rule);
+        *p = s->rule;
+    } else if (s->rule != *p) tni_plan_free(h, s->rule);
 }
 
 // A_COMPILER: seconds that an alternative may take, before one is measured; most of it goes to the compiler of its kernels.
@@ -603,7 +608,7 @@ bool tni_plan_tunes(tni_graph *g, tni_plan **p)
         if (ok) keep_winner(&s, p, &won, ended);
         (*p)->chosen = ended || !any;
     }
-    if (!ok) give_up(&s, *p);
+    if (!ok) give_up(&s, p);
     if (s.stopped) (*p)->chosen = false;
     tni_choose(g, &(*p)->choices);
     close_search(&s);

@@ -12,9 +12,9 @@ enum { NAMES = TNI_KNOBS + TNI_CHOICE_KINDS };
 static const char *const knob_name[NAMES] = {
     "vector",   "unroll", "warps",  "hold",    "cluster", "occupancy", "grid",
     "prefetch", "tile",   "square", "threads", "chunks",  "cut",       "join",
-    "store",    "inline", "load",   "plain",   "dense",   "other",
+    "store",    "inline", "load",   "plain",   "dense",   "other",     "spread",
 };
-_Static_assert(NAMES == 20, "a knob or a kind of choice has no name");
+_Static_assert(NAMES == 21, "a knob or a kind of choice has no name");
 
 // The largest value of each knob that devices offer, and whether it is a power of two, which the text of kernels counts on.
 static const struct {

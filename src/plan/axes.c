@@ -74,21 +74,38 @@ static bool splits_short_axes(const tni_unit *u, uint32_t r)
     return bounds & brief && tni_points(u, r) >= TNI_SHORT_ROW * TNI_SHORT_ROW;
 }
 
+// Whether it was chosen for a fold along these axes to be done otherwise than the rule says; notes that it could be.
+static bool is_otherwise(tni_fusion *f, const tni_unit *u, uint32_t r)
+{
+    bool otherwise = false;
+    for (size_t i = 0; i < u->values; i++) {
+        const tni_lowered *x = &u->value[i];
+        if (x->ins.code != TNI_I_REDUCE || x->mask != r || x->item < 0) continue;
+        tni_could_choose(f, x->item, TNI_CHOICE_SPREAD);
+        otherwise |= tni_is_chosen(f, x->item, TNI_CHOICE_SPREAD);
+    }
+    return otherwise;
+}
+
 // Whether rows that lie side by side in memory are so long, and so few, that they would keep only a part of
 // the device busy: batch norm with channels last has some dozen rows of a million elements each. Their
 // folds are then tails, whose partial results all threads compute, and what reads them is another kernel.
-static bool leaves_lanes_idle(const tni_limits *limits, const tni_unit *u, uint32_t r,
-                              uint32_t fast)
+// What measuring may doubt are rows up to IN_DOUBT times as long as the shortest of these, or as much shorter.
+static bool leaves_lanes_idle(tni_fusion *f, const tni_unit *u, uint32_t r, uint32_t fast)
 {
-    return limits->lanes && r && !(r & fast) && tni_points(u, r) >= TNI_MANY_FOLDED &&
-           tni_points(u, tni_all_axes(u) & ~r) < limits->lanes;
+    enum { IN_DOUBT = 32 };
+    int64_t row = tni_points(u, r), rows = tni_points(u, tni_all_axes(u) & ~r);
+    bool    is_long = row >= TNI_MANY_FOLDED;
+    if (!f->limits->lanes || !r || r & fast || rows >= f->limits->lanes) return false;
+    if (row * IN_DOUBT < TNI_MANY_FOLDED || row / IN_DOUBT > TNI_MANY_FOLDED) return is_long;
+    return is_long != is_otherwise(f, u, r);
 }
 
 // Whether the unit is one kernel with R = r.
-static bool reduces_by(const tni_limits *limits, const tni_unit *u, uint32_t r, uint32_t fast)
+static bool reduces_by(tni_fusion *f, const tni_unit *u, uint32_t r, uint32_t fast)
 {
     stage of[TNI_MAX_INS];
-    if (leaves_lanes_idle(limits, u, r, fast)) return false;
+    if (leaves_lanes_idle(f, u, r, fast)) return false;
     if (r && r == tni_all_axes(u) && tni_points(u, r) > ALONE_ROW) return false;
     if (r & (r - 1) && splits_short_axes(u, r)) return false;
     for (size_t i = 0; i < u->values; i++) {
@@ -146,16 +163,16 @@ static bool better_main(const tni_limits *limits, const tni_unit *u, uint32_t ma
 // reductions the axes it folds and their complement, the better one first. Last, the axes along which a
 // seed does not move: it is one value per row. Eight candidates at most, since a unit has few
 // different reductions.
-bool tni_find_reduced_axes(const tni_limits *limits, tni_unit *u)
+bool tni_find_reduced_axes(tni_fusion *f, tni_unit *u)
 {
     uint32_t all = tni_all_axes(u), fast = fast_axis(u), tried[8];
     int      count = 0;
-    if (reduces_by(limits, u, u->reduced, fast)) return true;
+    if (reduces_by(f, u, u->reduced, fast)) return true;
     // The preferred choice of each pair comes first.
     for (size_t i = 0; i < u->values && count <= 3; i++) {
         const tni_lowered *x = &u->value[i];
         if (x->ins.code != TNI_I_REDUCE || !(x->mask)) continue;
-        bool main      = x->mask != all && better_main(limits, u, x->mask, fast);
+        bool main      = x->mask != all && better_main(f->limits, u, x->mask, fast);
         tried[count++] = main ? x->mask : all & ~x->mask;
         tried[count++] = main ? all & ~x->mask : x->mask;
     }
@@ -164,7 +181,7 @@ bool tni_find_reduced_axes(const tni_limits *limits, tni_unit *u)
         if (x->seed && x->moves != all) tried[count++] = all & ~x->moves;
     }
     for (int k = 0; k < count; k++)
-        if (reduces_by(limits, u, tried[k], fast)) {
+        if (reduces_by(f, u, tried[k], fast)) {
             u->reduced = tried[k];
             return true;
         }

@@ -1,6 +1,6 @@
 // Choices: what the planner decides about single values, and measuring may choose otherwise (inspect/tune_plan.c).
 //
-// A choice is of a kind and about a value (kernel/tuning.h). decide.c, fuse.c, offer_epilogues.c and pad_rows.c look at the choices
+// A choice is of a kind and about a value (kernel/tuning.h). decide.c, fuse.c, axes.c, offer_epilogues.c and pad_rows.c look at the choices
 // of an item where they would decide by a rule, and note in `could` where they decided by one that measuring may doubt. All
 // choices keep a plan right: they only move the border between kernels, or say where a value is stored.
 //
@@ -70,7 +70,7 @@ void tni_choose(tni_graph *g, const tni_choices *c)
         g->item[i].choices = 0;
         uint32_t where     = c->n ? tni_choice_where(g, i) : 0;
         for (int k = 0; k < c->n; k++)
-            if (c->of[k].where == where) g->item[i].choices |= (uint8_t)(1 << c->of[k].kind);
+            if (c->of[k].where == where) g->item[i].choices |= (uint16_t)(1 << c->of[k].kind);
     }
 }
 

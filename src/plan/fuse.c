@@ -303,7 +303,7 @@ static bool join_on(tni_fusion *f, tni_unit *u, int32_t i, uint32_t allowed, boo
     // A seed that uses only some old axes and new ones would make a domain of all pairs of elements.
     if (extend) ok = ok && u->naxes > old && used == (1u << u->naxes) - 1;
     ok = ok && tni_lower_seed(f, u, i, align) && fits_limits(f, u) &&
-         no_cycle(f, u, m.deps, u->into) && tni_find_reduced_axes(f->limits, u);
+         no_cycle(f, u, m.deps, u->into) && tni_find_reduced_axes(f, u);
     if (!ok) restore_unit(f, u, &m);
     return ok;
 }

@@ -76,17 +76,17 @@ typedef enum { TNI_AS_VIEW, TNI_AS_INLINED, TNI_AS_SEED, TNI_AS_ALONE } tni_item
 // takes on if the item is inlined: they include everything that is inlined into the item.
 // Invariant: an inlined item is not in_memory and not never_inline.
 typedef struct {
-    uint8_t kind;        // tni_item_kind
-    uint8_t activation;  // the activation that reads it, if it could be an epilogue; else TNI_leaf
-    bool    in_memory;   // its value is stored in the arena or a buffer
-    bool    never_inline;   // it must not be inlined
-    bool    never_guarded;  // it checks an index or draws a number: never under a guard
-    bool    own_unit;       // no other item joins its kernel
-    uint8_t could;          // choices that would change what was decided, as bits: choices.c
-    bool    piecewise;  // a pad or concat is inlined in it: each piece is defined at its own points
-    uint16_t ops;       // instructions
-    uint16_t cost;      // of these, in additions
-    uint16_t reads;     // values loaded
+    uint8_t  kind;        // tni_item_kind
+    uint8_t  activation;  // the activation that reads it, if it could be an epilogue; else TNI_leaf
+    bool     in_memory;   // its value is stored in the arena or a buffer
+    bool     never_inline;   // it must not be inlined
+    bool     never_guarded;  // it checks an index or draws a number: never under a guard
+    bool     own_unit;       // no other item joins its kernel
+    uint16_t could;          // choices that would change what was decided, as bits: choices.c
+    bool piecewise;  // a pad or concat is inlined in it: each piece is defined at its own points
+    uint16_t ops;    // instructions
+    uint16_t cost;   // of these, in additions
+    uint16_t reads;  // values loaded
     bool from_kept;  // all it is made from, but for small values, is one value that is kept as long
     int32_t  level;  // as of a unit
     int32_t  last_level;  // of the reader that was counted last
@@ -143,7 +143,7 @@ static inline bool tni_is_chosen(const tni_fusion *f, int32_t item, tni_choice_k
 
 static inline void tni_could_choose(tni_fusion *f, int32_t item, tni_choice_kind kind)
 {
-    f->decision[item].could |= (uint8_t)(1 << kind);
+    f->decision[item].could |= (uint16_t)(1 << kind);
 }
 
 // Rows shorter than this are not worth lanes of their own: the vectors of a CPU and the threads of a warp
@@ -179,7 +179,7 @@ const tni_node *tni_seed_domain(const tni_fusion *f, int32_t i);
 int32_t tni_closed_form_sum(const tni_fusion *f, int32_t i);
 
 // Finds the reduced axes of a unit (axes.c); false if it cannot be one kernel.
-bool tni_find_reduced_axes(const tni_limits *limits, tni_unit *u);
+bool tni_find_reduced_axes(tni_fusion *f, tni_unit *u);
 // Makes the kernel of a unit once it is known which of its seeds are in memory. False when memory is out.
 bool tni_make_kernel(tni_fusion *f, tni_unit *u, tni_planned_kernel *out);
 

@@ -83,7 +83,7 @@ typedef struct {
     int32_t base;       // the item that holds its elements, itself unless it is a view; ~i: input i
     int32_t partition;  // items of different partitions never share a kernel (split.c); nonzero:
                         // never inlined into a reader
-    uint8_t choices;    // bits of tni_choice_kind that were chosen for it (choices.c)
+    uint16_t choices;   // bits of tni_choice_kind that were chosen for it (choices.c)
 } tni_item;
 
 // A computed node that the graph reads.

@@ -750,6 +750,38 @@ static void explain_says_what_was_measured(void)
     tune_end();
 }
 
+static void note_warning(tn_ctx *cx, const tn_fault *f, void *user)
+{
+    (void)cx;
+    *(tni_text *)user = tni_text_of("%s", f->text);
+}
+
+static void winners_that_no_folder_keeps_are_told_of(void)
+{
+    char      path[1024];
+    tni_text  told = { "" };
+    kit_case *c    = calloc(1, sizeof *c);
+    tn_ctx   *cx   = tune_open();
+    tune_begin("no_folder");
+    make_launch(c, 64);
+    tni_tuned w = winner_of(&c->l, 4, 10);
+    tni_tuned_keep(&w);
+    snprintf(path, sizeof path, "%s", scratch_path("winners.txt"));
+    tn_on_warning(cx, note_warning, &told);
+    CHECK_INT(tn_tune_export(cx, path), 1);
+    CHECK_INT(tn_tune_import(cx, path), 1);
+    CHECK_STR(told.s, "");
+    setenv("TN_CACHE_DIR", "none", 1);
+    tni_tuned_forget();
+    CHECK_INT(tn_tune_import(cx, path), 1);
+    CHECK_STR(told.s,
+              "tune_import: the winners are known to this process alone: TN_CACHE_DIR is none");
+    CHECK(tni_tuned_find(CHIP, &c->l, &w));
+    tn_close(cx);
+    free(c);
+    tune_end();
+}
+
 static void bad_arguments_are_refused(void)
 {
     static const double bad[] = { -1, NAN, INFINITY };
@@ -792,5 +824,6 @@ const test_case tests_tune[] = { TEST(winners_are_found_by_sizes_and_chip_in_a_l
                                  TEST(kernels_of_many_layers_share_a_search),
                                  TEST(a_wrong_candidate_never_wins),
                                  TEST(explain_says_what_was_measured),
+                                 TEST(winners_that_no_folder_keeps_are_told_of),
                                  TEST(bad_arguments_are_refused),
                                  TEST_END };

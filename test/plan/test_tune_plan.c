@@ -75,9 +75,27 @@ static void record_far(values *a)
     result(a, tn_max(tn_sub(a->x, t), 1));
 }
 
+// Folds down columns, which a GPU does by rows side by side or by partial results of all its threads.
+static void record_columns(values *a)
+{
+    result(a, tn_softmax(tn_add(a->x, a->v), 0));
+}
+
 static void (*const graphs[])(values *a) = { record_softmax, record_layer, record_shared,
-                                             record_norm, record_far };
+                                             record_norm,    record_far,   record_columns };
 enum { GRAPHS = sizeof graphs / sizeof *graphs };
+
+// A context; as_gpu: its plans are those for a device that needs many lanes.
+static bool    as_gpu;
+static tn_ctx *open_here(void)
+{
+    static tni_device_kernels k;
+    tn_ctx                   *cx = tune_open();
+    k                            = *cx->engine->kernels;
+    if (as_gpu) k.lanes = 1 << 14;
+    cx->engine->kernels = &k;
+    return cx;
+}
 
 static void make_values(values *a, tn_ctx *cx)
 {
@@ -168,7 +186,7 @@ static tni_tuned winner_of(const tn_ctx *cx, const uint64_t key[2], tni_choice c
 // The launches of one run in a context of its own.
 static int64_t launches_of(int graph, float *y, size_t *n)
 {
-    tn_ctx *cx     = tune_open();
+    tn_ctx *cx     = open_here();
     *n             = run_graph(cx, graph, 1, y);
     int64_t counts = tn_ctx_stats(cx).launches;
     tn_close(cx);
@@ -183,7 +201,7 @@ static void try_all(int graph, int *listed, int *seen)
     float          *want = malloc(ROOM * sizeof *want), *have = malloc(ROOM * sizeof *have);
     size_t          m, n;
     tune_begin("rule");
-    tn_ctx *cx    = tune_open();
+    tn_ctx *cx    = open_here();
     int     count = list_for(cx, graph, list, key);
     CHECK(count >= 0);
     int64_t rule = launches_of(graph, want, &n);
@@ -226,6 +244,17 @@ static void every_alternative_gives_the_results_of_the_rule(void)
     if (!lanes && tni_blas_find().found) CHECK(listed[TNI_CHOICE_OTHER] > 0);
     if (gaps) CHECK(listed[TNI_CHOICE_DENSE] > 0);
     if (lanes) CHECK(listed[TNI_CHOICE_LOAD] > 0);
+}
+
+// On a device that has no such lanes by itself, too.
+static void folds_are_spread_or_not(void)
+{
+    int listed[TNI_CHOICE_KINDS] = { 0 }, seen[TNI_CHOICE_KINDS] = { 0 };
+    as_gpu = true;
+    try_all(GRAPHS - 1, listed, seen);
+    as_gpu = false;
+    CHECK(listed[TNI_CHOICE_SPREAD] > 0);
+    CHECK(seen[TNI_CHOICE_SPREAD] > 0);
 }
 
 // ---- winners -----------------------------------------------------------------------------------
@@ -501,6 +530,7 @@ static void functions_of_users_are_called_once(void)
 }
 
 const test_case tests_tune_plan[] = { TEST(every_alternative_gives_the_results_of_the_rule),
+                                      TEST(folds_are_spread_or_not),
                                       TEST(a_plan_that_wins_is_used_from_then_on),
                                       TEST(rules_decide_if_they_are_to),
                                       TEST(a_wrong_plan_never_wins),
