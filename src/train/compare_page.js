@@ -20,7 +20,7 @@ for (const name of both(ca, cb)) {
   lines(section(titled(name), [noisy ? 'Running means.' : '', scale_note(axis)].filter(x => x).join(' ')), { x: { label: 'step', from: 0 }, y: axis, series });
 }
 
-facts(section('Settings of both'), Object.fromEntries(equal.map(k => [k, sa.get(k)])));
+facts(section('Settings of both'), equal.map(k => [k, sa.get(k)]));
 const ma = of(a, 'machine'), mb = of(b, 'machine'), machines = section('Machines');
 if (ma.size + mb.size) table(machines, ['', titles[0], titles[1]], both(ma, mb).map(k => [k, ma.get(k) ?? '-', mb.get(k) ?? '-']));
 else machines.append(html('p', { class: 'note' }, 'A log does not say.'));

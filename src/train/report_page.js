@@ -2,7 +2,7 @@
 const curves = new Map(data.curves.map(c => [c.name, c])), figures = Object.fromEntries(data.figures), drawn = new Set();
 const steps = Math.max(0, ...data.curves.flatMap(c => c.points.slice(-1).map(p => p[0])));
 document.getElementById('note').textContent = [`${steps} steps`, figures.seconds ? `in ${figures.seconds.toFixed(1)} s` : '', (data.machine.find(m => m[0] === 'device') || ['', ''])[1]].filter(s => s).join(', ');
-if (data.figures.length) facts(section('Results'), Object.fromEntries(data.figures.map(([k, v]) => [label(k), shown_as(k, v)])));
+if (data.figures.length) facts(section('Results'), data.figures.map(([k, v]) => [label(k), shown_as(k, v)]));
 
 // A point that stands for several steps goes from the lowest of them to the highest.
 const range_of = c => c.stride > 1 ? c.points.flatMap(p => [[p[0], p[2]], [p[0], p[3]]]) : c.points;
@@ -41,7 +41,7 @@ samples('Samples', 'What the network says of the first items of the test, and of
 
 // Rows are what an item is, columns what it was taken for.
 function matrix(c) {
-  const n = c.names.length, sums = c.counts.map(r => r.reduce((a, b) => a + b, 0)), right = c.counts.reduce((a, r, i) => a + r[i], 0), all = sums.reduce((a, b) => a + b, 0), worst = Math.max(1, ...c.counts.flatMap((r, i) => r.filter((_, k) => k !== i)));
+  const n = c.names.length, sums = c.counts.map(r => r.reduce((a, b) => a + b, 0)), right = c.counts.reduce((a, r, i) => a + r[i], 0), all = sums.reduce((a, b) => a + b, 0), worst = largest(c.counts.flatMap((r, i) => r.filter((_, k) => k !== i)), 1);
   const s = section('Confusion matrix', `Rows are classes, columns what they were taken for: ${right} of ${all} are right. Numbers on the diagonal are right; of the others, the most frequent have the strongest colour.`, n > 14);
   if (n <= 30) {
     const head = html('tr', {}, html('th', {}, ''), ...c.names.map(x => html('th', { class: 'number' }, x)), html('th', { class: 'number', title: 'of this class, how many are right' }, 'right'));
@@ -53,5 +53,5 @@ function matrix(c) {
   if (pairs.length) { const t = n > 30 ? s : section('Most frequent mistakes'); table(t, ['class', 'taken for', 'items'], pairs); }
 }
 if (data.confusion) matrix(data.confusion);
-if (data.settings.length) facts(section('Settings'), Object.fromEntries(data.settings));
-facts(section('Machine'), Object.fromEntries(data.machine));
+if (data.settings.length) facts(section('Settings'), data.settings);
+facts(section('Machine'), data.machine);

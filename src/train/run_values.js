@@ -2,8 +2,8 @@
 const number = v => v === null || v === undefined ? '-' : Number(v.toPrecision(5)).toString();
 const is_share = name => /accuracy|top5/.test(name), is_bytes = name => name === 'memory_bytes', is_smooth = name => name === 'lr' || name === 'samples_per_s';
 const shown_as = (name, v) => v === null || v === undefined ? '-' : is_share(name) ? (100 * v).toFixed(2) + ' %' : is_bytes(name) ? bytes(v) : number(v);
-const words = { lr: 'learning rate', grad_norm: 'gradient norm', samples_per_s: 'samples per second', memory_bytes: 'memory' };
-const label = name => words[name] || name.replaceAll('_', ' '), titled = name => label(name)[0].toUpperCase() + label(name).slice(1);
+const words = new Map(Object.entries({ lr: 'learning rate', grad_norm: 'gradient norm', samples_per_s: 'samples per second', memory_bytes: 'memory' }));
+const label = name => words.get(name) || name.replaceAll('_', ' '), titled = name => label(name)[0].toUpperCase() + label(name).slice(1);
 
 // A curve of single steps is noisy: the mean over a fiftieth of it around each point says where it goes. At the end, where people look, it is
 // the mean of the last ones; the beginning, which may be steep, keeps its height.
@@ -16,7 +16,7 @@ const is_noisy = c => c.points.length > 60 && !is_smooth(c.name);
 
 // The axis of a value: logarithmic if its values differ by more than a factor of 10, else from 0 if all are above it.
 function axis_of(name, values) {
-  const known = values.filter(v => v !== null), low = Math.min(...known), high = Math.max(...known);
+  const known = values.filter(v => v !== null), low = smallest(known, Infinity), high = largest(known, -Infinity);
   if (is_share(name)) return { label: label(name), text: v => (100 * v).toFixed(0) + ' %', to: 1 };
   if (low > 0 && high / low > 10 && !is_smooth(name)) return { label: label(name), log: true };
   return { label: label(name), text: name === 'samples_per_s' ? count : undefined, from: low > 0 ? 0 : undefined };

@@ -71,6 +71,38 @@ static void a_page_has_what_was_added(void)
     tn_close(cx);
 }
 
+// Runs the scripts of a page without a browser; 0 if they came to their end.
+static int runs_in_node(const char *name)
+{
+    char command[1024];
+    snprintf(command, sizeof command, "node '%s/test/run_page.js' '%s'", TN_SOURCE_DIR,
+             scratch_path(name));
+    return system(command);
+}
+
+// Names that every object of a script has, and a matrix of more elements than a call takes arguments.
+static void scripts_run_to_their_end(void)
+{
+    enum { CLASSES = 500 };
+    static int64_t counts[CLASSES * CLASSES];
+    if (system("node --version >/dev/null 2>&1") != 0) SKIP("there is no Node");
+    tn_ctx *cx = rules_open("cpu");
+    if (!CHECK(scratch_open())) return;
+    tn_report *r = tn_report_open(cx, "odd names");
+    for (int i = 0; i < CLASSES * CLASSES; i++) counts[i] = i % 7;
+    tn_report_confusion(r, CLASSES, counts, NULL);
+    tn_report_scalar(r, "hasOwnProperty", 1, 2);
+    tn_report_scalar(r, "loss", 1, INFINITY);
+    tn_report_figure(r, "constructor", 1);
+    tn_report_setting(r, "__proto__", "1");
+    CHECK_STATUS(tn_report_write(r, scratch_path("r.html")), TN_OK);
+    CHECK_STATUS(tn_report_compare(r, r, scratch_path("c.html"), NULL), TN_OK);
+    CHECK_INT(runs_in_node("r.html"), 0);
+    CHECK_INT(runs_in_node("c.html"), 0);
+    scratch_close();
+    tn_close(cx);
+}
+
 static void a_page_that_is_read_is_written_alike(void)
 {
     tn_ctx *cx = rules_open("cpu");
@@ -265,6 +297,7 @@ static void allocations_that_fail_are_errors_and_leak_nothing(void)
 }
 
 const test_case tests_report[] = { TEST(a_page_has_what_was_added),
+                                   TEST(scripts_run_to_their_end),
                                    TEST(a_page_that_is_read_is_written_alike),
                                    TEST(long_curves_are_shortened),
                                    TEST(what_is_no_report_is_refused),
