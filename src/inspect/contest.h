@@ -5,9 +5,14 @@
 
 #include "engine/engine.h"
 
-// Takes samples of two ways in turns: sample(arg, which) returns the seconds of way 0 or 1, INFINITY if it failed. Returns whether the second
-// is faster by more than the samples of either vary, and by a hundredth; us gets the microseconds of both.
-bool tni_contest(double (*sample)(void *arg, int which), void *arg, double us[2]);
+// Contests that a winner must win.
+enum { TNI_CONTESTS = 2 };
+
+// Takes samples of two ways in turns: sample(arg, way) returns the seconds of one, INFINITY if it failed. Returns whether the second
+// is faster by more than the samples of either vary, or in each of its samples, and by a hundredth, in each of `times` contests; us gets the microseconds of
+// both in the last.
+bool tni_wins(double (*sample)(void *arg, const void *way), void *arg, const void *best,
+              const void *other, int times, double us[2]);
 
 // How often something that takes so long is run for a sample: long enough for the clock, and for the cpu's threads to be scheduled
 // evenly.

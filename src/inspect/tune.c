@@ -193,23 +193,11 @@ static bool keep_rule(trial *t)
 
 // ---- contests ----------------------------------------------------------------------------------
 
-// The settings of the two sides of a contest.
-typedef struct {
-    trial            *t;
-    const tni_tuning *side[2];
-} sides;
-
-static double sample_side(void *arg, int which)
+// A sample of some settings.
+static double sample(void *arg, const void *settings)
 {
-    const sides *x = arg;
-    return time_launches(x->t, x->side[which], x->t->repeats);
-}
-
-// Measures two settings in turns; returns whether the second is faster by more than either varies.
-static bool wins(trial *t, const tni_tuning *best, const tni_tuning *other, double us[2])
-{
-    sides x = { t, { best, other } };
-    return tni_contest(sample_side, &x, us);
+    trial *t = arg;
+    return time_launches(t, settings, t->repeats);
 }
 
 // A candidate, what the model expects of it and what was measured.
@@ -270,8 +258,8 @@ static bool climb(trial *t, tni_tuning *best, tni_tuned *won)
     try_candidates(t, best, c, n, 1e-6 * won->us);
     for (int i = 0; i < n && i < FINALISTS && c[i].seconds < 1e-6 * won->us; i++) {
         if (tni_clock_now() > t->until) break;
-        if (!is_right(t, &c[i].settings) || !wins(t, best, &c[i].settings, us) ||
-            !wins(t, best, &c[i].settings, us))
+        if (!is_right(t, &c[i].settings) ||
+            !tni_wins(sample, t, best, &c[i].settings, TNI_CONTESTS, us))
             continue;
         *best        = c[i].settings;
         won->us      = us[1];
@@ -304,7 +292,7 @@ static bool search(trial *t, tni_tuned *won)
     won->settings = best;
     won->rule_us  = won->us;
     if (memcmp(&best, &rule, sizeof rule)) {
-        bool better  = wins(t, &rule, &best, us);
+        bool better  = tni_wins(sample, t, &rule, &best, 1, us);
         won->us      = us[1];
         won->rule_us = us[0];
         if (!better) won->settings = rule, won->us = us[0];

@@ -228,25 +228,12 @@ static bool run_plan(search *s, tni_plan *p, int n, double *seconds,
     return ok;
 }
 
-// The two sides of a contest.
-typedef struct {
-    search   *s;
-    tni_plan *side[2];
-} sides;
-
-// Memory is taken and released for each sample, so that two plans never need it at the same time.
-static double sample_side(void *arg, int which)
+// A sample of a plan. Memory is taken and released for each, so that two plans never need it at the same time.
+static double sample(void *arg, const void *plan)
 {
-    const sides *x = arg;
-    double       seconds;
-    return run_plan(x->s, x->side[which], x->s->repeats, &seconds, NULL) ? seconds : INFINITY;
-}
-
-// Measures two plans in turns: see contest.h.
-static bool wins(search *s, tni_plan *best, tni_plan *other, double us[2])
-{
-    sides x = { s, { best, other } };
-    return tni_contest(sample_side, &x, us);
+    search *s = arg;
+    double  seconds;
+    return run_plan(s, (tni_plan *)plan, s->repeats, &seconds, NULL) ? seconds : INFINITY;
 }
 
 // Finds how far from the rule's results those of the graph are that is run op by op. Its kernels are interpreted where
@@ -388,8 +375,8 @@ static bool try_alternative(search *s, const tni_alternative *a, const tni_plan 
     double once = 0, seconds = time_plan(s, p, &once);
     s->others++;
     learn_ratio(s, a, 1e6 * seconds / won->us);
-    bool better = 1e6 * seconds < won->us && is_right(s, p) && wins(s, before, p, us) &&
-                  wins(s, before, p, us);
+    bool better = 1e6 * seconds < won->us && is_right(s, p) &&
+                  tni_wins(sample, s, before, p, TNI_CONTESTS, us);
     if (better) {
         s->best      = p;
         s->once      = once;
@@ -451,7 +438,7 @@ static void end_search(search *s, const tni_plan *cached, tni_tuned *won)
     tni_plan *lost = s->best;
     won->rule_us   = won->us;
     if (s->best == s->rule) return;
-    bool better  = wins(s, s->rule, s->best, us);
+    bool better  = tni_wins(sample, s, s->rule, s->best, 1, us);
     won->us      = us[1];
     won->rule_us = us[0];
     if (better) return;
