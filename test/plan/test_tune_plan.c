@@ -305,7 +305,8 @@ static void a_plan_that_wins_is_used_from_then_on(void)
     bool    tunes = cx->engine->kernels->neighbours != NULL;
     n             = run_graph(cx, 0, 1, want);
     slow_down(cx);
-    CHECK(tn_tune(cx, 60) == TN_OK);
+    // More than the search needs on a busy machine: one that is cut short goes on in the next run, against a plan that is not slow.
+    CHECK(tn_tune(cx, 300) == TN_OK);
     run_graph(cx, 0, STEPS, have);
     CHECK(agree(have, want, n));
     tn_close(cx);
