@@ -120,7 +120,7 @@ static bool copy_piece(tn_ctx *cx, tn_dtype dt, const char *have, const char *wa
 }
 
 // Whether the numbers of two copies agree after sums: up to a part of each and a tenth of that of the largest, since sums of
-// both signs can be anything beside what was added.
+// both signs can be anything beside what was added. An infinity agrees with itself alone: every part of it is infinite.
 static bool values_agree(const tni_arg *have, const tni_arg *want, double slack)
 {
     double part = tolerance_of(want->dtype), most = 0;
@@ -131,7 +131,7 @@ static bool values_agree(const tni_arg *have, const tni_arg *want, double slack)
     for (int64_t i = 0; i < want->size[0]; i++) {
         double a = tni_host_value(have, &i), b = tni_host_value(want, &i);
         if (a == b || (isnan(a) && isnan(b))) continue;
-        if (!(fabs(a - b) <= part * fabs(b) + 0.1 * part * most + slack)) return false;
+        if (isinf(b) || !(fabs(a - b) <= part * fabs(b) + 0.1 * part * most + slack)) return false;
     }
     return true;
 }

@@ -200,10 +200,10 @@ static double sample(void *arg, const void *settings)
     return time_launches(t, settings, t->repeats);
 }
 
-// A candidate, what the model expects of it and what was measured.
+// A candidate, what the model expects of it and what was measured; best: seconds of the present best beside it, 0 if they did not meet.
 typedef struct {
     tni_tuning settings;
-    double     expected, seconds;
+    double     expected, seconds, best;
 } candidate;
 
 // The order in which candidates are measured: if time runs out, those that promise least are left.
@@ -225,7 +225,8 @@ static int list_candidates(const trial *t, const tni_tuning *from, candidate *c)
     tni_tuning        near[CANDIDATES];
     int               n = e->kernels->neighbours(e->session, &t->l, from, near, CANDIDATES);
     for (int i = 0; i < n; i++)
-        c[i] = (candidate){ near[i], tni_tuning_expect(t->chip, t->k->kernel, &near[i]), INFINITY };
+        c[i] = (candidate){ near[i], tni_tuning_expect(t->chip, t->k->kernel, &near[i]), INFINITY,
+                            0 };
     qsort(c, (size_t)n, sizeof *c, by_expectation);
     for (int i = 0; e->kernels->expect && i < n && tni_clock_now() < t->until; i++) {
         tni_launch l = t->l;
@@ -249,6 +250,31 @@ static void try_candidates(trial *t, const tni_tuning *from, candidate *c, int n
     qsort(c, (size_t)n, sizeof *c, by_time);
 }
 
+// Whether a candidate is right and wins two contests. What was measured of it by itself is replaced by its time beside the present best.
+static bool beats(trial *t, const tni_tuning *best, candidate *c, double us[2])
+{
+    bool right = is_right(t, &c->settings);
+    bool won   = right && tni_wins(sample, t, best, &c->settings, TNI_CONTESTS, us);
+    c->seconds = right ? 1e-6 * us[1] : INFINITY;
+    c->best    = right && isfinite(us[0]) ? 1e-6 * us[0] : 0;
+    return won;
+}
+
+// Notes the fastest of the candidates, none of which has won. Those that seemed to be faster than the present best and did not meet it
+// are left out: whether they are right is not known.
+static void note_next(const candidate *c, int n, tni_tuned *won)
+{
+    const candidate *next = NULL;
+    double           best = 1e-6 * won->us;
+    for (int i = 0; i < n; i++)
+        if (isfinite(c[i].seconds) && (c[i].best > 0 || c[i].seconds >= best) &&
+            (!next || c[i].seconds < next->seconds))
+            next = &c[i];
+    if (!next) return;
+    won->next_us = 1e6 * next->seconds;
+    if (next->best > 0) won->us = 1e6 * next->best;
+}
+
 // Goes from *best to a neighbour that wins; false if none does. won keeps the times.
 static bool climb(trial *t, tni_tuning *best, tni_tuned *won)
 {
@@ -258,9 +284,7 @@ static bool climb(trial *t, tni_tuning *best, tni_tuned *won)
     try_candidates(t, best, c, n, 1e-6 * won->us);
     for (int i = 0; i < n && i < FINALISTS && c[i].seconds < 1e-6 * won->us; i++) {
         if (tni_clock_now() > t->until) break;
-        if (!is_right(t, &c[i].settings) ||
-            !tni_wins(sample, t, best, &c[i].settings, TNI_CONTESTS, us))
-            continue;
+        if (!beats(t, best, &c[i], us)) continue;
         *best        = c[i].settings;
         won->us      = us[1];
         won->next_us = us[0];
@@ -268,7 +292,7 @@ static bool climb(trial *t, tni_tuning *best, tni_tuned *won)
             won->next_us = fmin(us[0], 1e6 * c[i + 1].seconds);
         return true;
     }
-    if (won->next_us == 0 && n && isfinite(c[0].seconds)) won->next_us = 1e6 * c[0].seconds;
+    if (won->next_us == 0) note_next(c, n, won);
     return false;
 }
 

@@ -375,8 +375,9 @@ static bool try_alternative(search *s, const tni_alternative *a, const tni_plan 
     double once = 0, seconds = time_plan(s, p, &once);
     s->others++;
     learn_ratio(s, a, 1e6 * seconds / won->us);
-    bool better = 1e6 * seconds < won->us && is_right(s, p) &&
-                  tni_wins(sample, s, before, p, TNI_CONTESTS, us);
+    bool faster = 1e6 * seconds < won->us, right = faster && is_right(s, p);
+    bool better = right && tni_wins(sample, s, before, p, TNI_CONTESTS, us);
+    if (faster) seconds = right ? 1e-6 * us[1] : INFINITY;  // a wrong plan is not the next best
     if (better) {
         s->best      = p;
         s->once      = once;

@@ -8,7 +8,9 @@
 
 #include "kernel/tuning.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 // Winners are read again at the next use, as a new process would, from the folder of this name.
 static inline void tune_begin(const char *name)
@@ -30,6 +32,25 @@ static inline tn_ctx *tune_open(void)
 {
     const char *name = getenv("TN_TEST_DEVICE");
     return rules_open(name ? name : "cpu");
+}
+
+// How many winners of the folder, of plans or of kernels, say that the next best is faster than they are. Where no other is right
+// there is none.
+static inline int tune_next_faster(bool plans)
+{
+    char     path[1024], line[600];
+    tni_text why;
+    double   us, next;
+    int      all = 0, faster = 0;
+    snprintf(path, sizeof path, "%s", scratch_path("next.txt"));
+    CHECK(tni_tuned_export(path, &all, &why));
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f))
+        if (plans == (strstr(line, "plan_of") != NULL) &&
+            sscanf(line, "winner %*s %*s %lf %*f %lf", &us, &next) == 2)
+            faster += next > 0 && next < us;
+    if (f) fclose(f);
+    return faster;
 }
 
 #endif

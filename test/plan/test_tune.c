@@ -4,6 +4,7 @@
 
 #include "device/cpu/cpu_kernels.h"
 #include "device/opencl/opencl.h"
+#include "inspect/contest.h"
 #include "inspect/tuner.h"
 #include "kernel/disk.h"
 #include "kernel_kit.h"
@@ -720,8 +721,28 @@ static void a_wrong_candidate_never_wins(void)
     int other      = count_winners(&all);
     test_case_result(!cx->engine->kernels->neighbours || (all > 0 && other == 0),
                      "%d of %d winners give other results", other, all);
+    CHECK_INT(tune_next_faster(false), 0);
     tn_close(cx);
     tune_end();
+}
+
+// Results of sums agree within a part of their size, which of an infinity is everything.
+static void infinities_agree_with_themselves_alone(void)
+{
+    static const struct {
+        float have, want;
+        bool  agree;
+    } row[] = {
+        { INFINITY, INFINITY, true }, { -INFINITY, INFINITY, false }, { 1, INFINITY, false },
+        { INFINITY, 1, false },       { NAN, INFINITY, false },       { 1, 1.000001f, true },
+    };
+    tn_ctx *cx = rules_open("cpu");
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        float have[2] = { 1, row[i].have }, want[2] = { 1, row[i].want };
+        bool  agree = tni_results_agree(cx, TN_F32, (char *)have, (char *)want, 2, false, 0);
+        test_case_result(agree == row[i].agree, "%g and %g", have[1], want[1]);
+    }
+    tn_close(cx);
 }
 
 static void explain_says_what_was_measured(void)
@@ -823,6 +844,7 @@ const test_case tests_tune[] = { TEST(winners_are_found_by_sizes_and_chip_in_a_l
                                  TEST(tuned_runs_give_the_results_of_rules),
                                  TEST(kernels_of_many_layers_share_a_search),
                                  TEST(a_wrong_candidate_never_wins),
+                                 TEST(infinities_agree_with_themselves_alone),
                                  TEST(explain_says_what_was_measured),
                                  TEST(winners_that_no_folder_keeps_are_told_of),
                                  TEST(bad_arguments_are_refused),
