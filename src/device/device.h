@@ -57,8 +57,8 @@ typedef struct {
 //               then recorded as other ops. NULL: it runs all
 //   method      returns what computes a call, for tn_explain, in words that live as long as the process; NULL:
 //               there is nothing to tell
-//   others      returns whether a call without addresses could be computed by another method, which
-//               tni_call.otherwise asks for; NULL: there never is one
+//   others      returns what a call without addresses could do otherwise than by the rule, bits of tni_otherwise,
+//               which tni_call.otherwise asks for; NULL: there never is anything
 //   strided     its results may have any strides that do not overlap; else they are row-major
 //
 // Only addresses, and attributes that are no part of a plan's key (RUN in attr.def), differ between runs.
@@ -71,7 +71,7 @@ typedef struct {
     const char *(*varies)(const tni_call *call);
     const char *(*declines)(const tni_call *call);
     const char *(*method)(const tni_call *call);
-    bool (*others)(const tni_call *call);
+    unsigned (*others)(const tni_call *call);
     bool strided;
 } tni_op_impl;
 

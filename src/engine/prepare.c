@@ -20,11 +20,11 @@ static bool writes_strided(const void *device, int op)
     return tni_device_impl(device, op)->strided;
 }
 
-// Whether the device has another method for a call, for the planner.
-static bool has_others(const void *device, const tni_call *c)
+// What the device could do otherwise for a call, for the planner.
+static unsigned find_others(const void *device, const tni_call *c)
 {
     const tni_op_impl *impl = tni_device_impl(device, c->op);
-    return impl->others && impl->others(c);
+    return impl->others ? impl->others(c) : 0;
 }
 
 // Whatever is watched, or run op by op, is not fused with library calls, and every step counts as
@@ -48,7 +48,7 @@ tni_limits tni_limits_of(const tni_engine *e)
                          .takes               = watched || by_op ? NULL : d->calls->takes,
                          .session             = e->session,
                          .strided             = watched || by_op ? NULL : writes_strided,
-                         .others              = watched || by_op ? NULL : has_others,
+                         .others              = watched || by_op ? NULL : find_others,
                          .device              = d,
                          .chip                = watched || by_op || !e->kernels->chip
                                                     ? NULL

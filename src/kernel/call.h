@@ -16,6 +16,15 @@ typedef struct {
     char    *data;
 } tni_arg;
 
+// What a call may do otherwise than by the rules of its device, where that knows it to. Choices of a plan: TNI_CHOICE_OTHER
+// and those that follow it.
+typedef enum {
+    TNI_BY_OTHER_METHOD = 1,
+    TNI_BY_FEWER_PARTS  = 2,  // of its work, larger ones
+    TNI_BY_MORE_PARTS   = 4,
+    TNI_OTHERWISE_BITS  = 3
+} tni_otherwise;
+
 // One op to run. out is row-major and overlaps no input, except that `copy` takes any strides that
 // do not overlap themselves. Empty results are neither prepared nor run. An op with several outputs writes the first
 // to out and the others, which are row-major too, to more[]. An output that is not needed has no
@@ -62,8 +71,8 @@ typedef struct {
     tni_text         *why;           // what went wrong, where run returns an error
     int               ticket;        // as tni_launch.ticket
     bool              compile_only;  // of run: only begins to compile what the call will need
-    bool otherwise;  // by the other method than the rule's, where there are two: TNI_CHOICE_OTHER
-    bool wait_for_compiler;  // for compiled kernels; else any path with the same bits will do
+    uint8_t           otherwise;  // bits of what is done otherwise than by the rule: tni_otherwise
+    bool wait_for_compiler;       // for compiled kernels; else any path with the same bits will do
     uint32_t
         lasting;  // bit i: in[i] was computed before this plan, which does not write it before this
     // Of in[0] and in[1]: a number that no other value of this context has or will have; 0 if the plan computes it, or

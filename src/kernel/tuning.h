@@ -62,6 +62,8 @@ typedef enum {
     TNI_CHOICE_PLAIN,   // the library call that makes it has no epilogue
     TNI_CHOICE_DENSE,   // its rows have no gaps
     TNI_CHOICE_OTHER,  // the call that makes it uses the other method: of the cpu, the BLAS or our own product
+    TNI_CHOICE_FEWER,  // the call divides its work into fewer, larger parts: panels of a product of the cpu
+    TNI_CHOICE_MORE,    // the call divides its work into more, smaller parts
     TNI_CHOICE_SPREAD,  // the sum that it is, down a column, is of partial sums of the whole device if it would not be, or else is not
     TNI_CHOICE_KINDS
 } tni_choice_kind;

@@ -89,9 +89,13 @@ typedef struct {
 // Whether something else was chosen for the item that this would contradict, or just this.
 static bool is_settled(const tni_item *it, int kind)
 {
-    enum { MEMORY = 1 << TNI_CHOICE_STORE | 1 << TNI_CHOICE_INLINE | 1 << TNI_CHOICE_CUT };
+    enum {
+        MEMORY = 1 << TNI_CHOICE_STORE | 1 << TNI_CHOICE_INLINE | 1 << TNI_CHOICE_CUT,
+        PARTS  = 1 << TNI_CHOICE_OTHER | 1 << TNI_CHOICE_FEWER | 1 << TNI_CHOICE_MORE
+    };
     unsigned own = 1u << kind;
-    return it->choices & own || (own & MEMORY && it->choices & MEMORY);
+    return it->choices & own || (own & MEMORY && it->choices & MEMORY) ||
+           (own & PARTS && it->choices & PARTS);
 }
 
 // Adds an alternative; one about values that are alike counts once, with the bytes of all.
@@ -141,7 +145,10 @@ static void list_cuts(listing *l, const tni_planned_kernel *k)
     }
 }
 
-// Lists a call that the device could compute by another method. FLOPS_A_BYTE: what a processor computes in the time in which it moves
+_Static_assert(TNI_CHOICE_FEWER == TNI_CHOICE_OTHER + 1 && TNI_CHOICE_MORE == TNI_CHOICE_OTHER + 2,
+               "choices of calls are in the order of tni_otherwise");
+
+// Lists what a call could do otherwise: by another method of the device, or in other parts. FLOPS_A_BYTE: what a processor computes in the time in which it moves
 // one; products take longer than what they move.
 static void list_method(listing *l, const tni_limits *limits, int32_t item)
 {
@@ -149,9 +156,12 @@ static void list_method(listing *l, const tni_limits *limits, int32_t item)
     const tni_node *n = l->g->item[item].n;
     tni_arg         arg[TNI_OFFER_ARGS];
     if (!limits->others || tni_call_args(n) > TNI_OFFER_ARGS) return;
-    tni_call c = tni_call_of(n, arg);
-    if (limits->others(limits->device, &c))
-        add_alternative(l, TNI_CHOICE_OTHER, item, (int64_t)(tni_node_flops(n) / FLOPS_A_BYTE));
+    tni_call c      = tni_call_of(n, arg);
+    unsigned others = limits->others(limits->device, &c);
+    for (int i = 0; i < TNI_OTHERWISE_BITS; i++)
+        if (others >> i & 1)
+            add_alternative(l, TNI_CHOICE_OTHER + i, item,
+                            (int64_t)(tni_node_flops(n) / FLOPS_A_BYTE));
 }
 
 // Lists what can be told from the steps of a plan: where kernels could end, calls could have no epilogue, or use another

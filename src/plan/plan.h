@@ -36,8 +36,8 @@ typedef struct {
     void *session;  // the argument of takes
     // Whether the results of a library call may have strides.
     bool (*strided)(const void *device, int op);
-    // Whether a call could be computed by another method (tni_call.otherwise); NULL: none could.
-    bool (*others)(const void *device, const tni_call *call);
+    // What a call could do otherwise, as bits of tni_otherwise; NULL: nothing.
+    unsigned (*others)(const void *device, const tni_call *call);
     const void *device;  // the argument of strided and others
     const char *chip;    // whose choices are looked for when a plan is built; NULL: rules decide
 } tni_limits;

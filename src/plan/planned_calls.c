@@ -137,7 +137,8 @@ static bool add_call(const tni_graph *g, tni_plan *p, int32_t item, tni_planned_
     for (uint32_t s = 0; s < n->nsrc; s++) tni_pad_arg(g, p, n->src[s], &c->arg[s]);
     for (const tni_node *o = tni_outputs(n); o; o = o->output)
         tni_pad_arg(g, p, o, &c->arg[n->nsrc + o->attr.output.index - 1]);
-    c->call.otherwise   = g->item[item].choices >> TNI_CHOICE_OTHER & 1;
+    c->call.otherwise   = (uint8_t)(g->item[item].choices >> TNI_CHOICE_OTHER &
+                                  ((1 << TNI_OTHERWISE_BITS) - 1));
     c->call.epilogue    = k ? &k->epilogue : NULL;
     c->call.launch      = k ? &k->launch : NULL;
     c->call.also_read   = k && !k->only_reader;

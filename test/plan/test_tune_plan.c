@@ -242,6 +242,7 @@ static void every_alternative_gives_the_results_of_the_rule(void)
     // A GPU's library takes the ending of a product only at sizes of its own.
     if (takes && !lanes) CHECK(listed[TNI_CHOICE_PLAIN] > 0);
     if (!lanes && tni_blas_find().found) CHECK(listed[TNI_CHOICE_OTHER] > 0);
+    if (!lanes && tni_gemm_f32_is_own()) CHECK(listed[TNI_CHOICE_FEWER] && listed[TNI_CHOICE_MORE]);
     if (gaps) CHECK(listed[TNI_CHOICE_DENSE] > 0);
     if (lanes) CHECK(listed[TNI_CHOICE_LOAD] > 0);
 }

@@ -28,7 +28,7 @@ void      tni_cpu_fold(const tni_call *call);
 // clang-format on
 
 // Whether a call could be computed by another method.
-bool tni_cpu_others(const tni_call *call);
+unsigned tni_cpu_others(const tni_call *call);
 // The tables of a Fourier transform, which its runs share. What is kept of any call begins with the function that frees it.
 void *tni_cpu_prepare_fft(const tni_call *call);
 // Whether a convolution or its gradient keeps its weights from run to run, transformed.

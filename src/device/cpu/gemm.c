@@ -132,20 +132,28 @@ static bool suits_blas(const tni_gemm_batch *batch, int threads, blas_job *j)
     const tni_gemm *g = &batch->one;
     if (!can_be_blas(g, j)) return false;
     bool small = !is_worth_blas(g), faster = is_own_faster(g);
-    if (!batch->otherwise && (small || (faster && !tni_blas_may_lead()))) return false;
+    bool other = batch->otherwise & TNI_BY_OTHER_METHOD;
+    if (!other && (small || (faster && !tni_blas_may_lead()))) return false;
     j->blas = tni_blas_get(threads);
     if (!j->blas) return false;
     bool own = small || (faster && !j->blas->leads);
-    if (own != batch->otherwise) return false;
+    if (own != other) return false;
     j->g = *batch;
     choose_blas_panels(j);
     return true;
 }
 
-bool tni_gemm_has_other(const tni_gemm_batch *g)
+// LEAST: multiply-adds below which no panel is cut, whatever was chosen.
+unsigned tni_gemm_others(const tni_gemm_batch *g)
 {
-    blas_job j;
-    return can_be_blas(&g->one, &j) && tni_blas_get(1) != NULL;
+    const double LEAST = 1 << 20;
+    blas_job     j;
+    unsigned     others = 0;
+    double       work   = (double)g->one.m * (double)g->one.n * (double)g->one.k * (double)g->batch;
+    if (can_be_blas(&g->one, &j) && tni_blas_get(1)) others |= TNI_BY_OTHER_METHOD;
+    if (g->one.m > 1 && g->one.n > 1 && work >= LEAST && !suits_blas(g, 1, &j))
+        others |= TNI_BY_FEWER_PARTS | TNI_BY_MORE_PARTS;
+    return others;
 }
 
 // Returns a batch of products with the same b, and with rows evenly apart through all a and c, as

@@ -40,11 +40,12 @@ typedef struct {
     tni_gemm                   one;
     int64_t                    batch, a_step, b_step, c_step;
     struct tni_tiled_epilogue *epilogue;  // NULL: nothing
-    bool otherwise;  // by the BLAS where the rule chooses our own product, and the other way round
+    uint8_t otherwise;  // bits of tni_otherwise: the BLAS or our own product, panels of our own
 } tni_gemm_batch;
 
-// Whether both the BLAS and our own product can compute it.
-bool tni_gemm_has_other(const tni_gemm_batch *g);
+// What a batch could do otherwise, as bits of tni_otherwise: the other method if both the BLAS and our own product can compute it,
+// other panels if it is our own that does.
+unsigned tni_gemm_others(const tni_gemm_batch *g);
 
 size_t tni_gemm_batch_scratch(const tni_gemm_batch *g, int threads);
 void   tni_gemm_batch_run(const tni_gemm_batch *g, int threads, void *scratch);

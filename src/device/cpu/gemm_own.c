@@ -118,6 +118,16 @@ static int64_t half_side(int64_t side, int64_t tile, int64_t least)
     return less >= least ? less : side;
 }
 
+// The panels that are wanted, so that all threads end at about the same time. Fewer pack less; more are even where threads are not.
+static int wanted_panels(const product_plan *p)
+{
+    int each = p->g.otherwise & TNI_BY_FEWER_PARTS  ? 1
+               : p->g.otherwise & TNI_BY_MORE_PARTS ? 2 * PANELS_EACH
+                                                    : PANELS_EACH;
+    if (p->g.one.m == 1) return ROW_PANELS;
+    return p->threads > 1 ? each * p->threads : 1;
+}
+
 // Halves the panels, the longer side first, while there are too few and each has work to share.
 // Square panels read the least of a and b per multiply-add.
 static void cut_panels(product_plan *p)
@@ -125,7 +135,7 @@ static void cut_panels(product_plan *p)
     const tni_gemm *g  = &p->g.one;
     int64_t         mr = p->kernel->mr, nr = p->kernel->nr;
     bool            row    = g->m == 1;
-    int             wanted = row ? ROW_PANELS : p->threads > 1 ? PANELS_EACH * p->threads : 1;
+    int             wanted = wanted_panels(p);
     for (;;) {
         p->down       = tni_ceil_div(g->m, p->rows);
         p->across     = tni_ceil_div(g->n, p->cols);

@@ -50,12 +50,12 @@ static matmul_job plan_matmul(const tni_call *call)
     return j;
 }
 
-// Of all calls only products have two methods.
-bool tni_cpu_others(const tni_call *call)
+// Of all calls only products have two methods, and parts that can be chosen.
+unsigned tni_cpu_others(const tni_call *call)
 {
-    if (call->op != TNI_matmul) return false;
+    if (call->op != TNI_matmul) return 0;
     matmul_job j = plan_matmul(call);
-    return tni_gemm_has_other(&j.g);
+    return tni_gemm_others(&j.g);
 }
 
 size_t tni_cpu_matmul_scratch(const tni_call *call)
