@@ -218,7 +218,18 @@ static int by_time(const void *a, const void *b)
     return tni_by_size(&((const candidate *)a)->seconds, &((const candidate *)b)->seconds);
 }
 
-// Lists the neighbours of a setting, the most promising first, and lets the device begin to compile them.
+// The seconds that a candidate is taken to wait for its compiler before it is launched, by those before it. A_COMPILER: of the first.
+// Only where the host computes: there the compiler takes the cores that are measured, so that a launch waits for all that was begun.
+// The compilers of other devices run beside them.
+static double wait_of(const trial *t)
+{
+    const double     A_COMPILER = 0.25;
+    const tni_tuner *u          = t->r->e->inspect->tuner;
+    if (t->r->e->events->event_record) return 0;
+    return (u->waited + A_COMPILER) / (u->waits + 1);
+}
+
+// Lists the neighbours of a setting, the most promising first, and lets the device begin to compile those for which there is time.
 static int list_candidates(const trial *t, const tni_tuning *from, candidate *c)
 {
     const tni_engine *e = t->r->e;
@@ -228,7 +239,9 @@ static int list_candidates(const trial *t, const tni_tuning *from, candidate *c)
         c[i] = (candidate){ near[i], tni_tuning_expect(t->chip, t->k->kernel, &near[i]), INFINITY,
                             0 };
     qsort(c, (size_t)n, sizeof *c, by_expectation);
-    for (int i = 0; e->kernels->expect && i < n && tni_clock_now() < t->until; i++) {
+    double each = wait_of(t);
+    for (int i = 0; e->kernels->expect && i < n; i++) {
+        if (tni_clock_now() + (i + 1) * each > t->until) break;
         tni_launch l = t->l;
         l.tuning     = &c[i].settings;
         e->kernels->expect(e->session, t->k->entry, &l);
@@ -240,8 +253,13 @@ static int list_candidates(const trial *t, const tni_tuning *from, candidate *c)
 static void try_candidates(trial *t, const tni_tuning *from, candidate *c, int n, double best)
 {
     enum { GIVEN_UP = 2 };
+    tni_tuner *u = t->r->e->inspect->tuner;
     for (int i = 0; i < n && tni_clock_now() < t->until; i++) {
-        if (!launch_with(t, &c[i].settings)) continue;
+        double begun    = tni_clock_now();
+        bool   launched = launch_with(t, &c[i].settings);
+        u->waited += tni_clock_now() - begun;
+        u->waits++;
+        if (!launched) continue;
         c[i].seconds = time_launches(t, &c[i].settings, 1);
         if (c[i].seconds < GIVEN_UP * t->once)
             c[i].seconds = time_launches(t, &c[i].settings, t->repeats);

@@ -25,8 +25,10 @@ struct tni_tuner {
     size_t            winners, winners_cap;
     double            share;
     int64_t           bytes;
-    bool              log;           // TN_LOG has "tune"
-    int               told, others;  // winners that it printed; and those that are not the rule's
+    double waited;  // seconds until candidates could be launched: mostly those of the compiler
+    int    waits;   // how many candidates these were
+    bool   log;     // TN_LOG has "tune"
+    int    told, others;  // winners that it printed; and those that are not the rule's
 };
 
 // Returns the tuner of a context, made if there is none; NULL when memory is out.

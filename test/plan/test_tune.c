@@ -661,6 +661,35 @@ static void tuned_runs_give_the_results_of_rules(void)
     tune_end();
 }
 
+static int begun_early;
+
+static void count_early(void *session, void *entry, const tni_launch *l)
+{
+    (void)session, (void)entry, (void)l;
+    begun_early++;
+}
+
+// Where the host computes, launches wait for all that is being compiled: candidates that are begun without the time for them would
+// make a short budget as long as the compiler takes for all.
+static void little_time_begins_no_compilers(void)
+{
+    float              y[COLS];
+    tn_ctx            *cx      = rules_open("cpu");
+    tni_device_kernels counted = *cx->engine->kernels;
+    counted.expect             = count_early;
+    cx->engine->kernels        = &counted;
+    tune_begin("little");
+    begun_early = 0;
+    CHECK(tn_tune(cx, 0.06) == TN_OK);
+    run_steps(cx, ROWS, y);
+    CHECK_INT(begun_early, 0);
+    CHECK(tn_tune(cx, 4) == TN_OK);
+    run_steps(cx, MANY_ROWS, y);
+    CHECK(begun_early > 0);
+    tn_close(cx);
+    tune_end();
+}
+
 // Three softmaxes with sums between them that no kernel takes in, so that the same kernel runs three times: it is measured once, for all three, and nothing is left of what they move.
 static void kernels_of_many_layers_share_a_search(void)
 {
@@ -842,6 +871,7 @@ const test_case tests_tune[] = { TEST(winners_are_found_by_sizes_and_chip_in_a_l
                                  TEST(any_settings_of_the_cpu_run_and_agree),
                                  TEST(a_winner_of_the_cpu_has_its_text),
                                  TEST(tuned_runs_give_the_results_of_rules),
+                                 TEST(little_time_begins_no_compilers),
                                  TEST(kernels_of_many_layers_share_a_search),
                                  TEST(a_wrong_candidate_never_wins),
                                  TEST(infinities_agree_with_themselves_alone),
