@@ -114,12 +114,22 @@ static bool report_winners(const char *how, const char *path, int winners)
     return true;
 }
 
+// Whether the environment lets anything be measured. TN_TUNE does not count: the command says how long.
+static bool may_measure(void)
+{
+    const char *equal = getenv("TN_DETERMINISTIC");
+    unsetenv("TN_TUNE");
+    return !equal || strcmp(equal, "1") != 0;
+}
+
 int cli_tune(int argc, char **argv)
 {
     tune_line l = { .seconds = 20 };
     cli_kit   k = { 0 };
     if (!parse(&l, argc, argv)) return 2;
     if (l.list) return cli_cases_list();
+    if ((l.one || l.program) && !may_measure())
+        return cli_fail("TN_DETERMINISTIC=1 leaves all to the rules: nothing would be measured");
     if (l.program) return run_program(&l);
     k.cx = cli_open(&(cli_settings){ .device = (char *)l.device });
     if (!k.cx) return 1;
