@@ -435,14 +435,31 @@ bool tni_tuned_export(const char *path, int *count, tni_text *why)
 // The largest file that is read: a million winners.
 enum { MOST_BYTES = 256 << 20 };
 
-// Returns the contents of a file with a 0 behind them; NULL, with the reason, if it cannot be read.
-// Files are read whole: lines are cut in place.
+// Makes room for at least one more byte and a 0. False when memory is out, or there are too many.
+static bool grow_text(char **text, size_t bytes, size_t *room)
+{
+    if (bytes + 1 < *room) return true;
+    size_t more = *room ? 2 * *room : 1 << 16;
+    char  *p    = bytes < MOST_BYTES ? realloc(*text, more) : NULL;
+    if (!p) return false;
+    *text = p;
+    *room = more;
+    return true;
+}
+
+// Returns the contents of a file with a 0 behind them; NULL, with the reason, if it cannot be read. Files are read whole: lines are
+// cut in place. Up to their end, whose place a pipe does not know before. A 0 within would hide what follows.
 static char *read_file(const char *path, tni_text *why)
 {
-    FILE *f    = fopen(path, "rb");
-    long  n    = f && fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
-    char *text = n >= 0 && n <= MOST_BYTES ? malloc((size_t)n + 1) : NULL;
-    bool  ok   = text && fseek(f, 0, SEEK_SET) == 0 && fread(text, 1, (size_t)n, f) == (size_t)n;
+    FILE  *f    = fopen(path, "rb");
+    char  *text = NULL;
+    size_t n = 0, room = 0, got = 1;
+    bool   ok = f != NULL;
+    while (ok && got && (ok = grow_text(&text, n, &room))) {
+        got = fread(text + n, 1, room - 1 - n, f);
+        n += got;
+    }
+    ok = ok && !ferror(f) && !memchr(text, 0, n);
     if (f) fclose(f);
     if (ok) {
         text[n] = 0;

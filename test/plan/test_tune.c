@@ -291,6 +291,8 @@ static void a_bad_file_changes_nothing(void)
         "\x7f"
         "ELF\n",
     };
+    static const char hidden[] = "winner 1 2 3 4 5 unroll=2 chip x\n\0 bad\n";
+
     char     path[1024], text[512];
     tni_text why;
     int      n;
@@ -302,6 +304,8 @@ static void a_bad_file_changes_nothing(void)
         test_case_result(!tni_tuned_import(path, &n, &why), "line \"%s\" was taken", bad[i]);
         CHECK_STR(why.s, "line 3 is no result of tuning");
     }
+    CHECK(scratch_write(path, hidden, sizeof hidden - 1));
+    CHECK(!tni_tuned_import(path, &n, &why));
     CHECK(tni_tuned_export(path, &n, &why));
     CHECK_INT(n, 0);
     CHECK(!tni_tuned_import("/nowhere/winners.txt", &n, &why));
