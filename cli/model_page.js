@@ -17,7 +17,7 @@ document.getElementById('note').textContent = `${nodes.length} nodes, ${bytes(we
   `${rows.length} kernels, ${(total / data.runs / 1e3).toFixed(3)} ms a run, timed one by one`;
 
 // Constants are left out: they are values, and most nodes have one.
-const listed = nodes.filter(n => n.op !== 'Constant'), made = new Map(), most = largest([...timeOf.values()], 1);
+const listed = nodes.filter(n => n.op !== 'Constant'), made = new Map(), most = max_of([...timeOf.values()], 1);
 listed.forEach((n, i) => n.out.forEach(o => made.set(o, i)));
 graph(section('Graph', 'The stronger the colour of a node, the longer its part of the kernels it is in: the time in its corner.'), {
   nodes: listed.map(n => ({ title: n.op, lines: [n.shape], corner: timeOf.has(n.name) ? time(timeOf.get(n.name) / data.runs) : '', heat: (timeOf.get(n.name) || 0) / most,
@@ -33,5 +33,5 @@ const last = new Map(), live = [], ends = nodes.map(() => 0);
 let now = 0;
 nodes.forEach((n, i) => n.in.forEach(x => last.set(x, i)));
 nodes.forEach((n, i) => { now += n.bytes; ends[Math.max(i, last.get(n.out[0]) ?? nodes.length - 1)] += n.bytes; live.push([i, now]); now -= ends[i]; });
-areas(section('Memory of intermediate values, node by node', `At most ${bytes(largest(live.map(p => p[1]), 0))} if nothing is fused.`),
+areas(section('Memory of intermediate values, node by node', `At most ${bytes(max_of(live.map(p => p[1]), 0))} if nothing is fused.`),
   { x: { label: 'node' }, y: { label: 'bytes', text: bytes, binary: true }, series: [{ name: 'intermediate values', points: live }] });

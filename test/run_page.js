@@ -1,5 +1,5 @@
 // Runs the scripts of a page, given as an argument, without a browser: every element is one that takes anything, so that what
-// fails is what the page computes. test_report.c runs it where there is Node.
+// fails is what the page computes. page_kit.c runs it where there is Node.
 'use strict';
 const page = require('fs').readFileSync(process.argv[2], 'utf8');
 const texts = [...page.matchAll(/<script([^>]*)>\n([\s\S]*?)<\/script>/g)];

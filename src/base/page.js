@@ -46,7 +46,7 @@ const time = v => v >= 1e6 ? (v / 1e6).toFixed(3) + ' s' : v >= 1e3 ? (v / 1e3).
 const percent = v => (100 * v).toFixed(1) + ' %';
 
 // Of lists of any length: a call takes some 100,000 arguments at most, so that Math.max(...list) fails for the matrix of 400 classes.
-const largest = (list, least) => list.reduce((m, v) => v > m ? v : m, least), smallest = (list, most) => list.reduce((m, v) => v < m ? v : m, most);
+const max_of = (list, least) => list.reduce((m, v) => v > m ? v : m, least), min_of = (list, most) => list.reduce((m, v) => v < m ? v : m, most);
 
 // ---- tables, facts, bars
 
@@ -84,7 +84,7 @@ function facts(into, of) {
 }
 
 function bars(into, items) {
-  const most = largest(items.map(i => i.value), 1e-300);
+  const most = max_of(items.map(i => i.value), 1e-300);
   for (const i of items)
     into.append(html('div', { class: 'bar', title: i.title || i.name }, html('div', { class: 'name' }, i.name),
       html('div', { class: 'full' }, html('div', { class: 'part', style: `width:${(100 * i.value / most).toFixed(2)}%` })), html('div', { class: 'value' }, i.text)));
@@ -122,7 +122,7 @@ function legend(into, names, kind) {
 // Where a value lies: from 0 to 1.
 function scale(axis, values) {
   const finite = values.filter(v => Number.isFinite(v) && (!axis.log || v > 0));
-  let from = axis.from ?? smallest(finite, Infinity), to = axis.to ?? largest(finite, -Infinity);
+  let from = axis.from ?? min_of(finite, Infinity), to = axis.to ?? max_of(finite, -Infinity);
   if (!finite.length) { from = axis.log ? 1 : 0; to = axis.log ? 10 : 1; }
   if (from === to) { from = axis.log ? from / 2 : from - (Math.abs(from) || 1) / 2; to = axis.log ? to * 2 : to + (Math.abs(to) || 1) / 2; }
   const f = axis.log ? Math.log10 : v => v, a = f(from), b = f(to);
@@ -209,7 +209,7 @@ function areas(into, o) {
     o.series.forEach((s, i) => {
       const px = s.points.map(p => f.x(p[0]).toFixed(1)), edge = (v, k) => `${px[k]} ${f.y(v).toFixed(1)}`;
       const lower = i ? tops[i - 1] : sums.map(() => 0), up = tops[i].map((v, k) => (k ? 'L' : 'M') + edge(v, k)).join(''), back = lower.map((v, k) => 'L' + edge(v, k)).reverse().join('');
-      if (n) f.root.append(svg('path', { d: up + back + 'Z', ...painted(f.root, i) }, tip(`${s.name}: at most ${(o.y.text || plain)(largest(s.points.map(p => p[1]), 0))}`)), svg('path', { class: hue(i), d: up, style: `stroke:var(--c);fill:none;stroke-width:${n > width / 4 ? .4 : 1}` }));
+      if (n) f.root.append(svg('path', { d: up + back + 'Z', ...painted(f.root, i) }, tip(`${s.name}: at most ${(o.y.text || plain)(max_of(s.points.map(p => p[1]), 0))}`)), svg('path', { class: hue(i), d: up, style: `stroke:var(--c);fill:none;stroke-width:${n > width / 4 ? .4 : 1}` }));
     });
     return f.root;
   });
@@ -247,7 +247,7 @@ function placed(nodes, edges) {
     const wish = i => reads[i].length ? reads[i].reduce((s, k) => s + column[k], 0) / reads[i].length : row.indexOf(i);
     row.map(i => [wish(i), i]).sort((a, b) => a[0] - b[0]).forEach(([, i], c) => { column[i] = c; });
   }
-  return { rank, column, rows: rows.length, columns: largest(rows.map(r => r.length), 1) };
+  return { rank, column, rows: rows.length, columns: max_of(rows.map(r => r.length), 1) };
 }
 
 // Edges go from a node to one behind it in the list. pick(node) is called on a click or Enter.

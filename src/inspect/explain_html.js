@@ -17,7 +17,7 @@ function show(box, p, s) {
 }
 
 function draw(p) {
-  const most = largest(p.steps.map(s => s.bytes), 1);
+  const most = max_of(p.steps.map(s => s.bytes), 1);
   document.getElementById('note').textContent = `${p.device}: ${p.kernels} kernel${p.kernels === 1 ? '' : 's'}, ${exact(p.moved)} moved, ${p.least.toLocaleString('en')} at least; memory for intermediate values: ${bytes(p.arena)} planned, ${bytes(p.bound)} lower bound` +
     (p.unfused ? `; not fused: ${p.unfused}` : '') + (p.declined ? `; recorded as other ops: ${p.declined}` : '') + (p.tuned ? `; tuned: ${p.tuned}` : '');
   const map = section(`Kernels of ${p.title}`, 'Each box is a kernel or a library call, below all that it reads; the stronger its colour, the more bytes it moves. A line is data from one to another. Click on a box, or press Enter, for its text.'), side = section('A kernel', 'Choose one.');

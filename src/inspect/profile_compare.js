@@ -21,7 +21,7 @@ plot(differ, width => {
   return root;
 });
 
-const both = data.rows.filter(r => r.a[1] && r.b[1]), times = both.flatMap(r => [mean(r.a), mean(r.b)]), low = smallest(times, Infinity) / 1.3, high = largest(times, -Infinity) * 1.3;
+const both = data.rows.filter(r => r.a[1] && r.b[1]), times = both.flatMap(r => [mean(r.a), mean(r.b)]), low = min_of(times, Infinity) / 1.3, high = max_of(times, -Infinity) * 1.3;
 const cloud = section('The kernels of both', both.length < data.rows.length ? `Mean time of a run. ${data.rows.length - both.length} are in one of them alone: see the table.` : 'Mean time of a run.');
 if (both.length) scatter(cloud, { height: 360, x: { label: 'µs in a', log: true, from: low, to: high, text: count }, y: { label: 'µs in b', log: true, from: low, to: high, text: count },
   series: [['about equal', r => mean(r.b) >= mean(r.a) * .95 && mean(r.b) <= mean(r.a) * 1.05], ['b is slower', r => mean(r.b) > mean(r.a) * 1.05], ['b is faster', r => mean(r.b) < mean(r.a) * .95]]

@@ -17,7 +17,7 @@ const cut = (list, all, what) => all > list.length ? ` The first ${list.length.t
 const tracks = ['kernels', 'host', 'copies'], spans = [];
 for (const [from, ns, row] of data.events) spans.push({ track: 0, from, to: from + ns, hue: Math.min(row, 7), text: `${row + 1} ${rows[row].name}`, tip: () => `${about(rows[row], row)}\nthis run: ${time(us(ns))} at ${time(us(from))}` });
 for (const [from, ns, what, n] of data.host) spans.push({ track: data.work[what].startsWith('copy') ? 2 : 1, from, to: from + ns, hue: what, text: data.work[what], tip: () => `${data.work[what]}: ${time(us(ns))} at ${time(us(from))}` + (n ? `, ${bytes(n)}` : '') });
-const start = smallest(spans.map(s => s.from), 0), end = largest(spans.map(s => s.to), 1), view = { from: start, to: end };
+const start = min_of(spans.map(s => s.from), 0), end = max_of(spans.map(s => s.to), 1), view = { from: start, to: end };
 
 // Where a track ends that was cut; null if it is whole. Copies are part of the host's list.
 const last = list => list.length ? list[list.length - 1][0] + list[list.length - 1][1] : 0;
@@ -71,7 +71,7 @@ strip.box.addEventListener('wheel', e => { if (!e.ctrlKey) return; e.preventDefa
 const drawn = rows.map((r, i) => ({ r, i, x: r.flops / r.bytes, y: rate(r.flops, r) })).filter(p => p.x > 0 && Number.isFinite(p.x) && p.y > 0), peak = Math.max(...rates.map(r => r.rate), 0) / 1e9;
 const roof = section('Roofline', `Each kernel between the ceilings that were measured here: ${told}.` + (drawn.length < rows.length ? ` ${rows.length - drawn.length} that ${rows.length - drawn.length === 1 ? 'computes nothing is' : 'compute nothing are'} in the table alone.` : '') + ' Values that stay in a cache can exceed the ceiling of memory.');
 if (drawn.length && copy && peak) {
-  const knee = peak / (copy / 1e9), low = smallest(drawn.map(p => p.x), knee / 4) / 1.5, high = largest(drawn.map(p => p.x), knee * 4) * 1.5;
+  const knee = peak / (copy / 1e9), low = min_of(drawn.map(p => p.x), knee / 4) / 1.5, high = max_of(drawn.map(p => p.x), knee * 4) * 1.5;
   const put = p => [p.x, p.y, about(p.r, p.i), p.i < 9 ? String(p.i + 1) : ''];
   scatter(roof, { height: 340, x: { label: 'flops for each byte that is moved', log: true, from: low, to: high, text: count }, y: { label: 'GFLOP/s', log: true, text: count },
     series: [{ name: 'kernels with a product', points: drawn.filter(p => p.r.products).map(put) }, { name: 'other kernels', points: drawn.filter(p => !p.r.products).map(put) }].filter(s => s.points.length),

@@ -41,7 +41,7 @@ samples('Samples', 'What the network says of the first items of the test, and of
 
 // Rows are what an item is, columns what it was taken for.
 function matrix(c) {
-  const n = c.names.length, sums = c.counts.map(r => r.reduce((a, b) => a + b, 0)), right = c.counts.reduce((a, r, i) => a + r[i], 0), all = sums.reduce((a, b) => a + b, 0), worst = largest(c.counts.flatMap((r, i) => r.filter((_, k) => k !== i)), 1);
+  const n = c.names.length, sums = c.counts.map(r => r.reduce((a, b) => a + b, 0)), right = c.counts.reduce((a, r, i) => a + r[i], 0), all = sums.reduce((a, b) => a + b, 0), worst = max_of(c.counts.flatMap((r, i) => r.filter((_, k) => k !== i)), 1);
   const s = section('Confusion matrix', `Rows are classes, columns what they were taken for: ${right} of ${all} are right. Numbers on the diagonal are right; of the others, the most frequent have the strongest colour.`, n > 14);
   if (n <= 30) {
     const head = html('tr', {}, html('th', {}, ''), ...c.names.map(x => html('th', { class: 'number' }, x)), html('th', { class: 'number', title: 'of this class, how many are right' }, 'right'));

@@ -40,6 +40,15 @@ char *page_read(const char *path)
     return text;
 }
 
+// Whether the scripts of a page come to their end, without a browser; true where there is no Node.
+static bool scripts_run(const char *path)
+{
+    char command[1024];
+    if (system("node --version >/dev/null 2>&1") != 0) return true;
+    snprintf(command, sizeof command, "node '%s/test/run_page.js' '%s'", TN_SOURCE_DIR, path);
+    return system(command) == 0;
+}
+
 char *page_data(const char *path)
 {
     char       *page = page_read(path);
@@ -52,6 +61,7 @@ char *page_data(const char *path)
         free(data);
         data = NULL;
     }
+    CHECK(!data || scripts_run(path));
     free(page);
     return data;
 }

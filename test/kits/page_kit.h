@@ -7,7 +7,7 @@
 // A file as a text, to be freed; NULL if it cannot be read.
 char *page_read(const char *path);
 // The data of a page, from a file: JSON, as a text that the caller frees. A failed check, and NULL, where the file
-// is no page, asks for something from the network, or has data that is not JSON.
+// is no page, asks for something from the network, has data that is not JSON, or scripts that fail, where there is Node to run them.
 char *page_data(const char *path);
 // Moves to the value of a key of the object that begins at *at, or to element n of an array, by a path with
 // dots: "rows.0.name". False if there is none.

@@ -11,7 +11,9 @@
 static char *write_and_read(tn_ctx *cx, const char *title, const char *data)
 {
     const char *path = scratch_path("page.html");
-    tn_page     page = { .title = title, .note = "a & b", .data = data, .script = "table();" };
+    tn_page     page = {
+            .title = title, .note = "a & b", .data = data, .script = "facts(section('a'), {});"
+    };
     CHECK_STATUS(tn_page_write(cx, path, page), TN_OK);
     return page_data(path);
 }
