@@ -7,6 +7,7 @@
 #include "inspect/explain.h"
 #include "inspect/host_copy.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,13 +49,16 @@ static void keep_plan(tni_graph *g, const tni_plan *p)
 }
 
 // Plans are written when all of them are known. Like a profile that the environment asks for, a page that cannot be
-// written is no error of the program.
+// written is no error of the program, but is reported.
 void tni_plan_log_close(tn_ctx *cx)
 {
-    tni_inspect *x = cx->engine->inspect;
-    FILE        *f = x->plans && !x->pages.full ? fopen(x->explain, "w") : NULL;
-    if (f) tni_explain_pages(cx, x->pages.text, x->left, f);
-    if (f) fclose(f);
+    tni_inspect *x  = cx->engine->inspect;
+    FILE        *f  = x->plans && !x->pages.full ? fopen(x->explain, "w") : NULL;
+    bool         ok = f && tni_explain_pages(cx, x->pages.text, x->left, f);
+    if (f && fclose(f) != 0) ok = false;
+    if (x->plans && !ok)
+        fprintf(stderr, "tenon: TN_EXPLAIN: %s could not be written: %s\n",
+                tni_quoted(x->explain).s, x->pages.full ? "memory is out" : strerror(errno));
     tni_free(&cx->heap, x->pages.text);
     x->pages = (tni_json_writer){ 0 };
     x->plans = x->left = 0;

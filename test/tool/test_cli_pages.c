@@ -27,6 +27,9 @@ static void cases_and_programs_are_shown_as_pages(void)
     check_page("e.html", "plans.0.steps");
     runs(1, "tenon explain softmax --html no/where.html 2>&1");
     prints("no/where.html");
+    runs(0, "TN_EXPLAIN=no/where.html tenon profile softmax --steps 1 2>&1");
+    prints(
+        "tenon: TN_EXPLAIN: \"no/where.html\" could not be written: No such file or directory\n");
     runs(0, "tenon explain softmax --source --html f.html");
     prints(" bytes moved, ");
     prints("reduce max 0 over R");
