@@ -229,6 +229,7 @@ static void every_alternative_gives_the_results_of_the_rule(void)
     tn_ctx *cx    = tune_open();
     bool    tunes = cx->engine->kernels->neighbours != NULL, lanes = cx->engine->kernels->lanes > 0;
     bool gaps = cx->engine->device->calls->row_bytes > 0, takes = cx->engine->device->calls->takes;
+    bool others = tni_device_impl(cx->engine->device, TNI_matmul)->others != NULL;
     tn_close(cx);
     if (!tunes) {
         test_skip("the device has nothing to tune");
@@ -241,8 +242,8 @@ static void every_alternative_gives_the_results_of_the_rule(void)
     CHECK(seen[TNI_CHOICE_JOIN] > 0);
     // A GPU's library takes the ending of a product only at sizes of its own.
     if (takes && !lanes) CHECK(listed[TNI_CHOICE_PLAIN] > 0);
-    if (!lanes && tni_blas_find().found) CHECK(listed[TNI_CHOICE_OTHER] > 0);
-    if (!lanes && tni_gemm_f32_is_own()) CHECK(listed[TNI_CHOICE_FEWER] && listed[TNI_CHOICE_MORE]);
+    if (others && tni_blas_find().found) CHECK(listed[TNI_CHOICE_OTHER] > 0);
+    if (others && tni_gemm_f32_is_own()) CHECK(listed[TNI_CHOICE_FEWER] && listed[TNI_CHOICE_MORE]);
     if (gaps) CHECK(listed[TNI_CHOICE_DENSE] > 0);
     if (lanes) CHECK(listed[TNI_CHOICE_LOAD] > 0);
 }
