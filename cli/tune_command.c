@@ -114,12 +114,11 @@ static bool report_winners(const char *how, const char *path, int winners)
     return true;
 }
 
-// Whether the environment lets anything be measured. TN_TUNE does not count: the command says how long.
-static bool may_measure(void)
+// Whether the environment leaves all to the rules, so that nothing would be measured.
+static bool is_deterministic(void)
 {
-    const char *equal = getenv("TN_DETERMINISTIC");
-    unsetenv("TN_TUNE");
-    return !equal || strcmp(equal, "1") != 0;
+    const char *s = getenv("TN_DETERMINISTIC");
+    return s && !strcmp(s, "1");
 }
 
 int cli_tune(int argc, char **argv)
@@ -128,7 +127,8 @@ int cli_tune(int argc, char **argv)
     cli_kit   k = { 0 };
     if (!parse(&l, argc, argv)) return 2;
     if (l.list) return cli_cases_list();
-    if ((l.one || l.program) && !may_measure())
+    if (l.one || l.program) unsetenv("TN_TUNE");  // the command says how long
+    if ((l.one || l.program) && is_deterministic())
         return cli_fail("TN_DETERMINISTIC=1 leaves all to the rules: nothing would be measured");
     if (l.program) return run_program(&l);
     k.cx = cli_open(&(cli_settings){ .device = (char *)l.device });

@@ -278,8 +278,8 @@ static bool beats(trial *t, const tni_tuning *best, candidate *c, double us[2])
     return won;
 }
 
-// Notes the fastest of the candidates, none of which has won. Those that seemed to be faster than the present best and did not meet it
-// are left out: whether they are right is not known.
+// Notes the fastest of the candidates, none of which has won, if it is faster than what the present best has beaten. Those that
+// seemed to be faster than the present best and did not meet it are left out: whether they are right is not known.
 static void note_next(const candidate *c, int n, tni_tuned *won)
 {
     const candidate *next = NULL;
@@ -288,7 +288,7 @@ static void note_next(const candidate *c, int n, tni_tuned *won)
         if (isfinite(c[i].seconds) && (c[i].best > 0 || c[i].seconds >= best) &&
             (!next || c[i].seconds < next->seconds))
             next = &c[i];
-    if (!next) return;
+    if (!next || (won->next_us > 0 && 1e6 * next->seconds >= won->next_us)) return;
     won->next_us = 1e6 * next->seconds;
     if (next->best > 0) won->us = 1e6 * next->best;
 }
@@ -306,11 +306,9 @@ static bool climb(trial *t, tni_tuning *best, tni_tuned *won)
         *best        = c[i].settings;
         won->us      = us[1];
         won->next_us = us[0];
-        if (i + 1 < n && isfinite(c[i + 1].seconds))
-            won->next_us = fmin(us[0], 1e6 * c[i + 1].seconds);
         return true;
     }
-    if (won->next_us == 0) note_next(c, n, won);
+    note_next(c, n, won);
     return false;
 }
 

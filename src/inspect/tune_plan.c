@@ -560,6 +560,7 @@ static void give_up(search *s, tni_plan **p)
     tni_heap *h = &s->cx->heap;
     if (s->best != *p && s->best != s->rule) tni_plan_free(h, s->best);
     if (s->refuted) {
+        s->rule->chosen = true;
         tni_plans_replace(&s->e->plans, h, *p, s->rule);
         *p = s->rule;
     } else if (s->rule != *p) tni_plan_free(h, s->rule);

@@ -16,14 +16,13 @@ typedef struct {
     char    *data;
 } tni_arg;
 
-// What a call may do otherwise than by the rules of its device, where that knows it to. Choices of a plan: TNI_CHOICE_OTHER
-// and those that follow it.
+// What a call can be asked to do otherwise than the rules of its device say, as bits: the choices of a plan from TNI_CHOICE_OTHER on.
 typedef enum {
-    TNI_BY_OTHER_METHOD = 1,
-    TNI_BY_FEWER_PARTS  = 2,  // of its work, larger ones
-    TNI_BY_MORE_PARTS   = 4,
-    TNI_OTHERWISE_BITS  = 3
+    TNI_BY_OTHER_METHOD = 1 << 0,
+    TNI_BY_FEWER_PARTS  = 1 << 1,  // its work is divided into fewer, larger parts
+    TNI_BY_MORE_PARTS   = 1 << 2
 } tni_otherwise;
+enum { TNI_OTHERWISE_BITS = 3 };
 
 // One op to run. out is row-major and overlaps no input, except that `copy` takes any strides that
 // do not overlap themselves. Empty results are neither prepared nor run. An op with several outputs writes the first

@@ -91,11 +91,11 @@ static bool is_settled(const tni_item *it, int kind)
 {
     enum {
         MEMORY = 1 << TNI_CHOICE_STORE | 1 << TNI_CHOICE_INLINE | 1 << TNI_CHOICE_CUT,
-        PARTS  = 1 << TNI_CHOICE_OTHER | 1 << TNI_CHOICE_FEWER | 1 << TNI_CHOICE_MORE
+        CALL   = 1 << TNI_CHOICE_OTHER | 1 << TNI_CHOICE_FEWER | 1 << TNI_CHOICE_MORE
     };
     unsigned own = 1u << kind;
     return it->choices & own || (own & MEMORY && it->choices & MEMORY) ||
-           (own & PARTS && it->choices & PARTS);
+           (own & CALL && it->choices & CALL);
 }
 
 // Adds an alternative; one about values that are alike counts once, with the bytes of all.

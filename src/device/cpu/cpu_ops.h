@@ -27,7 +27,7 @@ void      tni_cpu_fold(const tni_call *call);
 #undef CALLS
 // clang-format on
 
-// Whether a call could be computed by another method.
+// What a call could do otherwise, as bits of tni_otherwise.
 unsigned tni_cpu_others(const tni_call *call);
 // The tables of a Fourier transform, which its runs share. What is kept of any call begins with the function that frees it.
 void *tni_cpu_prepare_fft(const tni_call *call);

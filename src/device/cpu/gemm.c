@@ -143,7 +143,7 @@ static bool suits_blas(const tni_gemm_batch *batch, int threads, blas_job *j)
     return true;
 }
 
-// LEAST: multiply-adds below which no panel is cut, whatever was chosen.
+// LEAST: multiply-adds below which panels are the same, whatever was chosen.
 unsigned tni_gemm_others(const tni_gemm_batch *g)
 {
     const double LEAST = 1 << 20;
