@@ -38,7 +38,7 @@ typedef struct {
     int     vectors;       // that a lane loop has in flight, where it can; 0: as the rule says
     tni_set ahead;         // loads whose elements of the next row the block fetches into cache
     bool    fetches;       // whether any is
-    bool    block;         // the loop being written is over the lanes of a block of such vectors
+    int  block;    // the vectors of the block over whose lanes the loop being written goes; 0: none
     bool windows;  // a turn is several rows of the lanes: lane j is number j % line of row j / line
 } tni_c_emitter;
 
@@ -83,10 +83,14 @@ bool tni_c_is_only_compared(const tni_c_emitter *w, int i);
 
 // Returns how many vectors the lane loop of the block has in flight; 1 if the compiler decides.
 int tni_c_vectors(const tni_c_emitter *w);
-// Prints what is before the lanes of a block of vectors, and what is after them. b is the first lane that no block had then.
-void tni_c_begin_vectors(tni_c_emitter *w, int vectors, const char *from, const char *to,
-                         const tni_set *tiles);
-void tni_c_end_vectors(tni_c_emitter *w, const tni_set *tiles);
+// Prints what is before the lanes of a block of vectors, and what is after them. Then b is the first lane that no block had; a loop for the
+// lanes from there to the returned end is to follow, and what closes the turn of both. to: as it was given.
+const char *tni_c_begin_vectors(tni_c_emitter *w, int vectors, const char *from, const char *to,
+                                const tni_set *tiles);
+void        tni_c_end_vectors(tni_c_emitter *w, const tni_set *tiles);
+void        tni_c_close_vectors(tni_c_emitter *w, const char *end, const char *to);
+// Whether a launch may have store i written past the caches: of neighbours, to memory that the kernel does not read.
+bool tni_c_is_streamed(const tni_c_emitter *w, int i);
 // Makes the loads of the next row that are fetched while loop q over R runs those of the block.
 void tni_c_begin_ahead(tni_c_emitter *w, int q);
 // Writes where lane j writes element `index` of NAME i to.

@@ -707,17 +707,21 @@ static bool begin_stride_branch(tni_c_emitter *w)
 static void put_vector_loops(tni_c_emitter *w, const tni_set *tiles, const char *from,
                              const char *to)
 {
-    int vectors = tni_c_vectors(w);
+    const char *end     = to;
+    int         vectors = tni_c_vectors(w);
     if (vectors > 1) {
         tni_out_line(w->o, "{");
-        tni_c_begin_vectors(w, vectors, from, to, tiles);
+        end = tni_c_begin_vectors(w, vectors, from, to, tiles);
         put_lanes(w, tiles);
         tni_c_end_vectors(w, tiles);
         from = "b";
     }
-    tni_out_line(w->o, "M_LANES for (m_long j = %s; j < %s; j++) {", from, to);
+    tni_out_line(w->o, "M_LANES for (m_long j = %s; j < %s; j++) {", from, end);
     put_lanes(w, tiles);
-    if (vectors > 1) tni_out_line(w->o, "}");
+    if (vectors > 1) {
+        tni_c_close_vectors(w, end, to);
+        tni_out_line(w->o, "}");
+    }
 }
 
 // Loads under a guard are branches, which keep a loop from becoming vectors: the lanes for which all guards hold

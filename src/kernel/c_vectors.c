@@ -6,18 +6,27 @@
 //
 //     enum { lanes = 4 * M_VECTOR / 4 };
 //     m_long b = 0;
-//     for (; b + lanes <= n; b += lanes) {
-//         float gp6[lanes];
-//         M_LANES for (m_long j = b; j < b + lanes; j++) {
-//             const float v0 = p0[j];
-//             ...
-//             gp6[j - b] = v5;
+//     for (m_long to = M_ALIGNED(p6, b, n);; to = n) {
+//         for (; b + lanes <= to; b += lanes) {
+//             float gp6[lanes];
+//             M_LANES for (m_long j = b; j < b + lanes; j++) {
+//                 const float v0 = p0[j];
+//                 ...
+//                 gp6[j - b] = v5;
+//             }
+//             if (M_STREAMS(p6 + b)) m_stream(p6 + b, gp6, sizeof gp6);
+//             else
+//                 M_LANES for (m_long j = b; j < b + lanes; j++) p6[j] = gp6[j - b];
 //         }
-//         M_LANES for (m_long j = b; j < b + lanes; j++) p6[j] = gp6[j - b];
+//         M_LANES for (m_long j = b; j < to; j++) {
+//             ...
+//         }
+//         if (to == n) break;
+//         b = to;
 //     }
-//     M_LANES for (m_long j = b; j < n; j++) {
-//         ...
-//     }
+//
+// M_STREAMS: this launch writes past the caches, for which p6 + b has to be aligned to vectors. A launch that writes more than the
+// caches hold does (device/cpu/streams.c). Its lanes before the first that is aligned have a turn of their own.
 #include "kernel/c_emitter.h"
 
 #include <stdio.h>
@@ -112,6 +121,20 @@ static void put_array(tni_c_emitter *w, char name, int i, const char *type, cons
                      name, i, index, name, i);
 }
 
+// Prints the copy of what a block stores; past the caches, where it can be and the launch says so, if the place is aligned to vectors.
+static void put_stored(tni_c_emitter *w, int i)
+{
+    bool streamed = tni_c_is_streamed(w, i);
+    if (streamed) {
+        tni_out_line(w->o, "if (M_STREAMS(p%d + b)) m_stream(p%d + b, gp%d, sizeof gp%d);", i, i, i,
+                     i);
+        tni_out_line(w->o, "else");
+    }
+    w->o->depth += streamed;
+    put_array(w, 'p', i, NULL, "j");
+    w->o->depth -= streamed;
+}
+
 // Prints the arrays of a block, or the copies out of them: of stores, folds, and values that are kept. These are the places
 // that tni_c_target names in the loop.
 static void put_arrays(tni_c_emitter *w, const tni_set *tiles, bool copies)
@@ -124,7 +147,8 @@ static void put_arrays(tni_c_emitter *w, const tni_set *tiles, bool copies)
         if (!in_lanes(w, i) || tni_c_is_only_compared(w, i)) continue;
         if (x->code == TNI_I_STORE) {
             tn_dtype kept = (tn_dtype)w->k->buffer[w->k->access[x->access].buffer].dtype;
-            put_array(w, 'p', i, copies ? NULL : tni_storage_type(kept), "j");
+            if (copies) put_stored(w, i);
+            else put_array(w, 'p', i, tni_storage_type(kept), "j");
         } else if (x->code == TNI_I_REDUCE) {
             if (by_lane(w, x)) put_array(w, 'a', i, type, row);
             else if (!folds_row(w, i)) put_array(w, 't', i, type, "j");
@@ -184,14 +208,42 @@ static void put_ahead_pointer(tni_c_emitter *w, int i)
     tni_out_print(w->o, " : 0);\n");
 }
 
-// Opens the loop over blocks of the lanes from .. to-1, and that over the lanes of a block.
-void tni_c_begin_vectors(tni_c_emitter *w, int vectors, const char *from, const char *to,
-                         const tni_set *tiles)
+// What is read is in the caches already when it is written. A block has to write whole vectors: half of them, if there is one vector of f16.
+bool tni_c_is_streamed(const tni_c_emitter *w, int i)
 {
+    const tni_ins *x = ins_at(w, i);
+    if (x->code != TNI_I_STORE || w->finish || lane_class(w, x) != TNI_STRIDE_1) return false;
+    int b = w->k->access[x->access].buffer;
+    if (w->block * (int)tni_dtype_size((tn_dtype)w->k->buffer[b].dtype) % 4) return false;
+    for (int j = 0; j < w->k->nins; j++)
+        if (ins_at(w, j)->code == TNI_I_LOAD && w->k->access[ins_at(w, j)->access].buffer == b)
+            return false;
+    return true;
+}
+
+// Returns the first store of the lane loop that can be streamed; -1 if none can.
+static int first_streamed(const tni_c_emitter *w)
+{
+    for (int i = 0; i < w->k->nins; i++)
+        if (in_lanes(w, i) && tni_c_is_streamed(w, i)) return i;
+    return -1;
+}
+
+// Opens the loop over blocks of the lanes from .. to-1, and that over the lanes of a block. Where stores are streamed there are
+// two turns, of which the first ends at the lane with which a vector in memory begins.
+const char *tni_c_begin_vectors(tni_c_emitter *w, int vectors, const char *from, const char *to,
+                                const tni_set *tiles)
+{
+    w->block  = vectors;
+    int store = first_streamed(w);
     tni_out_line(w->o, "enum { lanes = %d * M_VECTOR / 4 };", vectors);
     for (int i = 0; i < w->k->nins; i++)
         if (tni_set_has(&w->ahead, i)) put_ahead_pointer(w, i);
     tni_out_line(w->o, "m_long b = %s;", from);
+    if (store >= 0) {
+        tni_out_line(w->o, "for (m_long to = M_ALIGNED(p%d, b, %s);; to = %s) {", store, to, to);
+        to = "to";
+    }
     tni_out_line(w->o, "for (; b + lanes <= %s; b += lanes) {", to);
     for (int i = 0; i < w->k->nins; i++)
         if (tni_set_has(&w->ahead, i))
@@ -200,13 +252,21 @@ void tni_c_begin_vectors(tni_c_emitter *w, int vectors, const char *from, const 
                 i, i);
     put_arrays(w, tiles, false);
     tni_out_line(w->o, "M_LANES for (m_long j = b; j < b + lanes; j++) {");
-    w->block = true;
+    return to;
 }
 
 void tni_c_end_vectors(tni_c_emitter *w, const tni_set *tiles)
 {
-    w->block = false;
     put_arrays(w, tiles, true);
+    w->block = 0;
+    tni_out_line(w->o, "}");
+}
+
+void tni_c_close_vectors(tni_c_emitter *w, const char *end, const char *to)
+{
+    if (end == to) return;
+    tni_out_line(w->o, "if (to == %s) break;", to);
+    tni_out_line(w->o, "b = to;");
     tni_out_line(w->o, "}");
 }
 

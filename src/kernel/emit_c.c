@@ -519,9 +519,14 @@ static void put_main_function(tni_c_emitter *w, const char *name)
         if (tni_set_has(&w->kept, i)) put_row_pointer(w, 'h', i);
         if (tni_is_tail(ins_at(w, i))) put_tail_begin(w, i);
     }
+    bool streams = false;
+    for (int i = 0; i < w->k->nins; i++) streams |= tni_c_is_streamed(w, i);
+    if (streams)
+        tni_out_line(w->o, "const m_int stream = arg[%d] != 0;", tni_c_arg_index(w, w->k->naccess));
     put_launch_values(w, &s);
     put_unit_coordinates(w, &s);
     put_units(w);
+    if (streams) tni_out_line(w->o, "M_STREAMED(stream);");
     for (int i = 0; i < w->k->nins; i++)
         if (tni_is_tail(ins_at(w, i))) put_tail_end(w, i);
     tni_out_line(w->o, "}");
@@ -627,8 +632,8 @@ tni_tuning tni_emit_c_settings(const tni_tuning *t)
     return s;
 }
 
-// The order is that of tni_c_arg_index: sizes, then offset, strides and index stride of each access.
-int tni_emit_c_args(const tni_launch *l, int64_t *arg)
+// The order is that of tni_c_arg_index: sizes, then offset, strides and index stride of each access; behind them the word of streams.
+int tni_emit_c_args(const tni_launch *l, bool stream, int64_t *arg)
 {
     int axes = l->kernel->np + l->kernel->nr, n = 0;
     for (int i = 0; i < axes; i++) arg[n++] = l->size[i];
@@ -637,6 +642,7 @@ int tni_emit_c_args(const tni_launch *l, int64_t *arg)
         for (int j = 0; j < axes; j++) arg[n++] = l->stride[i][j];
         arg[n++] = l->stride[i][TNI_AXES];
     }
+    arg[n++] = stream;
     return n;
 }
 

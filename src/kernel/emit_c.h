@@ -20,11 +20,11 @@ typedef void tni_c_main(char *const *buffer, const int64_t *arg, const uint64_t 
 typedef void tni_c_finish(char *const *buffer, const int64_t *arg, const uint64_t *number,
                           int64_t chunks, char *partials, char *scratch);
 
-enum { TNI_C_MAX_ARGS = TNI_AXES + TNI_MAX_ACCESSES * (TNI_AXES + 2) };
+enum { TNI_C_MAX_ARGS = TNI_AXES + TNI_MAX_ACCESSES * (TNI_AXES + 2) + 1 };
 
-// Writes the sizes of all axes and then, for each access, its offset, its stride along each axis
-// and that of its index; returns the number of words.
-int tni_emit_c_args(const tni_launch *l, int64_t *arg);
+// Writes the sizes of all axes, then, for each access, its offset, its stride along each axis
+// and that of its index, and last whether its stores go past the caches; returns the number of words.
+int tni_emit_c_args(const tni_launch *l, bool stream, int64_t *arg);
 
 // Finds how many values the kernel keeps for each element of a row: of 4 bytes, and of 8.
 void tni_emit_c_rows(const tni_kernel *k, int rows[2]);

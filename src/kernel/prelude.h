@@ -8,11 +8,11 @@
 #include <stdint.h>
 
 #define M_SELDOM(c)
-#define M_MORE(x, a)     m_where_f((x) > (a), x, a)
-#define M_LESS(x, a)     m_where_f((x) < (a), x, a)
-#define M_CUT(x, lo, hi) ((m_int)m_less_f(m_more_f(x, lo), hi) & -(m_int)((x) == (x)))
-#define C_ONLY(...)      __VA_ARGS__
-#define FN(...)          static inline __VA_ARGS__
+#define M_MORE(x, a, plain) plain
+#define M_LESS(x, a, plain) plain
+#define M_CUT(x, lo, hi)    ((m_int)m_less_f(m_more_f(x, lo), hi) & -(m_int)((x) == (x)))
+#define C_ONLY(...)         __VA_ARGS__
+#define FN(...)             static inline __VA_ARGS__
 #include "kernel/math.def"
 #define FN(...) static inline __VA_ARGS__
 #include "kernel/gelu.def"

@@ -22,9 +22,13 @@ const char *const tni_prelude_text[] = {
 // other; M_SELDOM(c) is empty in C: lanes compute both sides anyway, whereas a GPU branches around
 // what is rare.
 // M_MORE, M_LESS: the larger or smaller, a number of a NaN; ARM has instructions for both, which gcc finds by these functions
-// alone; elsewhere they would be calls. M_CUT(x, lo, hi): x as an integer, within the two, 0 of a NaN. FCVTZS of ARM gives
+// alone; elsewhere they would be calls, and `plain` is what to do instead: a text that names all that it calls, since functions are printed by
+// the names in texts (emit_program.c). M_CUT(x, lo, hi): x as an integer, within the two, 0 of a NaN. FCVTZS of ARM gives
 // the nearest integer that there is, and 0 of a NaN, so that integers are cut; C leaves open what such a conversion
 // gives, and clang relies on it.
+// m_stream writes past the caches, which x86 has instructions for; cores of ARM see by themselves that whole lines are overwritten.
+// M_STREAMS: whether a launch's stores of an array g go there; M_ALIGNED: the lane from b on at which vectors in memory begin, else n. M_STREAMED:
+// other cores see what was written so.
 // clang-format off
 const char *const tni_prelude_c[] = {
     "#define M_FN static inline\n"
@@ -38,6 +42,39 @@ const char *const tni_prelude_c[] = {
     "#define M_VECTOR 16\n"
     "#endif\n"
     "#define M_FETCH(p) __builtin_prefetch(p, 0, 2)\n"
+    "#ifdef __x86_64__\n"
+    "typedef float m_line __attribute__((vector_size(M_VECTOR), may_alias));\n"
+    "#ifdef __clang__\n"
+    "#define M_PAST(to, v) __builtin_nontemporal_store(v, (m_line *)(to))\n"
+    "#elif M_VECTOR == 64\n"
+    "#define M_PAST(to, v) __builtin_ia32_movntps512((float *)(to), v)\n"
+    "#elif M_VECTOR == 32\n"
+    "#define M_PAST(to, v) __builtin_ia32_movntps256((float *)(to), v)\n"
+    "#else\n"
+    "#define M_PAST(to, v) __builtin_ia32_movntps((float *)(to), v)\n"
+    "#endif\n"
+    "static inline void m_stream(void *to, const void *from, __INTPTR_TYPE__ bytes)\n"
+    "{\n"
+    "    for (__INTPTR_TYPE__ i = 0; i < bytes; i += M_VECTOR) {\n"
+    "        m_line v;\n"
+    "        __builtin_memcpy(&v, (const char *)from + i, M_VECTOR);\n"
+    "        M_PAST((char *)to + i, v);\n"
+    "    }\n"
+    "}\n"
+    "static inline __INTPTR_TYPE__ m_aligned(const void *p, __INTPTR_TYPE__ size, __INTPTR_TYPE__ b, __INTPTR_TYPE__ n)\n"
+    "{\n"
+    "    const __INTPTR_TYPE__ lead = (-(__INTPTR_TYPE__)p & (M_VECTOR - 1)) / size;\n"
+    "    return lead && b + lead < n ? b + lead : n;\n"
+    "}\n"
+    "#define M_ALIGNED(p, b, n) (stream ? m_aligned((p) + (b), sizeof *(p), b, n) : (n))\n"
+    "#define M_STREAMS(p) (stream && !((__INTPTR_TYPE__)(p) & (M_VECTOR - 1)))\n"
+    "#define M_STREAMED(s) if (s) __builtin_ia32_sfence()\n"
+    "#else\n"
+    "#define M_ALIGNED(p, b, n) (n)\n"
+    "#define M_STREAMS(p) 0\n"
+    "#define m_stream(to, from, bytes) (void)0\n"
+    "#define M_STREAMED(s) (void)(s)\n"
+    "#endif\n"
     "#pragma GCC diagnostic ignored \"-Wtautological-compare\"\n"
     "#ifdef __clang__\n"
     "#pragma clang diagnostic ignored \"-Wpass-failed\"\n"
@@ -46,11 +83,11 @@ const char *const tni_prelude_c[] = {
     "#define M_LANES _Pragma(\"GCC ivdep\")\n"
     "#endif\n"
     "#ifdef __aarch64__\n"
-    "#define M_MORE(x, a) __builtin_fmaxf(x, a)\n"
-    "#define M_LESS(x, a) __builtin_fminf(x, a)\n"
+    "#define M_MORE(x, a, plain) __builtin_fmaxf(x, a)\n"
+    "#define M_LESS(x, a, plain) __builtin_fminf(x, a)\n"
     "#else\n"
-    "#define M_MORE(x, a) m_where_f((x) > (a), x, a)\n"
-    "#define M_LESS(x, a) m_where_f((x) < (a), x, a)\n"
+    "#define M_MORE(x, a, plain) plain\n"
+    "#define M_LESS(x, a, plain) plain\n"
     "#endif\n"
     "#if defined(__aarch64__) && !defined(__clang__)\n"
     "#define M_CUT(x, lo, hi) m_cut_i((m_int)(x), (m_int)(lo), (m_int)(hi))\n"

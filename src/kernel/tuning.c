@@ -10,11 +10,11 @@
 // Knobs, then the kinds of choices, whose factors are kept as those of knobs are.
 enum { NAMES = TNI_KNOBS + TNI_CHOICE_KINDS };
 static const char *const knob_name[NAMES] = {
-    "vector", "unroll", "warps",   "hold",   "cluster", "occupancy", "grid",   "prefetch",
-    "tile",   "square", "threads", "chunks", "cut",     "join",      "store",  "inline",
-    "load",   "plain",  "dense",   "other",  "fewer",   "more",      "spread",
+    "vector", "unroll", "warps",   "hold",   "cluster", "occupancy", "grid", "prefetch",
+    "tile",   "square", "threads", "chunks", "stream",  "cut",       "join", "store",
+    "inline", "load",   "plain",   "dense",  "other",   "fewer",     "more", "spread",
 };
-_Static_assert(NAMES == 23, "a knob or a kind of choice has no name");
+_Static_assert(NAMES == 24, "a knob or a kind of choice has no name");
 
 // The largest value of each knob that devices offer, and whether it is a power of two, which the text of kernels counts on.
 static const struct {
@@ -33,6 +33,7 @@ static const struct {
     [TNI_KNOB_SQUARE]    = { 16, true },
     [TNI_KNOB_THREADS]   = { 255, false },
     [TNI_KNOB_CHUNKS]    = { 64, false },
+    [TNI_KNOB_STREAM]    = { 2, false },
 };
 
 // ---- texts -------------------------------------------------------------------------------------

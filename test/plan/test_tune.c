@@ -500,7 +500,7 @@ static void candidates_of_the_cpu_differ_from_the_rule(void)
         c->l.threads = 4;
         int n        = tni_cpu_neighbours(NULL, &c->l, &rule, near, 48);
         for (int k = 0; k < n; k++)
-            test_case_result(!tni_cpu_cuts_equal(&c->l, &near[k], NULL) ||
+            test_case_result(!tni_cpu_runs_equal(&c->l, &near[k], NULL) ||
                                  !tni_cpu_texts_equal(&c->l, &near[k], NULL),
                              "%s is the rule's choice for %lld elements",
                              tni_tuning_text(&near[k]).s, (long long)sizes[i]);

@@ -40,8 +40,10 @@ const tni_cpu_code *tni_cpu_choice(tni_cpu_code *code, const tni_launch *l,
 const tni_cpu_code *tni_cpu_variant(const tni_kernel *k, const tni_tuning *t, bool wait);
 // Returns the number of threads that run a launch.
 int tni_cpu_threads(const tni_launch *l);
-// Whether two settings cut a launch into the same chunks for the same number of threads; and whether they make the same text. NULL: the rule's.
-bool tni_cpu_cuts_equal(const tni_launch *l, const tni_tuning *a, const tni_tuning *b);
+// Whether a launch on n threads writes past the caches, under some settings; NULL: the rule's.
+bool tni_cpu_streams(const tni_launch *l, int n, const tni_tuning *t);
+// Whether two settings run a launch alike: in the same chunks, on as many threads, with the same stores; and whether they make the same text. NULL: the rule's.
+bool tni_cpu_runs_equal(const tni_launch *l, const tni_tuning *a, const tni_tuning *b);
 bool tni_cpu_texts_equal(const tni_launch *l, const tni_tuning *a, const tni_tuning *b);
 
 // Waits until no kernel is being compiled or queued. With TN_COMPILE=wait every prepare does.

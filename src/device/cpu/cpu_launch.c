@@ -13,6 +13,8 @@
 #include "device/cpu/strided.h"
 #include "device/cpu/interpret.h"
 
+#include <unistd.h>
+
 // Chunks for each thread, of a kernel without tails: enough that a thread which the system delays does not
 // hold up the others for more than an eighth of its work.
 enum { CHUNKS_PER_THREAD = 8 };
@@ -89,10 +91,12 @@ static int cut_launch(const tni_launch *l, const tni_tuning *t, tni_work_split *
     return threads;
 }
 
-bool tni_cpu_cuts_equal(const tni_launch *l, const tni_tuning *a, const tni_tuning *b)
+bool tni_cpu_runs_equal(const tni_launch *l, const tni_tuning *a, const tni_tuning *b)
 {
     tni_work_split cut, other;
-    return cut_launch(l, a, &cut) == cut_launch(l, b, &other) && cut.chunk == other.chunk;
+    int            threads = cut_launch(l, a, &cut), others = cut_launch(l, b, &other);
+    return threads == others && cut.chunk == other.chunk &&
+           tni_cpu_streams(l, threads, a) == tni_cpu_streams(l, others, b);
 }
 
 // Returns the bytes of the partial results of all chunks, 8 for each.
@@ -153,7 +157,7 @@ static void run_compiled_launch(tni_cpu_code *entry, tni_launch *l)
     f.scratch                = f.partials + partials_bytes(&f.cut);
     f.worker_bytes = (size_t)tni_align64((int64_t)tni_c_scratch_bytes(code->rows, f.cut.cols));
     for (int i = 0; i < f.threads; i++) f.failures[i] = (worker_failure){ .chunk = 0 };
-    tni_emit_c_args(l, f.arg);
+    tni_emit_c_args(l, tni_cpu_streams(l, f.threads, t), f.arg);
     tni_parallel(f.threads, f.cut.chunks, run_compiled_chunk, &f);
     report_first_failure(&f, l);
     if (code->finish)

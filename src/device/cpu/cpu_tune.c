@@ -1,5 +1,5 @@
-// What measuring may choose on the cpu: how many threads run a launch, into how many chunks its work is cut, and what the text
-// of the kernel depends on (emit_c.h). No setting changes a bit: chunks of kernels with tails, whose extent fixes the
+// What measuring may choose on the cpu: how many threads run a launch, into how many chunks its work is cut, whether its stores go past the
+// caches (streams.c), and what the text of the kernel depends on (emit_c.h). No setting changes a bit: chunks of kernels with tails, whose extent fixes the
 // order of sums, are left as they are.
 #include "device/cpu/cc.h"
 #include "device/cpu/cpu_kernels.h"
@@ -151,7 +151,7 @@ bool tni_cpu_texts_equal(const tni_launch *l, const tni_tuning *a, const tni_tun
 // Whether a candidate differs from what it was made of, and from the rule's choice, which was measured before.
 static bool is_another(const tni_launch *l, const tni_tuning *t, const tni_tuning *from)
 {
-    return (!tni_cpu_cuts_equal(l, t, from) && !tni_cpu_cuts_equal(l, t, NULL)) ||
+    return (!tni_cpu_runs_equal(l, t, from) && !tni_cpu_runs_equal(l, t, NULL)) ||
            (!tni_cpu_texts_equal(l, t, from) && !tni_cpu_texts_equal(l, t, NULL));
 }
 
@@ -165,8 +165,8 @@ static void add_neighbour(const tni_launch *l, const tni_tuning *from, int knob,
     *n += is_another(l, &dst[*n], from);
 }
 
-// Vectors in flight, which matter most, and whether rows are fetched ahead; then threads, powers of two up to those there are, and chunks, from one for each
-// thread to many.
+// Vectors in flight, which matter most, whether rows are fetched ahead, and whether stores go past the caches; then threads, powers of two up to
+// those there are, and chunks, from one for each thread to many.
 int tni_cpu_neighbours(void *session, const tni_launch *l, const tni_tuning *from, tni_tuning *dst,
                        int room)
 {
@@ -175,6 +175,7 @@ int tni_cpu_neighbours(void *session, const tni_launch *l, const tni_tuning *fro
     (void)session;
     for (int v = 1; v <= 8; v *= 2) add_neighbour(l, from, TNI_KNOB_UNROLL, v, dst, &n, room);
     add_neighbour(l, from, TNI_KNOB_PREFETCH, 2, dst, &n, room);
+    for (int v = 1; v <= 2; v++) add_neighbour(l, from, TNI_KNOB_STREAM, v, dst, &n, room);
     for (int t = 1; t <= l->threads && t < 256; t *= 2)
         add_neighbour(l, from, TNI_KNOB_THREADS, t, dst, &n, room);
     for (size_t i = 0; !l->kernel->tails && i < sizeof chunks; i++)

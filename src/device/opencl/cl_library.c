@@ -166,7 +166,8 @@ static bool has_extension(const tni_cl *cl, const char *name)
 // load binaries that an old one wrote.
 static void describe_device(tni_cl *cl)
 {
-    char    name[64], version[64], driver[48];
+    char name[128], version[128],
+        driver[64];  // PoCL's version names the chip, too: 70 characters and more
     int64_t config   = device_number(cl, TNI_CL_DEVICE_SINGLE_FP_CONFIG, 8);
     cl->is_cpu       = device_number(cl, TNI_CL_DEVICE_TYPE, 8) & TNI_CL_DEVICE_TYPE_CPU;
     cl->fp64         = has_extension(cl, "cl_khr_fp64");

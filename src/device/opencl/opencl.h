@@ -30,7 +30,7 @@ typedef struct {
     int                  batch;               // most kernels compiled as one program
     int64_t       built, loaded;  // programs built from text, and from the disk cache; locked
     tni_compiled *compiled;       // the table of compiled kernels
-    char          chip[192];      // name and versions: part of the cache key of a binary
+    char          chip[328];      // name and versions: part of the cache key of a binary
     tni_text      detail;         // one line: the device, or the reason why there is none
 } tni_cl;
 
