@@ -82,7 +82,7 @@ static bool writes(const tni_launch *l, int64_t n)
 }
 
 // ENOUGH: times what the cores that run it hold, from where on it pays in the table above. What all cores share may be more, but is shared
-// with other programs, too. WORTH_A_TRY: what measuring may choose at all; nobody gains by less.
+// with other programs, too. WORTH_A_TRY: what measuring may choose at all: nothing gains by less.
 bool tni_cpu_streams(const tni_launch *l, int n, const tni_tuning *t)
 {
     enum { ENOUGH = 4, WORTH_A_TRY = 1 };
