@@ -9,6 +9,7 @@
 //   x  a value of all lanes, y  a map of it that a strip function computes for all of them
 //   z  what is stored at a stride, of all lanes; of kernels of windows, what is loaded too
 //   gp, ga, gt, gh, gw, gx  what the vectors in flight write to those
+//   u  where a store writes that may go past the caches: to memory, or to k, a strip that is copied there
 //
 // A block is the text of one row point or of the inside of one loop over R: first what does not
 // vary along the lanes, then a lane loop over at most TNI_STRIP neighbours.
@@ -38,7 +39,8 @@ typedef struct {
     int     vectors;       // that a lane loop has in flight, where it can; 0: as the rule says
     tni_set ahead;         // loads whose elements of the next row the block fetches into cache
     bool    fetches;       // whether any is
-    int  block;    // the vectors of the block over whose lanes the loop being written goes; 0: none
+    bool    block;         // the loop being written is over the lanes of a block of such vectors
+    bool    turn;          // it is over a turn whose stores may go past the caches
     bool windows;  // a turn is several rows of the lanes: lane j is number j % line of row j / line
 } tni_c_emitter;
 
@@ -83,18 +85,28 @@ bool tni_c_is_only_compared(const tni_c_emitter *w, int i);
 
 // Returns how many vectors the lane loop of the block has in flight; 1 if the compiler decides.
 int tni_c_vectors(const tni_c_emitter *w);
-// Prints what is before the lanes of a block of vectors, and what is after them. Then b is the first lane that no block had; a loop for the
-// lanes from there to the returned end is to follow, and what closes the turn of both. to: as it was given.
-const char *tni_c_begin_vectors(tni_c_emitter *w, int vectors, const char *from, const char *to,
-                                const tni_set *tiles);
-void        tni_c_end_vectors(tni_c_emitter *w, const tni_set *tiles);
-void        tni_c_close_vectors(tni_c_emitter *w, const char *end, const char *to);
-// Whether a launch may have store i written past the caches: of neighbours, to memory that the kernel does not read.
-bool tni_c_is_streamed(const tni_c_emitter *w, int i);
+// Prints what is before the lanes of a block of vectors, and what is after them. b is the first lane that no block had then.
+void tni_c_begin_vectors(tni_c_emitter *w, int vectors, const char *from, const char *to,
+                         const tni_set *tiles);
+void tni_c_end_vectors(tni_c_emitter *w, const tni_set *tiles);
 // Makes the loads of the next row that are fetched while loop q over R runs those of the block.
 void tni_c_begin_ahead(tni_c_emitter *w, int q);
 // Writes where lane j writes element `index` of NAME i to.
 void tni_c_target(const tni_c_emitter *w, char name, int i, const char *index, char text[40]);
+
+// ---- c_streams.c: stores past the caches ------------------------------------------------------------
+
+// Whether a launch may have store i of the block written past the caches: of neighbours, to memory that the kernel does not read.
+bool tni_c_is_streamed(const tni_c_emitter *w, int i);
+// Opens the loop over turns of the lanes from .. to-1, if the block has such stores, and closes it. Within a turn they go from b to
+// the returned end.
+const char *tni_c_begin_turn(tni_c_emitter *w, const char *from, const char *to);
+void        tni_c_end_turn(tni_c_emitter *w);
+// Declares whether the launch asks for it; and lets other cores see what was written, at the end of the function.
+void tni_c_begin_streams(const tni_c_emitter *w);
+void tni_c_end_streams(const tni_c_emitter *w);
+// The letter of where store i of the loop being written writes.
+char tni_c_store_name(const tni_c_emitter *w, int i);
 
 // ---- c_strip_maps.c: maps that a function computes for all lanes at once ----------------------------
 

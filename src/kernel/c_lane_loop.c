@@ -87,7 +87,7 @@ static void put_c_element(tni_emitter *s, int i)
     } else if (w->inside && (w->windows || is_staged(w, i))) {
         tni_out_print(w->o, "z%d[j", i);
     } else if (w->inside) {
-        tni_out_print(w->o, "p%d[", i);
+        tni_out_print(w->o, "%c%d[", tni_c_store_name(w, i), i);
         put_lane_offset(w, x);
     } else {
         tni_out_print(w->o, "((%s *)buffer[%d])[",
@@ -707,21 +707,20 @@ static bool begin_stride_branch(tni_c_emitter *w)
 static void put_vector_loops(tni_c_emitter *w, const tni_set *tiles, const char *from,
                              const char *to)
 {
-    const char *end     = to;
-    int         vectors = tni_c_vectors(w);
+    int vectors = tni_c_vectors(w);
+    to          = tni_c_begin_turn(w, from, to);
+    if (w->turn) from = "from";
     if (vectors > 1) {
         tni_out_line(w->o, "{");
-        end = tni_c_begin_vectors(w, vectors, from, to, tiles);
+        tni_c_begin_vectors(w, vectors, from, to, tiles);
         put_lanes(w, tiles);
         tni_c_end_vectors(w, tiles);
         from = "b";
     }
-    tni_out_line(w->o, "M_LANES for (m_long j = %s; j < %s; j++) {", from, end);
+    tni_out_line(w->o, "M_LANES for (m_long j = %s; j < %s; j++) {", from, to);
     put_lanes(w, tiles);
-    if (vectors > 1) {
-        tni_c_close_vectors(w, end, to);
-        tni_out_line(w->o, "}");
-    }
+    if (vectors > 1) tni_out_line(w->o, "}");
+    tni_c_end_turn(w);
 }
 
 // Loads under a guard are branches, which keep a loop from becoming vectors: the lanes for which all guards hold

@@ -6,27 +6,18 @@
 //
 //     enum { lanes = 4 * M_VECTOR / 4 };
 //     m_long b = 0;
-//     for (m_long to = M_ALIGNED(p6, b, n);; to = n) {
-//         for (; b + lanes <= to; b += lanes) {
-//             float gp6[lanes];
-//             M_LANES for (m_long j = b; j < b + lanes; j++) {
-//                 const float v0 = p0[j];
-//                 ...
-//                 gp6[j - b] = v5;
-//             }
-//             if (M_STREAMS(p6 + b)) m_stream(p6 + b, gp6, sizeof gp6);
-//             else
-//                 M_LANES for (m_long j = b; j < b + lanes; j++) p6[j] = gp6[j - b];
-//         }
-//         M_LANES for (m_long j = b; j < to; j++) {
+//     for (; b + lanes <= n; b += lanes) {
+//         float gp6[lanes];
+//         M_LANES for (m_long j = b; j < b + lanes; j++) {
+//             const float v0 = p0[j];
 //             ...
+//             gp6[j - b] = v5;
 //         }
-//         if (to == n) break;
-//         b = to;
+//         M_LANES for (m_long j = b; j < b + lanes; j++) p6[j] = gp6[j - b];
 //     }
-//
-// M_STREAMS: this launch writes past the caches, for which p6 + b has to be aligned to vectors. A launch that writes more than the
-// caches hold does (device/cpu/streams.c). Its lanes before the first that is aligned have a turn of their own.
+//     M_LANES for (m_long j = b; j < n; j++) {
+//         ...
+//     }
 #include "kernel/c_emitter.h"
 
 #include <stdio.h>
@@ -64,6 +55,13 @@ static int last_reader(const tni_c_emitter *w, int i)
     return -1;
 }
 
+// Whether the lane loop computes an exp for value i, or what takes as long.
+static bool is_costly(const tni_c_emitter *w, int i)
+{
+    enum { COSTLY = 8 };
+    return in_lanes(w, i) && is_from_operands(w, i) && tni_ins_cost(ins_at(w, i)) >= COSTLY;
+}
+
 // What a lane loop takes for each of its vectors: registers, the most values that are there at once and what functions have
 // beside their result; arrays that it writes. shared: registers of values that all lanes read.
 typedef struct {
@@ -72,7 +70,7 @@ typedef struct {
 
 static needs count_needs(const tni_c_emitter *w)
 {
-    enum { COSTLY = 8, OF_COSTLY = 3 };  // an exp, and what is alive within it
+    enum { OF_COSTLY = 3 };  // what is alive within a costly function
     needs n = { 0 };
     int   until[TNI_MAX_INS];
     for (int i = 0; i < w->k->nins; i++) {
@@ -81,7 +79,7 @@ static needs count_needs(const tni_c_emitter *w)
             n.shared += !on_lane(w, i) && until[i] >= 0;
             continue;
         }
-        int now = is_from_operands(w, i) && tni_ins_cost(ins_at(w, i)) >= COSTLY ? OF_COSTLY : 0;
+        int now = is_costly(w, i) ? OF_COSTLY : 0;
         for (int j = 0; j <= i; j++) now += on_lane(w, j) && until[j] > i;
         n.written += is_written(w, i);
         if (now + n.written > n.registers) n.registers = now + n.written;
@@ -89,15 +87,30 @@ static needs count_needs(const tni_c_emitter *w)
     return n;
 }
 
+// Whether a lane loop computes something costly and stores nothing: exponentials that are kept for the next loop, and their sum.
+static bool is_costly_inside(const tni_c_emitter *w)
+{
+    bool costly = false;
+    for (int i = 0; i < w->k->nins; i++) {
+        if (in_lanes(w, i) && ins_at(w, i)->code == TNI_I_STORE) return false;
+        costly |= is_costly(w, i);
+    }
+    return costly;
+}
+
 // The rule: as many as registers allow, up to 4. On a Neoverse V1, beside one vector: a chain of maps takes 0.78 times as long with
 // 4, a softmax 0.82, an update of Adam 0.66; with 8 most loops spill. REGISTERS: of ARM and AVX-512; compilers
 // for the 16 of AVX read memory in place of shared ones. STORES: a block of more gains nothing: the loops of a layer norm with its
 // gradients, which write three arrays, take 0.90 times as long with 2 vectors as with 4.
+//
+// A core that reorders more instructions than a turn has finds the next vector by itself, and what gcc 12 writes to arrays of AVX-512 it
+// reads back from memory: there an update of Adam of 101,770 parameters takes 9 us with one vector and 31 with 4, and sums of columns take
+// half as long. Loops that only keep exponentials gain by 4 there, too: a softmax takes 0.82 times as long.
 static int choose_vectors(const tni_c_emitter *w)
 {
     enum { MOST = 4, REGISTERS = 32, STORES = 8 };
     needs each = count_needs(w);
-    int   n    = MOST;
+    int   n    = w->s.dialect->reorders && !is_costly_inside(w) ? 1 : MOST;
     while (n > 1 && (n * each.registers + each.shared > REGISTERS || n * each.written > STORES))
         n /= 2;
     return n;
@@ -114,25 +127,12 @@ int tni_c_vectors(const tni_c_emitter *w)
 // Prints the array of what a block writes to NAME, or how it is copied there: index says which element lane j writes.
 static void put_array(tni_c_emitter *w, char name, int i, const char *type, const char *index)
 {
+    char to = name == 'p' ? tni_c_store_name(w, i) : name;
     if (type) tni_out_line(w->o, "%s g%c%d[lanes];", type, name, i);
     else
         tni_out_line(w->o,
-                     "M_LANES for (m_long j = b; j < b + lanes; j++) %c%d[%s] = g%c%d[j - b];",
-                     name, i, index, name, i);
-}
-
-// Prints the copy of what a block stores; past the caches, where it can be and the launch says so, if the place is aligned to vectors.
-static void put_stored(tni_c_emitter *w, int i)
-{
-    bool streamed = tni_c_is_streamed(w, i);
-    if (streamed) {
-        tni_out_line(w->o, "if (M_STREAMS(p%d + b)) m_stream(p%d + b, gp%d, sizeof gp%d);", i, i, i,
-                     i);
-        tni_out_line(w->o, "else");
-    }
-    w->o->depth += streamed;
-    put_array(w, 'p', i, NULL, "j");
-    w->o->depth -= streamed;
+                     "M_LANES for (m_long j = b; j < b + lanes; j++) %c%d[%s] = g%c%d[j - b];", to,
+                     i, index, name, i);
 }
 
 // Prints the arrays of a block, or the copies out of them: of stores, folds, and values that are kept. These are the places
@@ -147,8 +147,7 @@ static void put_arrays(tni_c_emitter *w, const tni_set *tiles, bool copies)
         if (!in_lanes(w, i) || tni_c_is_only_compared(w, i)) continue;
         if (x->code == TNI_I_STORE) {
             tn_dtype kept = (tn_dtype)w->k->buffer[w->k->access[x->access].buffer].dtype;
-            if (copies) put_stored(w, i);
-            else put_array(w, 'p', i, tni_storage_type(kept), "j");
+            put_array(w, 'p', i, copies ? NULL : tni_storage_type(kept), "j");
         } else if (x->code == TNI_I_REDUCE) {
             if (by_lane(w, x)) put_array(w, 'a', i, type, row);
             else if (!folds_row(w, i)) put_array(w, 't', i, type, "j");
@@ -208,42 +207,14 @@ static void put_ahead_pointer(tni_c_emitter *w, int i)
     tni_out_print(w->o, " : 0);\n");
 }
 
-// What is read is in the caches already when it is written. A block has to write whole vectors: half of them, if there is one vector of f16.
-bool tni_c_is_streamed(const tni_c_emitter *w, int i)
+// Opens the loop over blocks of the lanes from .. to-1, and that over the lanes of a block.
+void tni_c_begin_vectors(tni_c_emitter *w, int vectors, const char *from, const char *to,
+                         const tni_set *tiles)
 {
-    const tni_ins *x = ins_at(w, i);
-    if (x->code != TNI_I_STORE || w->finish || lane_class(w, x) != TNI_STRIDE_1) return false;
-    int b = w->k->access[x->access].buffer;
-    if (w->block * (int)tni_dtype_size((tn_dtype)w->k->buffer[b].dtype) % 4) return false;
-    for (int j = 0; j < w->k->nins; j++)
-        if (ins_at(w, j)->code == TNI_I_LOAD && w->k->access[ins_at(w, j)->access].buffer == b)
-            return false;
-    return true;
-}
-
-// Returns the first store of the lane loop that can be streamed; -1 if none can.
-static int first_streamed(const tni_c_emitter *w)
-{
-    for (int i = 0; i < w->k->nins; i++)
-        if (in_lanes(w, i) && tni_c_is_streamed(w, i)) return i;
-    return -1;
-}
-
-// Opens the loop over blocks of the lanes from .. to-1, and that over the lanes of a block. Where stores are streamed there are
-// two turns, of which the first ends at the lane with which a vector in memory begins.
-const char *tni_c_begin_vectors(tni_c_emitter *w, int vectors, const char *from, const char *to,
-                                const tni_set *tiles)
-{
-    w->block  = vectors;
-    int store = first_streamed(w);
     tni_out_line(w->o, "enum { lanes = %d * M_VECTOR / 4 };", vectors);
     for (int i = 0; i < w->k->nins; i++)
         if (tni_set_has(&w->ahead, i)) put_ahead_pointer(w, i);
     tni_out_line(w->o, "m_long b = %s;", from);
-    if (store >= 0) {
-        tni_out_line(w->o, "for (m_long to = M_ALIGNED(p%d, b, %s);; to = %s) {", store, to, to);
-        to = "to";
-    }
     tni_out_line(w->o, "for (; b + lanes <= %s; b += lanes) {", to);
     for (int i = 0; i < w->k->nins; i++)
         if (tni_set_has(&w->ahead, i))
@@ -252,21 +223,13 @@ const char *tni_c_begin_vectors(tni_c_emitter *w, int vectors, const char *from,
                 i, i);
     put_arrays(w, tiles, false);
     tni_out_line(w->o, "M_LANES for (m_long j = b; j < b + lanes; j++) {");
-    return to;
+    w->block = true;
 }
 
 void tni_c_end_vectors(tni_c_emitter *w, const tni_set *tiles)
 {
+    w->block = false;
     put_arrays(w, tiles, true);
-    w->block = 0;
-    tni_out_line(w->o, "}");
-}
-
-void tni_c_close_vectors(tni_c_emitter *w, const char *end, const char *to)
-{
-    if (end == to) return;
-    tni_out_line(w->o, "if (to == %s) break;", to);
-    tni_out_line(w->o, "b = to;");
     tni_out_line(w->o, "}");
 }
 

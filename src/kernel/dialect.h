@@ -48,6 +48,8 @@ typedef struct {
     const char *second_axis;       // what the grid's second axis adds, in slices of %d
     const char *shuffle;   // the value %s of the thread whose number differs by the bits of d
     unsigned    features;  // TNI_GPU_ bits
+    bool        reorders;  // of C: cores find the next vector of a loop by themselves (c_vectors.c)
+    bool        streams;   // of C: there are stores that write past the caches (c_streams.c)
 } tni_dialect;
 
 extern const tni_dialect tni_dialect_c, tni_dialect_opencl, tni_dialect_cuda;

@@ -519,14 +519,11 @@ static void put_main_function(tni_c_emitter *w, const char *name)
         if (tni_set_has(&w->kept, i)) put_row_pointer(w, 'h', i);
         if (tni_is_tail(ins_at(w, i))) put_tail_begin(w, i);
     }
-    bool streams = false;
-    for (int i = 0; i < w->k->nins; i++) streams |= tni_c_is_streamed(w, i);
-    if (streams)
-        tni_out_line(w->o, "const m_int stream = arg[%d] != 0;", tni_c_arg_index(w, w->k->naccess));
+    tni_c_begin_streams(w);
     put_launch_values(w, &s);
     put_unit_coordinates(w, &s);
     put_units(w);
-    if (streams) tni_out_line(w->o, "M_STREAMED(stream);");
+    tni_c_end_streams(w);
     for (int i = 0; i < w->k->nins; i++)
         if (tni_is_tail(ins_at(w, i))) put_tail_end(w, i);
     tni_out_line(w->o, "}");

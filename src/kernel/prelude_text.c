@@ -27,8 +27,7 @@ const char *const tni_prelude_text[] = {
 // the nearest integer that there is, and 0 of a NaN, so that integers are cut; C leaves open what such a conversion
 // gives, and clang relies on it.
 // m_stream writes past the caches, which x86 has instructions for; cores of ARM see by themselves that whole lines are overwritten.
-// M_STREAMS: whether a launch's stores of an array g go there; M_ALIGNED: the lane from b on at which vectors in memory begin, else n. M_STREAMED:
-// other cores see what was written so.
+// M_STREAMED: from there on other cores see what was written so. M_TURN, M_TO and M_STREAM: c_streams.c.
 // clang-format off
 const char *const tni_prelude_c[] = {
     "#define M_FN static inline\n"
@@ -53,28 +52,26 @@ const char *const tni_prelude_c[] = {
     "#else\n"
     "#define M_PAST(to, v) __builtin_ia32_movntps((float *)(to), v)\n"
     "#endif\n"
-    "static inline void m_stream(void *to, const void *from, __INTPTR_TYPE__ bytes)\n"
+    "static inline void m_stream(char *to, const char *from, __INTPTR_TYPE__ bytes)\n"
     "{\n"
-    "    for (__INTPTR_TYPE__ i = 0; i < bytes; i += M_VECTOR) {\n"
+    "    __INTPTR_TYPE__ i = -(__INTPTR_TYPE__)to & (M_VECTOR - 1);\n"
+    "    if (i > bytes) i = bytes;\n"
+    "    __builtin_memcpy(to, from, i);\n"
+    "    for (; i + M_VECTOR <= bytes; i += M_VECTOR) {\n"
     "        m_line v;\n"
-    "        __builtin_memcpy(&v, (const char *)from + i, M_VECTOR);\n"
-    "        M_PAST((char *)to + i, v);\n"
+    "        __builtin_memcpy(&v, from + i, M_VECTOR);\n"
+    "        M_PAST(to + i, v);\n"
     "    }\n"
+    "    __builtin_memcpy(to + i, from + i, bytes - i);\n"
     "}\n"
-    "static inline __INTPTR_TYPE__ m_aligned(const void *p, __INTPTR_TYPE__ size, __INTPTR_TYPE__ b, __INTPTR_TYPE__ n)\n"
-    "{\n"
-    "    const __INTPTR_TYPE__ lead = (-(__INTPTR_TYPE__)p & (M_VECTOR - 1)) / size;\n"
-    "    return lead && b + lead < n ? b + lead : n;\n"
-    "}\n"
-    "#define M_ALIGNED(p, b, n) (stream ? m_aligned((p) + (b), sizeof *(p), b, n) : (n))\n"
-    "#define M_STREAMS(p) (stream && !((__INTPTR_TYPE__)(p) & (M_VECTOR - 1)))\n"
     "#define M_STREAMED(s) if (s) __builtin_ia32_sfence()\n"
     "#else\n"
-    "#define M_ALIGNED(p, b, n) (n)\n"
-    "#define M_STREAMS(p) 0\n"
-    "#define m_stream(to, from, bytes) (void)0\n"
+    "#define m_stream(to, from, bytes) __builtin_memcpy(to, from, bytes)\n"
     "#define M_STREAMED(s) (void)(s)\n"
     "#endif\n"
+    "#define M_TURN(n, room) (stream && (n) - from > room ? from + room : (n))\n"
+    "#define M_TO(p, k) (stream ? (void *)((char *)(k) - from * (m_long)sizeof *(k)) : (void *)(p))\n"
+    "#define M_STREAM(p, k) if (stream) m_stream((char *)((p) + from), (const char *)(k), (to - from) * (m_long)sizeof *(k))\n"
     "#pragma GCC diagnostic ignored \"-Wtautological-compare\"\n"
     "#ifdef __clang__\n"
     "#pragma clang diagnostic ignored \"-Wpass-failed\"\n"

@@ -152,7 +152,8 @@ static char *write_source(entry *const *e, int n)
                                    .name   = name[i],
                                    .opts   = &e[i]->settings };
     }
-    return tni_emit_program(&heap, &tni_dialect_c, tni_emit_c, n, item, false);
+    tni_dialect d = tni_cpu_dialect();
+    return tni_emit_program(&heap, &d, tni_emit_c, n, item, false);
 }
 
 // Finds the functions of n kernels in an object; all of them or none count.

@@ -40,6 +40,8 @@ const tni_cpu_code *tni_cpu_choice(tni_cpu_code *code, const tni_launch *l,
 const tni_cpu_code *tni_cpu_variant(const tni_kernel *k, const tni_tuning *t, bool wait);
 // Returns the number of threads that run a launch.
 int tni_cpu_threads(const tni_launch *l);
+// Returns C as it is best for this chip.
+tni_dialect tni_cpu_dialect(void);
 // Whether a launch on n threads writes past the caches, under some settings; NULL: the rule's.
 bool tni_cpu_streams(const tni_launch *l, int n, const tni_tuning *t);
 // Whether two settings run a launch alike: in the same chunks, on as many threads, with the same stores; and whether they make the same text. NULL: the rule's.

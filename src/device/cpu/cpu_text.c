@@ -20,6 +20,7 @@ char *tni_cpu_text(void *session, tni_heap *h, const tni_launch *l)
         item.opts = &won.settings;
     if (!tni_can_emit(l->kernel, &why)) return NULL;
     tni_out_open(&o, h);
-    tni_emit_c(&o, &tni_dialect_c, &item);
+    tni_dialect d = tni_cpu_dialect();
+    tni_emit_c(&o, &d, &item);
     return tni_out_take(&o);
 }

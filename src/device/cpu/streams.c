@@ -1,7 +1,7 @@
 // Which launches write past the caches.
 //
 // A store of a line that is in no cache reads it from memory first, and the line pushes out another on its way back. x86 has stores that
-// do neither, which compiled kernels have beside the others (kernel/c_vectors.c). They pay where a launch writes more than stays in the
+// do neither, which compiled kernels have beside the others (kernel/c_streams.c). They pay where a launch writes more than stays in the
 // caches up to its next reader: relu(x) * 0.5 + 1 on two threads of a Xeon with 2 MiB of cache for each core, in ms, by itself and with
 // a sum of squares of the result after it:
 //
@@ -16,12 +16,19 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-// Cores of ARM see by themselves that whole lines are overwritten.
 #ifdef __x86_64__
-enum { CAN_STREAM = 1 };
+enum { IS_X86 = true };
 #else
-enum { CAN_STREAM = 0 };
+enum { IS_X86 = false };
 #endif
+
+// What cores of x86 have; those of ARM see by themselves that whole lines are overwritten.
+tni_dialect tni_cpu_dialect(void)
+{
+    tni_dialect d = tni_dialect_c;
+    d.streams = d.reorders = IS_X86;
+    return d;
+}
 
 // Returns the bytes of cache that a core has for itself; a guess where the system does not say it.
 static int64_t core_cache(void)
@@ -87,6 +94,6 @@ bool tni_cpu_streams(const tni_launch *l, int n, const tni_tuning *t)
 {
     enum { ENOUGH = 4, WORTH_A_TRY = 1 };
     int set = t ? t->of[TNI_KNOB_STREAM] : 0;
-    if (!CAN_STREAM || set == 2) return false;
+    if (!IS_X86 || set == 2) return false;
     return writes(l, core_cache() * n * (set ? WORTH_A_TRY : ENOUGH));
 }
