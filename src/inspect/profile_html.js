@@ -23,6 +23,9 @@ const start = min_of(spans.map(s => s.from), 0), end = max_of(spans.map(s => s.t
 const last = list => list.length ? list[list.length - 1][0] + list[list.length - 1][1] : 0;
 const ends = [data.launches - data.lost > data.events.length ? last(data.events) : null, ...Array(2).fill(data.hosts > data.host.length ? last(data.host) : null)];
 
+// As many words of a text as n letters have room for.
+const words = (t, n) => t.length <= n ? t : t.slice(0, Math.max(0, t.lastIndexOf(' ', n)));
+
 // What is narrower than a pixel is drawn together with its neighbours, so that any number of spans is a few hundred boxes.
 function timeline(width) {
   const left = 58, high = 26, root = svg('svg', { width, height: 3 * (high + 6) + 26, viewBox: `0 0 ${width} ${3 * (high + 6) + 26}`, role: 'img' }), at = v => left + (v - view.from) / (view.to - view.from) * (width - left - 4);
@@ -30,7 +33,8 @@ function timeline(width) {
   const draw = o => {
     const x = Math.max(left, at(o.from)), w = Math.max(.7, Math.min(width - 4, at(o.to)) - x), y = o.track * (high + 6), g = svg('g', { class: hue(o.hue) });
     g.append(svg('rect', { x: x.toFixed(2), y, width: w.toFixed(2), height: high, style: `fill:var(--c);fill-opacity:${o.count > 1 ? .4 : .75};stroke:var(--paper);stroke-width:${w > 3 ? 1 : 0}` }, tip(o.count > 1 ? `${o.count} short ones` : o.tip())));
-    if (w > 30 && o.count === 1) g.append(svg('text', { x: (x + 4).toFixed(1), y: y + 17, style: 'pointer-events:none' }, o.text.slice(0, Math.floor((w - 6) / 6.8))));
+    const label = o.count > 1 ? '' : words(o.text, Math.floor((w - 6) / 6.8));
+    if (label) g.append(svg('text', { x: (x + 4).toFixed(1), y: y + 17, style: 'pointer-events:none' }, label));
     root.append(g);
   };
   for (const s of spans) {
