@@ -89,10 +89,11 @@ static bool writes(const tni_launch *l, int64_t n)
 }
 
 // ENOUGH: times what the cores that run it hold, from where on it pays in the table above. What all cores share may be more, but is shared
-// with other programs, too. WORTH_A_TRY: what measuring may choose at all: nothing gains by less.
+// with other programs, too. WORTH_A_TRY: from where on measuring may choose it. A kernel is measured by itself, where it also gains
+// by less, but its reader then loses more.
 bool tni_cpu_streams(const tni_launch *l, int n, const tni_tuning *t)
 {
-    enum { ENOUGH = 4, WORTH_A_TRY = 1 };
+    enum { ENOUGH = 4, WORTH_A_TRY = 2 };
     int set = t ? t->of[TNI_KNOB_STREAM] : 0;
     if (!IS_X86 || set == 2) return false;
     return writes(l, core_cache() * n * (set ? WORTH_A_TRY : ENOUGH));
