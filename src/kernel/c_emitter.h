@@ -40,7 +40,8 @@ typedef struct {
     tni_set ahead;         // loads whose elements of the next row the block fetches into cache
     bool    fetches;       // whether any is
     bool    block;         // the loop being written is over the lanes of a block of such vectors
-    bool    turn;          // it is over a turn whose stores may go past the caches
+    bool    streams;       // stores may go past the caches, if the launch says so
+    bool    piece;         // the loop being written is over a piece of the lanes, for such stores
     bool windows;  // a turn is several rows of the lanes: lane j is number j % line of row j / line
 } tni_c_emitter;
 
@@ -96,17 +97,17 @@ void tni_c_target(const tni_c_emitter *w, char name, int i, const char *index, c
 
 // ---- c_streams.c: stores past the caches ------------------------------------------------------------
 
-// Whether a launch may have store i of the block written past the caches: of neighbours, to memory that the kernel does not read.
-bool tni_c_is_streamed(const tni_c_emitter *w, int i);
-// Opens the loop over turns of the lanes from .. to-1, if the block has such stores, and closes it. Within a turn they go from b to
-// the returned end.
-const char *tni_c_begin_turn(tni_c_emitter *w, const char *from, const char *to);
-void        tni_c_end_turn(tni_c_emitter *w);
-// Declares whether the launch asks for it; and lets other cores see what was written, at the end of the function.
+// Decides whether the kernel has such stores.
+void tni_c_open_streams(tni_c_emitter *w);
+// Opens the loop over pieces of the lanes *from .. *to-1, if the block has such stores, and closes it; *from and *to become the names
+// of where a piece begins and ends.
+void tni_c_begin_piece(tni_c_emitter *w, const char **from, const char **to);
+void tni_c_end_piece(tni_c_emitter *w);
+// Whether store i writes to a piece: to u[j - from] instead of p[j].
+bool tni_c_in_piece(const tni_c_emitter *w, int i);
+// Declares whether the launch asks for them; and lets other cores see what was written, at the end of the function.
 void tni_c_begin_streams(const tni_c_emitter *w);
 void tni_c_end_streams(const tni_c_emitter *w);
-// The letter of where store i of the loop being written writes.
-char tni_c_store_name(const tni_c_emitter *w, int i);
 
 // ---- c_strip_maps.c: maps that a function computes for all lanes at once ----------------------------
 

@@ -87,8 +87,10 @@ static void put_c_element(tni_emitter *s, int i)
     } else if (w->inside && (w->windows || is_staged(w, i))) {
         tni_out_print(w->o, "z%d[j", i);
     } else if (w->inside) {
-        tni_out_print(w->o, "%c%d[", tni_c_store_name(w, i), i);
+        bool piece = tni_c_in_piece(w, i);
+        tni_out_print(w->o, "%c%d[", piece ? 'u' : 'p', i);
         put_lane_offset(w, x);
+        if (piece) tni_out_print(w->o, " - from");
     } else {
         tni_out_print(w->o, "((%s *)buffer[%d])[",
                       tni_storage_type((tn_dtype)w->k->buffer[b].dtype), b);
@@ -708,8 +710,7 @@ static void put_vector_loops(tni_c_emitter *w, const tni_set *tiles, const char 
                              const char *to)
 {
     int vectors = tni_c_vectors(w);
-    to          = tni_c_begin_turn(w, from, to);
-    if (w->turn) from = "from";
+    tni_c_begin_piece(w, &from, &to);
     if (vectors > 1) {
         tni_out_line(w->o, "{");
         tni_c_begin_vectors(w, vectors, from, to, tiles);
@@ -720,7 +721,7 @@ static void put_vector_loops(tni_c_emitter *w, const tni_set *tiles, const char 
     tni_out_line(w->o, "M_LANES for (m_long j = %s; j < %s; j++) {", from, to);
     put_lanes(w, tiles);
     if (vectors > 1) tni_out_line(w->o, "}");
-    tni_c_end_turn(w);
+    tni_c_end_piece(w);
 }
 
 // Loads under a guard are branches, which keep a loop from becoming vectors: the lanes for which all guards hold

@@ -88,7 +88,7 @@ static needs count_needs(const tni_c_emitter *w)
 }
 
 // Whether a lane loop computes something costly and stores nothing: exponentials that are kept for the next loop, and their sum.
-static bool is_costly_inside(const tni_c_emitter *w)
+static bool only_keeps_costly(const tni_c_emitter *w)
 {
     bool costly = false;
     for (int i = 0; i < w->k->nins; i++) {
@@ -103,14 +103,14 @@ static bool is_costly_inside(const tni_c_emitter *w)
 // for the 16 of AVX read memory in place of shared ones. STORES: a block of more gains nothing: the loops of a layer norm with its
 // gradients, which write three arrays, take 0.90 times as long with 2 vectors as with 4.
 //
-// A core that reorders more instructions than a turn has finds the next vector by itself, and what gcc 12 writes to arrays of AVX-512 it
-// reads back from memory: there an update of Adam of 101,770 parameters takes 9 us with one vector and 31 with 4, and sums of columns take
+// A core that holds more instructions than one vector takes finds the next vector by itself, and what compilers write to the arrays of
+// AVX2 and AVX-512 they read back from memory: there an update of Adam of 101,770 parameters takes 9 us with one vector and 31 with 4, and sums of columns take
 // half as long. Loops that only keep exponentials gain by 4 there, too: a softmax takes 0.82 times as long.
 static int choose_vectors(const tni_c_emitter *w)
 {
     enum { MOST = 4, REGISTERS = 32, STORES = 8 };
     needs each = count_needs(w);
-    int   n    = w->s.dialect->reorders && !is_costly_inside(w) ? 1 : MOST;
+    int   n    = w->s.dialect->reorders && !only_keeps_costly(w) ? 1 : MOST;
     while (n > 1 && (n * each.registers + each.shared > REGISTERS || n * each.written > STORES))
         n /= 2;
     return n;
@@ -127,12 +127,12 @@ int tni_c_vectors(const tni_c_emitter *w)
 // Prints the array of what a block writes to NAME, or how it is copied there: index says which element lane j writes.
 static void put_array(tni_c_emitter *w, char name, int i, const char *type, const char *index)
 {
-    char to = name == 'p' ? tni_c_store_name(w, i) : name;
+    bool piece = name == 'p' && tni_c_in_piece(w, i);
     if (type) tni_out_line(w->o, "%s g%c%d[lanes];", type, name, i);
     else
         tni_out_line(w->o,
-                     "M_LANES for (m_long j = b; j < b + lanes; j++) %c%d[%s] = g%c%d[j - b];", to,
-                     i, index, name, i);
+                     "M_LANES for (m_long j = b; j < b + lanes; j++) %c%d[%s%s] = g%c%d[j - b];",
+                     piece ? 'u' : name, i, index, piece ? " - from" : "", name, i);
 }
 
 // Prints the arrays of a block, or the copies out of them: of stores, folds, and values that are kept. These are the places

@@ -616,6 +616,7 @@ void tni_emit_c(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
     tni_tuning set = tni_emit_c_settings(item->opts);
     w.vectors      = set.of[TNI_KNOB_UNROLL];
     w.fetches      = set.of[TNI_KNOB_PREFETCH] != 2;
+    tni_c_open_streams(&w);
     put_main_function(&w, item->name);
     if (item->kernel->tails) put_finish_function(&w, item->name);
 }

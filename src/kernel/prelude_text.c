@@ -26,8 +26,8 @@ const char *const tni_prelude_text[] = {
 // the names in texts (emit_program.c). M_CUT(x, lo, hi): x as an integer, within the two, 0 of a NaN. FCVTZS of ARM gives
 // the nearest integer that there is, and 0 of a NaN, so that integers are cut; C leaves open what such a conversion
 // gives, and clang relies on it.
-// m_stream writes past the caches, which x86 has instructions for; cores of ARM see by themselves that whole lines are overwritten.
-// M_STREAMED: from there on other cores see what was written so. M_TURN, M_TO and M_STREAM: c_streams.c.
+// m_stream copies past the caches, which x86 has instructions for: whole lines of 64 bytes, since half of one would be read and written by
+// itself. Cores of ARM see by themselves that whole lines are overwritten. M_STREAMED: from there on other cores see what was written so.
 // clang-format off
 const char *const tni_prelude_c[] = {
     "#define M_FN static inline\n"
@@ -42,9 +42,9 @@ const char *const tni_prelude_c[] = {
     "#endif\n"
     "#define M_FETCH(p) __builtin_prefetch(p, 0, 2)\n"
     "#ifdef __x86_64__\n"
-    "typedef float m_line __attribute__((vector_size(M_VECTOR), may_alias));\n"
+    "typedef float m_vector __attribute__((vector_size(M_VECTOR), may_alias));\n"
     "#ifdef __clang__\n"
-    "#define M_PAST(to, v) __builtin_nontemporal_store(v, (m_line *)(to))\n"
+    "#define M_PAST(to, v) __builtin_nontemporal_store(v, (m_vector *)(to))\n"
     "#elif M_VECTOR == 64\n"
     "#define M_PAST(to, v) __builtin_ia32_movntps512((float *)(to), v)\n"
     "#elif M_VECTOR == 32\n"
@@ -52,26 +52,26 @@ const char *const tni_prelude_c[] = {
     "#else\n"
     "#define M_PAST(to, v) __builtin_ia32_movntps((float *)(to), v)\n"
     "#endif\n"
-    "static inline void m_stream(char *to, const char *from, __INTPTR_TYPE__ bytes)\n"
+    "static inline void m_stream(void *dst, const void *src, __INTPTR_TYPE__ bytes)\n"
     "{\n"
-    "    __INTPTR_TYPE__ i = -(__INTPTR_TYPE__)to & (M_VECTOR - 1);\n"
+    "    char *to = dst;\n"
+    "    const char *from = src;\n"
+    "    __INTPTR_TYPE__ i = -(__INTPTR_TYPE__)to & 63;\n"
     "    if (i > bytes) i = bytes;\n"
     "    __builtin_memcpy(to, from, i);\n"
-    "    for (; i + M_VECTOR <= bytes; i += M_VECTOR) {\n"
-    "        m_line v;\n"
-    "        __builtin_memcpy(&v, from + i, M_VECTOR);\n"
-    "        M_PAST(to + i, v);\n"
-    "    }\n"
+    "    for (; i + 64 <= bytes; i += 64)\n"
+    "        for (int k = 0; k < 64; k += M_VECTOR) {\n"
+    "            m_vector v;\n"
+    "            __builtin_memcpy(&v, from + i + k, M_VECTOR);\n"
+    "            M_PAST(to + i + k, v);\n"
+    "        }\n"
     "    __builtin_memcpy(to + i, from + i, bytes - i);\n"
     "}\n"
-    "#define M_STREAMED(s) if (s) __builtin_ia32_sfence()\n"
+    "#define M_STREAMED() __builtin_ia32_sfence()\n"
     "#else\n"
     "#define m_stream(to, from, bytes) __builtin_memcpy(to, from, bytes)\n"
-    "#define M_STREAMED(s) (void)(s)\n"
+    "#define M_STREAMED() (void)0\n"
     "#endif\n"
-    "#define M_TURN(n, room) (stream && (n) - from > room ? from + room : (n))\n"
-    "#define M_TO(p, k) (stream ? (void *)((char *)(k) - from * (m_long)sizeof *(k)) : (void *)(p))\n"
-    "#define M_STREAM(p, k) if (stream) m_stream((char *)((p) + from), (const char *)(k), (to - from) * (m_long)sizeof *(k))\n"
     "#pragma GCC diagnostic ignored \"-Wtautological-compare\"\n"
     "#ifdef __clang__\n"
     "#pragma clang diagnostic ignored \"-Wpass-failed\"\n"

@@ -13,8 +13,6 @@
 #include "device/cpu/strided.h"
 #include "device/cpu/interpret.h"
 
-#include <unistd.h>
-
 // Chunks for each thread, of a kernel without tails: enough that a thread which the system delays does not
 // hold up the others for more than an eighth of its work.
 enum { CHUNKS_PER_THREAD = 8 };

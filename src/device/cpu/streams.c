@@ -22,7 +22,7 @@ enum { IS_X86 = true };
 enum { IS_X86 = false };
 #endif
 
-// What cores of x86 have; those of ARM see by themselves that whole lines are overwritten.
+// What distinguishes cores of x86; those of ARM see by themselves that whole lines are overwritten.
 tni_dialect tni_cpu_dialect(void)
 {
     tni_dialect d = tni_dialect_c;
@@ -30,15 +30,20 @@ tni_dialect tni_cpu_dialect(void)
     return d;
 }
 
-// Returns the bytes of cache that a core has for itself; a guess where the system does not say it.
+#ifndef _SC_LEVEL2_CACHE_SIZE
+#define _SC_LEVEL2_CACHE_SIZE (-1)
+#endif
+
+// Returns the bytes of cache that a core has for itself. LEAST: where the system does not say it, and for chips that have little of
+// it and more in common.
 static int64_t core_cache(void)
 {
-    enum { GUESS = 1 << 20 };
+    enum { LEAST = 1 << 20 };
     static atomic_long known;
     long               bytes = atomic_load_explicit(&known, memory_order_relaxed);
     if (bytes) return bytes;
     bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    if (bytes <= 0) bytes = GUESS;
+    if (bytes < LEAST) bytes = LEAST;
     atomic_store_explicit(&known, bytes, memory_order_relaxed);
     return bytes;
 }
@@ -54,47 +59,60 @@ static bool is_read(const tni_launch *l, int b)
     return false;
 }
 
-// Returns the bytes that store i writes, each element counted once.
+// Returns the lane axis of a kernel; -1 if it has none.
+static int lane_axis(const tni_kernel *k)
+{
+    return (k->lane_in_r ? k->np + k->nr : k->np) - 1;
+}
+
+// Returns the bytes that store i writes to neighbours along the lanes; 0 if it writes others, or what the kernel returns at its end.
 static int64_t stored_bytes(const tni_launch *l, int i)
 {
     const tni_kernel *k = l->kernel;
-    int               a = k->ins[i].access;
+    int               a = k->ins[i].access, lane = lane_axis(k);
     int64_t           n = (int64_t)tni_dtype_size((tn_dtype)k->buffer[k->access[a].buffer].dtype);
+    if (k->ins[i].finish || lane < 0 || l->stride[a][lane] != 1) return 0;
     for (int j = 0; j < k->np + k->nr; j++)
         if (l->stride[a][j]) n *= l->size[j];
     return n;
 }
 
-// Returns the bytes that a launch writes; 0 if any of them replace what it reads.
+// Returns the bytes that a launch writes in rows that are long enough; 0 if any of them replace what it reads, whichever: it has one
+// word for all of its stores. ROW: the lines in which rows begin and end are written through the caches, and each kind of store
+// waits for the other; 64 MB in rows of 65 floats take 1.5 times as long past the caches, and the two are equal at 100 to 200.
 static int64_t written_bytes(const tni_launch *l)
 {
-    const tni_kernel *k   = l->kernel;
-    int64_t           sum = 0;
+    enum { ROW = 1024 };
+    const tni_kernel *k    = l->kernel;
+    int64_t           sum  = 0;
+    int               lane = lane_axis(k);
     for (int i = 0; i < k->nins; i++) {
-        if (k->ins[i].code != TNI_I_STORE) continue;
-        if (is_read(l, k->access[k->ins[i].access].buffer)) return 0;
-        sum += stored_bytes(l, i);
+        int64_t n = k->ins[i].code == TNI_I_STORE ? stored_bytes(l, i) : 0;
+        if (!n) continue;
+        int b = k->access[k->ins[i].access].buffer;
+        if (is_read(l, b)) return 0;
+        if (l->size[lane] * (int64_t)tni_dtype_size((tn_dtype)k->buffer[b].dtype) >= ROW) sum += n;
     }
     return sum;
 }
 
-// Whether a launch writes at least n bytes. Most launches are short, and have too few elements for it.
-static bool writes(const tni_launch *l, int64_t n)
+// Whether a launch writes at least some number of bytes. Most launches are short, and have too few elements for it.
+static bool writes(const tni_launch *l, int64_t bytes)
 {
-    enum { LARGEST = 8 };  // bytes of an element
+    enum { LARGEST = 16 };  // bytes of an element
     const tni_kernel *k   = l->kernel;
     int64_t           all = LARGEST * k->nbuffer;
     for (int i = 0; i < k->np + k->nr; i++) all *= l->size[i];
-    return all >= n && written_bytes(l) >= n;
+    return all >= bytes && written_bytes(l) >= bytes;
 }
 
 // ENOUGH: times what the cores that run it hold, from where on it pays in the table above. What all cores share may be more, but is shared
 // with other programs, too. WORTH_A_TRY: from where on measuring may choose it. A kernel is measured by itself, where it also gains
 // by less, but its reader then loses more.
-bool tni_cpu_streams(const tni_launch *l, int n, const tni_tuning *t)
+bool tni_cpu_streams(const tni_launch *l, int threads, const tni_tuning *t)
 {
     enum { ENOUGH = 4, WORTH_A_TRY = 2 };
     int set = t ? t->of[TNI_KNOB_STREAM] : 0;
     if (!IS_X86 || set == 2) return false;
-    return writes(l, core_cache() * n * (set ? WORTH_A_TRY : ENOUGH));
+    return writes(l, core_cache() * threads * (set ? WORTH_A_TRY : ENOUGH));
 }
