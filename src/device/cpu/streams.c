@@ -6,11 +6,11 @@
 // a sum of squares of the result after it:
 //
 //     written     through the caches    past them
-//       4 MB         0.33, 0.83         0.44, 1.31
-//       8 MB         0.60, 1.27         0.44, 1.34
-//      17 MB         1.74, 4.46         0.93, 3.02
-//      67 MB         8.91, 22.0         5.52, 10.8
-//     268 MB         33.0, 75.8         20.7, 45.2
+//       8 MB         0.41, 1.06         0.51, 1.45
+//      17 MB         0.90, 3.80         1.07, 3.07
+//      34 MB         3.62, 9.86         2.82, 6.40
+//      67 MB         8.24, 20.0         5.53, 12.0
+//     268 MB         28.8, 75.7         22.2, 45.4
 #include "device/cpu/cpu_kernels.h"
 
 #include <stdatomic.h>
@@ -107,8 +107,8 @@ static bool writes(const tni_launch *l, int64_t bytes)
 }
 
 // ENOUGH: times what the cores that run it hold, from where on it pays in the table above. What all cores share may be more, but is shared
-// with other programs, too. WORTH_A_TRY: from where on measuring may choose it. A kernel is measured by itself, where it also gains
-// by less, but its reader then loses more.
+// with other programs, too. WORTH_A_TRY: from where on measuring may choose it. A kernel is measured by itself, which shows
+// nothing of what its reader loses where it writes less.
 bool tni_cpu_streams(const tni_launch *l, int threads, const tni_tuning *t)
 {
     enum { ENOUGH = 4, WORTH_A_TRY = 2 };
