@@ -3,7 +3,6 @@
 //
 // B batches, H heads, T queries, S keys and values, D their size, E that of a value
 #include "check.h"
-#include "device_table.h"
 #include "rules_kit.h"
 #include "on_device.h"
 #include "table.h"
@@ -234,9 +233,7 @@ void attention_halves_on(const char *device, int part, int parts)
 
 static void opencl_agrees_with_ref(void)
 {
-    pocl_hurries(true);
     attention_on("opencl", 0, 1);
-    pocl_hurries(false);
 }
 
 static void a_device_without_the_op_agrees_with_ref(void)

@@ -298,10 +298,8 @@ static void an_index_out_of_range_is_told_as_on_cpu(void)
 static void run_class(tni_class class)
 {
     int ops[TNI_OPS];
-    pocl_hurries(true);
     device_table("opencl", false, test_long() ? COMPLETE : SAMPLED, device_table_ops(class, ops),
                  ops);
-    pocl_hurries(false);
 }
 
 static void maps_of_one_input_agree(void)
@@ -429,25 +427,19 @@ static void products_of_all_sizes_agree(void)
 static void lines_of_all_lengths_are_scanned(void)
 {
     NEED_DEVICE();
-    pocl_hurries(true);
     scans_on("opencl");
-    pocl_hurries(false);
 }
 
 static void extrema_of_all_lines_are_found(void)
 {
     NEED_DEVICE();
-    pocl_hurries(true);
     extrema_on("opencl");
-    pocl_hurries(false);
 }
 
 static void lines_of_all_lengths_are_sorted_stably(void)
 {
     NEED_DEVICE();
-    pocl_hurries(true);
     sorts_on("opencl");
-    pocl_hurries(false);
 }
 
 static void long_lines_agree(void)

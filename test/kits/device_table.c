@@ -9,12 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void pocl_hurries(bool on)
-{
-    if (on && !test_long()) setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable", 1);
-    else unsetenv("POCL_EXTRA_BUILD_FLAGS");
-}
-
 tn_ctx *open_eager(const char *device, bool eager)
 {
     if (eager) setenv("TN_EAGER", "1", 1);

@@ -19,8 +19,4 @@ void device_table(const char *device, bool eager, how_much how, int n, const int
 // The ops of a class that a device runs, as numbers; how many. ops has room for TNI_OPS.
 int device_table_ops(tni_class class, int *ops);
 
-// PoCL compiles in half the time, or less, if it optimizes less, from `on` until !on; a long run lets it optimize.
-// Other drivers do not know what is set for it.
-void pocl_hurries(bool on);
-
 #endif

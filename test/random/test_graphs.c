@@ -4,7 +4,6 @@
 //     TN_GRAPH=12345 tenon-tests graphs     runs and prints that one
 //     TN_GRAPHS=1000000 tenon-tests graphs  runs that many on each way that takes no compiler
 #include "check.h"
-#include "device_table.h"
 #include "graph_ways.h"
 #include "graphs.h"
 
@@ -51,19 +50,15 @@ static void graphs_fused_on_opencl_agree_with_ref(void)
 {
     enum { FIRST = 200001, SOME = 75, ALL = 300 };  // a graph takes a second to compile
     int count = test_long() ? ALL : SOME;
-    pocl_hurries(true);
     pid_t ahead = getenv("TN_GRAPH") ? -1 : compile_ahead(&on_opencl, FIRST + count / 2, count / 2);
     graph_way_run(&on_opencl, FIRST, count);
-    pocl_hurries(false);
     if (ahead > 0) kill(ahead, SIGKILL);
     if (ahead > 0) waitpid(ahead, NULL, 0);
 }
 
 static void graphs_op_by_op_on_opencl_agree_with_ref(void)
 {
-    pocl_hurries(true);
     graph_way_run(&opencl_alone, 300001, 30);
-    pocl_hurries(false);
 }
 
 const test_case tests_graphs[] = {
