@@ -322,15 +322,35 @@ static int full_vector(const tni_launch_facts *f, uint64_t accesses)
     return (int)tni_min_i64(most, set_or(f, TNI_KNOB_VECTOR, most));
 }
 
-// Chooses full vectors of what differs from row to row: what is loaded once for many rows may take
-// several loads. So activations of 16 bits move 16 bytes at a time beside factors in f32. False if
-// that is not to be had.
+// Registers of a thread for what is loaded once for all its rows, as it is computed with, if vectors have v elements.
+static int column_registers(const tni_launch_facts *f, uint64_t columns, int v)
+{
+    int n = 0;
+    for (int a = 0; a < f->k->naccess; a++)
+        if (columns >> a & 1) n += compute_bytes(tni_access_dtype(f->k, a)) / 4 * v;
+    return n;
+}
+
+// The vector of rows that share what is loaded by column: full for what differs from row to row, though columns may then take several
+// loads. So activations of 16 bits move 16 bytes at a time beside factors in f32. Where columns would take more than COLUMNS registers, as
+// the sums, means and factors of a batch norm's gradient do, it is half of that: more threads fit, each with loads of 8 bytes
+// (H200, bf16, 200704 x 512: with 8 columns 277 to 240 us, with 18 columns and their sums 269 to 260; with 3 no difference).
+static int row_vector(const tni_launch_facts *f)
+{
+    enum { COLUMNS = 24 };
+    int full = full_vector(f, f->movers & ~f->columns), half = full / 2;
+    if (full < TNI_MAX_VECTOR || tni_setting(f, TNI_KNOB_VECTOR) ||
+        column_registers(f, f->columns, full) <= COLUMNS)
+        return full;
+    return f->k->lane_in_r || row_group(f, f->lanes / half) ? half : full;
+}
+
+// Whether rows share what is loaded by column, and all that they load and store can move in vectors of that kind, which are set.
 static bool choose_row_vector(const tni_launch_facts *f, tni_simt_class *c)
 {
-    int v = full_vector(f, f->movers & ~f->columns);
-    if (!f->columns || f->columns == f->movers || v < 2 || f->lanes % v ||
-        find_vector_set(f, -1, v) != f->movers)
-        return false;
+    if (!f->columns || f->columns == f->movers) return false;
+    int v = row_vector(f);
+    if (v < 2 || f->lanes % v || find_vector_set(f, -1, v) != f->movers) return false;
     if (!f->k->lane_in_r && !row_group(f, f->lanes / v)) return false;
     set_vector(c, v, f->movers, -1);
     c->columns = f->columns;
@@ -392,15 +412,6 @@ static int tail_registers(const tni_launch_facts *f, const tni_simt_class *c)
         const tni_ins *x = &f->k->ins[i];
         if (tni_is_tail(x) && x->per) n += compute_bytes((tn_dtype)x->dtype) / 4 * c->vector;
     }
-    return n;
-}
-
-// Registers of a thread for what is loaded once for all its rows, as it is computed with.
-static int column_registers(const tni_launch_facts *f, const tni_simt_class *c)
-{
-    int n = 0;
-    for (int a = 0; a < f->k->naccess; a++)
-        if (c->columns >> a & 1) n += compute_bytes(tni_access_dtype(f->k, a)) / 4 * c->vector;
     return n;
 }
 
@@ -569,7 +580,7 @@ static int main_registers(const tni_launch_facts *f, const tni_simt_class *c)
         if (k->ins[i].code == TNI_I_LOAD && tni_set_has(&need, i) && f->lane >= 0 &&
             f->varies[i] >> f->lane & 1 && !(c->vectors >> k->ins[i].access & 1))
             n += c->vector;
-    return k->nbuffer + n * c->unroll + column_registers(f, c) +
+    return k->nbuffer + n * c->unroll + column_registers(f, c->columns, c->vector) +
            (c->rows_in_flight ? tail_registers(f, c) : 0);
 }
 
