@@ -34,7 +34,7 @@ bool bench_quick(void);
 
 // Whether PyTorch is asked for the same work; --no-peers and --quick leave it out.
 bool bench_peers(void);
-// Whether what has this name is measured: TN_BENCH_ONLY takes only names with its text in them.
+// Whether what has this name is measured: TN_BENCH_ONLY takes only names with its text in them, or one of its texts ("lenet|GPT-2").
 bool bench_chosen(const char *name);
 // The numbers of threads to measure with, and how many they are: those of --threads, else all threads, after one
 // alone if that is asked for.

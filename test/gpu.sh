@@ -38,6 +38,11 @@ if [ -z "$watch" ]; then
             gpu/random_graphs gpu/gradients gpu/training_steps
         status=$?
     fi
+    if [ "$status" = 0 ] && [ "$everything" = 0 ]; then
+        echo "test-gpu: tuned"
+        TN_TEST_DEVICE=cuda timeout "$limit" "$program" --jobs "${TN_TEST_JOBS:-3}" tune/ tune_plan/
+        status=$?
+    fi
     [ "$status" != 124 ] || echo "test-gpu: not done after $limit s"
     exit "$status"
 fi

@@ -155,11 +155,12 @@ typedef struct {
     bool (*doubles)(void *session);
     // What measuring may choose (inspect/tune.c, kernel/tuning.h); NULL: nothing. chip: what winners are kept for, on the cpu with its threads.
     // neighbours: settings that differ from `from` in one knob, and would launch differently. expect: begins to
-    // compile a kernel for a launch under its settings. retuned: a winner was kept for such launches of an entry.
+    // compile a kernel for a launch under its settings; now: ahead of those that were expected for later. retuned: a winner was kept for such
+    // launches of an entry.
     const char *(*chip)(const void *session, int threads);
     int (*neighbours)(void *session, const tni_launch *l, const tni_tuning *from, tni_tuning *dst,
                       int room);
-    void (*expect)(void *session, void *entry, const tni_launch *l);
+    void (*expect)(void *session, void *entry, const tni_launch *l, bool now);
     void (*retuned)(void *session, void *entry, const tni_launch *l);
     // For people to look at; NULL: nothing to show. counts: kernels that this process compiled, and kernels
     // that it found on disk. text: the source of a kernel without its prelude, freed by tni_free; NULL

@@ -21,6 +21,7 @@
 // and TN_LOG=tune prints
 //
 //   tenon: tuned FULL (130023424,): 116.2 us, 132.8 us by the rule, 116.1 us next: unroll 8
+#include "base/pool.h"
 #include "inspect/contest.h"
 #include "inspect/explain.h"
 #include "inspect/profile.h"
@@ -35,6 +36,9 @@ enum {
     CANDIDATES = 48,  // most neighbours of a setting
     FINALISTS  = 4    // neighbours that go into contests: those that were fastest once
 };
+
+// Seconds that the compiler of a GPU's kernel takes, and what a search begins with on the cpu.
+static const double A_COMPILER = 0.25;
 
 void (*tni_tune_spoil)(tni_launch *l);
 
@@ -218,35 +222,43 @@ static int by_time(const void *a, const void *b)
     return tni_by_size(&((const candidate *)a)->seconds, &((const candidate *)b)->seconds);
 }
 
-// The seconds that a candidate is taken to wait for its compiler before it is launched, by those before it. A_COMPILER: of the first.
-// Only where the host computes: there the compiler takes the cores that are measured, so that a launch waits for all that was begun.
-// The compilers of other devices run beside them.
+// The seconds that a candidate is taken to wait for its compiler before it is launched, by those before it. Only where the host computes: there
+// the compiler takes the cores that are measured, so that a launch waits for all that was begun. The compilers of other devices run beside them.
 static double wait_of(const trial *t)
 {
-    const double     A_COMPILER = 0.25;
-    const tni_tuner *u          = t->r->e->inspect->tuner;
+    const tni_tuner *u = t->r->e->inspect->tuner;
     if (t->r->e->events->event_record) return 0;
     return (u->waited + A_COMPILER) / (u->waits + 1);
 }
 
-// Lists the neighbours of a setting, the most promising first, and lets the device begin to compile those for which there is time.
-static int list_candidates(const trial *t, const tni_tuning *from, candidate *c)
+// Lists the neighbours of a setting for a launch, the most promising first.
+static int list_candidates(const tni_engine *e, const tni_launch *l, const tni_tuning *from,
+                           candidate *c)
 {
-    const tni_engine *e = t->r->e;
-    tni_tuning        near[CANDIDATES];
-    int               n = e->kernels->neighbours(e->session, &t->l, from, near, CANDIDATES);
+    tni_tuning  near[CANDIDATES];
+    const char *chip = e->kernels->chip(e->session, e->threads);
+    int         n    = e->kernels->neighbours(e->session, l, from, near, CANDIDATES);
     for (int i = 0; i < n; i++)
-        c[i] = (candidate){ near[i], tni_tuning_expect(t->chip, t->k->kernel, &near[i]), INFINITY,
-                            0 };
+        c[i] = (candidate){ near[i], tni_tuning_expect(chip, l->kernel, &near[i]), INFINITY, 0 };
     qsort(c, (size_t)n, sizeof *c, by_expectation);
-    double each = wait_of(t);
-    for (int i = 0; e->kernels->expect && i < n; i++) {
-        if (tni_clock_now() + (i + 1) * each > t->until) break;
-        tni_launch l = t->l;
-        l.tuning     = &c[i].settings;
-        e->kernels->expect(e->session, t->k->entry, &l);
-    }
     return n;
+}
+
+// Lets the device begin to compile a candidate, now or when it has nothing to do.
+static void expect_candidate(const tni_engine *e, void *entry, const tni_launch *l,
+                             const candidate *c, bool now)
+{
+    tni_launch with = *l;
+    with.tuning     = &c->settings;
+    if (e->kernels->expect) e->kernels->expect(e->session, entry, &with, now);
+}
+
+// Begins to compile those candidates for which there is time.
+static void expect_candidates(const trial *t, const candidate *c, int n)
+{
+    double each = wait_of(t);
+    for (int i = 0; i < n && tni_clock_now() + (i + 1) * each <= t->until; i++)
+        expect_candidate(t->r->e, t->k->entry, &t->l, &c[i], true);
 }
 
 // Measures each neighbour of `from`, which takes `best` seconds, once, as long as there is time. GIVEN_UP: one that takes that much longer for its first launch gets no more.
@@ -298,7 +310,8 @@ static bool climb(trial *t, tni_tuning *best, tni_tuned *won)
 {
     candidate c[CANDIDATES];
     double    us[2] = { 0 };
-    int       n     = list_candidates(t, best, c);
+    int       n     = list_candidates(t->r->e, &t->l, best, c);
+    expect_candidates(t, c, n);
     try_candidates(t, best, c, n, 1e-6 * won->us);
     for (int i = 0; i < n && i < FINALISTS && c[i].seconds < 1e-6 * won->us; i++) {
         if (tni_clock_now() > t->until) break;
@@ -312,15 +325,20 @@ static bool climb(trial *t, tni_tuning *best, tni_tuned *won)
     return false;
 }
 
+// The settings that won before, or the rule's.
+static tni_tuning settings_before(const char *chip, const tni_launch *l)
+{
+    tni_tuned before;
+    return tni_tuned_find(chip, l, &before) ? before.settings : (tni_tuning){ { 0 } };
+}
+
 // Searches from the settings that won before, or the rule's. The rule's time is measured beside the winner's at the end, so
 // that the two can be compared. Returns whether it ended before its time.
 static bool search(trial *t, tni_tuned *won)
 {
     static const tni_tuning rule;
-    tni_tuning              best = rule;
+    tni_tuning              best = settings_before(t->chip, &t->l);
     double                  us[2];
-    tni_tuned               before;
-    if (tni_tuned_find(t->chip, &t->l, &before)) best = before.settings;
     if (memcmp(&best, &rule, sizeof rule) && !is_right(t, &best)) best = rule;
     time_launches(t, &best, 1);
     t->once      = time_launches(t, &best, 1);
@@ -423,6 +441,32 @@ static int64_t bytes_of_key(const tni_run *r, const uint64_t key[2])
     return sum;
 }
 
+// Begins to compile the candidates of kernels that come later in the run, where that is done beside what is measured: otherwise each search
+// would wait for its own (ResNet-50 on an H200: 31 of 38 s). WINDOW: steps to look ahead. No more are begun than there is time for.
+static void look_ahead(const tni_run *r, const tni_planned_kernel *now)
+{
+    enum { WINDOW = 24 };
+    const tni_engine *e = r->e;
+    const tni_plan   *p = r->plan;
+    tni_tuner        *u = e->inspect->tuner;
+    candidate         c[CANDIDATES];
+    uint64_t          key[2];
+    if (!e->kernels->expect || !e->events->event_record) return;
+    while (u->step < p->steps && (p->step[u->step] >= 0 || &p->kernel[~p->step[u->step]] != now))
+        u->step++;
+    if (u->ahead <= u->step) u->ahead = u->step + 1;
+    for (; u->ahead < p->steps && u->ahead <= u->step + WINDOW; u->ahead++) {
+        int32_t                   s = p->step[u->ahead];
+        const tni_planned_kernel *k = s < 0 ? &p->kernel[~s] : NULL;
+        if (u->begun * A_COMPILER > u->share * tni_threads_default()) return;
+        if (!k || !is_alone(k) || is_done(u, &k->launch, key)) continue;
+        tni_tuning from = settings_before(e->kernels->chip(e->session, e->threads), &k->launch);
+        int        n    = list_candidates(e, &k->launch, &from, c);
+        for (int i = 0; i < n; i++) expect_candidate(e, k->entry, &k->launch, &c[i], false);
+        u->begun += n;
+    }
+}
+
 // What was spent is taken off the share of the run and off the budget, also if nothing came of it.
 void tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k)
 {
@@ -431,6 +475,7 @@ void tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k)
     uint64_t   key[2];
     trial      t;
     if (!u || u->share <= 0 || !is_alone(k) || is_done(u, &k->launch, key)) return;
+    look_ahead(r, k);
     bool    opened = open_trial(&t, r, k);
     int64_t bytes  = bytes_of_key(r, key);
     t.until = begun + u->share * (double)bytes / fmax(1, fmax((double)u->bytes, (double)bytes));
@@ -463,8 +508,10 @@ void tni_tuning_begins(const tni_run *r)
     tni_tuner *u = tni_tuner_of(r->cx);
     if (!u) return;
     u->winners = 0;
-    u->bytes   = bytes_to_measure(r);
-    u->share   = r->e->tune_seconds / 2;
+    u->step = u->ahead = 0;
+    u->begun           = 0;
+    u->bytes           = bytes_to_measure(r);
+    u->share           = r->e->tune_seconds / 2;
 }
 
 // LITTLE: seconds that are not worth another run.

@@ -25,9 +25,11 @@ struct tni_tuner {
     size_t            winners, winners_cap;
     double            share;
     int64_t           bytes;
-    double waited;  // seconds until candidates could be launched: mostly those of the compiler
-    int    waits;   // how many candidates these were
-    bool   log;     // TN_LOG has "tune"
+    size_t step, ahead;  // the step that is measured, and up to which compilers have begun
+    int    begun;        // candidates of later steps that they were given
+    double waited;       // seconds until candidates could be launched: mostly those of the compiler
+    int    waits;        // how many candidates these were
+    bool   log;          // TN_LOG has "tune"
     int    told, others;  // winners that it printed; and those that are not the rule's
 };
 

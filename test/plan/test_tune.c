@@ -665,31 +665,60 @@ static void tuned_runs_give_the_results_of_rules(void)
     tune_end();
 }
 
-static int begun_early;
+static int begun_now, begun_ahead;
 
-static void count_early(void *session, void *entry, const tni_launch *l)
+static void count_begun(void *session, void *entry, const tni_launch *l, bool now)
 {
     (void)session, (void)entry, (void)l;
-    begun_early++;
+    *(now ? &begun_now : &begun_ahead) += 1;
+}
+
+// Counts the compilers that tuning begins, instead of beginning them.
+static void count_compilers(tn_ctx *cx, tni_device_kernels *counted)
+{
+    *counted            = *cx->engine->kernels;
+    counted->expect     = count_begun;
+    cx->engine->kernels = counted;
+    begun_now = begun_ahead = 0;
 }
 
 // Where the host computes, launches wait for all that is being compiled: candidates that are begun without the time for them would
-// make a short budget as long as the compiler takes for all.
+// make a short budget as long as the compiler takes for all, and none is begun for a kernel that is not measured yet.
 static void little_time_begins_no_compilers(void)
 {
     float              y[COLS];
-    tn_ctx            *cx      = rules_open("cpu");
-    tni_device_kernels counted = *cx->engine->kernels;
-    counted.expect             = count_early;
-    cx->engine->kernels        = &counted;
+    tn_ctx            *cx = rules_open("cpu");
+    tni_device_kernels counted;
     tune_begin("little");
-    begun_early = 0;
+    count_compilers(cx, &counted);
     CHECK(tn_tune(cx, 0.06) == TN_OK);
     run_steps(cx, ROWS, y);
-    CHECK_INT(begun_early, 0);
+    CHECK_INT(begun_now, 0);
     CHECK(tn_tune(cx, 4) == TN_OK);
     run_steps(cx, MANY_ROWS, y);
-    CHECK(begun_early > 0);
+    CHECK(begun_now > 0);
+    CHECK_INT(begun_ahead, 0);
+    tn_close(cx);
+    tune_end();
+}
+
+// Elsewhere the candidates of later kernels are compiled while earlier ones are measured, no more than there is time for.
+static void later_kernels_are_compiled_while_others_are_measured(void)
+{
+    float              y[COLS];
+    tn_ctx            *cx = tune_open();
+    tni_device_kernels counted;
+    if (!cx->engine->kernels->expect || !cx->engine->events->event_record) {
+        const char *name = cx->engine->device->name;
+        tn_close(cx);
+        SKIP("%s has no compiler that runs beside its kernels", name);
+    }
+    tune_begin("ahead");
+    count_compilers(cx, &counted);
+    CHECK(tn_tune(cx, 2) == TN_OK);
+    run_steps(cx, MANY_ROWS, y);
+    CHECK(begun_now > 0);
+    CHECK(begun_ahead > 0);
     tn_close(cx);
     tune_end();
 }
@@ -876,6 +905,7 @@ const test_case tests_tune[] = { TEST(winners_are_found_by_sizes_and_chip_in_a_l
                                  TEST(a_winner_of_the_cpu_has_its_text),
                                  TEST(tuned_runs_give_the_results_of_rules),
                                  TEST(little_time_begins_no_compilers),
+                                 TEST(later_kernels_are_compiled_while_others_are_measured),
                                  TEST(kernels_of_many_layers_share_a_search),
                                  TEST(a_wrong_candidate_never_wins),
                                  TEST(infinities_agree_with_themselves_alone),

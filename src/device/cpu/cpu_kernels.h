@@ -31,7 +31,7 @@ const char *tni_cpu_chip(const void *session, int threads);
 int  tni_cpu_neighbours(void *session, const tni_launch *l, const tni_tuning *from, tni_tuning *dst,
                         int room);
 void tni_cpu_retuned(void *session, void *entry, const tni_launch *l);
-void tni_cpu_expect(void *session, void *entry, const tni_launch *l);
+void tni_cpu_expect(void *session, void *entry, const tni_launch *l, bool now);
 // Returns the code and the settings under which a launch of an entry runs; settings are NULL if rules decide.
 const tni_cpu_code *tni_cpu_choice(tni_cpu_code *code, const tni_launch *l,
                                    const tni_tuning **settings);

@@ -89,11 +89,11 @@ static const tni_cpu_code *find_variant(tni_cpu_code *entry, const tni_launch *l
 }
 
 // Begins to compile the text of a candidate.
-void tni_cpu_expect(void *session, void *entry, const tni_launch *l)
+void tni_cpu_expect(void *session, void *entry, const tni_launch *l, bool now)
 {
     tni_launch later        = *l;
     later.wait_for_compiler = false;
-    (void)session;
+    (void)session, (void)now;
     if (entry && l->tuning) find_variant(entry, &later, l->tuning);
 }
 

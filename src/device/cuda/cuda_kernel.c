@@ -180,10 +180,10 @@ int tni_cuda_neighbours(void *session, const tni_launch *l, const tni_tuning *fr
 }
 
 // Programs are compiled by background threads, as many as there are cores.
-void tni_cuda_expect(void *session, void *entry, const tni_launch *l)
+void tni_cuda_expect(void *session, void *entry, const tni_launch *l, bool now)
 {
     const tni_cuda *c = session;
-    tni_compiled_expect(c->gpu->compiled, entry, l);
+    tni_compiled_expect(c->gpu->compiled, entry, l, now);
 }
 
 void tni_cuda_retuned(void *session, void *entry, const tni_launch *l)

@@ -188,7 +188,7 @@ char         *tni_cuda_text(void *session, tni_heap *h, const tni_launch *l);
 const char   *tni_cuda_chip(const void *session, int threads);
 int tni_cuda_neighbours(void *session, const tni_launch *l, const tni_tuning *from, tni_tuning *dst,
                         int room);
-void      tni_cuda_expect(void *session, void *entry, const tni_launch *l);
+void      tni_cuda_expect(void *session, void *entry, const tni_launch *l, bool now);
 void      tni_cuda_retuned(void *session, void *entry, const tni_launch *l);
 tn_status tni_cuda_launch(void *session, void *entry, tni_launch *l, tni_text *why);
 

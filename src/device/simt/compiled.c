@@ -40,6 +40,9 @@ struct entry {
 // compiler is at it (without the lock), then done, for good. text is freed when it is built; `built` is
 // called then, with the lock held. Invariant: a task is not freed while it is queued or has waiters.
 typedef enum { BUILD_PENDING, BUILD_RUNNING, BUILD_DONE } build_state;
+
+// When a program is wanted: by whoever waits for it, before those that nobody will soon wait for, or behind them.
+typedef enum { WANTED_AT_ONCE, WANTED_SOON, WANTED_LATER } wanted;
 typedef struct build_task build_task;
 struct build_task {
     tni_compiled  *t;
@@ -501,9 +504,9 @@ static tn_status can_emit_kernel(const tni_compiled *t, const tni_kernel *k, tni
     return TN_EDEVICE;
 }
 
-// Starts a job and, with wait, waits for it. The job may be freed when this returns. The count of
+// Starts a job and waits for it if it is wanted at once. The job may be freed when this returns. The count of
 // waiters keeps it alive in between, since a program on disk is built at once.
-static tn_status submit_job(tni_compiled *t, job *j, bool wait, tni_text *why)
+static tn_status submit_job(tni_compiled *t, job *j, wanted when, tni_text *why)
 {
     if (!j->n) {
         job_free(&j->u);
@@ -514,9 +517,9 @@ static tn_status submit_job(tni_compiled *t, job *j, bool wait, tni_text *why)
         return no_memory_for_kernels(t, why);
     }
     j->u.waiters++;
-    start_task(&j->u, false);
+    start_task(&j->u, when == WANTED_SOON);
     j->u.waiters--;
-    if (wait || !t->o.background) return wait_task(&j->u, why);
+    if (when == WANTED_AT_ONCE || !t->o.background) return wait_task(&j->u, why);
     release_task(&j->u);
     return TN_OK;
 }
@@ -524,7 +527,7 @@ static tn_status submit_job(tni_compiled *t, job *j, bool wait, tni_text *why)
 // Starts jobs, of at most o.batch kernels, for those kernels of a plan that are neither compiled nor
 // being compiled. Without a background each job is waited for here.
 static tn_status compile_all(tni_compiled *t, int n, const tni_launch *const *first, void **entries,
-                             bool wait, tni_text *why)
+                             tni_text *why)
 {
     job      *j = NULL;
     tn_status s = TN_OK;
@@ -536,10 +539,10 @@ static tn_status compile_all(tni_compiled *t, int n, const tni_launch *const *fi
             return no_memory_for_kernels(t, why);
         if (!job_add(j, entries[i], &shape.class)) s = no_memory_for_kernels(t, why);
         if (s != TN_OK || j->n < j->room) continue;
-        s = submit_job(t, j, wait && !t->o.background, why);
+        s = submit_job(t, j, WANTED_LATER, why);
         j = NULL;
     }
-    if (j && s == TN_OK) return submit_job(t, j, wait && !t->o.background, why);
+    if (j && s == TN_OK) return submit_job(t, j, WANTED_LATER, why);
     if (j) job_free(&j->u);
     return s;
 }
@@ -571,11 +574,11 @@ static tn_status prepare_entries(tni_compiled *t, int n, const tni_launch *const
     }
     if (t->never_compile) return TN_OK;
     tni_text  ignored = { "" };
-    tn_status s       = compile_all(t, n, first, out, wait, why);
+    tn_status s       = compile_all(t, n, first, out, why);
     if (s != TN_OK || (t->o.background && !wait)) return s;
     s = wait_for_kernels(t, n, first, out, why);
     if (s != TN_OK) return s;
-    if (compile_all(t, n, first, out, wait, &ignored) == TN_OK)
+    if (compile_all(t, n, first, out, &ignored) == TN_OK)
         wait_for_kernels(t, n, first, out, &ignored);
     return TN_OK;
 }
@@ -636,14 +639,15 @@ tni_registers tni_compiled_registers(tni_compiled *t, void *at, const tni_launch
 }
 
 // Starts to compile a kernel for a class, unless that is under way or has failed. The lock is held.
-static tn_status start_variant(tni_compiled *t, entry *e, const tni_simt_class *c, bool wait,
+static tn_status start_variant(tni_compiled *t, entry *e, const tni_simt_class *c, wanted when,
                                tni_text *why)
 {
     job *j = find_job(t, e, c);
-    if (j && !wait) queue_task(&j->u, false);  // there may have been no thread for it before
-    if (j) return wait ? wait_task(&j->u, why) : TN_OK;
+    if (j && when == WANTED_AT_ONCE) return wait_task(&j->u, why);
+    if (j) queue_task(&j->u, when == WANTED_SOON);  // there may have been no thread for it before
+    if (j) return TN_OK;
     if (!(j = job_new(t, 1))) return no_memory_for_kernels(t, why);
-    if (job_add(j, e, c)) return submit_job(t, j, wait, why);
+    if (job_add(j, e, c)) return submit_job(t, j, when, why);
     job_free(&j->u);
     return no_memory_for_kernels(t, why);
 }
@@ -657,7 +661,7 @@ bool tni_compiled_ready(tni_compiled *t, void *at, const tni_launch *l)
     pthread_mutex_lock(&t->lock);
     tni_simt m     = wanted_shape(t, at, l);
     bool     ready = t->never_compile || variant_of(at, &m.class);
-    if (!ready && start_variant(t, at, &m.class, false, &why) != TN_OK) ready = true;
+    if (!ready && start_variant(t, at, &m.class, WANTED_LATER, &why) != TN_OK) ready = true;
     const job *j = ready ? NULL : find_job(t, at, &m.class);
     ready |= !j || j->u.state == BUILD_DONE;
     pthread_mutex_unlock(&t->lock);
@@ -670,11 +674,12 @@ static tni_variant *build_variant(tni_compiled *t, entry *e, const tni_launch *l
                                   tni_simt *m, tn_status *s, tni_text *why)
 {
     tni_text reason = { "" };
-    *s              = start_variant(t, e, &m->class, wait, why);
+    wanted   when   = wait ? WANTED_AT_ONCE : WANTED_LATER;
+    *s              = start_variant(t, e, &m->class, when, why);
     tni_variant *v  = variant_of(e, &m->class);
     if (!v || !v->registers.spilled || m->class.wide) return v;
     tni_simt fewer = wanted_shape(t, e, l);
-    start_variant(t, e, &fewer.class, wait, &reason);
+    start_variant(t, e, &fewer.class, when, &reason);
     *m = shape_of(t, e, l);
     return variant_of(e, &m->class);
 }
@@ -704,12 +709,13 @@ int tni_compiled_neighbours(const tni_compiled *t, const tni_launch *l, const tn
 }
 
 // Does not wait: all candidates of a kernel are begun before the first is measured.
-void tni_compiled_expect(tni_compiled *t, void *at, const tni_launch *l)
+void tni_compiled_expect(tni_compiled *t, void *at, const tni_launch *l, bool now)
 {
     tni_text why = { "" };
     pthread_mutex_lock(&t->lock);
     tni_simt m = shape_of(t, at, l);
-    if (!variant_of(at, &m.class)) start_variant(t, at, &m.class, false, &why);
+    if (!variant_of(at, &m.class))
+        start_variant(t, at, &m.class, now ? WANTED_SOON : WANTED_LATER, &why);
     pthread_mutex_unlock(&t->lock);
 }
 

@@ -85,7 +85,7 @@ const tni_variant *tni_compiled_variant(tni_compiled *t, void *entry, const tni_
 // Of the contract: neighbours, expect, retuned, chip.
 int  tni_compiled_neighbours(const tni_compiled *t, const tni_launch *l, const tni_tuning *from,
                              tni_tuning *dst, int room);
-void tni_compiled_expect(tni_compiled *t, void *entry, const tni_launch *l);
+void tni_compiled_expect(tni_compiled *t, void *entry, const tni_launch *l, bool now);
 void tni_compiled_retuned(tni_compiled *t, void *entry);
 const char *tni_compiled_chip(const tni_compiled *t);
 // Returns the text of the kernel of a launch without what every program begins with, freed by tni_free; NULL if there is none.
