@@ -441,6 +441,18 @@ static int64_t bytes_of_key(const tni_run *r, const uint64_t key[2])
     return sum;
 }
 
+// Whether a kernel with this key is among some steps of a plan, so that its candidates are being compiled.
+static bool is_among(const tni_plan *p, size_t from, size_t to, const uint64_t key[2])
+{
+    uint64_t other[2];
+    for (size_t s = from; s < to; s++) {
+        if (p->step[s] >= 0 || !is_alone(&p->kernel[~p->step[s]])) continue;
+        tni_tuned_key(&p->kernel[~p->step[s]].launch, other);
+        if (other[0] == key[0] && other[1] == key[1]) return true;
+    }
+    return false;
+}
+
 // Begins to compile the candidates of kernels that come later in the run, where that is done beside what is measured: otherwise each search
 // would wait for its own (ResNet-50 on an H200: 31 of 38 s). WINDOW: steps to look ahead. No more are begun than there is time for.
 static void look_ahead(const tni_run *r, const tni_planned_kernel *now)
@@ -460,6 +472,7 @@ static void look_ahead(const tni_run *r, const tni_planned_kernel *now)
         const tni_planned_kernel *k = s < 0 ? &p->kernel[~s] : NULL;
         if (u->begun * A_COMPILER > u->share * tni_threads_default()) return;
         if (!k || !is_alone(k) || is_done(u, &k->launch, key)) continue;
+        if (is_among(p, u->step, u->ahead, key)) continue;
         tni_tuning from = settings_before(e->kernels->chip(e->session, e->threads), &k->launch);
         int        n    = list_candidates(e, &k->launch, &from, c);
         for (int i = 0; i < n; i++) expect_candidate(e, k->entry, &k->launch, &c[i], false);

@@ -387,16 +387,15 @@ static void choose_vector(const tni_launch_facts *f, tni_simt_class *c)
 // is computed once, where it would be for each of its elements: that is most of the work of a dropout.
 static bool draws_whole_blocks(const tni_launch_facts *f, const tni_simt_class *c)
 {
-    enum { BLOCK = 4 };
     const tni_kernel *k = f->k;
-    if (!f->draws || c->vector % BLOCK || c->window) return false;
+    if (!f->draws || c->vector % TNI_RANDOM_BLOCK || c->window) return false;
     for (int i = 0; i < k->nins; i++) {
         const tni_ins *x = &k->ins[i], *at = x->code == TNI_I_RANDOM ? &k->ins[x->a] : NULL;
         if (!at) continue;
         if (x->dtype == TN_F64 || at->code != TNI_I_PLACE ||
             k->access[at->access].stride[f->lane] != TNI_STRIDE_1 ||
-            floor_modulo(f->l->offset[at->access], BLOCK) ||
-            !steps_whole(f, at->access, 0, k->np + k->nr, BLOCK))
+            floor_modulo(f->l->offset[at->access], TNI_RANDOM_BLOCK) ||
+            !steps_whole(f, at->access, 0, k->np + k->nr, TNI_RANDOM_BLOCK))
             return false;
     }
     return true;

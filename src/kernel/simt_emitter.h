@@ -5,9 +5,9 @@
 
 #include "kernel/simt.h"
 
-// The widest load or store of a thread is 16 bytes (uint4); 8 elements is that of a 16-bit dtype, and
-// narrower elements are not packed further, since a thread's values would take too many registers.
-enum { TNI_VECTOR_BYTES = 16, TNI_MAX_VECTOR = 8 };
+// The elements of a full vector (TNI_VECTOR_BYTES) of a 16-bit dtype. Narrower elements are not packed further, since a
+// thread's values would take too many registers.
+enum { TNI_MAX_VECTOR = 8 };
 
 // Column tails that are folded over threads together: they share barriers, and their loads are in flight together. More
 // would take more registers and shared memory.

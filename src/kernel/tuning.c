@@ -124,26 +124,40 @@ bool tni_tuned_read_word(const char *s, tni_tuned *w)
 
 // ---- keys --------------------------------------------------------------------------------------
 
-// Hashes the bytes of the kernel, then the words that its shape follows from: sizes, strides and, of each access, the bytes from a
-// cache line to where it begins, since vectors depend on them. Without memory the key is 0, which no winner has.
+// The bytes from an aligned address to where an access begins; of one without memory, a place, its element in a block of random numbers.
+// More would tell launches apart whose shapes are the same: where keys and values are appended to a cache, or a token has its place,
+// each step would be another launch, measured anew, with a kernel of its own that no graph of the step before has.
+static int64_t start_of(const tni_launch *l, int access)
+{
+    int      b  = l->kernel->access[access].buffer;
+    uint64_t at = (uint64_t)l->offset[access];
+    if (b < 0) return (int64_t)(at % TNI_RANDOM_BLOCK);
+    at *= tni_dtype_size((tn_dtype)l->kernel->buffer[b].dtype);
+    return (int64_t)(((uintptr_t)l->buffer[b] + at) % TNI_VECTOR_BYTES);
+}
+
+int tni_launch_words(const tni_launch *l, int64_t word[TNI_LAUNCH_WORDS])
+{
+    const tni_kernel *k = l->kernel;
+    int               n = 0, axes = k->np + k->nr;
+    for (int i = 0; i < axes; i++) word[n++] = l->size[i];
+    for (int a = 0; a < k->naccess; a++) {
+        for (int i = 0; i < axes; i++) word[n++] = l->stride[a][i];
+        word[n++] = l->stride[a][TNI_AXES];
+        word[n++] = start_of(l, a);
+    }
+    return n;
+}
+
+// Hashes the bytes of the kernel, then its words. Without memory the key is 0, which no winner has.
 void tni_tuned_key(const tni_launch *l, uint64_t key[2])
 {
-    enum { WORDS = TNI_AXES + TNI_MAX_ACCESSES * (TNI_AXES + 2) };
-    const tni_kernel *k = l->kernel;
-    int64_t           word[WORDS];
-    size_t            n = 0, axes = (size_t)(k->np + k->nr), bytes = tni_kernel_key(k, NULL, 0);
-    for (size_t i = 0; i < axes; i++) word[n++] = l->size[i];
-    for (int a = 0; a < k->naccess; a++) {
-        int     b    = k->access[a].buffer;
-        int64_t size = b < 0 ? 1 : (int64_t)tni_dtype_size((tn_dtype)k->buffer[b].dtype);
-        for (size_t i = 0; i < axes; i++) word[n++] = l->stride[a][i];
-        word[n++] = l->stride[a][TNI_AXES];
-        word[n++] = l->offset[a] % 64 * size % 64;
-    }
-    char *all = malloc(bytes + n * sizeof *word);
+    int64_t word[TNI_LAUNCH_WORDS];
+    size_t  n = (size_t)tni_launch_words(l, word), bytes = tni_kernel_key(l->kernel, NULL, 0);
+    char   *all = malloc(bytes + n * sizeof *word);
     key[0] = key[1] = 0;
     if (!all) return;
-    tni_kernel_key(k, all, bytes);
+    tni_kernel_key(l->kernel, all, bytes);
     memcpy(all + bytes, word, n * sizeof *word);
     tni_disk_hash_bytes(all, bytes + n * sizeof *word, key);
     free(all);

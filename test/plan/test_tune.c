@@ -66,6 +66,35 @@ static void winners_are_found_by_sizes_and_chip_in_a_later_process(void)
     tune_end();
 }
 
+// Generation reads and writes further on in each step, and counts places: the launch is the same as long as its shape is.
+static void steps_further_on_have_the_same_winner(void)
+{
+    static const struct {
+        int64_t offset, place;
+        bool    same;
+    } row[]     = { { 4, 0, true },  { 400, 0, true }, { -4, 0, true }, { 0, 4, true },
+                    { 8, 96, true }, { 1, 0, false },  { 2, 0, false }, { 0, 1, false } };
+    kit_case *c = calloc(1, sizeof *c);
+    int64_t   n = 64, one[TNI_AXES + 1] = { 1 };
+    tni_tuned found;
+    tune_begin("further");
+    kit_begin(c, 1, &n, 0, NULL, false);
+    int x = kit_load_new(c, TN_F32, TNI_PER_ROW), at = kit_place(c, 0, one);
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW),
+              kit_map2(c, TNI_mul, x, kit_cast(c, TN_F32, at)));
+    CHECK(tni_kernel_seal(&c->k));
+    tni_tuned w = winner_of(&c->l, 4, 10);
+    CHECK(tni_tuned_keep(&w));
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        c->l.offset[c->k.ins[x].access]  = row[i].offset;
+        c->l.offset[c->k.ins[at].access] = row[i].place;
+        test_case_result(tni_tuned_find(CHIP, &c->l, &found) == row[i].same,
+                         "%d elements on, place %d", (int)row[i].offset, (int)row[i].place);
+    }
+    free(c);
+    tune_end();
+}
+
 static void a_newer_winner_replaces_the_older(void)
 {
     kit_case *c = calloc(1, sizeof *c);
@@ -702,10 +731,22 @@ static void little_time_begins_no_compilers(void)
     tune_end();
 }
 
+// Three steps: a softmax and a map, and sums between them that no kernel takes in.
+static void run_several_kernels(tn_ctx *cx)
+{
+    tn_tensor *x = tn_want(tn_randn(cx, TN_F32, 2, (int64_t[]){ ROWS, ROWS }));
+    tn_eval(cx);
+    for (int run = 0; run < 2; run++) {
+        tn_scope *s = tn_begin(cx);
+        tn_want(tn_tanh(tn_cumsum(tn_softmax(x, -1), 0)));
+        tn_eval(cx);
+        tn_end(s);
+    }
+}
+
 // Elsewhere the candidates of later kernels are compiled while earlier ones are measured, no more than there is time for.
 static void later_kernels_are_compiled_while_others_are_measured(void)
 {
-    float              y[COLS];
     tn_ctx            *cx = tune_open();
     tni_device_kernels counted;
     if (!cx->engine->kernels->expect || !cx->engine->events->event_record) {
@@ -716,7 +757,7 @@ static void later_kernels_are_compiled_while_others_are_measured(void)
     tune_begin("ahead");
     count_compilers(cx, &counted);
     CHECK(tn_tune(cx, 2) == TN_OK);
-    run_steps(cx, MANY_ROWS, y);
+    run_several_kernels(cx);
     CHECK(begun_now > 0);
     CHECK(begun_ahead > 0);
     tn_close(cx);
@@ -885,6 +926,7 @@ static void bad_arguments_are_refused(void)
 }
 
 const test_case tests_tune[] = { TEST(winners_are_found_by_sizes_and_chip_in_a_later_process),
+                                 TEST(steps_further_on_have_the_same_winner),
                                  TEST(a_newer_winner_replaces_the_older),
                                  TEST(rules_decide_if_that_is_asked_for),
                                  TEST(a_bad_number_of_seconds_is_told_of_once),
