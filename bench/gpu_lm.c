@@ -230,7 +230,10 @@ void bench_gpu_lm(void)
     for (size_t i = 0; i < sizeof networks / sizeof *networks; i++)
         if (bench_chosen(networks[i].name))
             bench_apart(group, networks[i].name, SECONDS, train, (void *)&networks[i]);
-    for (size_t i = 1; i < sizeof networks / sizeof *networks; i += 2)
-        if (bench_chosen(networks[i].name))
+    for (size_t i = 1; i < sizeof networks / sizeof *networks; i += 2) {
+        char name[64];
+        snprintf(name, sizeof name, "%s, generation", networks[i].name);
+        if (bench_chosen(name))
             bench_apart(group, networks[i].name, SECONDS, generate, (void *)&networks[i]);
+    }
 }

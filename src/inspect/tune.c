@@ -8,7 +8,8 @@
 //
 // Plans are tuned from their second run on, since most run once. Half of the seconds that are left are shared among the kernels of
 // a run by the bytes that they move, so that the most expensive get most; a kernel that runs once in every layer is measured once, with
-// the share of all. A search that was cut short goes on in a later run.
+// the share of all. Those whose share is too short for a search wait for a later run, when larger ones are done. A search
+// that was cut short goes on in a later run with what it has not measured yet.
 //
 // A search from the rule's settings, as it goes for a sum of all of a large tensor:
 //
@@ -34,7 +35,9 @@
 
 enum {
     CANDIDATES = 48,  // most neighbours of a setting
-    FINALISTS  = 4    // neighbours that go into contests: those that were fastest once
+    TOGETHER =
+        12,  // of them that are measured before the best goes into contests: those that promise most
+    FINALISTS = 4  // of these that do: those that were fastest once
 };
 
 // Seconds that the compiler of a GPU's kernel takes, and what a search begins with on the cpu.
@@ -47,6 +50,7 @@ typedef struct {
     const tni_run      *r;
     tni_planned_kernel *k;
     const char         *chip;
+    uint64_t            key[2];
     tni_launch          l;                       // writes to `have`
     tni_buffer         *have[TNI_MAX_BUFFERS];   // what it writes; NULL: it does not
     tni_buffer         *want[TNI_MAX_BUFFERS];   // what the rule's settings wrote
@@ -104,7 +108,8 @@ static void free_trial(trial *t)
 // Takes memory for the results, twice. False if there is none: the kernel is then left as it is.
 static bool open_trial(trial *t, const tni_run *r, tni_planned_kernel *k)
 {
-    *t      = (trial){ .r = r, .k = k, .l = k->launch, .repeats = 1, .exact = true };
+    *t = (trial){ .r = r, .k = k, .l = k->launch, .repeats = 1, .exact = true };
+    tni_tuned_key(&k->launch, t->key);
     t->chip = r->e->kernels->chip(r->e->session, r->e->threads);
     for (int i = 0; i < k->kernel->nins; i++)
         if (k->kernel->ins[i].code == TNI_I_REDUCE) t->exact = false;
@@ -195,6 +200,31 @@ static bool keep_rule(trial *t)
     return ok;
 }
 
+// ---- what was tried ----------------------------------------------------------------------------
+
+// The key by which it is remembered that a kernel, by its key, was measured under some settings.
+static void key_under(const uint64_t kernel[2], const tni_tuning *settings, uint64_t key[2])
+{
+    char bytes[2 * sizeof *kernel + sizeof *settings];
+    memcpy(bytes, kernel, 2 * sizeof *kernel);
+    memcpy(bytes + 2 * sizeof *kernel, settings, sizeof *settings);
+    tni_disk_hash_bytes(bytes, sizeof bytes, key);
+}
+
+static bool was_tried(const tni_tuner *u, const uint64_t kernel[2], const tni_tuning *settings)
+{
+    uint64_t key[2];
+    key_under(kernel, settings, key);
+    return tni_was_measured(u, key);
+}
+
+static void note_tried(const trial *t, const tni_tuning *settings)
+{
+    uint64_t key[2];
+    key_under(t->key, settings, key);
+    tni_note_measured(t->r->cx, key);
+}
+
 // ---- contests ----------------------------------------------------------------------------------
 
 // A sample of some settings.
@@ -204,10 +234,12 @@ static double sample(void *arg, const void *settings)
     return time_launches(t, settings, t->repeats);
 }
 
-// A candidate, what the model expects of it and what was measured; best: seconds of the present best beside it, 0 if they did not meet.
+// A candidate, what the model expects of it and what was measured; best: seconds of the present best beside it, 0 if they did not meet;
+// lost: it was slower, or cannot be launched.
 typedef struct {
     tni_tuning settings;
     double     expected, seconds, best;
+    bool       lost;
 } candidate;
 
 // The order in which candidates are measured: if time runs out, those that promise least are left.
@@ -231,17 +263,20 @@ static double wait_of(const trial *t)
     return (u->waited + A_COMPILER) / (u->waits + 1);
 }
 
-// Lists the neighbours of a setting for a launch, the most promising first.
-static int list_candidates(const tni_engine *e, const tni_launch *l, const tni_tuning *from,
-                           candidate *c)
+// Lists the most promising neighbours of a setting for a launch that were not tried yet, the best first.
+static int list_candidates(const tni_engine *e, const tni_launch *l, const uint64_t key[2],
+                           const tni_tuning *from, candidate *c)
 {
     tni_tuning  near[CANDIDATES];
-    const char *chip = e->kernels->chip(e->session, e->threads);
-    int         n    = e->kernels->neighbours(e->session, l, from, near, CANDIDATES);
-    for (int i = 0; i < n; i++)
-        c[i] = (candidate){ near[i], tni_tuning_expect(chip, l->kernel, &near[i]), INFINITY, 0 };
+    const char *chip  = e->kernels->chip(e->session, e->threads);
+    int         count = e->kernels->neighbours(e->session, l, from, near, CANDIDATES), n = 0;
+    for (int i = 0; i < count; i++) {
+        double expected = tni_tuning_expect(chip, l->kernel, &near[i]);
+        if (was_tried(e->inspect->tuner, key, &near[i])) continue;
+        c[n++] = (candidate){ near[i], expected, INFINITY, 0, false };
+    }
     qsort(c, (size_t)n, sizeof *c, by_expectation);
-    return n;
+    return n < TOGETHER ? n : TOGETHER;
 }
 
 // Lets the device begin to compile a candidate, now or when it has nothing to do.
@@ -271,11 +306,13 @@ static void try_candidates(trial *t, const tni_tuning *from, candidate *c, int n
         bool   launched = launch_with(t, &c[i].settings);
         u->waited += tni_clock_now() - begun;
         u->waits++;
+        c[i].lost = !launched;
         if (!launched) continue;
         c[i].seconds = time_launches(t, &c[i].settings, 1);
         if (c[i].seconds < GIVEN_UP * t->once)
             c[i].seconds = time_launches(t, &c[i].settings, t->repeats);
         tni_tuning_learn(t->chip, t->k->kernel, from, &c[i].settings, c[i].seconds / best);
+        c[i].lost = c[i].seconds >= best;
     }
     qsort(c, (size_t)n, sizeof *c, by_time);
 }
@@ -305,24 +342,30 @@ static void note_next(const candidate *c, int n, tni_tuned *won)
     if (next->best > 0) won->us = 1e6 * next->best;
 }
 
-// Goes from *best to a neighbour that wins; false if none does. won keeps the times.
+// Goes from *best to the best of the neighbours that were not tried, if one wins; false if there are none. won keeps the times.
 static bool climb(trial *t, tni_tuning *best, tni_tuned *won)
 {
     candidate c[CANDIDATES];
     double    us[2] = { 0 };
-    int       n     = list_candidates(t->r->e, &t->l, best, c);
+    int       n = list_candidates(t->r->e, &t->l, t->key, best, c), winner = -1;
     expect_candidates(t, c, n);
     try_candidates(t, best, c, n, 1e-6 * won->us);
-    for (int i = 0; i < n && i < FINALISTS && c[i].seconds < 1e-6 * won->us; i++) {
+    for (int i = 0; i < n && i < FINALISTS && c[i].seconds < 1e-6 * won->us && winner < 0; i++) {
         if (tni_clock_now() > t->until) break;
-        if (!beats(t, best, &c[i], us)) continue;
-        *best        = c[i].settings;
-        won->us      = us[1];
-        won->next_us = us[0];
-        return true;
+        if (beats(t, best, &c[i], us)) winner = i;
+        c[i].lost = winner < 0;
     }
-    note_next(c, n, won);
-    return false;
+    for (int i = 0; i < n; i++)
+        if (c[i].lost) note_tried(t, &c[i].settings);
+    if (winner < 0) {
+        note_next(c, n, won);
+        return n > 0;
+    }
+    note_tried(t, best);
+    *best        = c[winner].settings;
+    won->us      = us[1];
+    won->next_us = us[0];
+    return true;
 }
 
 // The settings that won before, or the rule's.
@@ -332,29 +375,54 @@ static tni_tuning settings_before(const char *chip, const tni_launch *l)
     return tni_tuned_find(chip, l, &before) ? before.settings : (tni_tuning){ { 0 } };
 }
 
-// Searches from the settings that won before, or the rule's. The rule's time is measured beside the winner's at the end, so
-// that the two can be compared. Returns whether it ended before its time.
-static bool search(trial *t, tni_tuned *won)
+// Keeps the times of a winner that were measured side by side before; the next best may be one of those that were tried since.
+static void keep_times(tni_tuned *won, const tni_tuned *before)
+{
+    double next = won->next_us * before->us / won->us;
+    if (!(next > 0) || (before->next_us > 0 && before->next_us < next)) next = before->next_us;
+    won->us      = before->us;
+    won->rule_us = before->rule_us;
+    won->next_us = next;
+}
+
+// The winner meets the rule once more, so that the two can be compared, and both are known from then on.
+static void meet_rule(trial *t, const tni_tuning *best, tni_tuned *won)
 {
     static const tni_tuning rule;
-    tni_tuning              best = settings_before(t->chip, &t->l);
     double                  us[2];
-    if (memcmp(&best, &rule, sizeof rule) && !is_right(t, &best)) best = rule;
+    won->settings = *best;
+    won->rule_us  = won->us;
+    note_tried(t, best);
+    note_tried(t, &rule);
+    if (!memcmp(best, &rule, sizeof rule)) return;
+    bool better  = tni_wins(sample, t, &rule, best, 1, us);
+    won->us      = us[1];
+    won->rule_us = us[0];
+    if (!better) won->settings = rule, won->us = us[0];
+}
+
+// Searches from the settings that won before, or the rule's. *known: from settings that this process has found, which have won again.
+// Returns whether it ended before its time.
+static bool search(trial *t, tni_tuned *won, bool *known)
+{
+    static const tni_tuning rule;
+    tni_tuned               before;
+    bool                    found = tni_tuned_find(t->chip, &t->l, &before);
+    tni_tuning              best  = found ? before.settings : rule, from;
+    if (memcmp(&best, &rule, sizeof rule) && !is_right(t, &best)) best = rule, found = false;
     time_launches(t, &best, 1);
     t->once      = time_launches(t, &best, 1);
     t->repeats   = tni_repeats_for(t->r->e, t->once);
     won->us      = 1e6 * time_launches(t, &best, t->repeats);
     won->next_us = 0;
+    from         = best;
+    *known       = found && was_tried(t->r->e->inspect->tuner, t->key, &from);
     while (tni_clock_now() < t->until && climb(t, &best, won)) continue;
-    bool ended    = tni_clock_now() < t->until;
+    bool ended = tni_clock_now() < t->until;
+    *known &= !memcmp(&best, &from, sizeof best);
     won->settings = best;
-    won->rule_us  = won->us;
-    if (memcmp(&best, &rule, sizeof rule)) {
-        bool better  = tni_wins(sample, t, &rule, &best, 1, us);
-        won->us      = us[1];
-        won->rule_us = us[0];
-        if (!better) won->settings = rule, won->us = us[0];
-    }
+    if (*known) keep_times(won, &before);
+    else meet_rule(t, &best, won);
     return ended;
 }
 
@@ -382,15 +450,6 @@ void tni_note_measured(tn_ctx *cx, const uint64_t key[2])
         u->done[u->count++] = (tni_measured){ { key[0], key[1] } };
 }
 
-// Whether a launch was measured, in this run or before; key: its key.
-static bool is_done(const tni_tuner *u, const tni_launch *l, uint64_t key[2])
-{
-    tni_tuned_key(l, key);
-    for (size_t i = 0; i < u->winners; i++)
-        if (!memcmp(u->won[i].won.key, key, sizeof u->won[i].won.key)) return true;
-    return tni_was_measured(u, key);
-}
-
 // Whether a kernel is launched by itself: with a library call it is that call's.
 static bool is_alone(const tni_planned_kernel *k)
 {
@@ -408,49 +467,50 @@ void tni_log_winner(tni_tuner *u, const tni_tuned *w, const char *with)
 
 // Measures a kernel and notes the winner, the rule's settings if nothing beats them, for the end of the run. False if nothing can be
 // measured.
-static bool tune_kernel(trial *t, const uint64_t key[2])
+static bool tune_kernel(trial *t)
 {
-    const tni_run *r = t->r;
+    const tni_run *r     = t->r;
+    bool           known = false;
     tni_tuned      won;
     memset(&won, 0, sizeof won);
-    memcpy(won.key, key, sizeof won.key);
+    memcpy(won.key, t->key, sizeof won.key);
     snprintf(won.chip, sizeof won.chip, "%s", t->chip);
     snprintf(won.what, sizeof won.what, "%.5s %.56s", tni_kernel_kind(t->k->kernel),
              tni_shape_text(t->k->kernel->np + t->k->kernel->nr, t->l.size).s);
     if (!keep_rule(t)) return false;
-    bool       ended = search(t, &won);
+    bool       ended = search(t, &won, &known);
     tni_tuner *u     = r->e->inspect->tuner;
     if (!isfinite(won.us) ||
         !tni_grow(&r->cx->heap, (void **)&u->won, &u->winners_cap, u->winners + 1, sizeof *u->won))
         return false;
-    u->won[u->winners++] = (tni_tuned_kernel){ won, t->k, ended };
+    u->won[u->winners++] = (tni_tuned_kernel){ won, t->k, ended, known };
     return true;
 }
 
-// The bytes that all kernels of a run move that have a key.
-static int64_t bytes_of_key(const tni_run *r, const uint64_t key[2])
+// Returns the item of a key, which is made if there is none; NULL when memory is out.
+static tni_tuner_item *item_of(tn_ctx *cx, tni_tuner *u, const uint64_t key[2])
 {
-    int64_t  sum = 0;
-    uint64_t other[2];
-    for (size_t i = 0; i < r->plan->kernels; i++) {
-        const tni_planned_kernel *k = &r->plan->kernel[i];
-        if (!is_alone(k)) continue;
-        tni_tuned_key(&k->launch, other);
-        if (other[0] == key[0] && other[1] == key[1]) sum += k->bytes;
-    }
-    return sum;
+    for (size_t i = 0; i < u->items; i++)
+        if (u->item[i].key[0] == key[0] && u->item[i].key[1] == key[1]) return &u->item[i];
+    if (!tni_grow(&cx->heap, (void **)&u->item, &u->items_cap, u->items + 1, sizeof *u->item))
+        return NULL;
+    u->item[u->items] = (tni_tuner_item){ .key = { key[0], key[1] } };
+    return &u->item[u->items++];
 }
 
-// Whether a kernel with this key is among some steps of a plan, so that its candidates are being compiled.
-static bool is_among(const tni_plan *p, size_t from, size_t to, const uint64_t key[2])
+// Whether a kernel is still to be measured; key: its key.
+static bool is_left(const tni_tuner *u, const tni_planned_kernel *k, uint64_t key[2])
 {
-    uint64_t other[2];
-    for (size_t s = from; s < to; s++) {
-        if (p->step[s] >= 0 || !is_alone(&p->kernel[~p->step[s]])) continue;
-        tni_tuned_key(&p->kernel[~p->step[s]].launch, other);
-        if (other[0] == key[0] && other[1] == key[1]) return true;
-    }
-    return false;
+    if (!is_alone(k)) return false;
+    tni_tuned_key(&k->launch, key);
+    return !tni_was_measured(u, key);
+}
+
+// Counts what a kernel moves to its item. One that moves nothing takes time, too.
+static void count_bytes(tni_tuner *u, tni_tuner_item *x, const tni_planned_kernel *k)
+{
+    x->bytes += k->bytes + 1;
+    u->bytes += k->bytes + 1;
 }
 
 // Begins to compile the candidates of kernels that come later in the run, where that is done beside what is measured: otherwise each search
@@ -463,56 +523,78 @@ static void look_ahead(const tni_run *r, const tni_planned_kernel *now)
     tni_tuner        *u = e->inspect->tuner;
     candidate         c[CANDIDATES];
     uint64_t          key[2];
-    if (!e->kernels->expect || !e->events->event_record) return;
+    if (!e->kernels->expect || !e->events->event_record || r->in_loop) return;
     while (u->step < p->steps && (p->step[u->step] >= 0 || &p->kernel[~p->step[u->step]] != now))
         u->step++;
-    if (u->ahead <= u->step) u->ahead = u->step + 1;
     for (; u->ahead < p->steps && u->ahead <= u->step + WINDOW; u->ahead++) {
         int32_t                   s = p->step[u->ahead];
         const tni_planned_kernel *k = s < 0 ? &p->kernel[~s] : NULL;
         if (u->begun * A_COMPILER > u->share * tni_threads_default()) return;
-        if (!k || !is_alone(k) || is_done(u, &k->launch, key)) continue;
-        if (is_among(p, u->step, u->ahead, key)) continue;
+        tni_tuner_item *x = k && is_left(u, k, key) ? item_of(r->cx, u, key) : NULL;
+        if (!x || x->ahead || !x->bytes) continue;
         tni_tuning from = settings_before(e->kernels->chip(e->session, e->threads), &k->launch);
-        int        n    = list_candidates(e, &k->launch, &from, c);
+        int        n    = list_candidates(e, &k->launch, key, &from, c);
         for (int i = 0; i < n; i++) expect_candidate(e, k->entry, &k->launch, &c[i], false);
+        x->ahead = true;
         u->begun += n;
     }
 }
 
-// What was spent is taken off the share of the run and off the budget, also if nothing came of it.
-void tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k)
+// Measures a kernel in its share of the time, and takes what was spent off the share of the run and off the budget, also if nothing came of it.
+static void tune_in_share(const tni_run *r, tni_planned_kernel *k, tni_tuner_item *x)
 {
     tni_tuner *u     = r->e->inspect->tuner;
     double     begun = tni_clock_now();
-    uint64_t   key[2];
     trial      t;
-    if (!u || u->share <= 0 || !is_alone(k) || is_done(u, &k->launch, key)) return;
+    bool       opened = open_trial(&t, r, k);
+    t.until           = begun + u->share * (double)x->bytes / (double)u->bytes;
+    u->bytes -= x->bytes;
+    x->bytes = 0;
+    x->ahead = true;
     look_ahead(r, k);
-    bool    opened = open_trial(&t, r, k);
-    int64_t bytes  = bytes_of_key(r, key);
-    t.until = begun + u->share * (double)bytes / fmax(1, fmax((double)u->bytes, (double)bytes));
-    if (!opened || !tune_kernel(&t, key)) tni_note_measured(r->cx, key);
+    if (!opened || !tune_kernel(&t)) tni_note_measured(r->cx, t.key);
     free_trial(&t);
     double spent = tni_clock_now() - begun;
-    u->bytes -= bytes;
     u->share -= spent;
     r->e->tune_seconds -= spent;
 }
 
+// What is not listed is a kernel of a loop's body.
+void tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k)
+{
+    tni_tuner *u = r->e->inspect->tuner;
+    uint64_t   key[2];
+    if (!u || u->share <= 0 || !is_left(u, k, key)) return;
+    size_t          listed = u->items;
+    tni_tuner_item *x      = item_of(r->cx, u, key);
+    if (x && u->items > listed) count_bytes(u, x, k);
+    if (x && x->bytes) tune_in_share(r, k, x);
+}
+
 // ---- runs --------------------------------------------------------------------------------------
 
-// Kernels of a run that are still to be measured, by the bytes that they move.
-static int64_t bytes_to_measure(const tni_run *r)
+// Lists the kernels of a run that are measured in it: those whose share is long enough for a search, and at least the largest.
+// A_SEARCH: seconds that one takes that is not cut short at once.
+static void list_kernels(const tni_run *r, tni_tuner *u)
 {
-    const tni_tuner *u   = r->e->inspect->tuner;
-    int64_t          sum = 0;
-    uint64_t         key[2];
-    for (size_t i = 0; u && i < r->plan->kernels; i++) {
+    const double A_SEARCH = r->e->events->event_record ? 0.05 : A_COMPILER;
+    uint64_t     key[2];
+    int64_t      most = 0, all;
+    u->items          = 0;
+    u->bytes          = 0;
+    for (size_t i = 0; i < r->plan->kernels; i++) {
         const tni_planned_kernel *k = &r->plan->kernel[i];
-        if (is_alone(k) && !is_done(u, &k->launch, key)) sum += k->bytes;
+        tni_tuner_item           *x = is_left(u, k, key) ? item_of(r->cx, u, key) : NULL;
+        if (x) count_bytes(u, x, k);
+        if (x && x->bytes > most) most = x->bytes;
     }
-    return sum;
+    all = u->bytes;
+    for (size_t i = 0; i < u->items; i++) {
+        tni_tuner_item *x = &u->item[i];
+        if (x->bytes == most || u->share * (double)x->bytes >= A_SEARCH * (double)all) continue;
+        u->bytes -= x->bytes;
+        x->bytes = 0;
+    }
 }
 
 // Winners of a run that failed are forgotten: they would be used without having been announced to the device.
@@ -523,8 +605,17 @@ void tni_tuning_begins(const tni_run *r)
     u->winners = 0;
     u->step = u->ahead = 0;
     u->begun           = 0;
-    u->bytes           = bytes_to_measure(r);
     u->share           = r->e->tune_seconds / 2;
+    list_kernels(r, u);
+}
+
+// Whether all kernels of a run were measured.
+static bool is_complete(const tni_run *r)
+{
+    uint64_t key[2];
+    for (size_t i = 0; i < r->plan->kernels; i++)
+        if (is_left(r->e->inspect->tuner, &r->plan->kernel[i], key)) return false;
+    return true;
 }
 
 // LITTLE: seconds that are not worth another run.
@@ -537,11 +628,12 @@ void tni_tuning_ends(const tni_run *r)
         if (u->won[i].ended) tni_note_measured(r->cx, u->won[i].won.key);
         tni_tuned_keep(&u->won[i].won);
         r->e->kernels->retuned(r->e->session, k->entry, &k->launch);
-        tni_log_winner(u, &u->won[i].won, tni_tuning_text(&u->won[i].won.settings).s);
+        if (!u->won[i].known)
+            tni_log_winner(u, &u->won[i].won, tni_tuning_text(&u->won[i].won.settings).s);
         r->plan->scratch_known = false;
     }
     if (u) u->winners = 0;
-    r->plan->tuned = r->plan->chosen && bytes_to_measure(r) == 0;
+    r->plan->tuned = r->plan->chosen && (!u || is_complete(r));
     if (r->e->tune_seconds < LITTLE) r->e->tune_seconds = 0;
 }
 
@@ -625,6 +717,7 @@ void tni_tune_close(tn_ctx *cx)
     if (u) log_end(u);
     if (u) tni_free(&cx->heap, u->done);
     if (u) tni_free(&cx->heap, u->won);
+    if (u) tni_free(&cx->heap, u->item);
     tni_free(&cx->heap, u);
     cx->engine->inspect->tuner = NULL;
 }

@@ -694,6 +694,67 @@ static void tuned_runs_give_the_results_of_rules(void)
     tune_end();
 }
 
+// The candidates in the order in which they were launched, one after the other; run: of the program.
+static struct {
+    const tni_kernel *kernel;
+    tni_tuning        settings;
+    int               run;
+} launched[256];
+static int launches, this_run;
+
+// Notes a candidate, and makes it slow.
+static void note_launch(tni_launch *l)
+{
+    enum { MOST = sizeof launched / sizeof *launched };
+    usleep(5000);
+    if (launches && launched[launches - 1].kernel == l->kernel &&
+        !memcmp(&launched[launches - 1].settings, l->tuning, sizeof *l->tuning))
+        return;
+    if (launches == MOST) return;
+    launched[launches].kernel   = l->kernel;
+    launched[launches].settings = *l->tuning;
+    launched[launches++].run    = this_run;
+}
+
+// Whether a candidate of the list was launched before.
+static bool was_launched_before(int at)
+{
+    for (int i = 0; i < at; i++)
+        if (launched[i].kernel == launched[at].kernel &&
+            !memcmp(&launched[i].settings, &launched[at].settings, sizeof launched[i].settings))
+            return true;
+    return false;
+}
+
+// With little time in each of several runs.
+static void a_search_goes_on_where_it_was_cut_short(void)
+{
+    tn_ctx *cx = rules_open("cpu");
+    tune_begin("goes_on");
+    launches       = 0;
+    tni_tune_spoil = note_launch;
+    tn_tensor *x   = tn_randn(cx, TN_F32, 2, (int64_t[]){ MANY_ROWS, COLS });
+    tn_tensor *w   = tn_randn(cx, TN_F32, 1, (int64_t[]){ COLS });
+    tn_eval(cx);
+    for (this_run = 0; this_run < 12; this_run++) {
+        tn_scope *s = tn_begin(cx);
+        record_step(x, w);
+        CHECK(tn_tune(cx, 1) == TN_OK);
+        tn_eval(cx);
+        tn_end(s);
+    }
+    tni_tune_spoil = NULL;
+    int runs       = 0;
+    for (int i = 0; i < launches; i++) {
+        runs += !i || launched[i].run != launched[i - 1].run;
+        test_case_result(!was_launched_before(i), "candidate %d of run %d was measured before: %s",
+                         i, launched[i].run, tni_tuning_text(&launched[i].settings).s);
+    }
+    CHECK(runs > 1);
+    tn_close(cx);
+    tune_end();
+}
+
 static int begun_now, begun_ahead;
 
 static void count_begun(void *session, void *entry, const tni_launch *l, bool now)
@@ -946,6 +1007,7 @@ const test_case tests_tune[] = { TEST(winners_are_found_by_sizes_and_chip_in_a_l
                                  TEST(any_settings_of_the_cpu_run_and_agree),
                                  TEST(a_winner_of_the_cpu_has_its_text),
                                  TEST(tuned_runs_give_the_results_of_rules),
+                                 TEST(a_search_goes_on_where_it_was_cut_short),
                                  TEST(little_time_begins_no_compilers),
                                  TEST(later_kernels_are_compiled_while_others_are_measured),
                                  TEST(kernels_of_many_layers_share_a_search),
