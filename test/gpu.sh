@@ -40,7 +40,7 @@ if [ -z "$watch" ]; then
     fi
     if [ "$status" = 0 ] && [ "$everything" = 0 ]; then
         echo "test-gpu: tuned"
-        TN_TEST_DEVICE=cuda timeout "$limit" "$program" --jobs "${TN_TEST_JOBS:-3}" tune/ tune_plan/
+        TN_TEST_DEVICE=cuda timeout "$limit" "$program" --jobs "${TN_TEST_JOBS:-3}" tune/ tune_runs/ tune_plan/
         status=$?
     fi
     [ "$status" != 124 ] || echo "test-gpu: not done after $limit s"

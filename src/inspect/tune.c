@@ -8,8 +8,9 @@
 //
 // Plans are tuned from their second run on, since most run once. Half of the seconds that are left are shared among the kernels of
 // a run by the bytes that they move, so that the most expensive get most; a kernel that runs once in every layer is measured once, with
-// the share of all. Those whose share is too short for a search wait for a later run, when larger ones are done. A search
-// that was cut short goes on in a later run with what it has not measured yet.
+// the share of all. Those for which there is no time wait for a later run, when larger ones are done. A search that was cut short goes
+// on in a later run with what it has not measured yet; so does one that would wait for its compiler while other kernels can be
+// measured.
 //
 // A search from the rule's settings, as it goes for a sum of all of a large tensor:
 //
@@ -40,7 +41,7 @@ enum {
     FINALISTS = 4  // of these that do: those that were fastest once
 };
 
-// Seconds that the compiler of a GPU's kernel takes, and what a search begins with on the cpu.
+// Seconds that a compiler takes for a kernel, about.
 static const double A_COMPILER = 0.25;
 
 void (*tni_tune_spoil)(tni_launch *l);
@@ -254,12 +255,18 @@ static int by_time(const void *a, const void *b)
     return tni_by_size(&((const candidate *)a)->seconds, &((const candidate *)b)->seconds);
 }
 
-// The seconds that a candidate is taken to wait for its compiler before it is launched, by those before it. Only where the host computes: there
-// the compiler takes the cores that are measured, so that a launch waits for all that was begun. The compilers of other devices run beside them.
+// Whether compilers run beside what is measured. Where the host computes they take the cores that are measured, so that a launch waits for
+// all that was begun.
+static bool compiles_beside(const tni_engine *e)
+{
+    return e->kernels->expect && e->events->event_record;
+}
+
+// The seconds that a candidate is taken to wait for its compiler before it is launched, by those before it.
 static double wait_of(const trial *t)
 {
     const tni_tuner *u = t->r->e->inspect->tuner;
-    if (t->r->e->events->event_record) return 0;
+    if (compiles_beside(t->r->e)) return 0;
     return (u->waited + A_COMPILER) / (u->waits + 1);
 }
 
@@ -368,6 +375,25 @@ static bool climb(trial *t, tni_tuning *best, tni_tuned *won)
     return true;
 }
 
+// Whether the search may go on from *best in this run: the candidates to come are compiled, or there is nothing else to measure meanwhile.
+// They are begun, behind those of kernels that come before the next run.
+static bool may_go_on(const trial *t, const tni_tuning *best)
+{
+    const tni_engine *e = t->r->e;
+    candidate         c[CANDIDATES];
+    bool              ready = true;
+    if (!compiles_beside(e) || !e->kernels->ready) return true;
+    int n = list_candidates(e, &t->l, t->key, best, c);
+    for (int i = 0; i < n; i++) {
+        tni_launch        with = t->l;
+        const tni_launch *l    = &with;
+        with.tuning            = &c[i].settings;
+        expect_candidate(e, t->k->entry, &t->l, &c[i], false);
+        ready &= e->kernels->ready(e->session, 1, &l, &t->k->entry);
+    }
+    return ready || !e->inspect->tuner->bytes;
+}
+
 // The settings that won before, or the rule's.
 static tni_tuning settings_before(const char *chip, const tni_launch *l)
 {
@@ -402,7 +428,7 @@ static void meet_rule(trial *t, const tni_tuning *best, tni_tuned *won)
 }
 
 // Searches from the settings that won before, or the rule's. *known: from settings that this process has found, which have won again.
-// Returns whether it ended before its time.
+// Returns whether it came to its end.
 static bool search(trial *t, tni_tuned *won, bool *known)
 {
     static const tni_tuning rule;
@@ -417,13 +443,16 @@ static bool search(trial *t, tni_tuned *won, bool *known)
     won->next_us = 0;
     from         = best;
     *known       = found && was_tried(t->r->e->inspect->tuner, t->key, &from);
-    while (tni_clock_now() < t->until && climb(t, &best, won)) continue;
-    bool ended = tni_clock_now() < t->until;
+    bool more    = true;
+    while (more && tni_clock_now() < t->until) {
+        more = climb(t, &best, won);
+        if (more && !may_go_on(t, &best)) break;
+    }
     *known &= !memcmp(&best, &from, sizeof best);
     won->settings = best;
     if (*known) keep_times(won, &before);
     else meet_rule(t, &best, won);
-    return ended;
+    return !more;
 }
 
 // ---- kernels of a run --------------------------------------------------------------------------
@@ -513,31 +542,46 @@ static void count_bytes(tni_tuner *u, tni_tuner_item *x, const tni_planned_kerne
     u->bytes += k->bytes + 1;
 }
 
+// How many kernels there are whose candidates are being compiled ahead.
+static int count_ahead(const tni_tuner *u)
+{
+    int n = 0;
+    for (size_t i = 0; i < u->items; i++) n += u->item[i].ahead && u->item[i].bytes > 0;
+    return n;
+}
+
 // Begins to compile the candidates of kernels that come later in the run, where that is done beside what is measured: otherwise each search
-// would wait for its own (ResNet-50 on an H200: 31 of 38 s). WINDOW: steps to look ahead. No more are begun than there is time for.
+// would wait for its own (ResNet-50 on an H200: 31 of 38 s). AHEAD: kernels, enough for all cores.
 static void look_ahead(const tni_run *r, const tni_planned_kernel *now)
 {
-    enum { WINDOW = 24 };
+    enum { AHEAD = 8 };
     const tni_engine *e = r->e;
     const tni_plan   *p = r->plan;
     tni_tuner        *u = e->inspect->tuner;
+    int               n = count_ahead(u);
     candidate         c[CANDIDATES];
     uint64_t          key[2];
-    if (!e->kernels->expect || !e->events->event_record || r->in_loop) return;
+    if (!compiles_beside(e) || r->in_loop) return;
     while (u->step < p->steps && (p->step[u->step] >= 0 || &p->kernel[~p->step[u->step]] != now))
         u->step++;
-    for (; u->ahead < p->steps && u->ahead <= u->step + WINDOW; u->ahead++) {
+    if (u->ahead < u->step) u->ahead = u->step;
+    for (; u->ahead < p->steps && n < AHEAD; u->ahead++) {
         int32_t                   s = p->step[u->ahead];
         const tni_planned_kernel *k = s < 0 ? &p->kernel[~s] : NULL;
-        if (u->begun * A_COMPILER > u->share * tni_threads_default()) return;
-        tni_tuner_item *x = k && is_left(u, k, key) ? item_of(r->cx, u, key) : NULL;
+        tni_tuner_item           *x = k && is_left(u, k, key) ? item_of(r->cx, u, key) : NULL;
         if (!x || x->ahead || !x->bytes) continue;
-        tni_tuning from = settings_before(e->kernels->chip(e->session, e->threads), &k->launch);
-        int        n    = list_candidates(e, &k->launch, key, &from, c);
-        for (int i = 0; i < n; i++) expect_candidate(e, k->entry, &k->launch, &c[i], false);
+        tni_tuning from  = settings_before(e->kernels->chip(e->session, e->threads), &k->launch);
+        int        count = list_candidates(e, &k->launch, key, &from, c);
+        for (int i = 0; i < count; i++) expect_candidate(e, k->entry, &k->launch, &c[i], false);
         x->ahead = true;
-        u->begun += n;
+        n++;
     }
+}
+
+// The seconds that a search takes at least: those of the compilers of its first candidates, by all cores where nothing else needs them.
+static double least_seconds(const tni_engine *e)
+{
+    return compiles_beside(e) ? TOGETHER * A_COMPILER / tni_threads_default() : A_COMPILER;
 }
 
 // Measures a kernel in its share of the time, and takes what was spent off the share of the run and off the budget, also if nothing came of it.
@@ -547,7 +591,8 @@ static void tune_in_share(const tni_run *r, tni_planned_kernel *k, tni_tuner_ite
     double     begun = tni_clock_now();
     trial      t;
     bool       opened = open_trial(&t, r, k);
-    t.until           = begun + u->share * (double)x->bytes / (double)u->bytes;
+    double     share  = u->share * (double)x->bytes / (double)u->bytes;
+    t.until           = begun + fmin(u->share, fmax(least_seconds(r->e), share));
     u->bytes -= x->bytes;
     x->bytes = 0;
     x->ahead = true;
@@ -573,27 +618,29 @@ void tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k)
 
 // ---- runs --------------------------------------------------------------------------------------
 
-// Lists the kernels of a run that are measured in it: those whose share is long enough for a search, and at least the largest.
-// A_SEARCH: seconds that one takes that is not cut short at once.
+// Orders items by what they move, the most first.
+static int by_bytes(const void *a, const void *b)
+{
+    int64_t x = ((const tni_tuner_item *)a)->bytes, y = ((const tni_tuner_item *)b)->bytes;
+    return (x < y) - (x > y);
+}
+
+// Lists the kernels of a run that are still to be measured. Those that move least are left to a later run, if there is no time for all.
 static void list_kernels(const tni_run *r, tni_tuner *u)
 {
-    const double A_SEARCH = r->e->events->event_record ? 0.05 : A_COMPILER;
-    uint64_t     key[2];
-    int64_t      most = 0, all;
-    u->items          = 0;
-    u->bytes          = 0;
+    uint64_t key[2];
+    size_t   most = (size_t)fmax(1, u->share / least_seconds(r->e));
+    u->items      = 0;
+    u->bytes      = 0;
     for (size_t i = 0; i < r->plan->kernels; i++) {
         const tni_planned_kernel *k = &r->plan->kernel[i];
         tni_tuner_item           *x = is_left(u, k, key) ? item_of(r->cx, u, key) : NULL;
         if (x) count_bytes(u, x, k);
-        if (x && x->bytes > most) most = x->bytes;
     }
-    all = u->bytes;
-    for (size_t i = 0; i < u->items; i++) {
-        tni_tuner_item *x = &u->item[i];
-        if (x->bytes == most || u->share * (double)x->bytes >= A_SEARCH * (double)all) continue;
-        u->bytes -= x->bytes;
-        x->bytes = 0;
+    if (u->items) qsort(u->item, u->items, sizeof *u->item, by_bytes);
+    for (size_t i = most; i < u->items; i++) {
+        u->bytes -= u->item[i].bytes;
+        u->item[i].bytes = 0;
     }
 }
 
@@ -604,7 +651,6 @@ void tni_tuning_begins(const tni_run *r)
     if (!u) return;
     u->winners = 0;
     u->step = u->ahead = 0;
-    u->begun           = 0;
     u->share           = r->e->tune_seconds / 2;
     list_kernels(r, u);
 }

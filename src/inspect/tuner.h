@@ -38,7 +38,6 @@ struct tni_tuner {
     double            share;
     int64_t           bytes;
     size_t step, ahead;  // the step that is measured, and up to which compilers have begun
-    int    begun;        // candidates of later steps that they were given
     double waited;       // seconds until candidates could be launched: mostly those of the compiler
     int    waits;        // how many candidates these were
     bool   log;          // TN_LOG has "tune"

@@ -41,7 +41,7 @@ struct entry {
 // called then, with the lock held. Invariant: a task is not freed while it is queued or has waiters.
 typedef enum { BUILD_PENDING, BUILD_RUNNING, BUILD_DONE } build_state;
 
-// When a program is wanted: by whoever waits for it, before those that nobody will soon wait for, or behind them.
+// When a program is wanted: by a caller that waits for it, before those that no caller will soon wait for, or behind them.
 typedef enum { WANTED_AT_ONCE, WANTED_SOON, WANTED_LATER } wanted;
 typedef struct build_task build_task;
 struct build_task {

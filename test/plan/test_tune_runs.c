@@ -1,0 +1,319 @@
+// test_tune_runs.c: kernels are measured while a program runs: its results stay what they are, a setting which gives other results never
+// wins, however fast it is, and little time goes to what promises most.
+#include "tune_kit.h"
+
+#include "inspect/contest.h"
+#include "inspect/profile.h"
+#include "inspect/tuner.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tenon.h>
+#include <unistd.h>
+
+enum { ROWS = 96, MANY_ROWS = 4096, COLS = 257, STEPS = 8 };
+
+// A small computation with a map, rows and columns, which updates w in place.
+static void record_step(tn_tensor *x, tn_tensor *w)
+{
+    tn_tensor *y = tn_tanh(tn_mul(x, w));
+    tn_assign(w, tn_add_s(tn_mul_s(tn_mean(y, 0), 0.5), 0.01));
+    tn_want(tn_softmax(x, -1));
+}
+
+// Steps of it; the last result goes to y.
+static void run_steps(tn_ctx *cx, int64_t rows, float *y)
+{
+    tn_seed(cx, 1);
+    tn_tensor *x = tn_randn(cx, TN_F32, 2, (int64_t[]){ rows, COLS });
+    tn_tensor *w = tn_randn(cx, TN_F32, 1, (int64_t[]){ COLS });
+    tn_eval(cx);
+    for (int i = 0; i < STEPS; i++) {
+        tn_scope *s = tn_begin(cx);
+        record_step(x, w);
+        tn_eval(cx);
+        tn_end(s);
+    }
+    CHECK(tn_read(w, TN_F32, y, COLS) == TN_OK);
+    CHECK(tn_error(cx) == TN_OK);
+}
+
+static void tuned_runs_give_the_results_of_rules(void)
+{
+    float   want[COLS], have[COLS];
+    tn_ctx *cx = tune_open();
+    tune_begin("runs");
+    run_steps(cx, ROWS, want);
+    CHECK(tn_tune(cx, 1) == TN_OK);
+    run_steps(cx, ROWS, have);
+    CHECK(cx->engine->tune_seconds < 1);
+    run_steps(cx, ROWS, have);
+    for (int i = 0; i < COLS; i++) CHECK_NEAR(have[i], want[i], 1e-5 * fabs(want[i]) + 1e-7);
+    tn_close(cx);
+    tune_end();
+}
+
+// The candidates in the order in which they were launched, one after the other; run: of the program.
+static struct {
+    const tni_kernel *kernel;
+    tni_tuning        settings;
+    int               run;
+} launched[256];
+static int launches, this_run;
+
+// Notes a candidate, and makes it slow.
+static void note_launch(tni_launch *l)
+{
+    enum { MOST = sizeof launched / sizeof *launched };
+    usleep(5000);
+    if (launches && launched[launches - 1].kernel == l->kernel &&
+        !memcmp(&launched[launches - 1].settings, l->tuning, sizeof *l->tuning))
+        return;
+    if (launches == MOST) return;
+    launched[launches].kernel   = l->kernel;
+    launched[launches].settings = *l->tuning;
+    launched[launches++].run    = this_run;
+}
+
+// Whether a candidate of the list was launched before.
+static bool was_launched_before(int at)
+{
+    for (int i = 0; i < at; i++)
+        if (launched[i].kernel == launched[at].kernel &&
+            !memcmp(&launched[i].settings, &launched[at].settings, sizeof launched[i].settings))
+            return true;
+    return false;
+}
+
+// With little time in each of several runs.
+static void a_search_goes_on_where_it_was_cut_short(void)
+{
+    tn_ctx *cx = rules_open("cpu");
+    tune_begin("goes_on");
+    launches       = 0;
+    tni_tune_spoil = note_launch;
+    tn_tensor *x   = tn_randn(cx, TN_F32, 2, (int64_t[]){ MANY_ROWS, COLS });
+    tn_tensor *w   = tn_randn(cx, TN_F32, 1, (int64_t[]){ COLS });
+    tn_eval(cx);
+    for (this_run = 0; this_run < 12; this_run++) {
+        tn_scope *s = tn_begin(cx);
+        record_step(x, w);
+        CHECK(tn_tune(cx, 1) == TN_OK);
+        tn_eval(cx);
+        tn_end(s);
+    }
+    tni_tune_spoil = NULL;
+    int runs       = 0;
+    for (int i = 0; i < launches; i++) {
+        runs += !i || launched[i].run != launched[i - 1].run;
+        test_case_result(!was_launched_before(i), "candidate %d of run %d was measured before: %s",
+                         i, launched[i].run, tni_tuning_text(&launched[i].settings).s);
+    }
+    CHECK(runs > 1);
+    tn_close(cx);
+    tune_end();
+}
+
+static int begun_now, begun_ahead;
+
+static void count_begun(void *session, void *entry, const tni_launch *l, bool now)
+{
+    (void)session, (void)entry, (void)l;
+    *(now ? &begun_now : &begun_ahead) += 1;
+}
+
+// Counts the compilers that tuning begins, instead of beginning them.
+static void count_compilers(tn_ctx *cx, tni_device_kernels *counted)
+{
+    *counted            = *cx->engine->kernels;
+    counted->expect     = count_begun;
+    cx->engine->kernels = counted;
+    begun_now = begun_ahead = 0;
+}
+
+// Where the host computes, launches wait for all that is being compiled: candidates that are begun without the time for them would
+// make a short budget as long as the compiler takes for all, and none is begun for a kernel that is not measured yet.
+static void little_time_begins_no_compilers(void)
+{
+    float              y[COLS];
+    tn_ctx            *cx = rules_open("cpu");
+    tni_device_kernels counted;
+    tune_begin("little");
+    count_compilers(cx, &counted);
+    CHECK(tn_tune(cx, 0.06) == TN_OK);
+    run_steps(cx, ROWS, y);
+    CHECK_INT(begun_now, 0);
+    CHECK(tn_tune(cx, 4) == TN_OK);
+    run_steps(cx, MANY_ROWS, y);
+    CHECK(begun_now > 0);
+    CHECK_INT(begun_ahead, 0);
+    tn_close(cx);
+    tune_end();
+}
+
+// Three steps: a softmax and a map, and sums between them that no kernel takes in.
+static void run_several_kernels(tn_ctx *cx)
+{
+    tn_tensor *x = tn_want(tn_randn(cx, TN_F32, 2, (int64_t[]){ ROWS, ROWS }));
+    tn_eval(cx);
+    for (int run = 0; run < 2; run++) {
+        tn_scope *s = tn_begin(cx);
+        tn_want(tn_tanh(tn_cumsum(tn_softmax(x, -1), 0)));
+        tn_eval(cx);
+        tn_end(s);
+    }
+}
+
+static int64_t note_time(void *session)
+{
+    (void)session;
+    return (int64_t)(1e9 * tni_clock_now());
+}
+
+static double elapsed(void *session, int64_t from, int64_t to)
+{
+    (void)session;
+    return 1e-9 * (double)(to - from);
+}
+
+// Elsewhere, which is where the device has timing events, the candidates of later kernels are compiled while earlier ones are measured.
+// The cpu is such a device for this test.
+static void later_kernels_are_compiled_while_others_are_measured(void)
+{
+    tn_ctx            *cx = rules_open("cpu");
+    tni_device_kernels counted;
+    tni_device_events  events = *cx->engine->events;
+    events.event_record       = note_time;
+    events.event_elapsed      = elapsed;
+    cx->engine->events        = &events;
+    tune_begin("ahead");
+    count_compilers(cx, &counted);
+    CHECK(tn_tune(cx, 20) == TN_OK);
+    run_several_kernels(cx);
+    CHECK(begun_now > 0);
+    CHECK(begun_ahead > 0);
+    tn_close(cx);
+    tune_end();
+}
+
+// Three softmaxes with sums between them that no kernel takes in, so that the same kernel runs three times: it is measured once, for all three, and nothing is left of what they move.
+static void kernels_of_many_layers_share_a_search(void)
+{
+    tn_ctx *cx = tune_open();
+    tune_begin("layers");
+    tn_tensor *w = tn_want(tn_randn(cx, TN_F32, 2, (int64_t[]){ ROWS, ROWS })), *x = w;
+    tn_eval(cx);
+    CHECK(tn_tune(cx, 0.5) == TN_OK);
+    for (int run = 0; run < 2; run++) {
+        tn_scope *s = tn_begin(cx);
+        x           = w;
+        for (int layer = 0; layer < 3; layer++) x = tn_softmax(tn_cumsum(x, 0), -1);
+        tn_want(x);
+        tn_eval(cx);
+        tn_end(s);
+    }
+    const tni_tuner *u = cx->engine->inspect->tuner;
+    CHECK(u != NULL);
+    if (u) CHECK_INT(u->bytes, 0);
+    CHECK(cx->engine->tune_seconds < 0.5);
+    tn_close(cx);
+    tune_end();
+}
+
+// The winners of a folder among kernels that are not the rule's settings, and all of them.
+static int count_winners(int *all)
+{
+    char     path[1024], line[600], settings[128];
+    tni_text why;
+    int      other = 0;
+    snprintf(path, sizeof path, "%s", scratch_path("count.txt"));
+    CHECK(tni_tuned_export(path, all, &why));
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f))
+        if (!strstr(line, "plan_of") &&
+            sscanf(line, "winner %*s %*s %*s %*s %*s %127s", settings) == 1)
+            other += strcmp(settings, "-") != 0;
+    if (f) fclose(f);
+    return other;
+}
+
+// Half of the work, which is fast and wrong.
+static void do_half(tni_launch *l)
+{
+    l->size[0] /= 2;
+}
+
+static void a_wrong_candidate_never_wins(void)
+{
+    float   y[COLS];
+    int     all = 0;
+    tn_ctx *cx  = tune_open();
+    tune_begin("wrong");
+    tni_tune_spoil = do_half;
+    CHECK(tn_tune(cx, 2) == TN_OK);
+    run_steps(cx, MANY_ROWS, y);
+    tni_tune_spoil = NULL;
+    int other      = count_winners(&all);
+    test_case_result(!cx->engine->kernels->neighbours || (all > 0 && other == 0),
+                     "%d of %d winners give other results", other, all);
+    CHECK_INT(tune_next_faster(false), 0);
+    tn_close(cx);
+    tune_end();
+}
+
+// Results of sums agree within a part of their size, which of an infinity is everything.
+static void infinities_agree_with_themselves_alone(void)
+{
+    static const struct {
+        float have, want;
+        bool  agree;
+    } row[] = {
+        { INFINITY, INFINITY, true }, { -INFINITY, INFINITY, false }, { 1, INFINITY, false },
+        { INFINITY, 1, false },       { NAN, INFINITY, false },       { 1, 1.000001f, true },
+    };
+    tn_ctx *cx = rules_open("cpu");
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        float have[2] = { 1, row[i].have }, want[2] = { 1, row[i].want };
+        bool  agree = tni_results_agree(cx, TN_F32, (char *)have, (char *)want, 2, false, 0);
+        test_case_result(agree == row[i].agree, "%g and %g", have[1], want[1]);
+    }
+    tn_close(cx);
+}
+
+static void explain_says_what_was_measured(void)
+{
+    float   y[COLS];
+    char   *text = NULL;
+    size_t  bytes;
+    tn_ctx *cx = tune_open();
+    tune_begin("explain");
+    tn_tune(cx, 1);
+    run_steps(cx, ROWS, y);
+    tn_tensor *x = tn_randn(cx, TN_F32, 2, (int64_t[]){ ROWS, COLS });
+    tn_tensor *w = tn_randn(cx, TN_F32, 1, (int64_t[]){ COLS });
+    tn_eval(cx);
+    tn_scope *s = tn_begin(cx);
+    record_step(x, w);
+    FILE *f = open_memstream(&text, &bytes);
+    tn_explain(cx, f);
+    fclose(f);
+    if (cx->engine->kernels->neighbours)
+        test_case_result(strstr(text, "tuned: ") && strstr(text, "s by the rule"),
+                         "explain does not say what was measured:\n%s", text);
+    free(text);
+    tn_end(s);
+    tn_close(cx);
+    tune_end();
+}
+
+const test_case tests_tune_runs[] = { TEST(tuned_runs_give_the_results_of_rules),
+                                      TEST(a_search_goes_on_where_it_was_cut_short),
+                                      TEST(little_time_begins_no_compilers),
+                                      TEST(later_kernels_are_compiled_while_others_are_measured),
+                                      TEST(kernels_of_many_layers_share_a_search),
+                                      TEST(a_wrong_candidate_never_wins),
+                                      TEST(infinities_agree_with_themselves_alone),
+                                      TEST(explain_says_what_was_measured),
+                                      TEST_END };
