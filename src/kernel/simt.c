@@ -2,7 +2,7 @@
 // form how many threads share a row and where the row is held (choose_row, choose_lane,
 // choose_point), then the grid (split_chunks) and how tails are finished (choose_finish).
 //
-// Every decision depends on sizes, strides, alignment and the limits of the device alone, and on settings (tuning.h), which
+// Every decision depends on what launch_words.h lists and the limits of the device alone, and on settings (tuning.h), which
 // take the place of rules where they are set and can be followed. The shape fixes the order of every sum, so a choice by
 // load, or by timing that is not kept, would give other bits from run to run.
 #include "kernel/simt_choose.h"
@@ -185,17 +185,6 @@ static void find_columns(tni_launch_facts *f)
     }
 }
 
-// The element at which an access begins, modulo v, counted from an address that is aligned to v
-// elements; -1 if the buffer is not even aligned to its elements, as a user's memory may be.
-static int64_t start_of(const tni_launch_facts *f, int access, int v)
-{
-    const tni_launch *l    = f->l;
-    uintptr_t         base = (uintptr_t)l->buffer[f->k->access[access].buffer];
-    size_t            size = tni_dtype_size(tni_access_dtype(f->k, access));
-    if (base % size) return -1;
-    return (int64_t)((base / size + (uint64_t)l->offset[access]) % (uint64_t)v);
-}
-
 static int64_t floor_modulo(int64_t a, int v)
 {
     return (a % v + v) % v;
@@ -216,7 +205,8 @@ static bool steps_whole(const tni_launch_facts *f, int access, int from, int to,
 static bool is_aligned(const tni_launch_facts *f, int access, int v)
 {
     v = (int)tni_min_i64(v, TNI_VECTOR_BYTES / (int)tni_dtype_size(tni_access_dtype(f->k, access)));
-    return start_of(f, access, v) == 0 && steps_whole(f, access, 0, f->k->np + f->k->nr, v) &&
+    return tni_access_start(f->l, access, v) == 0 &&
+           steps_whole(f, access, 0, f->k->np + f->k->nr, v) &&
            !floor_modulo(f->l->stride[access][TNI_AXES], v);
 }
 
@@ -225,7 +215,9 @@ static bool is_aligned(const tni_launch_facts *f, int access, int v)
 static bool share_alignment(const tni_launch_facts *f, int a, int b, int v)
 {
     const tni_kernel *k = f->k;
-    if (start_of(f, a, v) < 0 || start_of(f, a, v) != start_of(f, b, v)) return false;
+    if (tni_access_start(f->l, a, v) < 0 ||
+        tni_access_start(f->l, a, v) != tni_access_start(f->l, b, v))
+        return false;
     if (!steps_whole(f, a, k->np, k->np + k->nr, v) || !steps_whole(f, b, k->np, k->np + k->nr, v))
         return false;
     for (int i = 0; i < k->np; i++) {

@@ -1,5 +1,5 @@
 // The shape of a kernel on a device with work groups (CUDA, OpenCL): how its work is divided over
-// groups and threads. A shape is chosen for a launch, by sizes, strides, alignment, the device's limits and
+// groups and threads. A shape is chosen for a launch, by what launch_words.h lists, the device's limits and
 // settings that were kept (tuning.h) alone, never by how many threads happen to be free: it fixes the order of every sum.
 //
 // Three forms, by where the lane axis is:

@@ -3,6 +3,7 @@
 #ifndef TNI_KERNEL_SIMT_EMITTER_H
 #define TNI_KERNEL_SIMT_EMITTER_H
 
+#include "kernel/launch_words.h"
 #include "kernel/simt.h"
 
 // The elements of a full vector (TNI_VECTOR_BYTES) of a 16-bit dtype. Narrower elements are not packed further, since a

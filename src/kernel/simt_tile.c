@@ -122,10 +122,8 @@ static crossed_set find_crossed(const tni_launch *l)
 // Whether an access consists of aligned vectors of v elements along an axis.
 static bool in_vectors(const tni_launch *l, int access, int axis, int v)
 {
-    const tni_kernel *k    = l->kernel;
-    size_t            size = (size_t)access_bytes(k, access);
-    uintptr_t         base = (uintptr_t)l->buffer[k->access[access].buffer];
-    if (base % size || (base / size + (uint64_t)l->offset[access]) % (uint64_t)v) return false;
+    const tni_kernel *k = l->kernel;
+    if (tni_access_start(l, access, v)) return false;
     for (int i = 0; i < k->np; i++)
         if (i != axis && k->access[access].stride[i] != TNI_STRIDE_0 && l->stride[access][i] % v)
             return false;

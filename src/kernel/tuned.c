@@ -59,8 +59,9 @@ static struct {
     tni_disk        disk;
 } self = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-// One text for all chips: it is short, and a folder may be shared by machines.
-static const tni_disk_key disk_key = { "tuned", "winners", "", "", "" };
+// One text for all chips: it is short, and a folder may be shared by machines. Its number is that of the keys of launches and plans, by which
+// winners are found: where those are of other words, older winners are of no use.
+static const tni_disk_key disk_key = { "tuned", "winners 2", "", "", "" };
 
 // ---- lists -------------------------------------------------------------------------------------
 

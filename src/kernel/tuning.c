@@ -2,6 +2,7 @@
 #include "kernel/tuning.h"
 
 #include "kernel/disk.h"
+#include "kernel/launch_words.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -123,31 +124,6 @@ bool tni_tuned_read_word(const char *s, tni_tuned *w)
 }
 
 // ---- keys --------------------------------------------------------------------------------------
-
-// The bytes from an aligned address to where an access begins; of one without memory, a place, its element in a block of random numbers.
-// More would tell launches apart whose shapes are the same: where keys and values are appended to a cache, or a token has its place,
-// each step would be another launch, measured anew, with a kernel of its own that no graph of the step before has.
-static int64_t start_of(const tni_launch *l, int access)
-{
-    int      b  = l->kernel->access[access].buffer;
-    uint64_t at = (uint64_t)l->offset[access];
-    if (b < 0) return (int64_t)(at % TNI_RANDOM_BLOCK);
-    at *= tni_dtype_size((tn_dtype)l->kernel->buffer[b].dtype);
-    return (int64_t)(((uintptr_t)l->buffer[b] + at) % TNI_VECTOR_BYTES);
-}
-
-int tni_launch_words(const tni_launch *l, int64_t word[TNI_LAUNCH_WORDS])
-{
-    const tni_kernel *k = l->kernel;
-    int               n = 0, axes = k->np + k->nr;
-    for (int i = 0; i < axes; i++) word[n++] = l->size[i];
-    for (int a = 0; a < k->naccess; a++) {
-        for (int i = 0; i < axes; i++) word[n++] = l->stride[a][i];
-        word[n++] = l->stride[a][TNI_AXES];
-        word[n++] = start_of(l, a);
-    }
-    return n;
-}
 
 // Hashes the bytes of the kernel, then its words. Without memory the key is 0, which no winner has.
 void tni_tuned_key(const tni_launch *l, uint64_t key[2])

@@ -100,16 +100,7 @@ typedef struct {
 tni_text tni_tuned_word(const tni_tuned *w);
 bool     tni_tuned_read_word(const char *s, tni_tuned *w);
 
-// The words from which the shape of a launch follows, besides its kernel and settings: sizes, strides, and how its accesses are aligned.
-// TNI_VECTOR_BYTES: the widest load or store of a thread of a GPU (uint4). TNI_RANDOM_BLOCK: random numbers that are drawn together.
-// Returns how many there are.
-enum {
-    TNI_LAUNCH_WORDS = TNI_AXES + TNI_MAX_ACCESSES * (TNI_AXES + 2),
-    TNI_VECTOR_BYTES = 16,
-    TNI_RANDOM_BLOCK = 4
-};
-int tni_launch_words(const tni_launch *l, int64_t word[TNI_LAUNCH_WORDS]);
-// Fills in the key of a launch, a hash of its kernel and of these words.
+// Fills in the key of a launch: a hash of its kernel and of what its shape follows from (launch_words.h).
 void tni_tuned_key(const tni_launch *l, uint64_t key[2]);
 // Finds the winner for a launch on a chip. False if there is none.
 bool tni_tuned_find(const char *chip, const tni_launch *l, tni_tuned *found);

@@ -4,6 +4,7 @@
 #include "check.h"
 #include "device_table.h"
 #include "on_device.h"
+#include "rules_kit.h"
 #include "table.h"
 
 #include "base/heap.h"
@@ -424,6 +425,34 @@ static void products_of_all_sizes_agree(void)
     products_on("opencl");
 }
 
+// x + transpose(x) takes tiles in pairs, each the other's transposed operand; with another window of x the same kernel must not.
+static void another_window_of_a_tensor_is_read_where_it_begins(void)
+{
+    enum { N = 512, ROWS = N + 32, COLS = N + 4 };
+    static const int down[] = { 0, 1, 0, 3, 16 };
+    NEED_DEVICE();
+    tn_ctx *cx = rules_open("opencl");
+    float  *v = malloc(sizeof *v * ROWS * COLS), *y = malloc(sizeof *y * N * N);
+    for (int i = 0; i < ROWS * COLS; i++) v[i] = (float)(i % 9973);
+    tn_tensor *x = tn_want(tn_from(cx, TN_F32, TN_SHAPE(ROWS, COLS), v));
+    tn_eval(cx);
+    for (size_t k = 0; k < sizeof down / sizeof *down; k++) {
+        tn_scope  *s = tn_begin(cx);
+        tn_tensor *a = tn_slice(tn_slice(x, 0, 0, N, 1), 1, 0, N, 1);
+        tn_tensor *b = tn_slice(tn_slice(x, 0, down[k], down[k] + N, 1), 1, 0, N, 1);
+        CHECK(tn_read(tn_add(a, tn_transpose(b, 0, 1)), TN_F32, y, N * N) == TN_OK);
+        int wrong = 0;
+        for (int i = 0; i < N; i++)
+            for (int j = 0; j < N; j++)
+                wrong += y[i * N + j] != v[i * COLS + j] + v[(j + down[k]) * COLS + i];
+        test_case_result(!wrong, "%d rows further down: %d of %d are wrong", down[k], wrong, N * N);
+        tn_end(s);
+    }
+    free(v);
+    free(y);
+    tn_close(cx);
+}
+
 static void lines_of_all_lengths_are_scanned(void)
 {
     NEED_DEVICE();
@@ -490,6 +519,7 @@ const test_case tests_opencl[] = {
     TEST(ops_one_by_one_agree),
     TEST(a_device_without_doubles_does_all_but_f64),
     TEST(products_of_all_sizes_agree),
+    TEST(another_window_of_a_tensor_is_read_where_it_begins),
     TEST(lines_of_all_lengths_are_scanned),
     TEST(extrema_of_all_lines_are_found),
     TEST(lines_of_all_lengths_are_sorted_stably),

@@ -6,6 +6,8 @@
 #include "inspect/contest.h"
 #include "inspect/tuner.h"
 #include "kernel/disk.h"
+#include "kernel/launch_words.h"
+#include "kernel/simt.h"
 #include "kernel_kit.h"
 
 #include <math.h>
@@ -65,33 +67,122 @@ static void winners_are_found_by_sizes_and_chip_in_a_later_process(void)
     tune_end();
 }
 
+// A launch of a map over n elements that reads places, and draws random numbers there or only counts them.
+static void make_places(kit_case *c, int64_t n, bool draws)
+{
+    int64_t one[TNI_AXES + 1] = { 1 };
+    kit_begin(c, 1, &n, 0, NULL, false);
+    int x = kit_load_new(c, TN_F32, TNI_PER_ROW), at = kit_place(c, 0, one);
+    int y = draws ? kit_random(c, TNI_uniform, TN_F32, at, 1, 2) : kit_cast(c, TN_F32, at);
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), kit_map2(c, TNI_mul, x, y));
+    CHECK(tni_kernel_seal(&c->k));
+}
+
 // Generation reads and writes further on in each step, and counts places: the launch is the same as long as its shape is.
 static void steps_further_on_have_the_same_winner(void)
 {
     static const struct {
         int64_t offset, place;
-        bool    same;
-    } row[]     = { { 4, 0, true },  { 400, 0, true }, { -4, 0, true }, { 0, 4, true },
-                    { 8, 96, true }, { 1, 0, false },  { 2, 0, false }, { 0, 1, false } };
+        bool    draws, same;
+    } row[]     = { { 4, 0, false, true },  { 400, 0, false, true }, { -4, 0, false, true },
+                    { 0, 1, false, true },  { 8, 95, false, true },  { 1, 0, false, false },
+                    { 2, 0, false, false }, { 0, 4, true, true },    { 0, 1, true, false } };
     kit_case *c = calloc(1, sizeof *c);
-    int64_t   n = 64, one[TNI_AXES + 1] = { 1 };
     tni_tuned found;
     tune_begin("further");
-    kit_begin(c, 1, &n, 0, NULL, false);
-    int x = kit_load_new(c, TN_F32, TNI_PER_ROW), at = kit_place(c, 0, one);
-    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW),
-              kit_map2(c, TNI_mul, x, kit_cast(c, TN_F32, at)));
-    CHECK(tni_kernel_seal(&c->k));
-    tni_tuned w = winner_of(&c->l, 4, 10);
-    CHECK(tni_tuned_keep(&w));
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-        c->l.offset[c->k.ins[x].access]  = row[i].offset;
-        c->l.offset[c->k.ins[at].access] = row[i].place;
+        memset(c, 0, sizeof *c);
+        make_places(c, 64, row[i].draws);
+        tni_tuned w = winner_of(&c->l, 4, 10);
+        CHECK(tni_tuned_keep(&w));
+        for (int a = 0; a < c->k.naccess; a++) {
+            int b = c->k.access[a].buffer;
+            if (b < 0) c->l.offset[a] = row[i].place;
+            else if (!c->k.buffer[b].written) c->l.offset[a] = row[i].offset;
+        }
         test_case_result(tni_tuned_find(CHIP, &c->l, &found) == row[i].same,
                          "%d elements on, place %d", (int)row[i].offset, (int)row[i].place);
     }
     free(c);
     tune_end();
+}
+
+// A launch of x + transpose(x), whose tiles are each other's transposed operands.
+static void make_pair(kit_case *c)
+{
+    int64_t n[] = { 512, 512 }, across[TNI_AXES + 1] = { 516, 1 }, down[TNI_AXES + 1] = { 1, 516 };
+    kit_begin(c, 2, n, 0, NULL, false);
+    int x = kit_buffer(c, TN_F32, 600 * 516, false);
+    int a = kit_load(c, kit_access(c, x, 0, across, 0)),
+        b = kit_load(c, kit_access(c, x, 0, down, 0));
+    kit_store(c, kit_output(c, TN_F32, TNI_PER_ROW), kit_map2(c, TNI_add, a, b));
+    CHECK(tni_kernel_seal(&c->k));
+}
+
+// Lets a launch begin elsewhere: each access by itself or all of a buffer, and the buffers, which are not read.
+static void move_launch(tni_launch *l, uint64_t *state)
+{
+    static const int64_t by[]   = { 0, 0, 0, 1, 2, 3, 4, 8, 16, 64, 128 };
+    static const int     over[] = { 0, 0, 0, 4, 8, 16, 32 };
+    enum { BY = sizeof by / sizeof *by, OVER = sizeof over / sizeof *over };
+    int64_t all = by[kit_below(state, BY)];
+    bool    one = kit_below(state, 2);
+    for (int a = 0; a < l->kernel->naccess; a++)
+        l->offset[a] += one ? by[kit_below(state, BY)] : all;
+    for (int b = 0; b < l->kernel->nbuffer; b++)
+        l->buffer[b] = (char *)(uintptr_t)(4096 * (b + 1) + over[kit_below(state, OVER)]);
+}
+
+// Of one kernel, moved in many ways. Returns how many launches had the words of another.
+static int compare_shapes(const kit_case *c, const char *what, uint64_t *state)
+{
+    enum { WAYS = 40 };
+    static const tni_simt_limits h200 = { .threads      = 1024,
+                                          .shared_bytes = 227 * 1024,
+                                          .units        = 132,
+                                          .features     = TNI_GPU_ALL,
+                                          .cluster      = 8 };
+    static int64_t               word[WAYS][TNI_LAUNCH_WORDS];
+    static tni_simt              shape[WAYS];
+    int                          same = 0;
+    for (int i = 0; i < WAYS; i++) {
+        tni_launch l = c->l;
+        move_launch(&l, state);
+        int n    = tni_launch_words(&l, word[i]);
+        shape[i] = tni_simt_choose(&l, &h200);
+        for (int j = 0; j < i; j++) {
+            if (memcmp(word[i], word[j], (size_t)n * sizeof **word)) continue;
+            same++;
+            test_case_result(!memcmp(&shape[i], &shape[j], sizeof *shape),
+                             "%s: equal words, other shapes", what);
+            break;
+        }
+    }
+    return same;
+}
+
+// A shape is kept for all launches with equal words, whatever else they are.
+static void launches_with_equal_words_have_equal_shapes(void)
+{
+    enum { KERNELS = 150 };
+    kit_case *c    = malloc(sizeof *c);
+    uint64_t  draw = 7;
+    char      what[32];
+    int       same = 0;
+    memset(c, 0, sizeof *c);
+    make_pair(c);
+    same += compare_shapes(c, "a pair", &draw);
+    kit_free(c);
+    for (int i = 0; i < 2 * KERNELS; i++) {
+        snprintf(what, sizeof what, "%s kernel %d", i % 2 ? "crossed" : "random", i / 2);
+        bool ok = i % 2 ? kit_crossed_case(c, (uint64_t)i, 0)
+                        : kit_random_case(c, (uint64_t)i, KIT_SMALL);
+        if (!CHECK(ok)) break;
+        same += compare_shapes(c, what, &draw);
+        kit_free(c);
+    }
+    CHECK(same > KERNELS);
+    free(c);
 }
 
 static void a_newer_winner_replaces_the_older(void)
@@ -343,7 +434,7 @@ static void a_bad_file_changes_nothing(void)
 // A later version may share the folder and keep what this one does not know: lines behind it are used.
 static void a_bad_line_on_disk_is_left_out(void)
 {
-    static const tni_disk_key key    = { "tuned", "winners", "", "", "" };
+    static const tni_disk_key key    = { "tuned", "winners 2", "", "", "" };
     static const char         text[] = "winner 1 2 3 4 5 unroll=2 chip x\n"
                                        "winner 3 4 3 4 5 speed=3 chip x\n"
                                        "winner 5 6 3 4 5 unroll=2 chip x\n";
@@ -704,6 +795,7 @@ static void bad_arguments_are_refused(void)
 
 const test_case tests_tune[] = { TEST(winners_are_found_by_sizes_and_chip_in_a_later_process),
                                  TEST(steps_further_on_have_the_same_winner),
+                                 TEST(launches_with_equal_words_have_equal_shapes),
                                  TEST(a_newer_winner_replaces_the_older),
                                  TEST(rules_decide_if_that_is_asked_for),
                                  TEST(a_bad_number_of_seconds_is_told_of_once),

@@ -1,6 +1,8 @@
 // The shapes of the last few launches of a kernel, by all that their choice reads.
 #include "device/simt/kept_shapes.h"
 
+#include "kernel/launch_words.h"
+
 #include <stdlib.h>
 #include <string.h>
 
