@@ -88,7 +88,7 @@ bool bench_chosen(const char *name)
 {
     const char *only = getenv("TN_BENCH_ONLY");
     char        texts[512], *rest;
-    if (!only) return true;
+    if (!only || !*only) return true;
     snprintf(texts, sizeof texts, "%s", only);
     for (char *text = strtok_r(texts, "|", &rest); text; text = strtok_r(NULL, "|", &rest))
         if (strstr(name, text)) return true;

@@ -1,4 +1,4 @@
-// Background threads that take tasks from one queue, for work that no caller waits for, such as
+// Background threads that take tasks from a queue of each kind, for work that no caller waits for, such as
 // compiling.
 //
 // One mutex guards everything; tasks run without it. Threads are started on demand, never joined
@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 // At most as many threads as cores, and no more than 16: each compile keeps a core busy, and on a
 // machine with many cores more of them at once compete for memory and disk rather than finish
@@ -28,12 +29,11 @@ struct task {
 };
 
 // Guarded by the lock. idle: threads waiting for a task; busy: threads running one; needs: users
-// that asked for tasks to run (tni_background_need); paused: none is left; urgent: the last task of the
-// queue that was given to be run first, all of which are ahead of the others.
+// that asked for tasks to run (tni_background_need); paused: none is left.
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t  came, went;
-    task           *first, *last, *urgent;
+    task           *first[TNI_TASK_KINDS], *last[TNI_TASK_KINDS];
     int             threads, idle, busy, needs;
     bool            registered, paused;
     atomic_bool     stops;
@@ -42,13 +42,14 @@ static struct {
            .came = PTHREAD_COND_INITIALIZER,
            .went = PTHREAD_COND_INITIALIZER };
 
-// Takes the first task off the queue; NULL if it is empty. The lock is held.
+// Takes the first task off the first queue that has one; NULL if all are empty. The lock is held.
 static task *next_task(void)
 {
-    task *t = self.first;
-    if (t) self.first = t->next;
-    if (!self.first) self.last = NULL;
-    if (t == self.urgent) self.urgent = NULL;
+    int kind = 0;
+    while (kind < TNI_TASK_KINDS && !self.first[kind]) kind++;
+    if (kind == TNI_TASK_KINDS) return NULL;
+    task *t          = self.first[kind];
+    self.first[kind] = t->next;
     return t;
 }
 
@@ -114,7 +115,7 @@ static void forget_threads(void)
     pthread_mutex_init(&self.lock, NULL);
     pthread_cond_init(&self.came, NULL);
     pthread_cond_init(&self.went, NULL);
-    self.first = self.last = self.urgent = NULL;
+    memset(self.first, 0, sizeof self.first);
     self.threads = self.idle = self.busy = self.needs = 0;
     self.paused                                       = false;
     self.asked                                        = 0;
@@ -134,16 +135,12 @@ static void add_thread(void)
     pthread_attr_destroy(&attr);
 }
 
-// `first` puts a task that somebody may soon wait for before all that are not, and behind those that are: whoever
-// gave them waits for the one that was given first. The lock is held.
-static void push_task(task *t, bool first)
+// Puts a task behind those of its kind: whoever gave them waits for the one that was given first. The lock is held.
+static void push_task(task *t, tni_task_kind kind)
 {
-    task *behind = first ? self.urgent : self.last;
-    t->next      = behind ? behind->next : first ? self.first : NULL;
-    if (behind) behind->next = t;
-    else self.first = t;
-    if (first) self.urgent = t;
-    if (!t->next) self.last = t;
+    if (self.first[kind]) self.last[kind]->next = t;
+    else self.first[kind] = t;
+    self.last[kind] = t;
 }
 
 void tni_background_guard(void)
@@ -153,7 +150,7 @@ void tni_background_guard(void)
 
 // False only if no thread at all could be started, or memory is out: the caller then does the work
 // itself.
-bool tni_background(void (*work)(void *arg), void *arg, bool first)
+bool tni_background(void (*work)(void *arg), void *arg, tni_task_kind kind)
 {
     task *t = malloc(sizeof *t);
     if (!t) return false;
@@ -163,7 +160,7 @@ bool tni_background(void (*work)(void *arg), void *arg, bool first)
     bool ok = self.registered && guard_exit();
     if (ok) add_thread();
     ok = ok && self.threads;
-    if (ok) push_task(t, first);
+    if (ok) push_task(t, kind);
     else free(t);
     pthread_cond_signal(&self.came);
     pthread_mutex_unlock(&self.lock);

@@ -249,6 +249,13 @@ static void bind_kernel(const run *r, tni_planned_kernel *k)
     k->launch.fail[0]           = 0;
 }
 
+// Binds all kernels of a run before the first is launched: what they are launched with tells the tuner which were measured.
+static void bind_kernels(run *r)
+{
+    for (size_t i = 0; i < r->plan->kernels; i++) bind_kernel(r, &r->plan->kernel[i]);
+    r->bound = true;
+}
+
 // Reports an index out of range in a kernel with the same words as the op run by a call; *item is the
 // op's item.
 static tn_status report_check(const run *r, const tni_planned_kernel *k, size_t *item)
@@ -887,6 +894,7 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     if (ok && r.e->kernels->ready && plan->runs == 0) compile_calls_ahead(&r);
     tni_host_worked(cx, TNI_HOST_COMPILE, 0, since);
     since = tni_host_clock(cx);
+    if (ok && tunes) bind_kernels(&r);
     if (ok && tunes) r.e->observer->tuning_begins(&r);
     if (ok) ok = tni_run_submit(cx, &r, &item);
     tni_host_worked(cx, TNI_HOST_LAUNCH, 0, since);

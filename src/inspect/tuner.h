@@ -10,46 +10,73 @@ typedef struct {
     uint64_t key[2];
 } tni_measured;
 
-// The kernels of the plan that runs which have a key and are still to be measured. bytes: what they move; 0: they are not measured in this
-// run, or no more. ahead: compilers of their candidates have begun.
+// The kernels of the plan that runs which have a key and are still to be measured, and the bytes that they move. CHOSEN: they have a share of
+// the time; POSTPONED: they get what that leaves; MEASURED: in this run. ahead: compilers of their candidates have begun.
+typedef enum { TNI_ITEM_CHOSEN, TNI_ITEM_POSTPONED, TNI_ITEM_MEASURED } tni_item_state;
 typedef struct {
-    uint64_t key[2];
-    int64_t  bytes;
-    bool     ahead;
+    uint64_t       key[2];
+    int64_t        bytes;
+    tni_item_state state;
+    bool           ahead;
 } tni_tuner_item;
 
 // A winner of the present run. It is used from the end of the run on, which has taken scratch for the settings before.
 typedef struct {
     tni_tuned           won;
     tni_planned_kernel *k;
-    bool                ended;  // its search had the time that it needed
-    bool                known;  // it had won before, and a search that goes on found nothing else
+    bool                ended;        // its search has come to its end
+    bool                again;        // this process has measured the kernel in a run before,
+    bool                nothing_new;  // and what won then has won
 } tni_tuned_kernel;
 
-// Owned by the context's inspect. share, bytes: the seconds of the present run, and what its kernels move that are still to be measured
-// in it, which are listed.
+// Owned by the context's inspect. done: all that was measured, with its hash table.
 struct tni_tuner {
-    tni_measured     *done;
-    size_t            count, cap;
+    tni_measured *done;
+    uint32_t     *slot;
+    size_t        count, cap, slots;
+    // The present run: its winners, its kernels that are to be measured and how many of them are chosen, with their bytes; the seconds that it
+    // has left. left: something is to be measured in another run.
     tni_tuned_kernel *won;
     size_t            winners, winners_cap;
     tni_tuner_item   *item;
     size_t            items, items_cap;
-    double            share;
+    int               chosen;
     int64_t           bytes;
+    double            share;
+    bool              left;
     size_t step, ahead;  // the step that is measured, and up to which compilers have begun
-    double waited;       // seconds until candidates could be launched: mostly those of the compiler
-    int    waits;        // how many candidates these were
-    bool   log;          // TN_LOG has "tune"
-    int    told, others;  // winners that it printed; and those that are not the rule's
+    // The present search: when it began, and how many dozens of candidates it has asked for.
+    double begun;
+    int    dozens;
+    double searched;  // seconds of the first candidates of searches so far
+    int    searches;
+    double waited;  // seconds until candidates could be launched: mostly those of the compiler
+    int    waits;   // how many candidates these were
+    bool   log;     // TN_LOG has "tune"
+    int    told, others;  // winners so far; and those that are not the rule's
 };
+
+// TOGETHER: candidates of a kernel that are measured before the best of them goes into contests, those that promise most. A_COMPILER: the seconds that a
+// compiler takes for a kernel, about.
+enum { TNI_TOGETHER = 12 };
+extern const double TNI_A_COMPILER;
 
 // Returns the tuner of a context, made if there is none; NULL when memory is out.
 tni_tuner *tni_tuner_of(tn_ctx *cx);
 // Whether something was measured as far as it is worth it; and to note that it was. Without memory for that it is measured again.
 bool tni_was_measured(const tni_tuner *u, const uint64_t key[2]);
 void tni_note_measured(tn_ctx *cx, const uint64_t key[2]);
-// TN_LOG=tune, which `tenon tune` sets: prints a winner, `with` the settings or choices.
+// Counts a winner and, with TN_LOG=tune, which `tenon tune` sets, prints it, `with` the settings or choices.
 void tni_log_winner(tni_tuner *u, const tni_tuned *w, const char *with);
+
+// Whether compilers run beside what is measured. Where the host computes they take the cores that are measured, so that a launch waits for
+// all that was begun.
+bool tni_compiles_beside(const tni_engine *e);
+// Searches for the settings of a kernel, until some time, and notes the winner for the end of the run. False if nothing can be measured.
+bool tni_search_kernel(const tni_run *r, tni_planned_kernel *k, double until);
+// Asked by a search before each dozen of candidates: whether there is time for them.
+bool tni_search_may_go_on(const tni_engine *e);
+// Begins to compile, behind all else, the candidates that a search for a kernel would measure first; key: of its launch.
+void tni_search_ahead(const tni_engine *e, const tni_planned_kernel *k, const uint64_t key[2]);
 
 #endif

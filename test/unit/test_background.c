@@ -32,7 +32,8 @@ static void every_task_is_done_once(void)
 {
     enum { TASKS = 100 };
     done = 0;
-    for (int i = 0; i < TASKS; i++) CHECK(tni_background(count, NULL, i % 3 == 0));
+    for (int i = 0; i < TASKS; i++)
+        CHECK(tni_background(count, NULL, (tni_task_kind)(i % TNI_TASK_KINDS)));
     wait_until(&done, TASKS);
     usleep(1000);
     CHECK_INT(atomic_load(&done), TASKS);
@@ -44,23 +45,22 @@ static void take_place(void *arg)
     usleep(100);
 }
 
-// As given, but for the threads (16 at most) that begin at once.
-static void tasks_begin_in_order_those_given_as_first_ahead(void)
+// As given within a kind, but for the threads (16 at most) that begin at once.
+static void tasks_begin_in_order_by_their_kinds(void)
 {
     enum { TASKS = 120, THREADS = 16 };
-    static int place[2][TASKS];
+    static int place[TNI_TASK_KINDS][TASKS];
     done = 0;
     tni_background_need(true);
     tni_background_need(false);
     for (int i = 0; i < TASKS; i++)
-        for (int first = 0; first < 2; first++)
-            CHECK(tni_background(take_place, &place[first][i], first));
+        for (int kind = TNI_TASK_KINDS - 1; kind >= 0; kind--)
+            CHECK(tni_background(take_place, &place[kind][i], (tni_task_kind)kind));
     tni_background_need(true);
-    wait_until(&done, 2 * TASKS);
-    for (int i = 0; i < TASKS; i++) {
-        CHECK(abs(place[1][i] - i) <= THREADS);
-        CHECK(abs(place[0][i] - TASKS - i) <= THREADS);
-    }
+    wait_until(&done, TNI_TASK_KINDS * TASKS);
+    for (int i = 0; i < TASKS; i++)
+        for (int kind = 0; kind < TNI_TASK_KINDS; kind++)
+            CHECK(abs(place[kind][i] - kind * TASKS - i) <= THREADS);
     tni_background_need(false);
 }
 
@@ -75,7 +75,7 @@ static void after_the_last_who_needs_them_no_task_is_done(void)
     enum { TASKS = 40 };
     static atomic_int slow;
     tni_background_need(true);
-    for (int i = 0; i < TASKS; i++) CHECK(tni_background(dawdle, &slow, false));
+    for (int i = 0; i < TASKS; i++) CHECK(tni_background(dawdle, &slow, TNI_TASK_IN_TURN));
     usleep(20000);
     tni_background_need(false);
     int before = atomic_load(&slow);
@@ -91,12 +91,12 @@ static void the_child_of_a_fork_has_a_background_of_its_own(void)
 {
     if (strstr(TN_SANITIZE, "thread")) SKIP("its sanitizer does not take threads after a fork");
     done = 0;
-    CHECK(tni_background(count, NULL, false));
+    CHECK(tni_background(count, NULL, TNI_TASK_IN_TURN));
     wait_until(&done, 1);
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
-        bool ok = tni_background(count, NULL, false);
+        bool ok = tni_background(count, NULL, TNI_TASK_IN_TURN);
         wait_until(&done, 2);
         exit(ok && atomic_load(&done) == 2 ? 0 : 1);
     }
@@ -135,7 +135,7 @@ static void a_process_may_end_while_its_kernels_are_compiled(void)
         if (pid == 0) {
             tni_background_need(true);
             for (int i = 0; i < TNI_INTERPRETERS; i++)
-                tni_background(compile_interpreter, (void *)(intptr_t)i, false);
+                tni_background(compile_interpreter, (void *)(intptr_t)i, TNI_TASK_IN_TURN);
             usleep(1000 * (useconds_t)ms);
             tni_background_need(false);
             exit(0);
@@ -337,7 +337,7 @@ static void interpreters_that_failed_are_tried_again_when_they_are_asked_for_aga
 const test_case tests_background[] = {
     TEST(a_process_may_end_while_its_kernels_are_compiled),
     TEST(every_task_is_done_once),
-    TEST(tasks_begin_in_order_those_given_as_first_ahead),
+    TEST(tasks_begin_in_order_by_their_kinds),
     TEST(after_the_last_who_needs_them_no_task_is_done),
     TEST(the_child_of_a_fork_has_a_background_of_its_own),
     TEST(a_kernel_that_is_not_compiled_yet_is_not_waited_for),

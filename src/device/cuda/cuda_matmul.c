@@ -238,7 +238,7 @@ static void open_library(void *arg)
 void tni_cuda_expect_products(void *session)
 {
     tni_cuda *c = session;
-    if (!c->expects) tni_background(open_library, (void *)c->gpu, true);
+    if (!c->expects) tni_background(open_library, (void *)c->gpu, TNI_TASK_SOON);
     c->expects = true;
 }
 

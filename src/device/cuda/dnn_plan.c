@@ -536,7 +536,7 @@ static void begin_candidate(candidate *c)
     if (c->state != UNBEGUN) return;
     c->state = COMPILING;
     pthread_mutex_unlock(&self.lock);
-    if (!tni_background(compile_candidate, c, true)) compile_candidate(c);
+    if (!tni_background(compile_candidate, c, TNI_TASK_SOON)) compile_candidate(c);
     pthread_mutex_lock(&self.lock);
 }
 

@@ -40,9 +40,6 @@ struct entry {
 // compiler is at it (without the lock), then done, for good. text is freed when it is built; `built` is
 // called then, with the lock held. Invariant: a task is not freed while it is queued or has waiters.
 typedef enum { BUILD_PENDING, BUILD_RUNNING, BUILD_DONE } build_state;
-
-// When a program is wanted: by a caller that waits for it, before those that no caller will soon wait for, or behind them.
-typedef enum { WANTED_AT_ONCE, WANTED_SOON, WANTED_LATER } wanted;
 typedef struct build_task build_task;
 struct build_task {
     tni_compiled  *t;
@@ -194,17 +191,17 @@ static tn_status wait_task(build_task *u, tni_text *why)
     return s;
 }
 
-// Leaves a task to the background. first: ahead of others. If no thread can be had, the task stays
+// Leaves a task to the background. If no thread can be had, the task stays
 // pending, and the first caller that waits builds it. The lock is held.
-static void queue_task(build_task *u, bool first)
+static void queue_task(build_task *u, tni_task_kind kind)
 {
     if (u->t->o.background && u->state == BUILD_PENDING && !u->queued)
-        u->queued = tni_background(build_in_background, u, first);
+        u->queued = tni_background(build_in_background, u, kind);
 }
 
 // Builds a task at once if its program is on disk, which takes no time worth another thread, else
 // queues it.
-static void start_task(build_task *u, bool first)
+static void start_task(build_task *u, tni_task_kind kind)
 {
     tni_compiled *t     = u->t;
     bool          found = false;
@@ -225,7 +222,7 @@ static void start_task(build_task *u, bool first)
     }
     u->status = TN_OK;
     u->why    = (tni_text){ "" };
-    queue_task(u, first);
+    queue_task(u, kind);
 }
 
 // ---- entries -----------------------------------------------------------------------------------
@@ -504,9 +501,9 @@ static tn_status can_emit_kernel(const tni_compiled *t, const tni_kernel *k, tni
     return TN_EDEVICE;
 }
 
-// Starts a job and waits for it if it is wanted at once. The job may be freed when this returns. The count of
+// Starts a job and, with wait, waits for it. The job may be freed when this returns. The count of
 // waiters keeps it alive in between, since a program on disk is built at once.
-static tn_status submit_job(tni_compiled *t, job *j, wanted when, tni_text *why)
+static tn_status submit_job(tni_compiled *t, job *j, bool wait, tni_task_kind kind, tni_text *why)
 {
     if (!j->n) {
         job_free(&j->u);
@@ -517,9 +514,9 @@ static tn_status submit_job(tni_compiled *t, job *j, wanted when, tni_text *why)
         return no_memory_for_kernels(t, why);
     }
     j->u.waiters++;
-    start_task(&j->u, when == WANTED_SOON);
+    start_task(&j->u, kind);
     j->u.waiters--;
-    if (when == WANTED_AT_ONCE || !t->o.background) return wait_task(&j->u, why);
+    if (wait || !t->o.background) return wait_task(&j->u, why);
     release_task(&j->u);
     return TN_OK;
 }
@@ -539,10 +536,10 @@ static tn_status compile_all(tni_compiled *t, int n, const tni_launch *const *fi
             return no_memory_for_kernels(t, why);
         if (!job_add(j, entries[i], &shape.class)) s = no_memory_for_kernels(t, why);
         if (s != TN_OK || j->n < j->room) continue;
-        s = submit_job(t, j, WANTED_LATER, why);
+        s = submit_job(t, j, false, TNI_TASK_IN_TURN, why);
         j = NULL;
     }
-    if (j && s == TN_OK) return submit_job(t, j, WANTED_LATER, why);
+    if (j && s == TN_OK) return submit_job(t, j, false, TNI_TASK_IN_TURN, why);
     if (j) job_free(&j->u);
     return s;
 }
@@ -639,15 +636,14 @@ tni_registers tni_compiled_registers(tni_compiled *t, void *at, const tni_launch
 }
 
 // Starts to compile a kernel for a class, unless that is under way or has failed. The lock is held.
-static tn_status start_variant(tni_compiled *t, entry *e, const tni_simt_class *c, wanted when,
-                               tni_text *why)
+static tn_status start_variant(tni_compiled *t, entry *e, const tni_simt_class *c, bool wait,
+                               tni_task_kind kind, tni_text *why)
 {
     job *j = find_job(t, e, c);
-    if (j && when == WANTED_AT_ONCE) return wait_task(&j->u, why);
-    if (j) queue_task(&j->u, when == WANTED_SOON);  // there may have been no thread for it before
-    if (j) return TN_OK;
+    if (j && !wait) queue_task(&j->u, kind);  // there may have been no thread for it before
+    if (j) return wait ? wait_task(&j->u, why) : TN_OK;
     if (!(j = job_new(t, 1))) return no_memory_for_kernels(t, why);
-    if (job_add(j, e, c)) return submit_job(t, j, when, why);
+    if (job_add(j, e, c)) return submit_job(t, j, wait, kind, why);
     job_free(&j->u);
     return no_memory_for_kernels(t, why);
 }
@@ -661,7 +657,8 @@ bool tni_compiled_ready(tni_compiled *t, void *at, const tni_launch *l)
     pthread_mutex_lock(&t->lock);
     tni_simt m     = wanted_shape(t, at, l);
     bool     ready = t->never_compile || variant_of(at, &m.class);
-    if (!ready && start_variant(t, at, &m.class, WANTED_LATER, &why) != TN_OK) ready = true;
+    if (!ready && start_variant(t, at, &m.class, false, TNI_TASK_IN_TURN, &why) != TN_OK)
+        ready = true;
     const job *j = ready ? NULL : find_job(t, at, &m.class);
     ready |= !j || j->u.state == BUILD_DONE;
     pthread_mutex_unlock(&t->lock);
@@ -674,12 +671,11 @@ static tni_variant *build_variant(tni_compiled *t, entry *e, const tni_launch *l
                                   tni_simt *m, tn_status *s, tni_text *why)
 {
     tni_text reason = { "" };
-    wanted   when   = wait ? WANTED_AT_ONCE : WANTED_LATER;
-    *s              = start_variant(t, e, &m->class, when, why);
+    *s              = start_variant(t, e, &m->class, wait, TNI_TASK_IN_TURN, why);
     tni_variant *v  = variant_of(e, &m->class);
     if (!v || !v->registers.spilled || m->class.wide) return v;
     tni_simt fewer = wanted_shape(t, e, l);
-    start_variant(t, e, &fewer.class, when, &reason);
+    start_variant(t, e, &fewer.class, wait, TNI_TASK_IN_TURN, &reason);
     *m = shape_of(t, e, l);
     return variant_of(e, &m->class);
 }
@@ -708,14 +704,14 @@ int tni_compiled_neighbours(const tni_compiled *t, const tni_launch *l, const tn
     return tni_simt_neighbours(l, &t->o.limits, from, dst, room);
 }
 
-// Does not wait: all candidates of a kernel are begun before the first is measured.
+// Does not wait. Those of later are behind the kernels of plans, too.
 void tni_compiled_expect(tni_compiled *t, void *at, const tni_launch *l, bool now)
 {
     tni_text why = { "" };
     pthread_mutex_lock(&t->lock);
     tni_simt m = shape_of(t, at, l);
     if (!variant_of(at, &m.class))
-        start_variant(t, at, &m.class, now ? WANTED_SOON : WANTED_LATER, &why);
+        start_variant(t, at, &m.class, false, now ? TNI_TASK_IN_TURN : TNI_TASK_IDLE, &why);
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -834,7 +830,7 @@ bool tni_compiled_group_kernel_soon(tni_compiled *t, const char *const *text, tn
     if (t->no_double && (x == TN_F64 || y == TN_F64)) return false;
     pthread_mutex_lock(&t->lock);
     group_program *p = program_of(t, text, x, y);
-    if (p) start_task(&p->u, true);
+    if (p) start_task(&p->u, TNI_TASK_SOON);
     bool there = p && p->u.state == BUILD_DONE;
     pthread_mutex_unlock(&t->lock);
     return there;
@@ -866,7 +862,7 @@ tni_text_program *tni_compiled_text(tni_compiled *t, char *text, const char *wha
     if (!text) return NULL;
     pthread_mutex_lock(&t->lock);
     tni_text_program *p = text_program_of(t, text, what);
-    if (p) start_task(&p->u, true);
+    if (p) start_task(&p->u, TNI_TASK_SOON);
     pthread_mutex_unlock(&t->lock);
     return p;
 }
@@ -951,7 +947,7 @@ void tni_compiled_interpreters_soon(tni_compiled *t)
     for (int i = 0; i < (t->no_double ? TNI_INTERPRET_ALL : TNI_INTERPRETERS); i++) {
         build_task *u = interpreter_of(t, i);
         if (u) retry_interpreter(u, i);
-        if (u) queue_task(u, false);
+        if (u) queue_task(u, TNI_TASK_IN_TURN);
     }
     pthread_mutex_unlock(&t->lock);
 }
