@@ -261,9 +261,10 @@ static int list_candidates(const tni_engine *e, const tni_launch *l, const uint6
     const char *chip  = e->kernels->chip(e->session, e->threads);
     int         count = e->kernels->neighbours(e->session, l, from, near, CANDIDATES), n = 0;
     for (int i = 0; i < count; i++) {
-        double expected = tni_tuning_expect(chip, l->kernel, &near[i]);
         if (was_tried(e->inspect->tuner, key, &near[i])) continue;
-        c[n++] = (candidate){ near[i], expected, INFINITY, 0, false };
+        c[n++] = (candidate){ .settings = near[i],
+                              .expected = tni_tuning_expect(chip, l->kernel, &near[i]),
+                              .seconds  = INFINITY };
     }
     qsort(c, (size_t)n, sizeof *c, by_expectation);
     return n < TNI_TOGETHER ? n : TNI_TOGETHER;
@@ -359,14 +360,15 @@ static bool climb(trial *t, tni_tuning *best, tni_tuned *won)
     return true;
 }
 
-// Keeps the times of a winner that were measured side by side before; the next best may be one of those that were tried since.
+// Keeps a winner with its times, which were measured side by side before; the next best may be one of those that were tried since.
 static void keep_times(tni_tuned *won, const tni_tuned *before)
 {
     double next = won->next_us * before->us / won->us;
     if (!(next > 0) || (before->next_us > 0 && before->next_us < next)) next = before->next_us;
-    won->us      = before->us;
-    won->rule_us = before->rule_us;
-    won->next_us = next;
+    won->settings = before->settings;
+    won->us       = before->us;
+    won->rule_us  = before->rule_us;
+    won->next_us  = next;
 }
 
 // The winner meets the rule once more, so that the two can be compared, and both are known from then on.
@@ -406,7 +408,6 @@ static bool search(trial *t, tni_tuned_kernel *w)
     w->nothing_new = w->again && !memcmp(&best, &before.settings, sizeof best);
     if (w->nothing_new) keep_times(won, &before);
     else meet_rule(t, &best, won);
-    won->settings = w->nothing_new ? best : won->settings;
     return !more;
 }
 
