@@ -126,22 +126,20 @@ bool tni_compiles_beside(const tni_engine *e)
     return e->kernels->expect && e->events->event_record;
 }
 
-// The seconds that a search is taken to need for its first candidates, by those before it. At first those of the compilers, by all cores where nothing
-// else needs them, and of one on the cpu.
+// The seconds that a search is taken to need for its first candidates, by the last ones. At first those of the compilers, by all cores
+// where nothing else needs them, and of one on the cpu.
 static double least_seconds(const tni_engine *e)
 {
-    const tni_tuner *u     = e->inspect->tuner;
-    double           first = TNI_A_COMPILER;
-    if (tni_compiles_beside(e)) first *= (double)TNI_TOGETHER / tni_threads_default();
-    return (u->searched + first) / (u->searches + 1);
+    if (e->inspect->tuner->a_search > 0) return e->inspect->tuner->a_search;
+    if (!tni_compiles_beside(e)) return TNI_A_COMPILER;
+    return TNI_A_COMPILER * TNI_TOGETHER / tni_threads_default();
 }
 
-// Counts the time of a search when its first candidates are measured, or at its end if that comes before.
-static void count_search(tni_tuner *u)
+// Takes the time of a search when its first candidates are measured, or at its end if that comes before.
+static void time_search(const tni_engine *e)
 {
-    if (u->dozens > 2) return;
-    u->searched += tni_clock_now() - u->begun;
-    u->searches++;
+    tni_tuner *u = e->inspect->tuner;
+    if (u->dozens <= 2) u->a_search = (least_seconds(e) + tni_clock_now() - u->begun) / 2;
 }
 
 // The first candidates of a search are always measured. On others its compiler is waited for if there is time for all other kernels.
@@ -149,7 +147,7 @@ bool tni_search_may_go_on(const tni_engine *e)
 {
     tni_tuner *u = e->inspect->tuner;
     if (u->dozens++ == 0) return true;
-    count_search(u);
+    time_search(e);
     if (!tni_compiles_beside(e)) return true;
     return u->share - (tni_clock_now() - u->begun) > u->chosen * least_seconds(e);
 }
@@ -195,13 +193,13 @@ static void search_in_share(const tni_run *r, tni_planned_kernel *k, tni_tuner_i
     double until = tni_clock_now() + fmin(u->share, fmax(least_seconds(r->e), part * u->share));
     if (!tni_search_kernel(r, k, until)) tni_note_measured(r->cx, key);
     double spent = tni_clock_now() - u->begun;
-    if (u->dozens < 2) count_search(u);
+    if (u->dozens < 2) time_search(r->e);
     u->share -= spent;
     r->e->tune_seconds -= spent;
 }
 
 // What is not in the list is a kernel of a loop's body, or is launched with another alignment than at the beginning of the run.
-// Those that are not chosen are measured if there is time for all that are.
+// Those that are not chosen are measured if there is time for all that are, and when all of them were measured.
 void tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k)
 {
     tni_tuner *u = r->e->inspect->tuner;
@@ -211,8 +209,9 @@ void tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k)
     tni_tuner_item *x = find_item(u, key);
     if (!x) x = count_kernel(r->cx, u, k, key);
     if (!x || x->state == TNI_ITEM_MEASURED) return;
-    if (x->state == TNI_ITEM_CHOSEN || u->share > (u->chosen + 1) * least_seconds(r->e))
-        search_in_share(r, k, x);
+    bool now = x->state == TNI_ITEM_CHOSEN || !u->chosen ||
+               u->share > (u->chosen + 1) * least_seconds(r->e);
+    if (now) search_in_share(r, k, x);
     else u->left = true;
 }
 

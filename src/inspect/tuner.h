@@ -48,11 +48,10 @@ struct tni_tuner {
     // The present search: when it began, and how many dozens of candidates it has asked for.
     double begun;
     int    dozens;
-    double searched;  // seconds of the first candidates of searches so far
-    int    searches;
-    double waited;  // seconds until candidates could be launched: mostly those of the compiler
-    int    waits;   // how many candidates these were
-    bool   log;     // TN_LOG has "tune"
+    double a_search;  // seconds of the first candidates of a search, by the last ones; 0: not known
+    double waited;    // seconds until candidates could be launched: mostly those of the compiler
+    int    waits;     // how many candidates these were
+    bool   log;       // TN_LOG has "tune"
     int    told, others;  // winners so far; and those that are not the rule's
 };
 
