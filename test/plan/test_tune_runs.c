@@ -198,6 +198,60 @@ static void later_kernels_are_compiled_while_others_are_measured(void)
     tune_end();
 }
 
+// The winners of a folder among kernels that are not the rule's settings, and all of them.
+static int count_winners(int *all)
+{
+    char     path[1024], line[600], settings[128];
+    tni_text why;
+    int      other = 0;
+    snprintf(path, sizeof path, "%s", scratch_path("count.txt"));
+    CHECK(tni_tuned_export(path, all, &why));
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f))
+        if (!strstr(line, "plan_of") &&
+            sscanf(line, "winner %*s %*s %*s %*s %*s %127s", settings) == 1)
+            other += strcmp(settings, "-") != 0;
+    if (f) fclose(f);
+    return other;
+}
+
+static void softmax_and_sum(void *user, tn_tensor **carry, tn_tensor *const *x, tn_tensor **y)
+{
+    (void)user;
+    carry[0] = tn_cumsum(tn_softmax(tn_add(carry[0], x[0]), -1), 0);
+    y[0]     = tn_tanh(tn_mul_s(carry[0], 0.1));
+}
+
+// Kernels of a loop's body are in no list of the plan that runs.
+static void kernels_of_loops_are_measured_to_the_end(void)
+{
+    enum { RUNS = 40, T = 3 };
+    tn_ctx *cx  = rules_open("cpu");
+    int     all = 0, at = 0;
+    tune_begin("loops");
+    tn_tensor *x = tn_want(tn_randn(cx, TN_F32, 3, (int64_t[]){ T, ROWS, ROWS }));
+    tn_eval(cx);
+    CHECK(tn_tune(cx, 60) == TN_OK);
+    const tni_plan *p = NULL;
+    for (; at < RUNS && !(p && p->tuned); at++) {
+        tn_scope  *s     = tn_begin(cx);
+        tn_tensor *carry = tn_zeros(cx, TN_F32, TN_SHAPE(ROWS, ROWS)), *y = NULL;
+        CHECK(tn_scan(softmax_and_sum, NULL, 1, &carry, 1, &x, 1, &y, (tn_scan_opts){ 0 }) ==
+              TN_OK);
+        tn_want(tn_exp(carry));
+        tn_want(y);
+        tn_eval(cx);
+        tn_end(s);
+        for (int i = 0; i < cx->engine->plans.count; i++)
+            if (!cx->engine->plans.plan[i]->recurs) p = cx->engine->plans.plan[i];
+    }
+    count_winners(&all);
+    test_case_result(p && p->tuned, "after %d runs there is still something to measure", at);
+    test_case_result(all >= 3, "%d winners", all);
+    tn_close(cx);
+    tune_end();
+}
+
 // Three softmaxes with sums between them that no kernel takes in, so that the same kernel runs three times: it is measured once, for all three, and nothing is left of what they move.
 static void kernels_of_many_layers_share_a_search(void)
 {
@@ -220,23 +274,6 @@ static void kernels_of_many_layers_share_a_search(void)
     CHECK(cx->engine->tune_seconds < 0.5);
     tn_close(cx);
     tune_end();
-}
-
-// The winners of a folder among kernels that are not the rule's settings, and all of them.
-static int count_winners(int *all)
-{
-    char     path[1024], line[600], settings[128];
-    tni_text why;
-    int      other = 0;
-    snprintf(path, sizeof path, "%s", scratch_path("count.txt"));
-    CHECK(tni_tuned_export(path, all, &why));
-    FILE *f = fopen(path, "r");
-    while (f && fgets(line, sizeof line, f))
-        if (!strstr(line, "plan_of") &&
-            sscanf(line, "winner %*s %*s %*s %*s %*s %127s", settings) == 1)
-            other += strcmp(settings, "-") != 0;
-    if (f) fclose(f);
-    return other;
 }
 
 // Half of the work, which is fast and wrong.
@@ -312,6 +349,7 @@ const test_case tests_tune_runs[] = { TEST(tuned_runs_give_the_results_of_rules)
                                       TEST(a_search_goes_on_where_it_was_cut_short),
                                       TEST(little_time_begins_no_compilers),
                                       TEST(later_kernels_are_compiled_while_others_are_measured),
+                                      TEST(kernels_of_loops_are_measured_to_the_end),
                                       TEST(kernels_of_many_layers_share_a_search),
                                       TEST(a_wrong_candidate_never_wins),
                                       TEST(infinities_agree_with_themselves_alone),
