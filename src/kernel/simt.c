@@ -294,11 +294,11 @@ static uint64_t single_fetches(const tni_launch_facts *f)
 }
 
 // The threads of a group of POINT whose turns are whole rows, so that a thread has the same columns
-// in each: whole warps, the most up to GROUP or else the fewest; 0 if a row has too many vectors.
+// in each: whole warps, the most up to GROUP or else the fewest; 0 if a row has too many vectors, or none.
 static int64_t row_group(const tni_launch_facts *f, int64_t vectors)
 {
     int64_t best = 0, most = tni_min_i64(2 * GROUP, f->limits->threads);
-    for (int64_t n = vectors; n <= most; n += vectors)
+    for (int64_t n = vectors; vectors > 0 && n <= most; n += vectors)
         if (n % TNI_WARP == 0 && (n <= GROUP || !best)) best = n;
     return best;
 }

@@ -912,6 +912,26 @@ static void other_alignment_is_another_class(void)
     free(c);
 }
 
+// Many factors by column take so many registers that rows would have shorter vectors, of which a row of few columns has none.
+static void rows_of_few_columns_and_many_factors_get_a_shape(void)
+{
+    enum { FACTORS = 6 };
+    kit_case *c = malloc(sizeof *c);
+    for (int64_t cols = 1; cols <= 20; cols++) {
+        kit_begin(c, 2, (int64_t[]){ 300, cols }, 0, NULL, false);
+        int y = kit_cast(c, TN_F32, kit_load_new(c, TN_BF16, TNI_PER_ROW));
+        int w = kit_buffer(c, TN_F32, FACTORS * cols, false);
+        for (int i = 0; i < FACTORS; i++)
+            y = kit_map2(c, TNI_mul, y,
+                         kit_load(c, kit_access(c, w, i * cols, (int64_t[]){ 0, 1 }, 0)));
+        kit_store(c, kit_output(c, TN_BF16, TNI_PER_ROW), y);
+        CHECK(tni_kernel_seal(&c->k));
+        CHECK(tni_simt_choose(&c->l, &h200).block > 0);
+        kit_free(c);
+    }
+    free(c);
+}
+
 // A map may write where it reads; threads that share a row, or come to it again, may not.
 static void only_maps_read_what_they_write(void)
 {
@@ -939,6 +959,7 @@ const test_case tests_simt[] = { TEST(transposed_operands_get_tiles),
                                  TEST(grids_are_within_what_cuda_launches),
                                  TEST(few_classes_serve_many_sizes),
                                  TEST(other_alignment_is_another_class),
+                                 TEST(rows_of_few_columns_and_many_factors_get_a_shape),
                                  TEST(only_maps_read_what_they_write),
                                  TEST(known_work_compiles_without_spills),
                                  TEST(known_work_runs_and_agrees),
