@@ -59,6 +59,8 @@ typedef struct {
 //               there is nothing to tell
 //   others      returns what a call without addresses could do otherwise than by the rule, bits of tni_otherwise,
 //               which tni_call.otherwise asks for; NULL: there never is anything
+//   tuned       what measuring found for a call, whose runs search if they are asked to (tni_call.search), with words for people;
+//               false if it was not measured. Asked of planned calls, without addresses. NULL: runs never search
 //   strided     its results may have any strides that do not overlap; else they are row-major
 //
 // Only addresses, and attributes that are no part of a plan's key (RUN in attr.def), differ between runs.
@@ -72,6 +74,7 @@ typedef struct {
     const char *(*declines)(const tni_call *call);
     const char *(*method)(const tni_call *call);
     unsigned (*others)(const tni_call *call);
+    bool (*tuned)(const tni_call *call, tni_tuned *won, tni_text *with);
     bool strided;
 } tni_op_impl;
 

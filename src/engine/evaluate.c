@@ -160,6 +160,18 @@ static tn_status report_node_failure(tn_ctx *cx, tn_status s, const tni_node *n,
                            tni_site_text(&n->site).s);
 }
 
+// Asks a call to search, if the run tunes and there is time for it.
+static void begin_search(const run *r, size_t i, tni_call *c)
+{
+    bool tunes = r->e->watch & TNI_WATCH_TUNES && tni_device_impl(r->e->device, c->op)->tuned;
+    c->search  = tunes ? r->e->observer->call_begins(r, i, c) : NULL;
+}
+
+static void end_search(const run *r, const tni_call *c)
+{
+    if (c->search) r->e->observer->call_searched(r);
+}
+
 // Runs the call of item i, if it has anything to do. With TNI_WATCH_CALLS the observer sees the
 // result.
 static tn_status run_item(const run *r, size_t i)
@@ -177,7 +189,11 @@ static tn_status run_item(const run *r, size_t i)
         if (n->op == TNI_loop) {
             tni_loop_call l = tni_loop_call_of(n);
             s               = tni_run_loop(r->cx, &l, &c, SIZE_MAX, &reported);
-        } else s = tni_call_run(&c);
+        } else {
+            begin_search(r, i, &c);
+            s = tni_call_run(&c);
+            end_search(r, &c);
+        }
         if (reported) return s;
         if (s == TN_OK && r->e->watch & TNI_WATCH_CALLS)
             return r->e->observer->call_ran(r->cx, n, &c);
@@ -291,7 +307,9 @@ static tn_status run_kernel(const run *r, tni_planned_kernel *k, size_t *item)
     tn_status s;
     if (k->call_item >= 0) {
         tni_call c = tni_run_call(r, (size_t)k->call_item, &why);
-        s          = r->e->device->calls->run_with_epilogue(&c, k->entry, &k->launch, &why);
+        begin_search(r, (size_t)k->call_item, &c);
+        s = r->e->device->calls->run_with_epilogue(&c, k->entry, &k->launch, &why);
+        end_search(r, &c);
     } else {
         if (r->e->watch & TNI_WATCH_TUNES) r->e->observer->kernel_begins(r, k);
         s = r->e->kernels->launch(r->e->session, k->entry, &k->launch, &why);

@@ -12,7 +12,7 @@
 //           library call before its epilogue) are stored
 //   TIMES   the observer is called after each step of a run is launched
 //   NAMES   the observer is called before and after each step is launched, to name it for other tools
-//   TUNES   the observer measures kernels under other settings before they run; set for single runs, by run_graph
+//   TUNES   the observer measures kernels under other settings before they run, and lets calls search; set for single runs, by run_graph
 // Under VALUES, TIMES and TUNES kernels are compiled before they run. With any bit set, no run is replayed as a graph.
 enum {
     TNI_WATCH_CALLS  = 1,
@@ -80,9 +80,12 @@ struct tni_observer {
     // TUNES: a plan is ready to run; measures others of the same graph, and lets *p be the fastest, in the cache as well.
     // False, reported, if the program has asked to stop meanwhile.
     bool (*plan_tunes)(tni_graph *g, tni_plan **p);
-    // TUNES: a run begins, a kernel of it is about to be launched with the arguments it is bound to, the run has ended.
+    // TUNES: a run begins, a kernel of it is about to be launched with the arguments it is bound to, the run has ended. A library call
+    // of an item is about to run, for which a search is returned, or NULL; a call that searched has run.
     void (*tuning_begins)(const tni_run *r);
     void (*kernel_begins)(const tni_run *r, tni_planned_kernel *k);
+    tni_call_search *(*call_begins)(const tni_run *r, size_t item, const tni_call *c);
+    void (*call_searched)(const tni_run *r);
     void (*tuning_ends)(const tni_run *r);
     // Reports that there is no device memory for `what`: how much was asked for, how much there is, and which
     // tensors hold most of it. Returns NULL.

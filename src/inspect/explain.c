@@ -236,10 +236,18 @@ tni_text tni_tuned_text(const tni_tuned *won, const char *with)
     return s;
 }
 
-tni_text tni_kernel_tuned(const tni_engine *e, const tni_planned_kernel *k)
+tni_text tni_step_tuned(const tni_engine *e, const tni_graph *g, const tni_plan *p,
+                        tni_plan_step step)
 {
-    tni_tuned won;
-    if (k->call_item >= 0 || !e->kernels->chip ||
+    tni_tuned                 won;
+    tni_call                  c;
+    tni_text                  with = { "" };
+    const tni_planned_kernel *k    = step < 0 ? &p->kernel[~step] : NULL;
+    const tni_op_impl        *impl = tni_step_call(e, g, p, step, &c);
+    if (impl)
+        return impl->tuned && impl->tuned(&c, &won, &with) ? tni_tuned_text(&won, with.s)
+                                                           : (tni_text){ "" };
+    if (!k || !e->kernels->chip ||
         !tni_tuned_find(e->kernels->chip(e->session, e->threads), &k->launch, &won))
         return (tni_text){ "" };
     return tni_tuned_text(&won, tni_tuning_text(&won.settings).s);
@@ -251,7 +259,7 @@ tni_text tni_plan_tuned(tni_graph *g)
     size_t     bytes;
     tni_tuned  won;
     char      *key = limits.chip && g->count ? tni_key_write(g, &bytes) : NULL;
-    bool       any = key && tni_tuned_find_plan(limits.chip, key, bytes, &won);
+    bool       any = key && tni_tuned_find_bytes(limits.chip, key, bytes, &won);
     tni_free(&g->cx->heap, key);
     return any ? tni_tuned_text(&won, tni_choices_text(g, &won.choices).s) : (tni_text){ "" };
 }
@@ -272,7 +280,7 @@ static void print_step(const account *a, const char *number, tni_plan_step step)
     while ((n = tni_step_origin(a->g, a->p, step, &at)) != NULL) print_site(a->f, n);
     if (step < 0 && a->p->kernel[~step].is_prologue) fprintf(a->f, "         by the next step\n");
     print_method(a, step);
-    if (step < 0) print_tuned(a, "         ", tni_kernel_tuned(a->e, &a->p->kernel[~step]).s);
+    print_tuned(a, "         ", tni_step_tuned(a->e, a->g, a->p, step).s);
     if (a->o.stored) print_all_stored(a, step);
     if (step < 0 && a->o.source) print_source(a, &a->p->kernel[~step]);
     if (step >= 0 && a->g->item[step].n->op == TNI_loop) print_body(a, number, a->g->item[step].n);

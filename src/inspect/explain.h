@@ -15,9 +15,10 @@ typedef struct {
 bool tni_plan_count(tni_graph *g, const tni_plan *p, tni_plan_counts *n);
 // The next value that outlives the plan in the place of item i, which is then listed, by item; NULL behind the last.
 const tni_item *tni_next_stored(const tni_graph *g, const tni_plan *p, int32_t i, bool *listed);
-// Where the settings of a kernel, or the choices of a plan, come from: "136 us, 153 us by the rule, 138 us next: cluster 7"; "" if nothing
-// was measured.
-tni_text tni_kernel_tuned(const tni_engine *e, const tni_planned_kernel *k);
+// Where the settings of a kernel, the algorithm of a call or the choices of a plan come from: "136 us, 153 us by the rule, 138 us next:
+// cluster 7"; "" if nothing was measured.
+tni_text tni_step_tuned(const tni_engine *e, const tni_graph *g, const tni_plan *p,
+                        tni_plan_step step);
 tni_text tni_plan_tuned(tni_graph *g);
 // The times of a winner and what was chosen: "812 us, 840 us by the rule, 818 us next: unroll 8".
 tni_text tni_tuned_text(const tni_tuned *won, const char *with);

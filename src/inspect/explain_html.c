@@ -264,7 +264,7 @@ static void put_step(writer *x, const char *number, tni_plan_step step)
     if (by) put_text(x->w, "by", by);
     if (why) put_text(x->w, "varies", why);
     if (step < 0 && x->p->kernel[~step].is_prologue) put_text(x->w, "with", "the next step");
-    if (step < 0) put_text(x->w, "tuned", tni_kernel_tuned(x->e, &x->p->kernel[~step]).s);
+    put_text(x->w, "tuned", tni_step_tuned(x->e, x->g, x->p, step).s);
     put_ops(x, step);
     put_lines(x, step);
     put_stored(x, step);

@@ -51,17 +51,19 @@ extern void (*tni_tune_spoil_plan)(tni_plan *p);
 
 // See tni_observer: TN_CHECK=nan looks at the results of calls, TN_VERIFY=1 compares steps with ref, a
 // profile times them.
-tn_status tni_check_call(tn_ctx *cx, const tni_node *n, const tni_call *c);
-void     *tni_verify_before(const tni_run *r, tni_plan_step step);
-tn_status tni_verify_after(void *begun, tn_status s, size_t *item);
-void      tni_profile_start(const tni_run *r);
-void      tni_profile_step(const tni_run *r, tni_plan_step step);
-void      tni_profile_stop(const tni_run *r);
-void      tni_profile_host(tn_ctx *cx, tni_host_work what, int64_t bytes, double since);
-bool      tni_plan_tunes(tni_graph *g, tni_plan **p);
-void      tni_tuning_begins(const tni_run *r);
-void      tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k);
-void      tni_tuning_ends(const tni_run *r);
-void     *tni_oom_report(tn_ctx *cx, const char *op, const char *what, int64_t bytes);
+tn_status        tni_check_call(tn_ctx *cx, const tni_node *n, const tni_call *c);
+void            *tni_verify_before(const tni_run *r, tni_plan_step step);
+tn_status        tni_verify_after(void *begun, tn_status s, size_t *item);
+void             tni_profile_start(const tni_run *r);
+void             tni_profile_step(const tni_run *r, tni_plan_step step);
+void             tni_profile_stop(const tni_run *r);
+void             tni_profile_host(tn_ctx *cx, tni_host_work what, int64_t bytes, double since);
+bool             tni_plan_tunes(tni_graph *g, tni_plan **p);
+void             tni_tuning_begins(const tni_run *r);
+void             tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k);
+tni_call_search *tni_call_tunes(const tni_run *r, size_t item, const tni_call *c);
+void             tni_call_searched(const tni_run *r);
+void             tni_tuning_ends(const tni_run *r);
+void            *tni_oom_report(tn_ctx *cx, const char *op, const char *what, int64_t bytes);
 
 #endif

@@ -57,6 +57,8 @@ const tni_observer tni_observer_inspect = {
     .plan_tunes    = tni_plan_tunes,
     .tuning_begins = tni_tuning_begins,
     .kernel_begins = tni_kernel_tunes,
+    .call_begins   = tni_call_tunes,
+    .call_searched = tni_call_searched,
     .tuning_ends   = tni_tuning_ends,
     .out_of_memory = tni_oom_report,
 };

@@ -63,32 +63,33 @@ bool tni_step_runs(const tni_graph *g, const tni_plan *p, tni_plan_step step)
 
 // ---- library calls -----------------------------------------------------------------------------
 
-// Asks the device about the planned call of a step. NULL if the step has none.
-static const char *ask_device(const tni_engine *e, const tni_graph *g, const tni_plan *p,
-                              tni_plan_step step, bool varies)
+const tni_op_impl *tni_step_call(const tni_engine *e, const tni_graph *g, const tni_plan *p,
+                                 tni_plan_step step, tni_call *c)
 {
     int32_t item = step < 0 ? p->kernel[~step].call_item : step;
     if (item < 0 || !p->place[item].call) return NULL;
-    tni_call           c    = p->call[p->place[item].call - 1].call;
-    const tni_op_impl *impl = tni_device_impl(e->device, c.op);
-    c.device                = e->device;
-    c.session               = e->session;
-    c.attr                  = &g->item[item].n->attr;
-    tni_call_find_packed(&c, g->item[item].n);
-    if (varies) return impl->varies ? impl->varies(&c) : NULL;
-    return impl->method ? impl->method(&c) : NULL;
+    *c         = p->call[p->place[item].call - 1].call;
+    c->device  = e->device;
+    c->session = e->session;
+    c->attr    = &g->item[item].n->attr;
+    tni_call_find_packed(c, g->item[item].n);
+    return tni_device_impl(e->device, c->op);
 }
 
 const char *tni_step_method(const tni_engine *e, const tni_graph *g, const tni_plan *p,
                             tni_plan_step step)
 {
-    return ask_device(e, g, p, step, false);
+    tni_call           c;
+    const tni_op_impl *impl = tni_step_call(e, g, p, step, &c);
+    return impl && impl->method ? impl->method(&c) : NULL;
 }
 
 const char *tni_step_varies(const tni_engine *e, const tni_graph *g, const tni_plan *p,
                             tni_plan_step step)
 {
-    return ask_device(e, g, p, step, true);
+    tni_call           c;
+    const tni_op_impl *impl = tni_step_call(e, g, p, step, &c);
+    return impl && impl->varies ? impl->varies(&c) : NULL;
 }
 
 // ---- names -------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // Tuning: kernels are measured under other settings than the rule's where they run, and what wins is kept (kernel/tuning.h). tune_kernel.c has the
 // search of a kernel; tune_plan.c measures plans.
 //
-// A run that tunes stops before each kernel that was not measured yet. Plans are tuned from their second run on, since most run
+// A run that tunes stops before each kernel that was not measured yet, and lets library calls search that know how (device/cuda/product_search.c). Plans are tuned from their second run on, since most run
 // once. Half of the seconds that are left go to a run. They are shared among as many of its largest kernels as there is time for, by
 // the bytes that they move; a kernel that runs once in every layer is measured once, with the share of all. What that leaves
 // goes to smaller ones. A search that was cut short goes on in a later run; so does one that would wait for its compiler
@@ -13,8 +13,10 @@
 #include "base/hash.h"
 #include "base/pool.h"
 #include "base/slots.h"
+#include "inspect/agreement.h"
 #include "inspect/explain.h"
 #include "inspect/profile.h"
+#include "inspect/step_facts.h"
 #include "inspect/tuner.h"
 #include "kernel/disk.h"
 
@@ -61,7 +63,8 @@ static void count_winner(tni_tuner *u, const tni_tuned *w, int times)
 {
     static const tni_tuning rule;
     u->told += times;
-    u->others += times * (w->choices.n > 0 || memcmp(&w->settings, &rule, sizeof rule) != 0);
+    u->others += times * (w->choices.n > 0 || w->algorithm.n > 0 ||
+                          memcmp(&w->settings, &rule, sizeof rule) != 0);
 }
 
 void tni_log_winner(tni_tuner *u, const tni_tuned *w, const char *with)
@@ -94,10 +97,8 @@ static tni_tuner_item *find_item(const tni_tuner *u, const uint64_t key[2])
     return NULL;
 }
 
-// Counts what a kernel moves to the item of its key, which is made if there is none; NULL when memory is out. One that moves nothing
-// takes time, too.
-static tni_tuner_item *count_kernel(tn_ctx *cx, tni_tuner *u, const tni_planned_kernel *k,
-                                    const uint64_t key[2])
+// Counts bytes to the item of a key, which is made if there is none; NULL when memory is out. What moves nothing takes time, too.
+static tni_tuner_item *count_bytes(tn_ctx *cx, tni_tuner *u, int64_t bytes, const uint64_t key[2])
 {
     tni_tuner_item *x = find_item(u, key);
     if (!x) {
@@ -106,9 +107,57 @@ static tni_tuner_item *count_kernel(tn_ctx *cx, tni_tuner *u, const tni_planned_
         x  = &u->item[u->items++];
         *x = (tni_tuner_item){ .key = { key[0], key[1] }, .state = TNI_ITEM_POSTPONED };
     }
-    x->bytes += k->bytes + 1;
+    x->bytes += bytes + 1;
     return x;
 }
+
+// ---- library calls of a run --------------------------------------------------------------------
+
+// Whether a call may search, and is still to be measured; key: a hash of what it computes and of the kernel behind it. Calls of equal
+// layers have one key.
+static bool call_is_left(const tni_run *r, const tni_call *c, uint64_t key[2])
+{
+    enum { ARGS = 4, ARG = 2 + 2 * TN_MAX_RANK };
+    int64_t word[4 + (ARGS + 1) * ARG] = { c->op, c->nin };
+    int     n                          = 4;
+    if (!tni_device_impl(r->e->device, c->op)->tuned || c->nin > ARGS) return false;
+    if (c->launch) tni_tuned_key(c->launch, (uint64_t *)&word[2]);
+    for (int i = 0; i <= c->nin; i++) {
+        const tni_arg *x = i < c->nin ? &c->in[i] : &c->out;
+        word[n++]        = x->dtype;
+        word[n++]        = x->rank;
+        for (int k = 0; k < x->rank; k++) {
+            word[n++] = x->size[k];
+            word[n++] = x->stride[k];
+        }
+    }
+    tni_tuned_bytes_key(word, (size_t)n * sizeof *word, key);
+    return !tni_was_measured(r->e->inspect->tuner, key);
+}
+
+// The bytes that a GPU moves while it computes a step, or those of the step if that takes longer: an H200 does some 200 operations of 16 bits, and 50 of
+// f32 with and without TF32, in the time of a byte.
+static int64_t call_bytes(const tni_run *r, tni_plan_step step)
+{
+    tni_effort does     = tni_step_effort(r->g, r->plan, step);
+    double     computes = does.products / (tni_is_rounded(does.dtype) ? 200 : 50);
+    return (int64_t)fmin(9e18, fmax(computes, (double)tni_step_bytes(r->g, r->plan, step)));
+}
+
+// Lists the calls of a run that are still to be measured.
+static void list_calls(const tni_run *r, tni_tuner *u)
+{
+    uint64_t key[2];
+    for (size_t t = 0; t < r->plan->steps; t++) {
+        tni_plan_step step = r->plan->step[t];
+        int32_t       item = step < 0 ? r->plan->kernel[~step].call_item : step;
+        uint32_t      call = item < 0 ? 0 : r->plan->place[item].call;
+        if (call && call_is_left(r, &r->plan->call[call - 1].call, key))
+            count_bytes(r->cx, u, call_bytes(r, step), key);
+    }
+}
+
+// ---- states ------------------------------------------------------------------------------------
 
 // Moves an item to another state. Those that are chosen are counted.
 static void set_state(tni_tuner *u, tni_tuner_item *x, tni_item_state to)
@@ -178,41 +227,105 @@ static void look_ahead(const tni_run *r, const tni_planned_kernel *now)
     }
 }
 
-// Searches in the kernel's share of the time, and takes what was spent off the share of the run and off the budget, also if nothing came
-// of it.
-static void search_in_share(const tni_run *r, tni_planned_kernel *k, tni_tuner_item *x)
+// Returns the item of a key, which is made if the list does not have it, if it is to be measured now; NULL if not. Those that are not chosen are
+// measured if there is time for all that are, and when all of them were measured.
+static tni_tuner_item *item_for_now(const tni_run *r, int64_t bytes, const uint64_t key[2])
+{
+    tni_tuner      *u = r->e->inspect->tuner;
+    tni_tuner_item *x = find_item(u, key);
+    if (!x) x = count_bytes(r->cx, u, bytes, key);
+    if (!x || x->state == TNI_ITEM_MEASURED) return NULL;
+    bool now = x->state == TNI_ITEM_CHOSEN || !u->chosen ||
+               u->share > (u->chosen + 1) * least_seconds(r->e);
+    u->left |= !now;
+    return now ? x : NULL;
+}
+
+// Begins a search in an item's share of the time.
+static void begin_share(const tni_run *r, tni_tuner_item *x)
 {
     tni_tuner *u    = r->e->inspect->tuner;
     double     part = (double)x->bytes /
                   (double)(u->bytes + (x->state == TNI_ITEM_CHOSEN ? 0 : x->bytes));
-    uint64_t key[2] = { x->key[0], x->key[1] };
-    u->begun        = tni_clock_now();
-    u->dozens       = 0;
     set_state(u, x, TNI_ITEM_MEASURED);
-    look_ahead(r, k);
-    double until = tni_clock_now() + fmin(u->share, fmax(least_seconds(r->e), part * u->share));
-    if (!tni_search_kernel(r, k, until)) tni_note_measured(r->cx, key);
-    double spent = tni_clock_now() - u->begun;
-    if (u->dozens < 2) time_search(r->e);
+    u->begun  = tni_clock_now();
+    u->until  = u->begun + fmin(u->share, fmax(least_seconds(r->e), part * u->share));
+    u->dozens = 0;
+}
+
+// Takes what was spent off the share of the run and off the budget, also if nothing came of it.
+static void end_share(const tni_run *r)
+{
+    tni_tuner *u     = r->e->inspect->tuner;
+    double     spent = tni_clock_now() - u->begun;
     u->share -= spent;
     r->e->tune_seconds -= spent;
 }
 
+// Whether the run has time left.
+static bool has_share(tni_tuner *u)
+{
+    if (u && u->share <= 0) u->left = true;
+    return u && u->share > 0;
+}
+
 // What is not in the list is a kernel of a loop's body, or is launched with another alignment than at the beginning of the run.
-// Those that are not chosen are measured if there is time for all that are, and when all of them were measured.
 void tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k)
 {
     tni_tuner *u = r->e->inspect->tuner;
     uint64_t   key[2];
-    if (u && u->share <= 0) u->left = true;
-    if (!u || u->share <= 0 || !is_left(u, k, key)) return;
-    tni_tuner_item *x = find_item(u, key);
-    if (!x) x = count_kernel(r->cx, u, k, key);
-    if (!x || x->state == TNI_ITEM_MEASURED) return;
-    bool now = x->state == TNI_ITEM_CHOSEN || !u->chosen ||
-               u->share > (u->chosen + 1) * least_seconds(r->e);
-    if (now) search_in_share(r, k, x);
-    else u->left = true;
+    if (!has_share(u) || !is_left(u, k, key)) return;
+    tni_tuner_item *x = item_for_now(r, k->bytes, key);
+    if (!x) return;
+    begin_share(r, x);
+    look_ahead(r, k);
+    if (!tni_search_kernel(r, k, u->until)) tni_note_measured(r->cx, key);
+    if (u->dozens < 2) time_search(r->e);
+    end_share(r);
+}
+
+// ---- searches of library calls -----------------------------------------------------------------
+
+static bool call_may_go_on(void *arg)
+{
+    const tn_ctx *cx = arg;
+    return tni_clock_now() < cx->engine->inspect->tuner->until;
+}
+
+static bool call_agrees(void *arg, tn_dtype dt, const char *have, const char *want, int64_t n)
+{
+    return tni_results_agree(arg, dt, have, want, n, false, 0);
+}
+
+static void call_found(void *arg, const tni_tuned *won, const char *with)
+{
+    tn_ctx *cx = arg;
+    tni_log_winner(cx->engine->inspect->tuner, won, with);
+    tni_tuned_keep(won);
+}
+
+// The search that a call of the run is to do; NULL: none.
+tni_call_search *tni_call_tunes(const tni_run *r, size_t item, const tni_call *c)
+{
+    tni_tuner *u = r->e->inspect->tuner;
+    uint64_t   key[2];
+    if (!has_share(u) || !call_is_left(r, c, key)) return NULL;
+    tni_tuner_item *x = item_for_now(r, tni_node_bytes(r->g->item[item].n), key);
+    if (!x) return NULL;
+    begin_share(r, x);
+    memcpy(u->call_key, key, sizeof key);
+    u->call = (tni_call_search){
+        .may_go_on = call_may_go_on, .agree = call_agrees, .found = call_found, .arg = r->cx
+    };
+    return &u->call;
+}
+
+void tni_call_searched(const tni_run *r)
+{
+    tni_tuner *u = r->e->inspect->tuner;
+    if (u->call.left) u->left = true;
+    else tni_note_measured(r->cx, u->call_key);
+    end_share(r);
 }
 
 // ---- runs --------------------------------------------------------------------------------------
@@ -224,8 +337,8 @@ static int by_bytes(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-// Lists the kernels of a run that are still to be measured, and chooses those that move most, as many as there is time for.
-static void list_kernels(const tni_run *r, tni_tuner *u)
+// Lists the kernels and calls of a run that are still to be measured, and chooses those that move most, as many as there is time for.
+static void list_items(const tni_run *r, tni_tuner *u)
 {
     uint64_t key[2];
     u->items  = 0;
@@ -233,8 +346,9 @@ static void list_kernels(const tni_run *r, tni_tuner *u)
     u->chosen = 0;
     for (size_t i = 0; i < r->plan->kernels; i++) {
         const tni_planned_kernel *k = &r->plan->kernel[i];
-        if (is_left(u, k, key)) count_kernel(r->cx, u, k, key);
+        if (is_left(u, k, key)) count_bytes(r->cx, u, k->bytes, key);
     }
+    list_calls(r, u);
     double most = fmax(1, u->share / least_seconds(r->e));
     if (u->items) qsort(u->item, u->items, sizeof *u->item, by_bytes);
     for (size_t i = 0; i < u->items && (double)i < most; i++)
@@ -250,7 +364,7 @@ void tni_tuning_begins(const tni_run *r)
     u->step = u->ahead = 0;
     u->left            = false;
     u->share           = r->e->tune_seconds / 2;
-    list_kernels(r, u);
+    list_items(r, u);
 }
 
 // Keeps a winner. One that this process has found before is counted no more.
@@ -280,7 +394,7 @@ void tni_tuning_ends(const tni_run *r)
         if (!w->ended && r->e->tune_seconds > 0 && tni_compiles_beside(r->e))
             tni_search_ahead(r->e, w->k, w->won.key);
     }
-    if (u) u->winners = 0;
+    if (u) u->winners = 0, u->share = 0;
     r->plan->tuned = r->plan->chosen && !(u && u->left);
 }
 

@@ -18,7 +18,7 @@
 //   tenon: tuned FULL (130023424,): 116.2 us, 132.8 us by the rule, 116.1 us next: unroll 8
 //
 // What has lost is remembered for the process, so that a search that was cut short goes on with the rest.
-#include "inspect/contest.h"
+#include "inspect/agreement.h"
 #include "inspect/explain.h"
 #include "inspect/profile.h"
 #include "inspect/tuner.h"

@@ -4,7 +4,7 @@
 // A plan is measured as a whole, since a choice moves work from one kernel to another. Before a run, while its graph is open and nothing
 // of it has run, other plans of the graph are run on its inputs, with memory of their own. What they
 // overwrite is copied before and put back afterwards, so that the run itself sees nothing of it. From the present plan the
-// search goes to the first alternative that is right and wins two contests (contest.h), and on from there. Alternatives
+// search goes to the first alternative that is right and wins two contests (kernel/tuning.h), and on from there. Alternatives
 // are tried in the order of what is expected of them: the share of the plan's bytes that they are about, times what their kind did
 // on this chip so far. One that takes twice as long is given up after a run.
 //
@@ -17,7 +17,7 @@
 //
 //   tenon: tuned plan of 14 steps: 212.4 us, 219.9 us by the rule, 214 us next: store add (64, 512) (recorded at model.c:31)
 //   tenon: tuned plan of 14 steps: 9 other plans in 1.83 s, all that there are
-#include "inspect/contest.h"
+#include "inspect/agreement.h"
 #include "inspect/host_copy.h"
 #include "inspect/profile.h"
 #include "inspect/step_facts.h"
@@ -339,7 +339,7 @@ static void key_of(const search *s, const tni_choices *c, uint64_t key[2])
 {
     uint64_t word[1 + TNI_CHOICES] = { s->rule->hash };
     for (int i = 0; i < c->n; i++) word[1 + i] = (uint64_t)c->of[i].kind << 32 | c->of[i].where;
-    tni_tuned_plan_key(word, sizeof word, key);
+    tni_tuned_bytes_key(word, sizeof word, key);
 }
 
 // Times a plan; INFINITY if it fails. Given up after a run if that takes more than twice as long as one of the present plan. *once: the time
@@ -540,7 +540,7 @@ static void keep_winner(search *s, tni_plan **p, tni_tuned *won, bool ended)
     snprintf(won->what, sizeof won->what, "plan of %zu step%s", s->best->steps,
              s->best->steps == 1 ? "" : "s");
     won->choices = s->best->choices;
-    tni_tuned_plan_key(old->key, old->key_bytes, won->key);
+    tni_tuned_bytes_key(old->key, old->key_bytes, won->key);
     tni_tuned_keep(won);
     tni_log_winner(s->e->inspect->tuner, won, tni_choices_text(s->g, &won->choices).s);
     if (s->e->inspect->tuner->log)

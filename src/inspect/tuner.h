@@ -10,7 +10,8 @@ typedef struct {
     uint64_t key[2];
 } tni_measured;
 
-// The kernels of the plan that runs which have a key and are still to be measured, and the bytes that they move. CHOSEN: they have a share of
+// The kernels and library calls of the plan that runs which have a key and are still to be measured, and the bytes that they move (of a call: that
+// could be moved while it computes). CHOSEN: they have a share of
 // the time; POSTPONED: they get what that leaves; MEASURED: in this run. ahead: compilers of their candidates have begun.
 typedef enum { TNI_ITEM_CHOSEN, TNI_ITEM_POSTPONED, TNI_ITEM_MEASURED } tni_item_state;
 typedef struct {
@@ -49,9 +50,12 @@ struct tni_tuner {
     double begun;
     int    dozens;
     double a_search;  // seconds of the first candidates of a search, by the last ones; 0: not known
-    double waited;    // seconds until candidates could be launched: mostly those of the compiler
-    int    waits;     // how many candidates these were
-    bool   log;       // TN_LOG has "tune"
+    double until;     // when its share of the time is spent
+    tni_call_search call;  // that of a library call, and the key of that
+    uint64_t        call_key[2];
+    double waited;  // seconds until candidates could be launched: mostly those of the compiler
+    int    waits;   // how many candidates these were
+    bool   log;     // TN_LOG has "tune"
     int    told, others;  // winners so far; and those that are not the rule's
 };
 

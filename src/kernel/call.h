@@ -5,6 +5,7 @@
 #define TNI_KERNEL_CALL_H
 
 #include "kernel/epilogue.h"
+#include "kernel/tuning.h"
 
 typedef struct tni_device tni_device;
 
@@ -71,6 +72,7 @@ typedef struct {
     int               ticket;        // as tni_launch.ticket
     bool              compile_only;  // of run: only begins to compile what the call will need
     uint8_t           otherwise;  // bits of what is done otherwise than by the rule: tni_otherwise
+    tni_call_search  *search;     // a faster way is looked for first; NULL: it is not
     bool wait_for_compiler;       // for compiled kernels; else any path with the same bits will do
     uint32_t
         lasting;  // bit i: in[i] was computed before this plan, which does not write it before this

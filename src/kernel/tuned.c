@@ -379,11 +379,11 @@ bool tni_tuned_find(const char *chip, const tni_launch *l, tni_tuned *found)
     return copy_winner(chip, key, found);
 }
 
-bool tni_tuned_find_plan(const char *chip, const void *bytes, size_t n, tni_tuned *found)
+bool tni_tuned_find_bytes(const char *chip, const void *bytes, size_t n, tni_tuned *found)
 {
     uint64_t key[2];
     if (!has_winners()) return false;
-    tni_tuned_plan_key(bytes, n, key);
+    tni_tuned_bytes_key(bytes, n, key);
     return copy_winner(chip, key, found);
 }
 

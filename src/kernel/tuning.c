@@ -1,10 +1,13 @@
-// Settings of kernels and choices of plans as texts, and the key of a launch, by which its winner is found.
+// Settings of kernels, choices of plans and algorithms of libraries as texts, the keys by which winners are found, and contests.
 #include "kernel/tuning.h"
 
 #include "kernel/disk.h"
 #include "kernel/launch_words.h"
 
+#include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,12 +70,23 @@ static void write_choices(const tni_choices *c, tni_text *to)
                      c->of[i].where);
 }
 
+// The word of an algorithm, before its bytes.
+static const char algorithm_name[] = "algorithm=";
+
+// Writes the bytes of an algorithm, two digits each.
+static void write_algorithm(const tni_algorithm *a, tni_text *to)
+{
+    if (a->n) tni_text_add(to, "%s", algorithm_name);
+    for (int i = 0; i < a->n; i++) tni_text_add(to, "%02x", a->byte[i]);
+}
+
 // For lines of files, whose words have no spaces.
 tni_text tni_tuned_word(const tni_tuned *w)
 {
     tni_text s = { "" };
     write_settings(&w->settings, "=", ",", &s);
     write_choices(&w->choices, &s);
+    write_algorithm(&w->algorithm, &s);
     return *s.s ? s : tni_text_of("-");
 }
 
@@ -107,10 +121,23 @@ static bool add_setting(tni_tuned *w, int knob, long v)
     return true;
 }
 
+// Reads the bytes of an algorithm, all of them.
+static bool read_algorithm(const char *s, tni_algorithm *a)
+{
+    unsigned v = 0;
+    for (a->n = 0; a->n < TNI_ALGORITHM_BYTES && isxdigit((unsigned char)s[0]) &&
+                   isxdigit((unsigned char)s[1]) && sscanf(s, "%2x", &v) == 1;
+         s += 2)
+        a->byte[a->n++] = (uint8_t)v;
+    return a->n == TNI_ALGORITHM_BYTES && !*s;
+}
+
 // Every value is checked: a file may be of a later version, or written by hand, and a device takes what it is given.
 bool tni_tuned_read_word(const char *s, tni_tuned *w)
 {
+    size_t name = strlen(algorithm_name);
     if (!strcmp(s, "-")) return true;
+    if (!strncmp(s, algorithm_name, name)) return read_algorithm(s + name, &w->algorithm);
     while (*s) {
         size_t n    = strcspn(s, "=");
         int    knob = tni_knob_of(s, n);
@@ -139,7 +166,50 @@ void tni_tuned_key(const tni_launch *l, uint64_t key[2])
     free(all);
 }
 
-void tni_tuned_plan_key(const void *bytes, size_t n, uint64_t key[2])
+void tni_tuned_bytes_key(const void *bytes, size_t n, uint64_t key[2])
 {
     tni_disk_hash_bytes(bytes, n, key);
+}
+
+// ---- contests ----------------------------------------------------------------------------------
+
+enum { SAMPLES = 5 };  // of each side in a contest
+
+int tni_by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+// The middle of some samples, and how far apart those are that remain without the least and the most.
+static double middle(double s[SAMPLES], double *spread)
+{
+    qsort(s, SAMPLES, sizeof *s, tni_by_size);
+    *spread = s[SAMPLES - 2] - s[1];
+    return s[SAMPLES / 2];
+}
+
+// In turns, so that a clock that slows down or another process that starts is felt by both. A
+// hundredth is less than what a later run would notice. Where the first side fails, nothing is known of the second. However much
+// times vary, five that are all below five others are no accident: of equal sides one contest in 252 ends so.
+static bool wins_once(double (*sample)(void *arg, const void *way), void *arg, const void *best,
+                      const void *other, double us[2])
+{
+    double a[SAMPLES], b[SAMPLES], vary[2];
+    for (int i = 0; i < SAMPLES; i++) {
+        a[i] = sample(arg, best);
+        b[i] = sample(arg, other);
+    }
+    us[0]      = 1e6 * middle(a, &vary[0]);
+    us[1]      = 1e6 * middle(b, &vary[1]);
+    bool apart = us[0] - us[1] > 1e6 * fmax(vary[0], vary[1]) || b[SAMPLES - 1] < a[0];
+    return isfinite(us[0]) && apart && us[1] < 0.99 * us[0];
+}
+
+bool tni_wins(double (*sample)(void *arg, const void *way), void *arg, const void *best,
+              const void *other, int times, double us[2])
+{
+    bool wins = true;
+    for (int i = 0; wins && i < times; i++) wins = wins_once(sample, arg, best, other, us);
+    return wins;
 }

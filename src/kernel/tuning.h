@@ -5,9 +5,9 @@
 // were read from a file, make a launch that is right, though sums may have another order.
 //
 // Of a plan, what the planner decided about single values may be chosen otherwise: plan/choices.h. Choices are legal for any plan; where one
-// does not apply, the rule does.
+// does not apply, the rule does. Of a library call, an algorithm may be chosen that the library does not propose.
 //
-// Winners are lines of one text of the disk cache (kernel/disk.h), by kernel, sizes, strides and chip, or by the key of a plan and chip. A process
+// Winners are lines of one text of the disk cache (kernel/disk.h), by kernel, sizes, strides and chip, or by the key of a plan or call and chip. A process
 // reads it when the first kernel is looked for, and before it writes. With TN_DETERMINISTIC=1, or TN_TUNE=0, there are none.
 #ifndef TNI_KERNEL_TUNING_H
 #define TNI_KERNEL_TUNING_H
@@ -85,18 +85,26 @@ typedef struct {
 // The name of a kind, "cut".
 const char *tni_choice_name(int kind);
 
-// A winner: its settings, or the choices of a plan, and the microseconds of a launch or of a run that were measured with them, by the rule,
+// An algorithm of a library, in the n bytes that the library takes; n is 0 if there is none. Only the library can tell whether
+// they are an algorithm: who reads them asks it.
+enum { TNI_ALGORITHM_BYTES = 64 };
+typedef struct {
+    uint8_t n, byte[TNI_ALGORITHM_BYTES];
+} tni_algorithm;
+
+// A winner: its settings, the choices of a plan or the algorithm of a call, and the microseconds of a launch or of a run that were measured with them, by the rule,
 // and by the best of the others (0: there was none).
 typedef struct {
-    uint64_t    key[2];
-    char        chip[64];
-    tni_tuning  settings;
-    tni_choices choices;
-    double      us, rule_us, next_us;
-    char        what[64];  // for people: the kernel's kind and sizes
+    uint64_t      key[2];
+    char          chip[64];
+    tni_tuning    settings;
+    tni_choices   choices;
+    tni_algorithm algorithm;
+    double        us, rule_us, next_us;
+    char          what[64];  // for people: the kernel's kind and sizes
 } tni_tuned;
 
-// What won in a word, "vector=4,unroll=2", "cut=1f0c22d9" or "-"; and back, into a winner of zeros, false for what is never offered.
+// What won in a word, "vector=4,unroll=2", "cut=1f0c22d9", "algorithm=4200..." or "-"; and back, into a winner of zeros, false for what is never offered.
 tni_text tni_tuned_word(const tni_tuned *w);
 bool     tni_tuned_read_word(const char *s, tni_tuned *w);
 
@@ -104,9 +112,9 @@ bool     tni_tuned_read_word(const char *s, tni_tuned *w);
 void tni_tuned_key(const tni_launch *l, uint64_t key[2]);
 // Finds the winner for a launch on a chip. False if there is none.
 bool tni_tuned_find(const char *chip, const tni_launch *l, tni_tuned *found);
-// The same for a plan, by the bytes of its key (plan/key.c).
-void tni_tuned_plan_key(const void *bytes, size_t n, uint64_t key[2]);
-bool tni_tuned_find_plan(const char *chip, const void *bytes, size_t n, tni_tuned *found);
+// The same for a plan or a library call, by the bytes that describe it (plan/key.c, device/cuda/product_search.c).
+void tni_tuned_bytes_key(const void *bytes, size_t n, uint64_t key[2]);
+bool tni_tuned_find_bytes(const char *chip, const void *bytes, size_t n, tni_tuned *found);
 // Keeps a winner, in this process and on disk, instead of an older one with that key. False when memory is out.
 bool tni_tuned_keep(const tni_tuned *t);
 // Writes all winners to a file, or adds those of one, of any chip, newer ones replacing older ones; *count says how many. False with the
@@ -119,6 +127,32 @@ double tni_tuned_seconds(tni_text *why);
 bool tni_tuned_off(void);
 // Reads file and environment again at the next use, as a new process would. For tests.
 void tni_tuned_forget(void);
+
+// ---- contests --------------------------------------------------------------------------------------
+
+// Contests that a winner must win.
+enum { TNI_CONTESTS = 2 };
+
+// Takes samples of two ways in turns: sample(arg, way) returns the seconds of one, INFINITY if it failed. Returns whether the second
+// is faster by more than the samples of either vary, or in each of its samples, and by a hundredth, in each of `times` contests; us gets the microseconds of
+// both in the last.
+bool tni_wins(double (*sample)(void *arg, const void *way), void *arg, const void *best,
+              const void *other, int times, double us[2]);
+
+// Orders doubles, for qsort.
+int tni_by_size(const void *a, const void *b);
+
+// Asked of a library call that runs: to look for a faster way to compute it first, and to compute it so from then on.
+typedef struct {
+    // Whether there is time to measure one more.
+    bool (*may_go_on)(void *arg);
+    // Whether n elements on the device agree, as numbers that were added in another order.
+    bool (*agree)(void *arg, tn_dtype dt, const char *have, const char *want, int64_t n);
+    // Takes a winner that was found, which may be the rule's, and in words what it is.
+    void (*found)(void *arg, const tni_tuned *won, const char *with);
+    void *arg;
+    bool  left;  // set: time ran out, and another run may go on
+} tni_call_search;
 
 // ---- what settings did on this chip so far ---------------------------------------------------------
 

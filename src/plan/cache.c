@@ -59,7 +59,7 @@ static tni_choices choose_winner(tni_graph *g, const tni_limits *limits, const c
                                  size_t bytes)
 {
     tni_tuned won = { .choices = { 0 } };
-    if (limits->chip && tni_tuned_find_plan(limits->chip, key, bytes, &won))
+    if (limits->chip && tni_tuned_find_bytes(limits->chip, key, bytes, &won))
         tni_choose(g, &won.choices);
     return won.choices;
 }

@@ -74,6 +74,12 @@ static int set8(tni_cuptr p, unsigned char value, size_t n, tni_custream s)
     return s != stream();
 }
 
+static int copy(tni_cuptr to, tni_cuptr from, size_t n, tni_custream s)
+{
+    memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, n);
+    return s != stream();
+}
+
 static int stream_wait(tni_custream s)
 {
     return s != stream();
@@ -99,6 +105,7 @@ tni_custream fake_clock_open(double *milliseconds)
                                       .mem_alloc     = mem_alloc,
                                       .mem_free      = mem_free,
                                       .set8          = set8,
+                                      .copy          = copy,
                                       .stream_wait   = stream_wait };
     now               = milliseconds;
     left              = 0;

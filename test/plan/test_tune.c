@@ -3,7 +3,7 @@
 
 #include "device/cpu/cpu_kernels.h"
 #include "device/opencl/opencl.h"
-#include "inspect/contest.h"
+#include "inspect/agreement.h"
 #include "inspect/tuner.h"
 #include "kernel/disk.h"
 #include "kernel/launch_words.h"
@@ -401,6 +401,9 @@ static void a_bad_file_changes_nothing(void)
         "winner 1 2 -3 4 5 unroll=2 chip x\n",
         "winner 1 2 3 4 5 unroll=2,, chip x\n",
         "winner 1 2 3\n",
+        "winner 1 2 3 4 5 algorithm=42 chip x\n",
+        "winner 1 2 3 4 5 algorithm=xx00000000000000000000000000000000000000000000000000000000000000"
+        "0000000000000000000000000000000000000000000000000000000000000000 chip x\n",
         "factor chip 0 unroll 2 0 1\n",
         "winner 1 2 inf 4 5 unroll=2 chip x\n",
         "winner 1 2 3 nan 5 unroll=2 chip x\n",

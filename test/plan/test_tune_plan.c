@@ -161,7 +161,7 @@ static int list_for(tn_ctx *cx, int graph, tni_alternative *list, uint64_t key[2
         tni_limits limits = tni_limits_of(cx->engine);
         tni_plan  *p      = tni_plan_for(&g, &kept);
         if (CHECK(p && kept)) {
-            tni_tuned_plan_key(p->key, p->key_bytes, key);
+            tni_tuned_bytes_key(p->key, p->key_bytes, key);
             n = tni_alternatives(&g, &limits, p, list, ALTERNATIVES);
         }
     }

@@ -2,7 +2,7 @@
 // wins, however fast it is, and little time goes to what promises most.
 #include "tune_kit.h"
 
-#include "inspect/contest.h"
+#include "inspect/agreement.h"
 #include "inspect/profile.h"
 #include "inspect/tuner.h"
 

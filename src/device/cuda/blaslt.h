@@ -27,6 +27,9 @@ typedef struct {
                    int *count);
     int (*check)(tni_lthandle h, tni_ltdesc d, tni_ltlayout a, tni_ltlayout b, tni_ltlayout c,
                  tni_ltlayout out, const tni_ltalgo *algo, tni_ltproposal *result);
+    int (*algo_has)(const tni_ltalgo *a, int attribute, void *value, size_t bytes, size_t *written);
+    int (*algo_get)(const tni_ltalgo *a, int attribute, void *value, size_t bytes, size_t *written);
+    int (*algo_set)(tni_ltalgo *a, int attribute, const void *value, size_t bytes);
     int (*matmul)(tni_lthandle h, tni_ltdesc d, const void *alpha, const void *a, tni_ltlayout la,
                   const void *b, tni_ltlayout lb, const void *beta, const void *c, tni_ltlayout lc,
                   void *out, tni_ltlayout lout, const tni_ltalgo *algo, void *workspace,

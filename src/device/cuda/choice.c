@@ -138,22 +138,41 @@ static effort effort_of(float ms, int count)
     return (effort){ 1, 1, count < FEW ? count : FEW };
 }
 
+static stopwatch open_watch(const tni_candidates *c)
+{
+    stopwatch w = { .c = c };
+    w.error     = c->cu->event_create(&w.from, 0);
+    if (!w.error) w.error = c->cu->event_create(&w.to, 0);
+    return w;
+}
+
+static void close_watch(const stopwatch *w)
+{
+    if (w->from) w->c->cu->event_destroy(w->from);
+    if (w->to) w->c->cu->event_destroy(w->to);
+}
+
+float tni_choice_time_one(const tni_candidates *c, int i, int rounds, int runs)
+{
+    stopwatch w  = open_watch(c);
+    float     ms = w.error ? -1 : time_candidate(&w, i, rounds, runs);
+    close_watch(&w);
+    return w.error ? -1 : ms;
+}
+
 // The first candidate that runs sets the effort for all.
 int tni_choice_time(const tni_candidates *c, float *ms)
 {
-    stopwatch w     = { .c = c };
+    stopwatch w     = open_watch(c);
     float     once  = -1;
     int       first = 0;
     for (int i = 0; i < c->count; i++) ms[i] = -1;
-    w.error = c->cu->event_create(&w.from, 0);
-    if (!w.error) w.error = c->cu->event_create(&w.to, 0);
     while (first < c->count && !w.error && (once = time_candidate(&w, first, 1, 1)) < 0) first++;
     effort p = effort_of(once, c->count - c->own);
     for (int i = first; i < c->count && !w.error; i++)
         if (i - first < p.count || i >= c->count - c->own)
             ms[i] = time_candidate(&w, i, p.rounds, p.runs);
-    if (w.from) c->cu->event_destroy(w.from);
-    if (w.to) c->cu->event_destroy(w.to);
+    close_watch(&w);
     return w.error;
 }
 

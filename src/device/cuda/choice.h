@@ -43,6 +43,10 @@ typedef struct {
 // run or was not tried. Returns an error of the driver.
 int tni_choice_time(const tni_candidates *c, float *ms);
 
+// Times one candidate: the milliseconds of one launch, the best of some rounds of `runs` launches one after the other, behind one
+// that loads its code; negative if it cannot run.
+float tni_choice_time_one(const tni_candidates *c, int i, int rounds, int runs);
+
 // Returns the fastest candidate of those that ran, -1 if none did. A later one has to be faster by more
 // than the clock's noise.
 int tni_choice_best(const float *ms, int count);

@@ -96,7 +96,7 @@ static int finish_read(tni_cuda *c, const tni_product *p)
 }
 
 // Launches by the library, unless a recorded run replaces it. The mark is everything that may differ
-// between two runs of the same call, compared as bytes: the addresses, the scale and the epilogue.
+// between two runs of the same call, compared as bytes: the addresses, the scale, the epilogue and, after tuning, the algorithm.
 // pruned: by cuSPARSELt, of the packed A.
 static tn_status multiply_library(tni_cuda *c, tni_product *p, const tni_product_env *at,
                                   bool pruned, tni_text *why)
@@ -105,10 +105,12 @@ static tn_status multiply_library(tni_cuda *c, tni_product *p, const tni_product
         const void          *at[6];
         double               scale;
         tni_product_epilogue epilogue;
+        int64_t              changes;
     } mark = { { pruned ? p->packed : p->at[0], p->at[1], p->at[2], p->bias, p->residual,
                  p->input },
                p->scale,
-               p->epilogue };
+               p->epilogue,
+               tni_product_changes(p) };
     int e  = finish_read(c, p);
     if (e) return tni_cuda_status(c, e, "multiplying", why);
     if (!tni_replay_library_call(c, &mark, sizeof mark)) return TN_OK;
@@ -297,6 +299,30 @@ const char *tni_cuda_matmul_method(const tni_call *call)
     return n.product.count == 1 ? tni_pruned_words(&n.product.part[0], &at) : NULL;
 }
 
+// Gives a product addresses where it is asked about before it runs: all are taken to be aligned, as memory that a plan allocates is.
+static void assume_aligned(tni_product *p)
+{
+    char *aligned = (char *)(uintptr_t)4096;
+    p->scale      = 1;
+    p->at[0] = p->at[1] = p->at[2] = p->input = aligned;
+    p->bias = p->residual = aligned;
+}
+
+// Of a product in parts the first is nearly all of it.
+bool tni_cuda_matmul_tuned(const tni_call *call, tni_tuned *won, tni_text *with)
+{
+    const planned_product *n  = call->entry;
+    tni_product_env        at = env_of(call->session);
+    tni_product            p;
+    if (!n || !n->suits || n->form) return false;
+    tni_cuda_enter(call->session);
+    p      = n->product.part[0];
+    p.plan = NULL;
+    p.tf32 = ((const tni_cuda *)call->session)->tf32;
+    assume_aligned(&p);
+    return tni_product_tuned(&p, &at, won, with);
+}
+
 // Adds a reason to the call's own only if the call fails: an attempt that another method makes good for
 // leaves no text.
 static tn_status with_reason(const tni_call *call, tn_status s, const tni_text *why)
@@ -347,13 +373,10 @@ bool tni_cuda_matmul_takes(void *session, const tni_offer *o)
     }
     if (takes_rows(c, &p)) return true;
     tni_cuda_enter(c);
-    tni_product_env at      = env_of(c);
-    char           *aligned = (char *)(uintptr_t)4096;
-    at.capturing            = true;  // candidates are not timed, as in a capture
-    p.tf32                  = c->tf32;
-    p.scale                 = 1;
-    p.at[0] = p.at[1] = p.at[2] = p.input = aligned;
-    p.bias = p.residual = aligned;
+    tni_product_env at = env_of(c);
+    at.capturing       = true;  // candidates are not timed, as in a capture
+    p.tf32             = c->tf32;
+    assume_aligned(&p);
     return tni_product_prepare(&p, &at, &none) == TN_OK;
 }
 

@@ -137,6 +137,7 @@ const tni_device_calls tni_cuda_calls = {
                                                 .scratch = tni_cuda_matmul_scratch,
                                                 .varies  = tni_cuda_matmul_varies,
                                                 .method  = tni_cuda_matmul_method,
+                                                .tuned   = tni_cuda_matmul_tuned,
                                                 .strided = true },
                                [TNI_conv] = CONVOLUTION, [TNI_conv_dgrad] = CONVOLUTION,
                                [TNI_conv_wgrad] = CONVOLUTION, [TNI_matmul_i32] = BYTES, [TNI_conv_i32] = BYTES,

@@ -230,7 +230,8 @@ void                         *tni_cuda_prepare_matmul(const tni_call *call);
 size_t                        tni_cuda_matmul_scratch(const tni_call *call);
 const char                   *tni_cuda_matmul_varies(const tni_call *call);
 const char                   *tni_cuda_matmul_method(const tni_call *call);
-bool                          tni_cuda_matmul_takes(void *session, const tni_offer *o);
+bool      tni_cuda_matmul_tuned(const tni_call *call, tni_tuned *won, tni_text *with);
+bool      tni_cuda_matmul_takes(void *session, const tni_offer *o);
 tn_status tni_cuda_matmul_with_epilogue(const tni_call *call, void *entry, tni_launch *l,
                                         tni_text *why);
 // A product by the library with the kernel behind it as its epilogue: whether it has that, what is prepared for it, and

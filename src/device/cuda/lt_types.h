@@ -50,6 +50,21 @@ enum {
     // how parts of a long inner axis are added up, as bits
     TNI_LT_REDUCE_COMPUTE = 2,
     TNI_LT_REDUCE_OUTPUT  = 4,
+    // what algorithms of a number can be: tiles and stages are lists
+    TNI_LT_HAS_TILES  = 6,
+    TNI_LT_HAS_OPTION = 7,
+    TNI_LT_HAS_STAGES = 13,
+    // settings of an algorithm; a cluster has 16 bits, the others 32
+    TNI_LT_ALGO_NUMBER  = 0,
+    TNI_LT_ALGO_TILE    = 1,
+    TNI_LT_ALGO_PARTS   = 2,
+    TNI_LT_ALGO_SWIZZLE = 4,
+    TNI_LT_ALGO_OPTION  = 5,
+    TNI_LT_ALGO_STAGES  = 6,
+    TNI_LT_ALGO_CLUSTER = 8,
+    // clusters of blocks from one block to sixteen; 0 and 1: the algorithm knows none
+    TNI_LT_CLUSTER_ONE     = 2,
+    TNI_LT_CLUSTER_SIXTEEN = 16,
     // what follows the product, as bits: relu or gelu, bias, and with gelu a matrix beside D (aux) for
     // its input. Beside relu that matrix would hold one bit an element.
     TNI_LT_EPILOGUE_NONE = 1,

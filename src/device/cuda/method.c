@@ -333,7 +333,8 @@ static void choose(tni_cuda *c, const tni_call *call, tni_form *f)
         FILLED = 32 << 20
     };  // of the scratch, to keep the GPU busy while launches are submitted
     float          ms[MOST_TIMED];
-    trial          t     = { .c = c, .call = call, .form = f };
+    tni_call       plain = *call;
+    trial          t     = { .c = c, .call = &plain, .form = f };
     size_t         bytes = tni_form_scratch(f);
     int            own   = list_candidates(&t, f);
     tni_candidates all   = { .cu        = c->gpu->cu,
@@ -344,6 +345,7 @@ static void choose(tni_cuda *c, const tni_call *call, tni_form *f)
                              .own       = own,
                              .launch    = launch_candidate,
                              .session   = &t };
+    plain.search         = NULL;
     if (!t.count) return;
     f->method    = t.method[0];
     f->candidate = t.candidate[0];

@@ -50,7 +50,8 @@ typedef struct {
     const char          *residual;  // may be D itself
     const char *packed;  // A as cuSPARSELt reads it, beside the plain one; NULL: only that is there
     char       *input;
-    int64_t     newest;  // of what the epilogue reads, as in tni_call
+    int64_t     newest;       // of what the epilogue reads, as in tni_call
+    tni_call_search *search;  // as in tni_call
     // The plan found last, with the alignment bits of the addresses and the generation of plans then.
     struct tni_ltplan *plan;
     uint32_t           aligned, generation;
@@ -134,6 +135,11 @@ tn_status tni_product_prepare(tni_product *p, const tni_product_env *at, tni_tex
 
 // Opens the library for a GPU and asks it for algorithms, which the first product would otherwise wait for.
 void tni_product_open(const tni_product_env *at);
+
+// What tuning found for a product, and in words what it is. False: it was not measured.
+bool tni_product_tuned(tni_product *p, const tni_product_env *at, tni_tuned *won, tni_text *with);
+// How often tuning has changed the algorithm of a product: a graph that was captured before launches another one.
+int64_t tni_product_changes(const tni_product *p);
 
 // Launches a product by the library: by the algorithm that was chosen, else by the library's first
 // proposal.

@@ -1,6 +1,5 @@
 // Which algorithm a product uses: the fastest of cuBLASLt's proposals and of our own kernel for small
 // products. choice.c times them and keeps the choice.
-#include "device/cuda/choice.h"
 #include "device/cuda/gpu.h"
 #include "device/cuda/product_plan.h"
 #include "device/cuda/product_small.h"
@@ -28,7 +27,7 @@ typedef struct {
 
 enum { WITHOUT_SMALL = sizeof(tni_ltalgo) };
 
-static tni_choice_key choice_key_of(const tni_ltjob *j)
+tni_choice_key tni_lt_choice_key(const tni_ltjob *j)
 {
     const int64_t *word = (const int64_t *)&j->plan->key;
     return (tni_choice_key){ .library = "cuBLASLt",
@@ -42,7 +41,7 @@ static tni_choice_key choice_key_of(const tni_ltjob *j)
 // not timed: then everything is timed again.
 static bool read_kept_choice(const tni_ltjob *j, choice *c)
 {
-    tni_choice_key k = choice_key_of(j);
+    tni_choice_key k = tni_lt_choice_key(j);
     *c               = (choice){ .version = 0 };
     size_t bytes     = tni_choice_find(&k, c, sizeof *c);
     if (bytes != sizeof *c && bytes != WITHOUT_SMALL) return false;
@@ -71,7 +70,7 @@ bool tni_lt_find_choice(const tni_ltjob *j)
 static void keep_choice(const tni_ltjob *j, bool tried)
 {
     const tni_ltplan *n = j->plan;
-    tni_choice_key    k = choice_key_of(j);
+    tni_choice_key    k = tni_lt_choice_key(j);
     choice c = { .algo = n->algo, .version = TNI_SMALL_VERSION, .small = n->small_faster };
     tni_choice_keep(&k, &c, tried ? sizeof c : WITHOUT_SMALL);
 }
@@ -88,8 +87,7 @@ typedef struct {
     tni_cuptr        scratch;
 } trial;
 
-// Returns the bytes from the first to the last element of D, over all products of the batch.
-static size_t result_bytes(const tni_product *p)
+size_t tni_lt_result_bytes(const tni_product *p)
 {
     const tni_matrix *d     = &p->x[D];
     int64_t           count = (p->batch - 1) * d->batch_stride + (d->cols - 1) * d->ld + d->rows;
@@ -103,7 +101,7 @@ static int open_scratch(trial *t)
     const tni_ltjob *j = t->job;
     t->out             = j->p->at[D];
     if (!tni_product_accumulates(j->p)) return TNI_CU_OK;
-    size_t bytes = result_bytes(j->p);
+    size_t bytes = tni_lt_result_bytes(j->p);
     int    e     = j->at->cu->mem_alloc(&t->scratch, bytes);
     if (e) return e;
     t->out = (char *)(uintptr_t)t->scratch;

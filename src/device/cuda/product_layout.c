@@ -237,6 +237,7 @@ bool tni_product_of(const tni_call *c, tni_product *p)
 void tni_product_bind(tni_product *p, const tni_call *c, char *out)
 {
     p->waits             = c->wait_for_compiler;
+    p->search            = c->search;
     p->packed            = c->packed[p->result_transposed];
     p->at[role_of(p, A)] = c->in[0].data;
     p->at[role_of(p, B)] = c->in[1].data;

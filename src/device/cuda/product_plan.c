@@ -115,9 +115,8 @@ static int set_pointer(const tni_ltjob *j, int attribute, const char *want, cons
     return e;
 }
 
-// Bias and gelu's input are addresses in the descriptor, which all products of the key share; a run
-// sets its own before it launches, under the lock.
-static int set_pointers(const tni_ltjob *j)
+// They are in the descriptor, which all products of the key share; a run sets its own before it launches.
+int tni_lt_set_pointers(const tni_ltjob *j)
 {
     const tni_product *p = j->p;
     int                e = TNI_LT_OK;
@@ -146,7 +145,7 @@ static int make_desc(const tni_ltjob *j)
     if (!e) e = set_desc32(j, TNI_LT_DESC_EPILOGUE, epilogue_of(&p->epilogue));
     if (!e && p->epilogue.input)
         e = j->lt->desc_set(j->plan->desc, TNI_LT_DESC_AUX_LD, &p->x[D].ld, sizeof p->x[D].ld);
-    return e ? e : set_pointers(j);
+    return e ? e : tni_lt_set_pointers(j);
 }
 
 // Describes matrix i; C has the layout of D.
@@ -169,6 +168,7 @@ static void free_plan(const tni_blaslt *lt, tni_ltplan *n)
     for (int i = 0; i < 3; i++)
         if (n->layout[i]) lt->layout_destroy(n->layout[i]);
     if (n->desc) lt->desc_destroy(n->desc);
+    tni_lt_forget_search(n);
     free(n);
 }
 
@@ -302,6 +302,13 @@ static tn_status get_handle(const tni_ltjob *j)
     return TN_OK;
 }
 
+// Once the rule's choice is known, tuning may have found a faster one. With TN_DETERMINISTIC=1 it has not.
+static void use_winner(const tni_ltjob *j)
+{
+    j->plan->rule = j->plan->algo;
+    if (j->plan->served && j->at->timing && !j->plan->small_faster) tni_lt_take_winner(j);
+}
+
 // Builds what the library needs, takes its first proposal, and replaces it by a choice from disk if
 // there is one. The library's documentation does not say how gelu's input must be aligned, so that it
 // is only asked for addresses that all of its kernels accept.
@@ -318,6 +325,7 @@ static tn_status build_plan(const tni_ltjob *j)
     j->plan->served = count > 0;
     if (count) j->plan->algo = list[0].algo;
     j->plan->settled = !count || !j->at->timing || tni_lt_find_choice(j);
+    if (j->plan->settled) use_winner(j);
     return TN_OK;
 }
 
@@ -409,6 +417,16 @@ static bool waits_for_small(const tni_ltjob *j)
     return !j->at->small_ready(j->at->session);
 }
 
+// Whether a run that tunes looks for other algorithms than those that the library has proposed. These had to be told how addresses
+// are aligned; others are known to be right for all that are as they should be.
+static bool searches(const tni_ltjob *j)
+{
+    const tni_ltplan *n  = j->plan;
+    bool              ok = j->p->search && n->settled && n->served && !n->searched;
+    for (int i = 0; i < TNI_ALIGNS; i++) ok &= n->key.align[i] == ALIGN_MOST;
+    return ok && !n->small_faster && !j->at->capturing && j->at->timing;
+}
+
 // Chooses and warms up, unless the stream is being captured. While our own kernel is compiled, nothing
 // is timed: the comparison needs both.
 tn_status tni_product_prepare(tni_product *p, const tni_product_env *at, tni_text *why)
@@ -417,12 +435,14 @@ tn_status tni_product_prepare(tni_product *p, const tni_product_env *at, tni_tex
     if (!j.lt) return TN_EDEVICE;
     pthread_mutex_lock(&self.lock);
     tn_status s = get_plan(&j);
-    if (s == TN_OK) s = tni_lt_status(&j, set_pointers(&j), "describing a product");
+    if (s == TN_OK) s = tni_lt_status(&j, tni_lt_set_pointers(&j), "describing a product");
     if (s == TN_OK && !at->capturing) j.plan->small_pending = waits_for_small(&j);
     if (s == TN_OK && !j.plan->settled && !at->capturing && !j.plan->small_pending) {
         s = tni_lt_choose(&j);
+        if (s == TN_OK && j.plan->settled) use_winner(&j);
         if (s == TN_EARG) s = decline(&j);
     }
+    if (s == TN_OK && searches(&j)) tni_lt_search(&j, p->search);
     if (s == TN_OK && !at->capturing) s = warm_up(&j);
     pthread_mutex_unlock(&self.lock);
     return s;
@@ -460,7 +480,8 @@ tn_status tni_product_run(tni_product *p, const tni_product_env *at, tni_text *w
     if (!j.lt) return TN_EDEVICE;
     pthread_mutex_lock(&self.lock);
     tn_status s = get_plan(&j);
-    if (s == TN_OK && shares) s = tni_lt_status(&j, set_pointers(&j), "describing a product");
+    if (s == TN_OK && shares)
+        s = tni_lt_status(&j, tni_lt_set_pointers(&j), "describing a product");
     if (s == TN_OK) {
         algo         = j.plan->algo;
         j.plan->warm = true;
@@ -469,6 +490,28 @@ tn_status tni_product_run(tni_product *p, const tni_product_env *at, tni_text *w
     if (s == TN_OK) s = tni_lt_status(&j, multiply_all(&j, &algo), "multiplying");
     if (shares) pthread_mutex_unlock(&self.lock);
     return s;
+}
+
+// Whoever explains a product that did not run knows no addresses: those that a plan gives are aligned.
+bool tni_product_tuned(tni_product *p, const tni_product_env *at, tni_tuned *won, tni_text *with)
+{
+    tni_text               why = { "" };
+    tni_ltjob              j   = { .lt = tni_blaslt_get(&why), .p = p, .at = at, .why = &why };
+    static const tni_tuned none;
+    if (!j.lt || !at->timing) return false;
+    pthread_mutex_lock(&self.lock);
+    *won = get_plan(&j) == TN_OK ? j.plan->tuned : none;
+    if (won->us > 0) *with = tni_lt_algo_text(j.lt, &j.plan->algo);
+    pthread_mutex_unlock(&self.lock);
+    return won->us > 0;
+}
+
+int64_t tni_product_changes(const tni_product *p)
+{
+    pthread_mutex_lock(&self.lock);
+    int64_t n = p->plan && p->generation == self.generation ? p->plan->changes : 0;
+    pthread_mutex_unlock(&self.lock);
+    return n;
 }
 
 // Only looks; a product whose plan is not known yet goes to the library.

@@ -186,8 +186,41 @@ static bool fits(tni_lthandle h, tni_ltdesc d, tni_ltlayout a, tni_ltlayout b, t
 
 // ---- algorithms --------------------------------------------------------------------------------
 
-// An algorithm: its number, the alignments that it was promised, and its workspace.
-enum { ID, ALIGN, WORKSPACE = ALIGN + 4 };
+// An algorithm: its number, the alignments that it was promised, its workspace and its tile.
+enum { ID, ALIGN, WORKSPACE = ALIGN + 4, TILE, TILES = 5 };
+
+// Every number has the same tiles, and no other setting.
+int cublasLtMatmulAlgoCapGetAttribute(const tni_ltalgo *a, int attribute, void *value, size_t bytes,
+                                      size_t *written)
+{
+    (void)a;
+    if (attribute != TNI_LT_HAS_TILES) return TNI_LT_INVALID;
+    if (bytes < TILES * sizeof(int32_t)) return TNI_LT_INVALID;
+    for (int32_t i = 0; i < TILES; i++) ((int32_t *)value)[i] = i + 1;
+    *written = TILES * sizeof(int32_t);
+    return TNI_LT_OK;
+}
+
+int cublasLtMatmulAlgoConfigGetAttribute(const tni_ltalgo *a, int attribute, void *value,
+                                         size_t bytes, size_t *written)
+{
+    int32_t v = attribute == TNI_LT_ALGO_NUMBER ? (int32_t)a->data[ID]
+                : attribute == TNI_LT_ALGO_TILE ? (int32_t)a->data[TILE]
+                                                : 0;
+    memcpy(value, &v, bytes < sizeof v ? bytes : sizeof v);
+    *written = bytes;
+    return TNI_LT_OK;
+}
+
+int cublasLtMatmulAlgoConfigSetAttribute(tni_ltalgo *a, int attribute, const void *value,
+                                         size_t bytes)
+{
+    int32_t v = 0;
+    if (attribute != TNI_LT_ALGO_TILE || bytes != sizeof v) return TNI_LT_INVALID;
+    memcpy(&v, value, sizeof v);
+    a->data[TILE] = (uint64_t)v;
+    return TNI_LT_OK;
+}
 
 // The third cannot be run at all, and the fifth takes more than any caller has.
 int cublasLtMatmulAlgoGetHeuristic(tni_lthandle h, tni_ltdesc d, tni_ltlayout a, tni_ltlayout b,
@@ -215,7 +248,9 @@ int cublasLtMatmulAlgoCheck(tni_lthandle h, tni_ltdesc d, tni_ltlayout a, tni_lt
                             tni_ltlayout c, tni_ltlayout out, const tni_ltalgo *algo,
                             tni_ltproposal *result)
 {
-    if (!fits(h, d, a, b, c, out) || algo->data[ID] > (uint64_t)fake.algos) return TNI_LT_INVALID;
+    if (!fits(h, d, a, b, c, out) || algo->data[ID] > (uint64_t)fake.algos ||
+        algo->data[TILE] > TILES)
+        return TNI_LT_INVALID;
     *result = (tni_ltproposal){ .workspace = algo->data[WORKSPACE] };
     return TNI_LT_OK;
 }
@@ -255,7 +290,10 @@ int cublasLtMatmul(tni_lthandle h, tni_ltdesc d, const void *alpha, const void *
 {
     tn_dtype type  = dtype_of(lout->type);
     int64_t  depth = d->turned[A] ? la->rows : la->cols;
-    int      id    = (int)algo->data[ID];
+    int      id = (int)algo->data[ID], tile = (int)algo->data[TILE];
+    double   takes = tile && tile == fake.liar   ? 0.1
+                     : tile && tile == fake.tile ? 0.25
+                                                 : 1 + 0.1 * tile;
     if (!fits(h, d, la, lb, lc, lout) || algo->data[WORKSPACE] > bytes || !workspace ||
         s != fake.stream)
         return TNI_LT_INVALID;
@@ -264,8 +302,9 @@ int cublasLtMatmul(tni_lthandle h, tni_ltdesc d, const void *alpha, const void *
     if (fake.fails || id == fake.broken) return TNI_LT_NOT_SUPPORTED;
     fake.runs++;
     fake.last = id;
+    fake.used = tile;
     fake.milliseconds += (id == fake.fastest ? 0.5 : 1 + 0.01 * id) *
-                         (fake.cost > 0 ? fake.cost : 1);
+                         (fake.cost > 0 ? fake.cost : 1) * takes;
     for (int64_t batch = 0; batch < lout->batch; batch++) {
         for (int64_t i = 0; i < lout->rows * lout->cols; i++) {
             int64_t row = i % lout->rows, col = i / lout->rows;
@@ -274,7 +313,7 @@ int cublasLtMatmul(tni_lthandle h, tni_ltdesc d, const void *alpha, const void *
             for (int64_t k = 0; k < depth; k++)
                 y += read(la, a, d->turned[A], batch, row, k) *
                      read(lb, b, d->turned[B], batch, k, col);
-            y *= scale_of(d, alpha);
+            y *= scale_of(d, alpha) * (tile && tile == fake.liar ? 1.5 : 1);
             if (scale_of(d, beta) != 0) y += scale_of(d, beta) * host_get(type, c, at);
             if (d->epilogue & TNI_LT_EPILOGUE_BIAS) y += host_get(type, d->bias, row);
             if (d->epilogue & TNI_LT_EPILOGUE_AUX)

@@ -1,5 +1,5 @@
-// Contests and the comparison of results: see contest.h.
-#include "inspect/contest.h"
+// How long samples are, and the comparison of results: see agreement.h.
+#include "inspect/agreement.h"
 
 #include "inspect/host_copy.h"
 
@@ -7,51 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    SAMPLES = 5,       // of each in a contest
-    PIECE   = 1 << 22  // elements that are compared at a time: copies of them have 8 bytes each
-};
+// Elements that are compared at a time: copies of them have 8 bytes each.
+enum { PIECE = 1 << 22 };
 
 // ---- times -------------------------------------------------------------------------------------
-
-int tni_by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-// The middle of some samples, and how far apart those are that remain without the least and the most.
-static double middle(double s[SAMPLES], double *spread)
-{
-    qsort(s, SAMPLES, sizeof *s, tni_by_size);
-    *spread = s[SAMPLES - 2] - s[1];
-    return s[SAMPLES / 2];
-}
-
-// In turns, so that a clock that slows down or another process that starts is felt by both. A
-// hundredth is less than what a later run would notice. Where the first side fails, nothing is known of the second. However much
-// times vary, five that are all below five others are no accident: of equal sides one contest in 252 ends so.
-static bool wins_once(double (*sample)(void *arg, const void *way), void *arg, const void *best,
-                      const void *other, double us[2])
-{
-    double a[SAMPLES], b[SAMPLES], vary[2];
-    for (int i = 0; i < SAMPLES; i++) {
-        a[i] = sample(arg, best);
-        b[i] = sample(arg, other);
-    }
-    us[0]      = 1e6 * middle(a, &vary[0]);
-    us[1]      = 1e6 * middle(b, &vary[1]);
-    bool apart = us[0] - us[1] > 1e6 * fmax(vary[0], vary[1]) || b[SAMPLES - 1] < a[0];
-    return isfinite(us[0]) && apart && us[1] < 0.99 * us[0];
-}
-
-bool tni_wins(double (*sample)(void *arg, const void *way), void *arg, const void *best,
-              const void *other, int times, double us[2])
-{
-    bool wins = true;
-    for (int i = 0; wins && i < times; i++) wins = wins_once(sample, arg, best, other, us);
-    return wins;
-}
 
 // With events of the device 300 us are a thousand times what they resolve; by the host's clock a
 // sample has to be longer than a turn of the scheduler. What takes ten times as long is timed by itself: a contest runs each

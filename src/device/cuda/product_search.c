@@ -1,0 +1,464 @@
+// Algorithms that cuBLASLt does not propose, in a run that tunes.
+//
+// An algorithm of the library is a number with settings: a tile of the result, stages, a cluster of blocks, and an option that is
+// not documented. The library proposes eight; the fastest of them is the rule's choice. Others are faster mostly by a tile of an odd size,
+// of which the last round of the multiprocessors is fuller. The search begins with the proposals and changes one or two settings of those that
+// were fastest, as here for 16,384 x 768 times 768 x 3,072 in bf16 with bias and gelu on an H200:
+//
+//   proposals                                  128.5 us   algorithm 66, tile 29 (256 x 128), cluster 3, option 5
+//   clusters and options of the best three     125.9
+//   tiles of the best two                      109.8      tile 408 (128 x 168), option 1
+//   both once more                             109.6
+//
+// some 500 algorithms in 2 s. They write to memory of the search. The fastest have to give the results of the rule's choice, and to win
+// two contests against the best so far. What was measured is kept with the plan, so that a search whose time runs out goes on in a later run.
+#include "device/cuda/product_plan.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Settings that tell algorithms apart. The last two stay as proposed: into how many parts the inner axis is divided, and the order of blocks.
+enum { NUMBER, TILE, STAGES, CLUSTER, OPTION, PARTS, SWIZZLE, SETTINGS };
+static const struct {
+    const char *name;
+    int         attribute;
+    size_t      bytes;
+} setting[SETTINGS] = { [NUMBER]  = { "algorithm", TNI_LT_ALGO_NUMBER, 4 },
+                        [TILE]    = { "tile", TNI_LT_ALGO_TILE, 4 },
+                        [STAGES]  = { "stages", TNI_LT_ALGO_STAGES, 4 },
+                        [CLUSTER] = { "cluster", TNI_LT_ALGO_CLUSTER, 2 },
+                        [OPTION]  = { "option", TNI_LT_ALGO_OPTION, 4 },
+                        [PARTS]   = { "parts", TNI_LT_ALGO_PARTS, 4 },
+                        [SWIZZLE] = { "swizzle", TNI_LT_ALGO_SWIZZLE, 4 } };
+
+// An algorithm that was measured, if ms is not negative. lost: it was wrong, or slower in a contest.
+typedef struct {
+    tni_ltalgo algo;
+    int32_t    of[SETTINGS];
+    float      ms;
+    bool       lost;
+} tried;
+
+// What was measured for a plan so far.
+struct tni_ltsearch {
+    tried *list;
+    int    count, room;
+};
+
+// A search while it runs. Results go to have, those of the rule's choice to want; their bytes, and of the inputs of gelu, if they are stored.
+typedef struct {
+    const tni_ltjob     *job;
+    tni_call_search     *request;
+    struct tni_ltsearch *found;
+    tni_candidates       one;
+    const tni_ltalgo    *now;  // that `one` launches
+    tni_cuptr            have, want, have_input, want_input;
+    size_t               bytes;
+    int                  runs;  // of a sample
+    float                best;
+    bool                 stopped;
+} search;
+
+enum { A, B, D };
+
+_Static_assert(sizeof(tni_ltalgo) == TNI_ALGORITHM_BYTES, "a winner holds an algorithm");
+
+// ---- settings ----------------------------------------------------------------------------------
+
+static int32_t get_setting(const tni_blaslt *lt, const tni_ltalgo *algo, int i)
+{
+    uint32_t value = 0;  // of which a setting of 16 bits fills the lower half
+    size_t   got   = 0;
+    lt->algo_get(algo, setting[i].attribute, &value, setting[i].bytes, &got);
+    return (int32_t)value;
+}
+
+tni_text tni_lt_algo_text(const tni_blaslt *lt, const tni_ltalgo *algo)
+{
+    tni_text s = { "" };
+    for (int i = 0; i < SETTINGS; i++)
+        tni_text_add(&s, "%s%s %d", i ? ", " : "", setting[i].name, get_setting(lt, algo, i));
+    return s;
+}
+
+// Reads a list of what algorithms of a number can be; the count of its elements.
+static int get_list(const tni_blaslt *lt, const tni_ltalgo *algo, int attribute, int32_t *list,
+                    int room)
+{
+    size_t bytes = 0;
+    if (lt->algo_has(algo, attribute, list, (size_t)room * sizeof *list, &bytes)) return 0;
+    return (int)(bytes / sizeof *list);
+}
+
+// ---- launches ----------------------------------------------------------------------------------
+
+// The candidate of tni_choice_time_one, whatever its number.
+static int launch_now(void *session, int i)
+{
+    static const int64_t start[3] = { 0 };
+    const search        *s        = session;
+    (void)i;
+    return tni_lt_multiply(s->job, s->now, start, (char *)(uintptr_t)s->have);
+}
+
+static float time_algo(search *s, const tni_ltalgo *algo, int runs)
+{
+    s->now = algo;
+    return tni_choice_time_one(&s->one, 0, 1, runs);
+}
+
+// A sample of a contest.
+static double sample(void *arg, const void *algo)
+{
+    search *s  = arg;
+    float   ms = time_algo(s, algo, s->runs);
+    return ms < 0 ? INFINITY : 1e-3 * (double)ms;
+}
+
+// How many launches a sample has: as many as take 0.3 ms, so that the clock's steps do not count.
+static int runs_of(float ms)
+{
+    const float enough = 0.3f;
+    int         n      = ms > 0 ? (int)(enough / ms) + 1 : 1;
+    return n > 100 ? 100 : n < 3 && ms < 10 * enough ? 3 : n;
+}
+
+// ---- results -----------------------------------------------------------------------------------
+
+// Computes the product by an algorithm in memory that was spoiled. What a result is added to has to be a number.
+static bool run_fresh(search *s, const tni_ltalgo *algo)
+{
+    const tni_product_env *at   = s->job->at;
+    int                    from = tni_product_accumulates(s->job->p) ? 0 : 0xff;
+    int                    e    = at->cu->set8(s->have, (uint8_t)from, s->bytes, at->stream);
+    if (!e && s->have_input) e = at->cu->set8(s->have_input, 0xff, s->bytes, at->stream);
+    s->now = algo;
+    return !e && !launch_now(s, 0);
+}
+
+// Keeps what the rule's choice gives.
+static bool keep_rule(search *s)
+{
+    const tni_product_env *at = s->job->at;
+    return run_fresh(s, &s->job->plan->rule) &&
+           !at->cu->copy(s->want, s->have, s->bytes, at->stream) &&
+           (!s->have_input || !at->cu->copy(s->want_input, s->have_input, s->bytes, at->stream));
+}
+
+// Whether two results agree. PIECES: of results beyond MOST elements as many parts are compared, the first and the last among them; all of
+// the logits of GPT-2, 3 GB, would take the host half a minute.
+static bool agree(const search *s, tni_cuptr have, tni_cuptr want)
+{
+    enum { MOST = 1 << 26, PIECE = 1 << 22, PIECES = 16 };
+    const tni_call_search *r    = s->request;
+    tn_dtype               dt   = s->job->p->out;
+    int64_t                size = (int64_t)tni_dtype_size(dt), n = (int64_t)s->bytes / size;
+    bool                   ok = true;
+    if (n <= MOST) return r->agree(r->arg, dt, (char *)(uintptr_t)have, (char *)(uintptr_t)want, n);
+    for (int i = 0; ok && i < PIECES; i++) {
+        tni_cuptr at = (tni_cuptr)((n - PIECE) / (PIECES - 1) * i * size);
+        ok = r->agree(r->arg, dt, (char *)(uintptr_t)(have + at), (char *)(uintptr_t)(want + at),
+                      PIECE);
+    }
+    return ok;
+}
+
+static bool is_right(search *s, const tni_ltalgo *algo)
+{
+    return run_fresh(s, algo) && agree(s, s->have, s->want) &&
+           (!s->have_input || agree(s, s->have_input, s->want_input));
+}
+
+// ---- candidates --------------------------------------------------------------------------------
+
+static tried *find_tried(const search *s, const int32_t of[SETTINGS])
+{
+    for (int i = 0; i < s->found->count; i++)
+        if (!memcmp(s->found->list[i].of, of, sizeof s->found->list[i].of))
+            return &s->found->list[i];
+    return NULL;
+}
+
+// Adds an algorithm and measures it, twice as long if it is among the fastest. Without memory the search ends.
+static void measure(search *s, tried *x)
+{
+    struct tni_ltsearch *f = s->found;
+    if (f->count == f->room) {
+        int    room = f->room ? 2 * f->room : 64;
+        tried *more = realloc(f->list, (size_t)room * sizeof *more);
+        s->stopped |= !more;
+        if (!more) return;
+        f->list = more;
+        f->room = room;
+    }
+    x->ms = time_algo(s, &x->algo, 1);
+    if (x->ms >= 0 && (s->best < 0 || x->ms < 1.15f * s->best)) {
+        float again = time_algo(s, &x->algo, 2);
+        if (again >= 0 && again < x->ms) x->ms = again;
+    }
+    if (x->ms >= 0 && (s->best < 0 || x->ms < s->best)) s->best = x->ms;
+    f->list[f->count++] = *x;
+}
+
+// Measures an algorithm with other settings, unless it was measured or the library does not accept it.
+static void try_settings(search *s, const tried *from, const int32_t of[SETTINGS])
+{
+    const tni_ltjob  *j = s->job;
+    const tni_ltplan *n = j->plan;
+    tni_ltproposal    seen;
+    tried             x = *from;
+    int               e = 0;
+    if (s->stopped || find_tried(s, of)) return;
+    memcpy(x.of, of, sizeof x.of);
+    for (int i = 0; i < SETTINGS && !e; i++)
+        if (of[i] != from->of[i])
+            e = j->lt->algo_set(&x.algo, setting[i].attribute, &of[i], setting[i].bytes);
+    if (!e)
+        e = j->lt->check(n->handle, n->desc, n->layout[A], n->layout[B], n->layout[D], n->layout[D],
+                         &x.algo, &seen);
+    if (e || seen.status != TNI_LT_OK || seen.workspace > j->at->bytes) return;
+    s->stopped = !s->request->may_go_on(s->request->arg);
+    x.lost     = false;
+    if (!s->stopped) measure(s, &x);
+}
+
+// Copies the fastest `most` that have not lost, the fastest first; returns how many there are.
+static int list_fastest(const search *s, tried *to, int most)
+{
+    int count = 0;
+    for (int i = 0; i < s->found->count; i++) {
+        const tried *x = &s->found->list[i];
+        if (x->lost || x->ms < 0 || (count == most && x->ms >= to[count - 1].ms)) continue;
+        int at = count < most ? count++ : count - 1;
+        for (; at > 0 && x->ms < to[at - 1].ms; at--) to[at] = to[at - 1];
+        to[at] = *x;
+    }
+    return count;
+}
+
+// The library's proposals, and the algorithm that is used.
+static void try_proposals(search *s)
+{
+    const tni_ltjob *j = s->job;
+    tni_ltproposal   list[TNI_PROPOSALS + 1];
+    int              count = 0;
+    if (tni_lt_propose(j, list, &count)) count = 0;
+    list[count++].algo = j->plan->algo;
+    for (int i = count - 1; i >= 0 && !s->stopped; i--) {
+        tried x = { .algo = list[i].algo };
+        for (int k = 0; k < SETTINGS; k++) x.of[k] = get_setting(j->lt, &x.algo, k);
+        if (!find_tried(s, x.of)) measure(s, &x);
+    }
+}
+
+// All clusters, options and stages of an algorithm together: they depend on each other. OPTIONS: more are of old algorithms, which have
+// a hundred that are alike.
+static void try_shapes(search *s, const tried *from)
+{
+    enum { OPTIONS = 8, STAGES_MOST = 32 };
+    const tni_blaslt *lt       = s->job->lt;
+    int32_t           options  = 0, stages[STAGES_MOST], of[SETTINGS];
+    int               count    = get_list(lt, &from->algo, TNI_LT_HAS_STAGES, stages, STAGES_MOST);
+    bool              clusters = from->of[CLUSTER] >= TNI_LT_CLUSTER_ONE;
+    get_list(lt, &from->algo, TNI_LT_HAS_OPTION, &options, 1);
+    if (options >= OPTIONS) options = OPTIONS - 1;
+    if (!count) stages[count++] = from->of[STAGES];
+    memcpy(of, from->of, sizeof of);
+    int first = clusters ? TNI_LT_CLUSTER_ONE : from->of[CLUSTER];
+    int last  = clusters ? TNI_LT_CLUSTER_SIXTEEN : first;
+    for (of[CLUSTER] = first; of[CLUSTER] <= last; of[CLUSTER]++)
+        for (of[OPTION] = 0; of[OPTION] <= options; of[OPTION]++)
+            for (int i = 0; i < count; i++) {
+                of[STAGES] = stages[i];
+                try_settings(s, from, of);
+            }
+}
+
+// All tiles of an algorithm.
+static void try_tiles(search *s, const tried *from)
+{
+    enum { TILES = 1024 };
+    int32_t tile[TILES], of[SETTINGS];
+    int     count = get_list(s->job->lt, &from->algo, TNI_LT_HAS_TILES, tile, TILES);
+    memcpy(of, from->of, sizeof of);
+    for (int i = 0; i < count; i++) {
+        of[TILE] = tile[i];
+        try_settings(s, from, of);
+    }
+}
+
+// Twice, since the best shapes of another tile are others. Of few, since each costs a hundred launches.
+static void try_all(search *s)
+{
+    enum { ROUNDS = 2, SHAPED = 3, TILED = 2 };
+    tried best[SHAPED];
+    try_proposals(s);
+    for (int round = 0; round < ROUNDS && !s->stopped; round++) {
+        int n = list_fastest(s, best, SHAPED);
+        for (int i = 0; i < n; i++) try_shapes(s, &best[i]);
+        n = list_fastest(s, best, TILED);
+        for (int i = 0; i < n; i++) try_tiles(s, &best[i]);
+    }
+}
+
+// ---- winners -----------------------------------------------------------------------------------
+
+// The bytes by which winners are found: the library's version, and the form.
+enum { KEY_WORDS = TNI_CHOICE_WORDS + 1 };
+static size_t write_winner_key(const tni_ltjob *j, int64_t word[KEY_WORDS])
+{
+    tni_choice_key k = tni_lt_choice_key(j);
+    word[0]          = (int64_t)k.version;
+    memcpy(word + 1, k.word, (size_t)k.words * sizeof *word);
+    return (size_t)(k.words + 1) * sizeof *word;
+}
+
+// A winner may come from a file of another machine, so that the library is asked.
+void tni_lt_take_winner(const tni_ltjob *j)
+{
+    tni_ltplan    *n = j->plan;
+    int64_t        word[KEY_WORDS];
+    size_t         bytes = write_winner_key(j, word);
+    tni_ltproposal seen;
+    tni_tuned      won;
+    tni_ltalgo     algo;
+    if (!tni_tuned_find_bytes(j->at->gpu, word, bytes, &won)) return;
+    if (won.algorithm.n) {
+        memcpy(&algo, won.algorithm.byte, sizeof algo);
+        int e = j->lt->check(n->handle, n->desc, n->layout[A], n->layout[B], n->layout[D],
+                             n->layout[D], &algo, &seen);
+        if (e || seen.status != TNI_LT_OK || seen.workspace > j->at->bytes) return;
+        n->algo = algo;
+    }
+    n->tuned = won;
+}
+
+// Lets the fastest meet the best so far, one after the other. Returns whether one has won.
+static bool hold_contests(search *s, double *next_us)
+{
+    enum { FINALISTS = 4 };
+    tni_ltplan *n = s->job->plan;
+    tried       best[FINALISTS];
+    double      us[2];
+    bool        won   = false;
+    int         count = list_fastest(s, best, FINALISTS);
+    for (int i = 0; i < count; i++) {
+        tried *x = find_tried(s, best[i].of);
+        if (!memcmp(&x->algo, &n->algo, sizeof n->algo)) continue;
+        bool wins = is_right(s, &x->algo) &&
+                    tni_wins(sample, s, &n->algo, &x->algo, TNI_CONTESTS, us);
+        if (!wins) {
+            x->lost = true;
+            continue;
+        }
+        n->algo  = x->algo;
+        *next_us = us[0];
+        won      = true;
+    }
+    return won;
+}
+
+// The winner meets the rule's choice once more, so that both times are of one contest.
+static void meet_rule(search *s, tni_tuned *won)
+{
+    tni_ltplan *n     = s->job->plan;
+    double      us[2] = { 0 };
+    bool        same  = !memcmp(&n->algo, &n->rule, sizeof n->algo);
+    if (!same && !tni_wins(sample, s, &n->rule, &n->algo, 1, us)) n->algo = n->rule, same = true;
+    if (same) us[0] = us[1] = 1e6 * sample(s, &n->rule);
+    won->rule_us = us[0];
+    won->us      = us[1];
+    if (same) return;
+    won->algorithm.n = sizeof n->algo;
+    memcpy(won->algorithm.byte, &n->algo, sizeof n->algo);
+}
+
+static void settle(search *s)
+{
+    const tni_ltjob *j     = s->job;
+    tni_ltplan      *n     = j->plan;
+    tni_ltalgo       began = n->algo;
+    tni_tuned        won   = { .us = 0 };
+    int64_t          word[KEY_WORDS];
+    hold_contests(s, &won.next_us);
+    meet_rule(s, &won);
+    tni_tuned_bytes_key(word, write_winner_key(j, word), won.key);
+    snprintf(won.chip, sizeof won.chip, "%s", j->at->gpu);
+    snprintf(won.what, sizeof won.what, "matmul (%lld, %lld) of %lld", (long long)n->key.cols,
+             (long long)n->key.rows, (long long)n->key.depth);
+    if (!isfinite(won.us) || won.us <= 0) return;
+    n->changes += memcmp(&began, &n->algo, sizeof began) != 0;
+    n->tuned = won;
+    s->request->found(s->request->arg, &won, tni_lt_algo_text(j->lt, &n->algo).s);
+}
+
+// ---- the whole ---------------------------------------------------------------------------------
+
+void tni_lt_forget_search(tni_ltplan *n)
+{
+    if (n->search) free(n->search->list);
+    free(n->search);
+    n->search = NULL;
+}
+
+static void free_memory(const search *s)
+{
+    const tni_cuptr        all[] = { s->have, s->want, s->have_input, s->want_input };
+    const tni_product_env *at    = s->job->at;
+    at->cu->stream_wait(at->stream);
+    for (int i = 0; i < 4; i++)
+        if (all[i]) at->cu->mem_free(all[i]);
+}
+
+// Takes memory for results. False if there is none: then the product stays as it is.
+static bool take_memory(search *s)
+{
+    const tni_product_env *at    = s->job->at;
+    bool                   input = s->job->p->epilogue.input;
+    s->bytes                     = tni_lt_result_bytes(s->job->p);
+    return !at->cu->mem_alloc(&s->have, s->bytes) && !at->cu->mem_alloc(&s->want, s->bytes) &&
+           (!input || (!at->cu->mem_alloc(&s->have_input, s->bytes) &&
+                       !at->cu->mem_alloc(&s->want_input, s->bytes)));
+}
+
+// Searches, with the input of gelu in memory of the search.
+static void run_search(search *s)
+{
+    tni_ltplan *n = s->job->plan;
+    if (!keep_rule(s)) return;
+    s->best = time_algo(s, &n->algo, 1);
+    s->runs = runs_of(s->best);
+    try_all(s);
+    settle(s);
+    n->searched = !s->stopped;
+    s->request->left |= s->stopped;
+}
+
+// Takes memory, and tells the library to store the input of gelu there.
+void tni_lt_search(const tni_ltjob *j, tni_call_search *request)
+{
+    tni_ltplan  *n     = j->plan;
+    tni_product *p     = j->p;
+    char        *input = p->input;
+    search       s     = { .job = j, .request = request };
+    if (!n->search) n->search = calloc(1, sizeof *n->search);
+    s.found     = n->search;
+    s.one       = (tni_candidates){ .cu        = j->at->cu,
+                                    .stream    = j->at->stream,
+                                    .workspace = j->at->workspace,
+                                    .bytes     = j->at->bytes,
+                                    .count     = 1,
+                                    .launch    = launch_now,
+                                    .session   = &s };
+    n->searched = true;  // if it cannot even begin
+    if (s.found && take_memory(&s)) {
+        if (s.have_input) p->input = (char *)(uintptr_t)s.have_input;
+        if (tni_lt_set_pointers(j) == TNI_LT_OK) run_search(&s);
+        p->input = input;
+        tni_lt_set_pointers(j);
+    }
+    free_memory(&s);
+    if (n->searched) tni_lt_forget_search(n);
+}
