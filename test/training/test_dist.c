@@ -226,7 +226,9 @@ static bool has_mpi(void)
     return begin() && system("mpiexec --version >/dev/null 2>&1") == 0;
 }
 
-#define LAUNCH "tenon launch -n "
+// Each launch has a folder of its own for what Open MPI keeps of it: the one that all share is removed by the last to end, which one
+// that begins may not notice (session_dir.c).
+#define LAUNCH "OMPI_MCA_orte_tmpdir_base=$(mktemp -d \"$PWD/mXXXXXX\") tenon launch -n "
 #define STANDIN                                                                         \
     "env TN_NCCL='" TN_BUILD_DIR "/libnccl_standin.so' RANK_ENGINE=nccl TN_DEVICE=cpu " \
     "'" TN_BUILD_DIR "/tenon' launch --engine nccl -n "
