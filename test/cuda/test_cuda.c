@@ -263,6 +263,8 @@ static const struct {
       { "conv_direct", "weights_direct", "weights_direct_last", "conv_add" } },
     { "depthwise 1", tni_text_depthwise[0], { "depthwise" } },
     { "depthwise 2", tni_text_depthwise[1], { "depthwise" } },
+    { "depthwise gradient 1", tni_text_depthwise[2], { "depthwise" } },
+    { "depthwise gradient 2", tni_text_depthwise[3], { "depthwise" } },
     { "conv3d 64", tni_text_conv3d_64, { "conv" } },
     { "conv3d wide", tni_text_conv3d_wide, { "conv" } },
     { "weights3d 128", tni_text_weights3d_128, { "conv_weights" } },
@@ -297,7 +299,7 @@ static bool is_asked_for(int hand, tn_dtype x, tn_dtype y)
     if (text == tni_text_send) return x == TN_U8 && y == TN_U8;
     if (text == tni_text_small) return x == TN_F32 && y == TN_F32;
     if (text == tni_text_rows) return (x == TN_F32 || narrow) && y == x;
-    if (text == tni_text_tiles || text == tni_text_depthwise[0] || text == tni_text_depthwise[1])
+    if (text == tni_text_tiles || !strncmp(hands[hand].name, "depthwise", 9))
         return narrow && y == x;
     if (text == tni_text_sort || text == tni_text_extremum) return y == TN_I64;
     if (text == tni_text_cumsum || text == tni_text_cumprod)

@@ -95,8 +95,22 @@ static const struct {
     { TNI_conv_wgrad, { 1, 1870,  63, 1, {   4,   5 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } } },
     { TNI_conv_wgrad, { 1, 1870,  99, 1, {   4,   5 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } } },
 };
+// Groups of one channel each, in vectors of four.
+static const conv_shape single[] = {
+    //  N    C    O  groups    size       taps      step      pad       dilation
+    {   2,   8,   8,  8, { 12, 13 }, {  3,  3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    {   2,  68,  68, 68, {  9, 10 }, {  3,  3 }, { 2, 2 }, { 1, 1 }, { 1, 1 } },
+    {   1,   4,   4,  4, { 14, 11 }, {  3,  3 }, { 2, 2 }, { 0, 0 }, { 1, 1 } },
+    {   2,  12,  12, 12, {  9,  8 }, {  3,  3 }, { 1, 1 }, { 0, 2 }, { 1, 1 } },
+    {   1,   4,   4,  4, {  7, 17 }, {  3,  3 }, { 2, 2 }, { 3, 2 }, { 1, 1 } },
+    {   1,   8,   8,  8, {  3,  2 }, {  3,  3 }, { 1, 1 }, { 4, 3 }, { 1, 1 } },
+};
 // clang-format on
-enum { SHAPES = sizeof shapes / sizeof *shapes, LARGE = sizeof large / sizeof *large };
+enum {
+    SHAPES = sizeof shapes / sizeof *shapes,
+    LARGE  = sizeof large / sizeof *large,
+    SINGLE = sizeof single / sizeof *single
+};
 
 // The sizes of x, w and y, in the order in which their axes lie.
 typedef struct {
@@ -777,6 +791,39 @@ static void convolutions_agree_with_ref(void)
     in_parts(run_convs, 4);
 }
 
+// With channels last, in 16 bits: by a kernel of their own, on cuda too, where cuDNN may be faster.
+static void single_on(const char *device, int part, int parts)
+{
+    static const tn_dtype dtypes[] = { TN_F16, TN_BF16 };
+    static const layout   plain[]  = { PLAIN, PLAIN };
+    setenv("TN_METHOD", "depthwise", 1);
+    tn_ctx *cx[] = { open_eager(device, false), open_quiet("ref", 1) };
+    for (int k = part; cx[0] && k < 2 * SINGLE; k += parts)
+        for (int last = 1; last <= TNI_WEIGHTS_LAST; last++) {
+            compare(cx, TNI_conv, &single[k / 2], last, dtypes[k % 2], plain, 0);
+            compare(cx, TNI_conv_dgrad, &single[k / 2], last, dtypes[k % 2], plain, 0);
+        }
+    tn_close(cx[0]);
+    tn_close(cx[1]);
+}
+
+static void run_single(int part, int parts)
+{
+    single_on(tested_device(), part, parts);
+}
+
+static void convolutions_of_single_channels_agree_with_ref(void)
+{
+    in_parts(run_single, 2);
+}
+
+static void convolutions_of_single_channels_on_opencl_agree_with_ref(void)
+{
+    if (!tni_cl_get()) SKIP("no opencl device: %s", tni_cl_detail());
+    single_on("opencl", 0, 1);
+    unsetenv("TN_METHOD");
+}
+
 static void convolutions_of_opencl_agree_with_ref(void)
 {
     if (!tni_cl_get()) SKIP("no opencl device: %s", tni_cl_detail());
@@ -919,10 +966,12 @@ const test_case tests_gpu_conv[] = {
     TEST(tiles_of_small_convolutions_fit_the_chip_and_differ),
     TEST(texts_of_small_convolutions_compile_and_do_not_spill),
     TEST(convolutions_agree_with_ref),
+    TEST(convolutions_of_single_channels_agree_with_ref),
     TEST(texts_of_the_tensor_cores_compile_and_do_not_spill),
     TEST(convolutions_on_the_tensor_cores_agree_with_ref),
     TEST(large_convolutions_on_the_tensor_cores_agree_with_f32),
     TEST(convolutions_of_opencl_agree_with_ref),
+    TEST(convolutions_of_single_channels_on_opencl_agree_with_ref),
     TEST(what_follows_a_convolution_agrees_with_ref),
     TEST(texts_of_products_of_rows_by_rows_compile_and_do_not_spill),
     TEST(products_of_rows_by_rows_and_what_is_around_them_agree_with_ref),

@@ -1,4 +1,4 @@
-// Convolution of each channel with a window of its own, by the kernel of group_text_depthwise.c.
+// Convolution of each channel with a window of its own and its gradient for x, by the kernel of group_text_depthwise.c.
 #include "device/simt/groups.h"
 
 enum { X, W, Y };
@@ -31,7 +31,9 @@ static bool is_dense(const tni_arg *x)
 bool tni_groups_takes_depthwise(const tni_call *c)
 {
     tni_conv_form f;
-    if (c->op != TNI_conv || c->out.rank != 4 || !tni_is_rounded(c->out.dtype)) return false;
+    if ((c->op != TNI_conv && c->op != TNI_conv_dgrad) || c->out.rank != 4 ||
+        !tni_is_rounded(c->out.dtype))
+        return false;
     f       = tni_conv_form_of(c, 2);
     bool ok = f.groups == f.arg[X].size[1] && f.groups == f.arg[Y].size[1] && f.groups % EACH == 0;
     for (int i = 0; i < 3; i++) ok &= is_dense(&f.arg[i]) && f.arg[i].dtype == c->out.dtype;
@@ -44,30 +46,33 @@ bool tni_groups_takes_depthwise(const tni_call *c)
 
 const char *const *tni_groups_depthwise_text(const tni_call *c)
 {
-    return tni_text_depthwise[c->attr->conv.stride[0] - 1];
+    return tni_text_depthwise[2 * (c->op == TNI_conv_dgrad) + c->attr->conv.stride[0] - 1];
 }
 
-// Rounds sizes up to whole groups; items beyond an end do nothing.
+// Rounds sizes up to whole groups; items beyond an end do nothing. In the gradient images change roles, and items begin at minus the padding.
 tn_status tni_groups_depthwise(const tni_call *c, const char *const *text, char *y,
                                const tni_ending_args *ending)
 {
     tni_kernel_args  h;
-    tni_conv_form    f = tni_conv_form_of(c, 2);
-    const int64_t   *x = f.arg[X].size, *to = f.arg[Y].size;
-    depthwise_params o = { .height     = (int32_t)x[2],
-                           .width      = (int32_t)x[3],
-                           .y_height   = (int32_t)to[2],
-                           .y_width    = (int32_t)to[3],
-                           .channels   = (int32_t)x[1],
-                           .pad_down   = (int32_t)f.padding[0],
-                           .pad_across = (int32_t)f.padding[1],
-                           .vectors    = (int32_t)tni_ceil_div(x[1], VECTORS * EACH),
-                           .strips     = (int32_t)tni_ceil_div(to[3], STRIPS * ACROSS),
-                           .bands      = (int32_t)tni_ceil_div(to[2], BANDS * DOWN) };
+    tni_conv_form    f    = tni_conv_form_of(c, 2);
+    bool             back = c->op == TNI_conv_dgrad;
+    const tni_arg   *from = &f.arg[back ? Y : X];
+    const int64_t   *x = from->size, *to = f.arg[back ? X : Y].size;
+    int64_t          before[2] = { back ? f.padding[0] : 0, back ? f.padding[1] : 0 };
+    depthwise_params o         = { .height     = (int32_t)x[2],
+                                   .width      = (int32_t)x[3],
+                                   .y_height   = (int32_t)to[2],
+                                   .y_width    = (int32_t)to[3],
+                                   .channels   = (int32_t)x[1],
+                                   .pad_down   = (int32_t)f.padding[0],
+                                   .pad_across = (int32_t)f.padding[1],
+                                   .vectors    = (int32_t)tni_ceil_div(x[1], VECTORS * EACH),
+                                   .strips     = (int32_t)tni_ceil_div(to[3] + before[1], STRIPS * ACROSS),
+                                   .bands      = (int32_t)tni_ceil_div(to[2] + before[0], BANDS * DOWN) };
     tn_status s = tni_kernel_args_begin(&h, c, text, "depthwise", c->out.dtype, c->out.dtype);
     if (s != TN_OK) return s;
     h.overlaps = true;
-    o.x_offset = tni_kernel_args_add_buffer(&h, f.arg[X].data) / 2;
+    o.x_offset = tni_kernel_args_add_buffer(&h, from->data) / 2;
     o.w_offset = tni_kernel_args_add_buffer(&h, f.arg[W].data) / 2;
     o.y_offset = tni_kernel_args_add_buffer(&h, y) / 2;
     tni_kernel_args_add(&h, &o, sizeof o);

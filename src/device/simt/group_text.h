@@ -41,7 +41,7 @@ extern const char *const tni_text_weights3d_128[], *const tni_text_weights3d_wid
 extern const char *const tni_text_conv3d_few[], *const tni_text_conv3d_few_wide[];
 
 // Convolution of each channel with a 3 x 3 window, by its stride less 1. The second piece is the ending (kernel/ending.h).
-extern const char *const tni_text_depthwise[2][6];
+extern const char *const tni_text_depthwise[4][6];
 
 // Prints the program of a text; no_double: the device has no f64. The caller frees it by tni_free; NULL
 // when memory is out.

@@ -1,10 +1,20 @@
-// Convolution of each channel with a 3 x 3 window of its own, channels last, as text: the kernels of MobileNets. It
+// Convolution of each channel with a 3 x 3 window of its own, channels last, and its gradient for x, as text: the kernels of MobileNets. It
 // moves bytes and multiplies little, so that all that counts is that pixels are read from memory once.
 //
 // An item has EACH = 4 neighbouring channels, 8 bytes of a pixel, and computes DOWN x ACROSS places of the result from
 // pixels that it reads once into registers, a row of them at a time; the weights of its channels, 4 x 9 of them side by
 // side, stay in registers too. A group has 16 such vectors of channels, a line of memory, and 4 x 2 items along the
 // places, whose pixels overlap in the cache.
+//
+// Pixel r of a row meets place d of an item's result by tap TAP(r, d), if there is one. In the gradient that is
+// place + padding - step * pixel: items begin where place + padding is a multiple of what an item has, so that the taps are known when the text is
+// compiled, for a step of 2 as well, where each place meets one or two taps of a direction.
+//
+//     step 2, places 0 to 3:     forward, pixels 0 to 8      gradient, pixels 0 to 2
+//                                0  1  2                     2
+//                                      0  1  2               .  (no tap)
+//                                            0  1  2         0  2
+//                                                  0  1  2   1
 #include "device/simt/group_text.h"
 
 #include "kernel/ending.h"
@@ -13,10 +23,21 @@
 
 // clang-format off
 
-#define SIZES(step)                                                                                \
-    "#define STEP " #step "\n#define EACH 4\n#define TAPS 3\n#define ACROSS 4\n#define DOWN 2\n"   \
-    "#define UNROLL _Pragma(\"unroll\")\n"                                                         \
-    "#define ROWS ((DOWN - 1) * STEP + TAPS)\n#define COLUMNS ((ACROSS - 1) * STEP + TAPS)\n"
+#define SIZES(step)                                                                              \
+    "#define STEP " #step "\n#define EACH 4\n#define TAPS 3\n#define ACROSS 4\n#define DOWN 2\n" \
+    "#define UNROLL _Pragma(\"unroll\")\n"
+
+// SPAN: pixels that n places meet. PLACE, PIXEL: the first place of items that begin at n, and the first pixel that it meets.
+#define FORWARD                                            \
+    "#define TAP(r, d) ((r) - (d) * STEP)\n"               \
+    "#define SPAN(n) (((n) - 1) * STEP + TAPS)\n"          \
+    "#define PLACE(n, padding) (n)\n"                      \
+    "#define PIXEL(n, padding) ((n) * STEP - (padding))\n"
+#define GRADIENT                                       \
+    "#define TAP(r, d) ((d) + TAPS - 1 - (r) * STEP)\n" \
+    "#define SPAN(n) (((n) + TAPS - 2) / STEP + 1)\n"  \
+    "#define PLACE(n, padding) ((n) - (padding))\n"    \
+    "#define PIXEL(n, padding) (((n) - TAPS + 1) / STEP)\n"
 
 static const char params[] =
     T(typedef struct { m_long x_offset; m_long w_offset; m_long y_offset; int height; int width;
@@ -51,8 +72,8 @@ static const char kernel[] =
           split(v, pixel);
           UNROLL for (int d = 0; d < DOWN; d++) {
               UNROLL for (int a = 0; a < ACROSS; a++) {
-                  int i = r - d * STEP;
-                  int k = j - a * STEP;
+                  int i = TAP(r, d);
+                  int k = TAP(j, a);
                   if (i >= 0 && i < TAPS && k >= 0 && k < TAPS) {
                       UNROLL for (int e = 0; e < EACH; e++)
                           sum[d][a][e] = x_fma(pixel[e], w[e * TAPS * TAPS + i * TAPS + k], sum[d][a][e]);
@@ -72,9 +93,11 @@ static const char kernel[] =
           id /= o.strips;
           int p = ((int)(id % o.bands) * 2 + LOCAL_ID / 64) * DOWN;
           m_long image = id / o.bands;
+          int top = PIXEL(p, o.pad_down);
+          int left = PIXEL(q, o.pad_across);
+          p = PLACE(p, o.pad_down);
+          q = PLACE(q, o.pad_across);
           if (c >= o.channels || q >= o.y_width || p >= o.y_height) return;
-          int top = p * STEP - o.pad_down;
-          int left = q * STEP - o.pad_across;
           w += o.w_offset + (m_long)c * TAPS * TAPS;
           x += o.x_offset + image * o.height * o.width * o.channels + c;
           y += o.y_offset;
@@ -83,22 +106,22 @@ static const char kernel[] =
           UNROLL for (int d = 0; d < DOWN; d++)
               UNROLL for (int a = 0; a < ACROSS; a++)
                   UNROLL for (int e = 0; e < EACH; e++) sum[d][a][e] = 0;
-          UNROLL for (int r = 0; r < ROWS; r++) {
-              uint2 row[COLUMNS];
+          UNROLL for (int r = 0; r < SPAN(DOWN); r++) {
+              uint2 row[SPAN(ACROSS)];
               GLOBAL const x_kept *from = x + ((m_long)(top + r) * o.width + left) * o.channels;
               int inside = top + r >= 0 && top + r < o.height;
-              UNROLL for (int j = 0; j < COLUMNS; j++) {
+              UNROLL for (int j = 0; j < SPAN(ACROSS); j++) {
                   row[j].x = row[j].y = 0;
                   if (inside && left + j >= 0 && left + j < o.width)
                       row[j] = *(GLOBAL const uint2 *)(from + (m_long)j * o.channels);
               }
-              UNROLL for (int j = 0; j < COLUMNS; j++) add_pixel(row[j], weight, r, j, sum);
+              UNROLL for (int j = 0; j < SPAN(ACROSS); j++) add_pixel(row[j], weight, r, j, sum);
           }
           ENDING_COLUMNS(columns)
           ENDING_BEGIN(columns, c)
           UNROLL for (int d = 0; d < DOWN; d++) {
               UNROLL for (int a = 0; a < ACROSS; a++) {
-                  if (p + d < o.y_height && q + a < o.y_width) {
+                  if (p + d >= 0 && p + d < o.y_height && q + a >= 0 && q + a < o.y_width) {
                       m_long at = ((image * o.y_height + p + d) * o.y_width + q + a) * o.channels + c;
                       ENDING(sum[d][a], columns, c, at)
                       store(y + at, sum[d][a]);
@@ -107,7 +130,9 @@ static const char kernel[] =
           }
       });
 
-const char *const tni_text_depthwise[2][6] = {
-    { SIZES(1), tni_no_ending, params, vectors, kernel, NULL },
-    { SIZES(2), tni_no_ending, params, vectors, kernel, NULL },
+const char *const tni_text_depthwise[4][6] = {
+    { SIZES(1) FORWARD, tni_no_ending, params, vectors, kernel, NULL },
+    { SIZES(2) FORWARD, tni_no_ending, params, vectors, kernel, NULL },
+    { SIZES(1) GRADIENT, tni_no_ending, params, vectors, kernel, NULL },
+    { SIZES(2) GRADIENT, tni_no_ending, params, vectors, kernel, NULL },
 };

@@ -102,7 +102,7 @@ const char *tni_groups_conv_varies(const tni_call *c);
 // Returns whether a convolution or a gradient of one is a matrix product of its operands in place: m
 // becomes the call of matmul that does the same, with operands in[].
 bool tni_conv_product(const tni_call *c, tni_arg in[2], tni_call *m);
-// Returns whether a convolution is of each channel with a window of its own and as group_text_depthwise.c has it; its
+// Returns whether a convolution, or a gradient for x, is of each channel with a window of its own and as group_text_depthwise.c has it; its
 // addresses are multiples of 16.
 bool tni_groups_takes_depthwise(const tni_call *c);
 // Returns its text, and launches it or, with an ending, a text with that one, into y.
