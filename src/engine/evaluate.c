@@ -160,11 +160,11 @@ static tn_status report_node_failure(tn_ctx *cx, tn_status s, const tni_node *n,
                            tni_site_text(&n->site).s);
 }
 
-// Asks a call to search, if the run tunes and there is time for it.
-static void begin_search(const run *r, size_t i, tni_call *c)
+// Asks the call of a step to search, if the run tunes and there is time for it.
+static void begin_search(const run *r, tni_plan_step step, tni_call *c)
 {
-    bool tunes = r->e->watch & TNI_WATCH_TUNES && tni_device_impl(r->e->device, c->op)->tuned;
-    c->search  = tunes ? r->e->observer->call_begins(r, i, c) : NULL;
+    bool tunes = r->e->watch & TNI_WATCH_TUNES;
+    c->search  = tunes ? r->e->observer->call_begins(r, step, c) : NULL;
 }
 
 static void end_search(const run *r, const tni_call *c)
@@ -190,7 +190,7 @@ static tn_status run_item(const run *r, size_t i)
             tni_loop_call l = tni_loop_call_of(n);
             s               = tni_run_loop(r->cx, &l, &c, SIZE_MAX, &reported);
         } else {
-            begin_search(r, i, &c);
+            begin_search(r, (tni_plan_step)i, &c);
             s = tni_call_run(&c);
             end_search(r, &c);
         }
@@ -307,7 +307,7 @@ static tn_status run_kernel(const run *r, tni_planned_kernel *k, size_t *item)
     tn_status s;
     if (k->call_item >= 0) {
         tni_call c = tni_run_call(r, (size_t)k->call_item, &why);
-        begin_search(r, (size_t)k->call_item, &c);
+        begin_search(r, ~(tni_plan_step)(k - r->plan->kernel), &c);
         s = r->e->device->calls->run_with_epilogue(&c, k->entry, &k->launch, &why);
         end_search(r, &c);
     } else {

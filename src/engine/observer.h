@@ -81,10 +81,10 @@ struct tni_observer {
     // False, reported, if the program has asked to stop meanwhile.
     bool (*plan_tunes)(tni_graph *g, tni_plan **p);
     // TUNES: a run begins, a kernel of it is about to be launched with the arguments it is bound to, the run has ended. A library call
-    // of an item is about to run, for which a search is returned, or NULL; a call that searched has run.
+    // of a step is about to run, for which a search is returned, or NULL; a call that may have searched has run.
     void (*tuning_begins)(const tni_run *r);
     void (*kernel_begins)(const tni_run *r, tni_planned_kernel *k);
-    tni_call_search *(*call_begins)(const tni_run *r, size_t item, const tni_call *c);
+    tni_call_search *(*call_begins)(const tni_run *r, tni_plan_step step, const tni_call *c);
     void (*call_searched)(const tni_run *r);
     void (*tuning_ends)(const tni_run *r);
     // Reports that there is no device memory for `what`: how much was asked for, how much there is, and which

@@ -61,7 +61,7 @@ void             tni_profile_host(tn_ctx *cx, tni_host_work what, int64_t bytes,
 bool             tni_plan_tunes(tni_graph *g, tni_plan **p);
 void             tni_tuning_begins(const tni_run *r);
 void             tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k);
-tni_call_search *tni_call_tunes(const tni_run *r, size_t item, const tni_call *c);
+tni_call_search *tni_call_tunes(const tni_run *r, tni_plan_step step, const tni_call *c);
 void             tni_call_searched(const tni_run *r);
 void             tni_tuning_ends(const tni_run *r);
 void            *tni_oom_report(tn_ctx *cx, const char *op, const char *what, int64_t bytes);

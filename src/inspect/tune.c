@@ -113,7 +113,7 @@ static tni_tuner_item *count_bytes(tn_ctx *cx, tni_tuner *u, int64_t bytes, cons
 
 // ---- library calls of a run --------------------------------------------------------------------
 
-// Whether a call may search, and is still to be measured; key: a hash of what it computes and of the kernel behind it. Calls of equal
+// Whether a call is still to be measured; key: a hash of what it computes and of the kernel behind it. Calls of equal
 // layers have one key.
 static bool call_is_left(const tni_run *r, const tni_call *c, uint64_t key[2])
 {
@@ -137,7 +137,7 @@ static bool call_is_left(const tni_run *r, const tni_call *c, uint64_t key[2])
 
 // The bytes that a GPU moves while it computes a step, or those of the step if that takes longer: an H200 does some 200 operations of 16 bits, and 50 of
 // f32 with and without TF32, in the time of a byte.
-static int64_t call_bytes(const tni_run *r, tni_plan_step step)
+static int64_t call_weight(const tni_run *r, tni_plan_step step)
 {
     tni_effort does     = tni_step_effort(r->g, r->plan, step);
     double     computes = does.products / (tni_is_rounded(does.dtype) ? 200 : 50);
@@ -153,7 +153,7 @@ static void list_calls(const tni_run *r, tni_tuner *u)
         int32_t       item = step < 0 ? r->plan->kernel[~step].call_item : step;
         uint32_t      call = item < 0 ? 0 : r->plan->place[item].call;
         if (call && call_is_left(r, &r->plan->call[call - 1].call, key))
-            count_bytes(r->cx, u, call_bytes(r, step), key);
+            count_bytes(r->cx, u, call_weight(r, step), key);
     }
 }
 
@@ -292,39 +292,63 @@ static bool call_may_go_on(void *arg)
     return tni_clock_now() < cx->engine->inspect->tuner->until;
 }
 
+static void *call_takes(void *arg, size_t bytes, char **data)
+{
+    tn_ctx     *cx = arg;
+    tni_buffer *b  = tni_buffer_new(&cx->buffers, bytes);
+    *data          = b ? b->data : NULL;
+    return b;
+}
+
+static void call_gives(void *arg, void *memory)
+{
+    tn_ctx *cx = arg;
+    tni_buffer_unref(&cx->buffers, memory);
+}
+
 static bool call_agrees(void *arg, tn_dtype dt, const char *have, const char *want, int64_t n)
 {
     return tni_results_agree(arg, dt, have, want, n, false, 0);
 }
 
-static void call_found(void *arg, const tni_tuned *won, const char *with)
+// What the same search found before is counted no more.
+static void call_found(void *arg, const tni_tuned *won, const tni_tuned *before, const char *with)
 {
-    tn_ctx *cx = arg;
-    tni_log_winner(cx->engine->inspect->tuner, won, with);
+    tn_ctx    *cx = arg;
+    tni_tuner *u  = cx->engine->inspect->tuner;
+    if (before) count_winner(u, before, -1);
+    tni_log_winner(u, won, with);
     tni_tuned_keep(won);
 }
 
 // The search that a call of the run is to do; NULL: none.
-tni_call_search *tni_call_tunes(const tni_run *r, size_t item, const tni_call *c)
+tni_call_search *tni_call_tunes(const tni_run *r, tni_plan_step step, const tni_call *c)
 {
     tni_tuner *u = r->e->inspect->tuner;
     uint64_t   key[2];
     if (!has_share(u) || !call_is_left(r, c, key)) return NULL;
-    tni_tuner_item *x = item_for_now(r, tni_node_bytes(r->g->item[item].n), key);
+    tni_tuner_item *x = item_for_now(r, call_weight(r, step), key);
     if (!x) return NULL;
+    u->call_state = x->state;
     begin_share(r, x);
     memcpy(u->call_key, key, sizeof key);
-    u->call = (tni_call_search){
-        .may_go_on = call_may_go_on, .agree = call_agrees, .found = call_found, .arg = r->cx
-    };
+    u->call = (tni_call_search){ .may_go_on = call_may_go_on,
+                                 .take      = call_takes,
+                                 .give      = call_gives,
+                                 .agree     = call_agrees,
+                                 .found     = call_found,
+                                 .arg       = r->cx };
     return &u->call;
 }
 
+// A call that did not search leaves its place to another one of its key, which may be aligned otherwise.
 void tni_call_searched(const tni_run *r)
 {
-    tni_tuner *u = r->e->inspect->tuner;
-    if (u->call.left) u->left = true;
-    else tni_note_measured(r->cx, u->call_key);
+    tni_tuner      *u = r->e->inspect->tuner;
+    tni_tuner_item *x = find_item(u, u->call_key);
+    if (u->call.end == TNI_SEARCH_LEFT) u->left = true;
+    if (u->call.end == TNI_SEARCHED_ALL) tni_note_measured(r->cx, u->call_key);
+    if (u->call.end == TNI_SEARCHED_NOTHING && x) set_state(u, x, u->call_state);
     end_share(r);
 }
 
@@ -394,7 +418,7 @@ void tni_tuning_ends(const tni_run *r)
         if (!w->ended && r->e->tune_seconds > 0 && tni_compiles_beside(r->e))
             tni_search_ahead(r->e, w->k, w->won.key);
     }
-    if (u) u->winners = 0, u->share = 0;
+    if (u) u->winners = 0;
     r->plan->tuned = r->plan->chosen && !(u && u->left);
 }
 

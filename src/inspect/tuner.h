@@ -53,6 +53,7 @@ struct tni_tuner {
     double until;     // when its share of the time is spent
     tni_call_search call;  // that of a library call, and the key of that
     uint64_t        call_key[2];
+    tni_item_state  call_state;
     double waited;  // seconds until candidates could be launched: mostly those of the compiler
     int    waits;   // how many candidates these were
     bool   log;     // TN_LOG has "tune"

@@ -51,6 +51,7 @@ typedef struct {
 static struct {
     pthread_mutex_t lock;
     bool            open, off, warned;
+    uint32_t        imports;
     known          *winner;
     factor         *factor;
     int             winners, winners_room, factors, factors_room;
@@ -408,6 +409,7 @@ void tni_tuned_forget(void)
     self.open = self.warned = false;
     self.winners = self.factors = 0;
     if (self.slots) memset(self.slot, 0, self.slots * sizeof *self.slot);
+    self.imports++;
     pthread_mutex_unlock(&self.lock);
 }
 
@@ -484,9 +486,18 @@ bool tni_tuned_import(const char *path, int *count, tni_text *why)
         *count = -1;
     }
     if (*count >= 0) write_disk();
+    self.imports++;
     pthread_mutex_unlock(&self.lock);
     free(text);
     return *count >= 0;
+}
+
+uint32_t tni_tuned_imports(void)
+{
+    pthread_mutex_lock(&self.lock);
+    uint32_t n = self.imports;
+    pthread_mutex_unlock(&self.lock);
+    return n;
 }
 
 // ---- the model ---------------------------------------------------------------------------------

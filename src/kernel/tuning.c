@@ -1,6 +1,7 @@
 // Settings of kernels, choices of plans and algorithms of libraries as texts, the keys by which winners are found, and contests.
 #include "kernel/tuning.h"
 
+#include "base/hash.h"
 #include "kernel/disk.h"
 #include "kernel/launch_words.h"
 
@@ -73,11 +74,20 @@ static void write_choices(const tni_choices *c, tni_text *to)
 // The word of an algorithm, before its bytes.
 static const char algorithm_name[] = "algorithm=";
 
-// Writes the bytes of an algorithm, two digits each.
-static void write_algorithm(const tni_algorithm *a, tni_text *to)
+// A hash of whose the algorithm is and of its bytes.
+static uint32_t algorithm_hash(const tni_tuned *w)
 {
-    if (a->n) tni_text_add(to, "%s", algorithm_name);
-    for (int i = 0; i < a->n; i++) tni_text_add(to, "%02x", a->byte[i]);
+    uint64_t hash = tni_hash(w->algorithm.byte, sizeof w->algorithm.byte);
+    return (uint32_t)tni_hash_mix(tni_hash_mix(hash, w->key[0]), w->key[1]);
+}
+
+// Writes the bytes of an algorithm, two digits each, and the hash.
+static void write_algorithm(const tni_tuned *w, tni_text *to)
+{
+    if (!w->algorithm.n) return;
+    tni_text_add(to, "%s", algorithm_name);
+    for (int i = 0; i < w->algorithm.n; i++) tni_text_add(to, "%02x", w->algorithm.byte[i]);
+    tni_text_add(to, ".%08" PRIx32, algorithm_hash(w));
 }
 
 // For lines of files, whose words have no spaces.
@@ -86,7 +96,7 @@ tni_text tni_tuned_word(const tni_tuned *w)
     tni_text s = { "" };
     write_settings(&w->settings, "=", ",", &s);
     write_choices(&w->choices, &s);
-    write_algorithm(&w->algorithm, &s);
+    write_algorithm(w, &s);
     return *s.s ? s : tni_text_of("-");
 }
 
@@ -121,15 +131,18 @@ static bool add_setting(tni_tuned *w, int knob, long v)
     return true;
 }
 
-// Reads the bytes of an algorithm, all of them.
-static bool read_algorithm(const char *s, tni_algorithm *a)
+// Reads the bytes of an algorithm, all of them, and the hash.
+static bool read_algorithm(const char *s, tni_tuned *w)
 {
-    unsigned v = 0;
+    tni_algorithm *a   = &w->algorithm;
+    char          *end = NULL;
+    unsigned       v   = 0;
     for (a->n = 0; a->n < TNI_ALGORITHM_BYTES && isxdigit((unsigned char)s[0]) &&
                    isxdigit((unsigned char)s[1]) && sscanf(s, "%2x", &v) == 1;
          s += 2)
         a->byte[a->n++] = (uint8_t)v;
-    return a->n == TNI_ALGORITHM_BYTES && !*s;
+    if (a->n < TNI_ALGORITHM_BYTES || *s != '.') return false;
+    return strtoul(s + 1, &end, 16) == algorithm_hash(w) && end == s + 9 && !*end;
 }
 
 // Every value is checked: a file may be of a later version, or written by hand, and a device takes what it is given.
@@ -137,7 +150,7 @@ bool tni_tuned_read_word(const char *s, tni_tuned *w)
 {
     size_t name = strlen(algorithm_name);
     if (!strcmp(s, "-")) return true;
-    if (!strncmp(s, algorithm_name, name)) return read_algorithm(s + name, &w->algorithm);
+    if (!strncmp(s, algorithm_name, name)) return read_algorithm(s + name, w);
     while (*s) {
         size_t n    = strcspn(s, "=");
         int    knob = tni_knob_of(s, n);

@@ -85,8 +85,8 @@ typedef struct {
 // The name of a kind, "cut".
 const char *tni_choice_name(int kind);
 
-// An algorithm of a library, in the n bytes that the library takes; n is 0 if there is none. Only the library can tell whether
-// they are an algorithm: who reads them asks it.
+// An algorithm of a library, in the n bytes that the library takes; n is 0 if there is none. In a file a hash of winner and bytes follows them, so that
+// none is read that did not win; who reads them asks the library, which may be another, whether it accepts them.
 enum { TNI_ALGORITHM_BYTES = 64 };
 typedef struct {
     uint8_t n, byte[TNI_ALGORITHM_BYTES];
@@ -121,6 +121,8 @@ bool tni_tuned_keep(const tni_tuned *t);
 // reason if that failed; a line that is no winner fails the whole file, and nothing of it is kept.
 bool tni_tuned_export(const char *path, int *count, tni_text *why);
 bool tni_tuned_import(const char *path, int *count, tni_text *why);
+// How often winners were imported or forgotten in this process: who keeps what it has found looks again.
+uint32_t tni_tuned_imports(void);
 // The seconds of TN_TUNE; -1 if it is not set or no such number. Of the latter why says so, once in a process.
 double tni_tuned_seconds(tni_text *why);
 // Whether TN_TUNE=0 or TN_DETERMINISTIC=1 leaves everything to the rules: winners are not used, and nothing is to be measured.
@@ -142,16 +144,22 @@ bool tni_wins(double (*sample)(void *arg, const void *way), void *arg, const voi
 // Orders doubles, for qsort.
 int tni_by_size(const void *a, const void *b);
 
+// What became of a search: the call did not search, it knows all that it wants to know, or time or memory ran out and another run may go on.
+typedef enum { TNI_SEARCHED_NOTHING, TNI_SEARCHED_ALL, TNI_SEARCH_LEFT } tni_search_end;
+
 // Asked of a library call that runs: to look for a faster way to compute it first, and to compute it so from then on.
 typedef struct {
     // Whether there is time to measure one more.
     bool (*may_go_on)(void *arg);
+    // Takes memory on the device until it is given back; NULL: there is none.
+    void *(*take)(void *arg, size_t bytes, char **data);
+    void (*give)(void *arg, void *memory);
     // Whether n elements on the device agree, as numbers that were added in another order.
     bool (*agree)(void *arg, tn_dtype dt, const char *have, const char *want, int64_t n);
-    // Takes a winner that was found, which may be the rule's, and in words what it is.
-    void (*found)(void *arg, const tni_tuned *won, const char *with);
-    void *arg;
-    bool  left;  // set: time ran out, and another run may go on
+    // Receives a winner, which may be the rule's, and in words what it is; before: what the same search found before, or NULL.
+    void (*found)(void *arg, const tni_tuned *won, const tni_tuned *before, const char *with);
+    void          *arg;
+    tni_search_end end;  // set by the call
 } tni_call_search;
 
 // ---- what settings did on this chip so far ---------------------------------------------------------

@@ -43,6 +43,8 @@ bool product_begin(void)
     product_fake->fails   = false;
     product_fake->cost    = 0;
     product_fake->tile = product_fake->liar = 0;
+    product_fake->calm                      = 1 << 20;
+    product_fake->lies                      = FAKE_SCALES;
     product_fake->stream                    = fake_clock_open(&product_fake->milliseconds);
     product_place                           = (tni_product_env){ .cu        = &fake_clock_driver,
                                                                  .gpu       = "fake",

@@ -294,6 +294,7 @@ const char *tni_cuda_matmul_method(const tni_call *call)
     planned_product n;
     if (f) return tni_form_method(f);
     if (!call->packed[0] && !call->packed[1]) return NULL;
+    tni_cuda_enter(call->session);
     n  = describe_product(call);
     at = env_of(call->session);
     return n.product.count == 1 ? tni_pruned_words(&n.product.part[0], &at) : NULL;
@@ -311,14 +312,12 @@ static void assume_aligned(tni_product *p)
 // Of a product in parts the first is nearly all of it.
 bool tni_cuda_matmul_tuned(const tni_call *call, tni_tuned *won, tni_text *with)
 {
-    const planned_product *n  = call->entry;
-    tni_product_env        at = env_of(call->session);
-    tni_product            p;
+    const planned_product *n = call->entry;
     if (!n || !n->suits || n->form) return false;
+    tni_product p = n->product.part[0];
     tni_cuda_enter(call->session);
-    p      = n->product.part[0];
-    p.plan = NULL;
-    p.tf32 = ((const tni_cuda *)call->session)->tf32;
+    tni_product_env at = env_of(call->session);
+    p.tf32             = ((const tni_cuda *)call->session)->tf32;
     assume_aligned(&p);
     return tni_product_tuned(&p, &at, won, with);
 }

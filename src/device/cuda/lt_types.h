@@ -54,6 +54,8 @@ enum {
     TNI_LT_HAS_TILES  = 6,
     TNI_LT_HAS_OPTION = 7,
     TNI_LT_HAS_STAGES = 13,
+    // the least alignment of A, and behind it those of B, C and D
+    TNI_LT_HAS_ALIGN_A = 16,
     // settings of an algorithm; a cluster has 16 bits, the others 32
     TNI_LT_ALGO_NUMBER  = 0,
     TNI_LT_ALGO_TILE    = 1,

@@ -332,8 +332,9 @@ static void choose(tni_cuda *c, const tni_call *call, tni_form *f)
     enum {
         FILLED = 32 << 20
     };  // of the scratch, to keep the GPU busy while launches are submitted
-    float          ms[MOST_TIMED];
-    tni_call       plain = *call;
+    float    ms[MOST_TIMED];
+    tni_call plain       = *call;
+    plain.search         = NULL;  // it does not search while it is timed
     trial          t     = { .c = c, .call = &plain, .form = f };
     size_t         bytes = tni_form_scratch(f);
     int            own   = list_candidates(&t, f);
@@ -345,7 +346,6 @@ static void choose(tni_cuda *c, const tni_call *call, tni_form *f)
                              .own       = own,
                              .launch    = launch_candidate,
                              .session   = &t };
-    plain.search         = NULL;
     if (!t.count) return;
     f->method    = t.method[0];
     f->candidate = t.candidate[0];

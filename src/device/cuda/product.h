@@ -137,8 +137,10 @@ tn_status tni_product_prepare(tni_product *p, const tni_product_env *at, tni_tex
 void tni_product_open(const tni_product_env *at);
 
 // What tuning found for a product, and in words what it is. False: it was not measured.
-bool tni_product_tuned(tni_product *p, const tni_product_env *at, tni_tuned *won, tni_text *with);
-// How often tuning has changed the algorithm of a product: a graph that was captured before launches another one.
+bool tni_product_tuned(const tni_product *p, const tni_product_env *at, tni_tuned *won,
+                       tni_text *with);
+// How often tuning has changed the algorithm of a product: a graph that was captured before launches another one, until the plan is captured
+// again.
 int64_t tni_product_changes(const tni_product *p);
 
 // Launches a product by the library: by the algorithm that was chosen, else by the library's first

@@ -267,6 +267,24 @@ static tn_status decline(const tni_ltjob *j)
     return TN_EARG;
 }
 
+void tni_lt_use(tni_ltplan *n, const tni_ltalgo *algo)
+{
+    if (!memcmp(&n->algo, algo, sizeof *algo)) return;
+    n->algo = *algo;
+    n->warm = false;
+    n->changes++;
+}
+
+// Goes back to the rule's choice if a winner does not run here. False: it was the rule's.
+static bool leave_winner(tni_ltplan *n)
+{
+    static const tni_tuned none;
+    if (!n->settled || !memcmp(&n->algo, &n->rule, sizeof n->algo)) return false;
+    n->tuned = none;
+    tni_lt_use(n, &n->rule);
+    return true;
+}
+
 // Launches a product once that was chosen without being run (from disk, or as the first proposal), so
 // that its code is loaded before a capture. D is written, which a run does anyway; a product that
 // accumulates into D is left out. If our own kernel cannot run here, the library's algorithm takes its
@@ -280,6 +298,7 @@ static tn_status warm_up(const tni_ltjob *j)
         return TN_OK;
     j->plan->small_faster = false;
     int e                 = tni_lt_multiply(j, &j->plan->algo, start, j->p->at[D]);
+    if (e && leave_winner(j->plan)) e = tni_lt_multiply(j, &j->plan->algo, start, j->p->at[D]);
     if (e == TNI_LT_NOT_SUPPORTED || e == TNI_LT_INVALID) return decline(j);
     return tni_lt_status(j, e, "multiplying");
 }
@@ -305,8 +324,15 @@ static tn_status get_handle(const tni_ltjob *j)
 // Once the rule's choice is known, tuning may have found a faster one. With TN_DETERMINISTIC=1 it has not.
 static void use_winner(const tni_ltjob *j)
 {
-    j->plan->rule = j->plan->algo;
+    j->plan->imports = tni_tuned_imports();
     if (j->plan->served && j->at->timing && !j->plan->small_faster) tni_lt_take_winner(j);
+}
+
+// Notes the rule's choice, which is final.
+static void settle_rule(const tni_ltjob *j)
+{
+    j->plan->rule = j->plan->algo;
+    use_winner(j);
 }
 
 // Builds what the library needs, takes its first proposal, and replaces it by a choice from disk if
@@ -325,7 +351,7 @@ static tn_status build_plan(const tni_ltjob *j)
     j->plan->served = count > 0;
     if (count) j->plan->algo = list[0].algo;
     j->plan->settled = !count || !j->at->timing || tni_lt_find_choice(j);
-    if (j->plan->settled) use_winner(j);
+    if (j->plan->settled) settle_rule(j);
     return TN_OK;
 }
 
@@ -417,14 +443,24 @@ static bool waits_for_small(const tni_ltjob *j)
     return !j->at->small_ready(j->at->session);
 }
 
-// Whether a run that tunes looks for other algorithms than those that the library has proposed. These had to be told how addresses
-// are aligned; others are known to be right for all that are as they should be.
-static bool searches(const tni_ltjob *j)
+// Whether a run that tunes may look for other algorithms than those that the library has proposed: for what is aligned, which the library's proposals
+// were asked for, and is one launch, whose result can be compared.
+static bool may_search(const tni_ltjob *j)
 {
     const tni_ltplan *n  = j->plan;
-    bool              ok = j->p->search && n->settled && n->served && !n->searched;
+    bool              ok = n->settled && n->served && !j->p->loops;
     for (int i = 0; i < TNI_ALIGNS; i++) ok &= n->key.align[i] == ALIGN_MOST;
     return ok && !n->small_faster && !j->at->capturing && j->at->timing;
+}
+
+// Searches, unless that was done. A call may be several products.
+static void search_more(const tni_ltjob *j)
+{
+    tni_call_search *r = j->p->search;
+    if (!may_search(j)) return;
+    if (!j->plan->searched) tni_lt_search(j, r);
+    if (!j->plan->searched) r->end = TNI_SEARCH_LEFT;
+    else if (r->end == TNI_SEARCHED_NOTHING) r->end = TNI_SEARCHED_ALL;
 }
 
 // Chooses and warms up, unless the stream is being captured. While our own kernel is compiled, nothing
@@ -439,10 +475,11 @@ tn_status tni_product_prepare(tni_product *p, const tni_product_env *at, tni_tex
     if (s == TN_OK && !at->capturing) j.plan->small_pending = waits_for_small(&j);
     if (s == TN_OK && !j.plan->settled && !at->capturing && !j.plan->small_pending) {
         s = tni_lt_choose(&j);
-        if (s == TN_OK && j.plan->settled) use_winner(&j);
+        if (s == TN_OK && j.plan->settled) settle_rule(&j);
         if (s == TN_EARG) s = decline(&j);
     }
-    if (s == TN_OK && searches(&j)) tni_lt_search(&j, p->search);
+    if (s == TN_OK && j.plan->settled && j.plan->imports != tni_tuned_imports()) use_winner(&j);
+    if (s == TN_OK && p->search) search_more(&j);
     if (s == TN_OK && !at->capturing) s = warm_up(&j);
     pthread_mutex_unlock(&self.lock);
     return s;
@@ -471,39 +508,44 @@ void tni_product_open(const tni_product_env *at)
 }
 
 // Addresses in the descriptor must stay this run's until the library has read them, so that the lock is
-// held during the launch if there are any; otherwise others need not wait.
+// held during the launch if there are any; otherwise others need not wait. A winner of tuning that does not run is
+// launched again as the rule's choice.
 tn_status tni_product_run(tni_product *p, const tni_product_env *at, tni_text *why)
 {
-    tni_ltjob  j      = { .lt = tni_blaslt_get(why), .p = p, .at = at, .why = why };
-    bool       shares = p->epilogue.bias || p->epilogue.input;
+    tni_ltjob  j     = { .lt = tni_blaslt_get(why), .p = p, .at = at, .why = why };
+    bool       holds = p->epilogue.bias || p->epilogue.input;
     tni_ltalgo algo;
     if (!j.lt) return TN_EDEVICE;
     pthread_mutex_lock(&self.lock);
     tn_status s = get_plan(&j);
-    if (s == TN_OK && shares)
-        s = tni_lt_status(&j, tni_lt_set_pointers(&j), "describing a product");
+    if (s == TN_OK && holds) s = tni_lt_status(&j, tni_lt_set_pointers(&j), "describing a product");
     if (s == TN_OK) {
         algo         = j.plan->algo;
         j.plan->warm = true;
     }
-    if (!shares) pthread_mutex_unlock(&self.lock);
-    if (s == TN_OK) s = tni_lt_status(&j, multiply_all(&j, &algo), "multiplying");
-    if (shares) pthread_mutex_unlock(&self.lock);
-    return s;
+    if (!holds) pthread_mutex_unlock(&self.lock);
+    int e = s == TN_OK ? multiply_all(&j, &algo) : TNI_LT_OK;
+    if (e && !holds) {
+        pthread_mutex_lock(&self.lock);
+        holds = true;
+    }
+    if (e && leave_winner(j.plan)) e = multiply_all(&j, &j.plan->algo);
+    if (holds) pthread_mutex_unlock(&self.lock);
+    return s == TN_OK ? tni_lt_status(&j, e, "multiplying") : s;
 }
 
-// Whoever explains a product that did not run knows no addresses: those that a plan gives are aligned.
-bool tni_product_tuned(tni_product *p, const tni_product_env *at, tni_tuned *won, tni_text *with)
+// Nothing is built for it: most products were not measured.
+bool tni_product_tuned(const tni_product *p, const tni_product_env *at, tni_tuned *won,
+                       tni_text *with)
 {
-    tni_text               why = { "" };
-    tni_ltjob              j   = { .lt = tni_blaslt_get(&why), .p = p, .at = at, .why = &why };
-    static const tni_tuned none;
-    if (!j.lt || !at->timing) return false;
-    pthread_mutex_lock(&self.lock);
-    *won = get_plan(&j) == TN_OK ? j.plan->tuned : none;
-    if (won->us > 0) *with = tni_lt_algo_text(j.lt, &j.plan->algo);
-    pthread_mutex_unlock(&self.lock);
-    return won->us > 0;
+    tni_text   why  = { "" };
+    tni_ltplan n    = { .key = product_key_of(p, at) };
+    tni_ltjob  j    = { .lt = tni_blaslt_get(&why), .at = at, .plan = &n, .why = &why };
+    tni_ltalgo algo = { { 0 } };
+    if (!j.lt || !at->timing || !tni_lt_find_winner(&j, won, &algo)) return false;
+    *with = won->algorithm.n ? tni_lt_algo_text(j.lt, &algo)
+                             : tni_text_of("as the library proposes");
+    return true;
 }
 
 int64_t tni_product_changes(const tni_product *p)

@@ -38,6 +38,7 @@ struct tni_ltplan {
     tni_tuned            tuned;     // what tuning found; us is 0 if it did not measure the product
     bool                 searched;  // no other algorithm is worth measuring
     int64_t              changes;   // how often tuning has changed algo
+    uint32_t             imports;   // tni_tuned_imports when a winner was looked for
     struct tni_ltsearch *search;    // what was measured so far; NULL: nothing, or all
     bool                 served;    // the library has an algorithm
     bool                 settled;   // algo is the final choice
@@ -76,8 +77,12 @@ tni_choice_key tni_lt_choice_key(const tni_ltjob *j);
 // Returns the bytes from the first to the last element of D, over all products of the batch.
 size_t tni_lt_result_bytes(const tni_product *p);
 
-// Takes what tuning has found for a plan that is settled, if it has found anything and the library accepts it here.
+// Finds what tuning has found for a product, whose plan needs no more than its key: *algo is set if that is an algorithm.
+bool tni_lt_find_winner(const tni_ltjob *j, tni_tuned *won, tni_ltalgo *algo);
+// Takes it for a plan that is settled, if the library accepts it here.
 void tni_lt_take_winner(const tni_ltjob *j);
+// Lets a plan use another algorithm. A graph that was captured before launches the old one, which `changes` tells.
+void tni_lt_use(tni_ltplan *n, const tni_ltalgo *algo);
 // Looks for faster algorithms than the plan's, which gets the fastest.
 void tni_lt_search(const tni_ltjob *j, tni_call_search *request);
 // Frees what was measured so far.

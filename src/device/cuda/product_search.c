@@ -34,28 +34,36 @@ static const struct {
                         [PARTS]   = { "parts", TNI_LT_ALGO_PARTS, 4 },
                         [SWIZZLE] = { "swizzle", TNI_LT_ALGO_SWIZZLE, 4 } };
 
-// An algorithm that was measured, if ms is not negative. lost: it was wrong, or slower in a contest.
+// An algorithm that was measured, if ms is not negative. lost: it was slower in a contest; wrong: it gave other results.
 typedef struct {
     tni_ltalgo algo;
     int32_t    of[SETTINGS];
     float      ms;
-    bool       lost;
+    bool       lost, wrong;
 } tried;
 
-// What was measured for a plan so far.
+// What was measured for a plan so far. told: what was found was told.
 struct tni_ltsearch {
     tried *list;
     int    count, room;
+    bool   told;
 };
 
-// A search while it runs. Results go to have, those of the rule's choice to want; their bytes, and of the inputs of gelu, if they are stored.
+// Memory of a search.
+typedef struct {
+    void *held;
+    char *at;
+} memory;
+
+// A search while it runs. Results go to have, those of the rule's choice to want, and the inputs of gelu, if they are stored, beside
+// them; bytes: of each.
 typedef struct {
     const tni_ltjob     *job;
     tni_call_search     *request;
     struct tni_ltsearch *found;
     tni_candidates       one;
     const tni_ltalgo    *now;  // that `one` launches
-    tni_cuptr            have, want, have_input, want_input;
+    memory               have, want, have_input, want_input;
     size_t               bytes;
     int                  runs;  // of a sample
     float                best;
@@ -101,7 +109,7 @@ static int launch_now(void *session, int i)
     static const int64_t start[3] = { 0 };
     const search        *s        = session;
     (void)i;
-    return tni_lt_multiply(s->job, s->now, start, (char *)(uintptr_t)s->have);
+    return tni_lt_multiply(s->job, s->now, start, s->have.at);
 }
 
 static float time_algo(search *s, const tni_ltalgo *algo, int runs)
@@ -128,48 +136,69 @@ static int runs_of(float ms)
 
 // ---- results -----------------------------------------------------------------------------------
 
-// Computes the product by an algorithm in memory that was spoiled. What a result is added to has to be a number.
+static int fill(const search *s, const memory *m, unsigned char with)
+{
+    const tni_product_env *at = s->job->at;
+    return at->cu->set8((tni_cuptr)(uintptr_t)m->at, with, s->bytes, at->stream);
+}
+
+static int copy(const search *s, const char *to, const char *from)
+{
+    const tni_product_env *at = s->job->at;
+    return at->cu->copy((tni_cuptr)(uintptr_t)to, (tni_cuptr)(uintptr_t)from, s->bytes, at->stream);
+}
+
+// Computes the product by an algorithm in memory of NaNs or, if D is also what is added, of that.
 static bool run_fresh(search *s, const tni_ltalgo *algo)
 {
-    const tni_product_env *at   = s->job->at;
-    int                    from = tni_product_accumulates(s->job->p) ? 0 : 0xff;
-    int                    e    = at->cu->set8(s->have, (uint8_t)from, s->bytes, at->stream);
-    if (!e && s->have_input) e = at->cu->set8(s->have_input, 0xff, s->bytes, at->stream);
+    const tni_product *p = s->job->p;
+    int e = tni_product_accumulates(p) ? copy(s, s->have.at, p->at[D]) : fill(s, &s->have, 0xff);
+    if (!e && s->have_input.at) e = fill(s, &s->have_input, 0xff);
     s->now = algo;
     return !e && !launch_now(s, 0);
 }
 
-// Keeps what the rule's choice gives.
-static bool keep_rule(search *s)
+// Whether n elements of two results agree, from an element on.
+static bool part_agrees(const search *s, const memory *a, const memory *b, int64_t from, int64_t n)
 {
-    const tni_product_env *at = s->job->at;
-    return run_fresh(s, &s->job->plan->rule) &&
-           !at->cu->copy(s->want, s->have, s->bytes, at->stream) &&
-           (!s->have_input || !at->cu->copy(s->want_input, s->have_input, s->bytes, at->stream));
+    const tni_call_search *r  = s->request;
+    tn_dtype               dt = s->job->p->out;
+    size_t                 at = (size_t)from * tni_dtype_size(dt);
+    return r->agree(r->arg, dt, a->at + at, b->at + at, n);
 }
 
-// Whether two results agree. PIECES: of results beyond MOST elements as many parts are compared, the first and the last among them; all of
-// the logits of GPT-2, 3 GB, would take the host half a minute.
-static bool agree(const search *s, tni_cuptr have, tni_cuptr want)
+// Whether two results agree. A few elements of the middle come first, since what is wrong mostly is so everywhere. PIECES: of results beyond
+// MOST elements as many parts are compared, the first and the last among them: the host takes a second for MOST elements whose bits differ.
+enum { SOME = 1 << 14, MOST = 1 << 24, PIECES = 16, PIECE = MOST / PIECES };
+
+static bool agree(const search *s, const memory *a, const memory *b)
 {
-    enum { MOST = 1 << 26, PIECE = 1 << 22, PIECES = 16 };
-    const tni_call_search *r    = s->request;
-    tn_dtype               dt   = s->job->p->out;
-    int64_t                size = (int64_t)tni_dtype_size(dt), n = (int64_t)s->bytes / size;
-    bool                   ok = true;
-    if (n <= MOST) return r->agree(r->arg, dt, (char *)(uintptr_t)have, (char *)(uintptr_t)want, n);
-    for (int i = 0; ok && i < PIECES; i++) {
-        tni_cuptr at = (tni_cuptr)((n - PIECE) / (PIECES - 1) * i * size);
-        ok = r->agree(r->arg, dt, (char *)(uintptr_t)(have + at), (char *)(uintptr_t)(want + at),
-                      PIECE);
-    }
+    int64_t n    = (int64_t)(s->bytes / tni_dtype_size(s->job->p->out));
+    int64_t some = n < SOME ? n : SOME;
+    if (!part_agrees(s, a, b, (n - some) / 2, some)) return false;
+    if (n <= MOST) return part_agrees(s, a, b, 0, n);
+    bool ok = true;
+    for (int i = 0; ok && i < PIECES; i++)
+        ok = part_agrees(s, a, b, (n - PIECE) * i / (PIECES - 1), PIECE);
     return ok;
+}
+
+// Keeps what the rule's choice gives. False where that is zeros or NaNs in the middle, of operands that are not trained yet or have overflowed: whatever
+// an algorithm leaves out, its result would be the same.
+static bool keep_rule(search *s)
+{
+    int64_t n    = (int64_t)(s->bytes / tni_dtype_size(s->job->p->out));
+    int64_t some = n < SOME ? n : SOME, middle = (n - some) / 2;
+    if (!run_fresh(s, &s->job->plan->rule) || copy(s, s->want.at, s->have.at)) return false;
+    if (s->have_input.at && copy(s, s->want_input.at, s->have_input.at)) return false;
+    return !fill(s, &s->have, 0) && !part_agrees(s, &s->have, &s->want, middle, some) &&
+           !fill(s, &s->have, 0xff) && !part_agrees(s, &s->have, &s->want, middle, some);
 }
 
 static bool is_right(search *s, const tni_ltalgo *algo)
 {
-    bool right = run_fresh(s, algo) && agree(s, s->have, s->want) &&
-                 (!s->have_input || agree(s, s->have_input, s->want_input));
+    bool right = run_fresh(s, algo) && agree(s, &s->have, &s->want) &&
+                 (!s->have_input.at || agree(s, &s->have_input, &s->want_input));
     if (!right)
         tni_library_log("matmul: other results, so that it is left out: %s",
                         tni_lt_algo_text(s->job->lt, algo).s);
@@ -183,6 +212,13 @@ static tried *find_tried(const search *s, const int32_t of[SETTINGS])
     for (int i = 0; i < s->found->count; i++)
         if (!memcmp(s->found->list[i].of, of, sizeof s->found->list[i].of))
             return &s->found->list[i];
+    return NULL;
+}
+
+static tried *find_algo(const search *s, const tni_ltalgo *algo)
+{
+    for (int i = 0; i < s->found->count; i++)
+        if (!memcmp(&s->found->list[i].algo, algo, sizeof *algo)) return &s->found->list[i];
     return NULL;
 }
 
@@ -207,6 +243,18 @@ static void measure(search *s, tried *x)
     f->list[f->count++] = *x;
 }
 
+// Whether an algorithm asks for no more than 16 bytes of alignment, which all operands have; the library's check knows no addresses.
+static bool aligns(const tni_blaslt *lt, const tni_ltalgo *algo)
+{
+    bool ok = true;
+    for (int i = 0; i < 4; i++) {
+        int32_t bytes = 0;
+        get_list(lt, algo, TNI_LT_HAS_ALIGN_A + i, &bytes, 1);
+        ok &= bytes <= 16;
+    }
+    return ok;
+}
+
 // Measures an algorithm with other settings, unless it was measured or the library does not accept it.
 static void try_settings(search *s, const tried *from, const int32_t of[SETTINGS])
 {
@@ -223,19 +271,20 @@ static void try_settings(search *s, const tried *from, const int32_t of[SETTINGS
     if (!e)
         e = j->lt->check(n->handle, n->desc, n->layout[A], n->layout[B], n->layout[D], n->layout[D],
                          &x.algo, &seen);
-    if (e || seen.status != TNI_LT_OK || seen.workspace > j->at->bytes) return;
+    if (e || seen.status != TNI_LT_OK || seen.workspace > j->at->bytes || !aligns(j->lt, &x.algo))
+        return;
     s->stopped = !s->request->may_go_on(s->request->arg);
-    x.lost     = false;
+    x.lost = x.wrong = false;
     if (!s->stopped) measure(s, &x);
 }
 
-// Copies the fastest `most` that have not lost, the fastest first; returns how many there are.
+// Copies the fastest `most` that are not known to be wrong, the fastest first; returns how many there are.
 static int list_fastest(const search *s, tried *to, int most)
 {
     int count = 0;
     for (int i = 0; i < s->found->count; i++) {
         const tried *x = &s->found->list[i];
-        if (x->lost || x->ms < 0 || (count == most && x->ms >= to[count - 1].ms)) continue;
+        if (x->wrong || x->ms < 0 || (count == most && x->ms >= to[count - 1].ms)) continue;
         int at = count < most ? count++ : count - 1;
         for (; at > 0 && x->ms < to[at - 1].ms; at--) to[at] = to[at - 1];
         to[at] = *x;
@@ -243,7 +292,7 @@ static int list_fastest(const search *s, tried *to, int most)
     return count;
 }
 
-// The library's proposals, and the algorithm that is used.
+// The library's proposals, and the algorithm that is used. They may differ in what is no setting here.
 static void try_proposals(search *s)
 {
     const tni_ltjob *j = s->job;
@@ -254,7 +303,9 @@ static void try_proposals(search *s)
     for (int i = count - 1; i >= 0 && !s->stopped; i--) {
         tried x = { .algo = list[i].algo };
         for (int k = 0; k < SETTINGS; k++) x.of[k] = get_setting(j->lt, &x.algo, k);
-        if (!find_tried(s, x.of)) measure(s, &x);
+        if (find_algo(s, &x.algo)) continue;
+        s->stopped = !s->request->may_go_on(s->request->arg);
+        if (!s->stopped) measure(s, &x);
     }
 }
 
@@ -321,55 +372,63 @@ static size_t write_winner_key(const tni_ltjob *j, int64_t word[KEY_WORDS])
     return (size_t)(k.words + 1) * sizeof *word;
 }
 
-// A winner may come from a file of another machine, so that the library is asked.
-void tni_lt_take_winner(const tni_ltjob *j)
+bool tni_lt_find_winner(const tni_ltjob *j, tni_tuned *won, tni_ltalgo *algo)
 {
-    tni_ltplan    *n = j->plan;
-    int64_t        word[KEY_WORDS];
-    size_t         bytes = write_winner_key(j, word);
-    tni_ltproposal seen;
-    tni_tuned      won;
-    tni_ltalgo     algo;
-    if (!tni_tuned_find_bytes(j->at->gpu, word, bytes, &won)) return;
-    if (won.algorithm.n) {
-        memcpy(&algo, won.algorithm.byte, sizeof algo);
-        int e = j->lt->check(n->handle, n->desc, n->layout[A], n->layout[B], n->layout[D],
-                             n->layout[D], &algo, &seen);
-        if (e || seen.status != TNI_LT_OK || seen.workspace > j->at->bytes) return;
-        n->algo = algo;
-    }
-    n->tuned = won;
+    int64_t word[KEY_WORDS];
+    size_t  bytes = write_winner_key(j, word);
+    if (!tni_tuned_find_bytes(j->at->gpu, word, bytes, won)) return false;
+    if (won->algorithm.n) memcpy(algo, won->algorithm.byte, sizeof *algo);
+    return true;
 }
 
-// Returns the fastest that has not lost and is not what is used; NULL if none was faster than that when it was measured.
+// The library here may have other limits than the one that the winner was found with.
+void tni_lt_take_winner(const tni_ltjob *j)
+{
+    tni_ltplan    *n    = j->plan;
+    tni_ltalgo     algo = n->rule;
+    tni_ltproposal seen;
+    tni_tuned      won;
+    if (!tni_lt_find_winner(j, &won, &algo)) return;
+    int e = j->lt->check(n->handle, n->desc, n->layout[A], n->layout[B], n->layout[D], n->layout[D],
+                         &algo, &seen);
+    if (e || seen.status != TNI_LT_OK || seen.workspace > j->at->bytes) return;
+    n->tuned = won;
+    tni_lt_use(n, &algo);
+}
+
+// Returns the fastest that has neither lost nor is used; NULL if none was faster than that when it was measured.
 static tried *next_finalist(const search *s, double now_ms)
 {
     tried *best = NULL;
     for (int i = 0; i < s->found->count; i++) {
-        tried *x = &s->found->list[i];
-        if (x->lost || x->ms < 0 || x->ms >= now_ms || (best && x->ms >= best->ms)) continue;
+        tried *x    = &s->found->list[i];
+        bool   lost = x->lost || x->wrong || x->ms < 0 || x->ms >= now_ms;
+        if (lost || (best && x->ms >= best->ms)) continue;
         if (memcmp(&x->algo, &s->job->plan->algo, sizeof x->algo)) best = x;
     }
     return best;
 }
 
-// Lets the fastest meet the best so far, one after the other. Those that are wrong do not take the place of others. next_us: of the best that has lost.
+// Lets the fastest meet the best so far, one after the other. Whether one is right is asked when it has won, since that takes longer; those that are
+// wrong do not take the place of others. next_us: of the best that has lost.
 static void hold_contests(search *s, double *next_us)
 {
-    enum { FINALISTS = 4, WRONG = 64 };
-    tni_ltplan *n = s->job->plan;
-    double      us[2], now_ms = 1e3 * sample(s, &n->algo);
-    tried      *x;
+    enum { FINALISTS = 4, WRONG = 32 };
+    tni_ltplan *n      = s->job->plan;
+    double      now_ms = 1e3 * sample(s, &n->algo);
     for (int met = 0, wrong = 0; met < FINALISTS && wrong < WRONG;) {
-        if (!(x = next_finalist(s, now_ms))) break;
-        bool right = is_right(s, &x->algo);
-        bool wins  = right && tni_wins(sample, s, &n->algo, &x->algo, TNI_CONTESTS, us);
-        if (right) met++;
-        else wrong++;
-        x->lost = !wins;
-        if (wins) n->algo = x->algo, now_ms = 1e-3 * us[1];
-        double loser = us[!wins];
-        if (right && isfinite(loser) && (*next_us <= 0 || loser < *next_us)) *next_us = loser;
+        double us[2] = { 0 };
+        tried *x     = next_finalist(s, now_ms);
+        if (!x || !s->request->may_go_on(s->request->arg)) break;
+        x->lost  = !tni_wins(sample, s, &n->algo, &x->algo, TNI_CONTESTS, us);
+        x->wrong = !x->lost && !is_right(s, &x->algo);
+        if (x->wrong) wrong++;
+        else met++;
+        double loser = us[x->lost];
+        if (!x->wrong && isfinite(loser) && (*next_us <= 0 || loser < *next_us)) *next_us = loser;
+        if (x->wrong || x->lost) continue;
+        tni_lt_use(n, &x->algo);
+        now_ms = 1e-3 * us[1];
     }
 }
 
@@ -379,7 +438,10 @@ static void meet_rule(search *s, tni_tuned *won)
     tni_ltplan *n     = s->job->plan;
     double      us[2] = { 0 };
     bool        same  = !memcmp(&n->algo, &n->rule, sizeof n->algo);
-    if (!same && !tni_wins(sample, s, &n->rule, &n->algo, 1, us)) n->algo = n->rule, same = true;
+    if (!same && !tni_wins(sample, s, &n->rule, &n->algo, 1, us)) {
+        tni_lt_use(n, &n->rule);
+        same = true;
+    }
     if (same) us[0] = us[1] = 1e6 * sample(s, &n->rule);
     won->rule_us = us[0];
     won->us      = us[1];
@@ -393,21 +455,19 @@ static void settle(search *s)
 {
     const tni_ltjob *j     = s->job;
     tni_ltplan      *n     = j->plan;
-    tni_ltalgo       began = n->algo;
-    tni_tuned        won   = { .us = 0 };
-    int64_t          word[KEY_WORDS];
+    int64_t          began = n->changes, word[KEY_WORDS];
+    tni_tuned        won = { .us = 0 }, before = n->tuned;
     hold_contests(s, &won.next_us);
     meet_rule(s, &won);
     tni_tuned_bytes_key(word, write_winner_key(j, word), won.key);
     snprintf(won.chip, sizeof won.chip, "%s", j->at->gpu);
     snprintf(won.what, sizeof won.what, "matmul (%lld, %lld) of %lld", (long long)n->key.cols,
              (long long)n->key.rows, (long long)n->key.depth);
-    if (!isfinite(won.us) || won.us <= 0) return;
-    bool changed = memcmp(&began, &n->algo, sizeof began) != 0;
-    n->changes += changed;
+    if (!isfinite(won.us) || won.us <= 0 || (s->stopped && n->changes == began)) return;
     n->tuned = won;
-    if (changed || !s->stopped)
-        s->request->found(s->request->arg, &won, tni_lt_algo_text(j->lt, &n->algo).s);
+    s->request->found(s->request->arg, &won, s->found->told ? &before : NULL,
+                      tni_lt_algo_text(j->lt, &n->algo).s);
+    s->found->told = true;
 }
 
 // ---- the whole ---------------------------------------------------------------------------------
@@ -419,37 +479,36 @@ void tni_lt_forget_search(tni_ltplan *n)
     n->search = NULL;
 }
 
-static void free_memory(const search *s)
-{
-    const tni_cuptr        all[] = { s->have, s->want, s->have_input, s->want_input };
-    const tni_product_env *at    = s->job->at;
-    at->cu->stream_wait(at->stream);
-    for (int i = 0; i < 4; i++)
-        if (all[i]) at->cu->mem_free(all[i]);
-}
-
-// Takes memory for results. False if there is none: then the product stays as it is.
+// Takes memory for results. False if there is none.
 static bool take_memory(search *s)
 {
-    const tni_product_env *at    = s->job->at;
-    bool                   input = s->job->p->epilogue.input;
-    s->bytes                     = tni_lt_result_bytes(s->job->p);
-    return !at->cu->mem_alloc(&s->have, s->bytes) && !at->cu->mem_alloc(&s->want, s->bytes) &&
-           (!input || (!at->cu->mem_alloc(&s->have_input, s->bytes) &&
-                       !at->cu->mem_alloc(&s->want_input, s->bytes)));
+    tni_call_search *r     = s->request;
+    memory          *all[] = { &s->have, &s->want, &s->have_input, &s->want_input };
+    int              count = s->job->p->epilogue.input ? 4 : 2;
+    bool             ok    = true;
+    s->bytes               = tni_lt_result_bytes(s->job->p);
+    for (int i = 0; ok && i < count; i++)
+        ok = (all[i]->held = r->take(r->arg, s->bytes, &all[i]->at)) != NULL;
+    return ok;
 }
 
-// Searches, with the input of gelu in memory of the search.
-static void run_search(search *s)
+static void give_memory(const search *s)
+{
+    void *all[] = { s->have.held, s->want.held, s->have_input.held, s->want_input.held };
+    for (int i = 0; i < 4; i++)
+        if (all[i]) s->request->give(s->request->arg, all[i]);
+}
+
+// Searches, with the input of gelu in memory of the search. False if that cannot be now.
+static bool run_search(search *s)
 {
     tni_ltplan *n = s->job->plan;
-    if (!keep_rule(s)) return;
+    if (!keep_rule(s)) return false;
     s->best = time_algo(s, &n->algo, 1);
     s->runs = runs_of(s->best);
     try_all(s);
     settle(s);
-    n->searched = !s->stopped;
-    s->request->left |= s->stopped;
+    return !s->stopped;
 }
 
 // Takes memory, and tells the library to store the input of gelu there.
@@ -460,21 +519,20 @@ void tni_lt_search(const tni_ltjob *j, tni_call_search *request)
     char        *input = p->input;
     search       s     = { .job = j, .request = request };
     if (!n->search) n->search = calloc(1, sizeof *n->search);
-    s.found     = n->search;
-    s.one       = (tni_candidates){ .cu        = j->at->cu,
-                                    .stream    = j->at->stream,
-                                    .workspace = j->at->workspace,
-                                    .bytes     = j->at->bytes,
-                                    .count     = 1,
-                                    .launch    = launch_now,
-                                    .session   = &s };
-    n->searched = true;  // if it cannot even begin
+    s.found = n->search;
+    s.one   = (tni_candidates){ .cu        = j->at->cu,
+                                .stream    = j->at->stream,
+                                .workspace = j->at->workspace,
+                                .bytes     = j->at->bytes,
+                                .count     = 1,
+                                .launch    = launch_now,
+                                .session   = &s };
     if (s.found && take_memory(&s)) {
-        if (s.have_input) p->input = (char *)(uintptr_t)s.have_input;
-        if (tni_lt_set_pointers(j) == TNI_LT_OK) run_search(&s);
-        p->input = input;
+        if (s.have_input.at) p->input = s.have_input.at;
+        n->searched = tni_lt_set_pointers(j) == TNI_LT_OK && run_search(&s);
+        p->input    = input;
         tni_lt_set_pointers(j);
     }
-    free_memory(&s);
+    give_memory(&s);
     if (n->searched) tni_lt_forget_search(n);
 }

@@ -38,7 +38,7 @@ fake_state *fake_get(void)
 
 size_t cublasLtGetVersion(void)
 {
-    return 990000;
+    return 990000 + (size_t)fake.version;
 }
 
 const char *cublasLtGetStatusString(int status)
@@ -193,7 +193,11 @@ enum { ID, ALIGN, WORKSPACE = ALIGN + 4, TILE, TILES = 5 };
 int cublasLtMatmulAlgoCapGetAttribute(const tni_ltalgo *a, int attribute, void *value, size_t bytes,
                                       size_t *written)
 {
-    (void)a;
+    int32_t align = fake.lies == FAKE_UNALIGNED && (int)a->data[TILE] == fake.liar ? 32 : 16;
+    if (attribute >= TNI_LT_HAS_ALIGN_A && attribute < TNI_LT_HAS_ALIGN_A + 4) {
+        *written = sizeof align;
+        return put(value, bytes, &align, sizeof align);
+    }
     if (attribute != TNI_LT_HAS_TILES) return TNI_LT_INVALID;
     if (bytes < TILES * sizeof(int32_t)) return TNI_LT_INVALID;
     for (int32_t i = 0; i < TILES; i++) ((int32_t *)value)[i] = i + 1;
@@ -291,18 +295,19 @@ int cublasLtMatmul(tni_lthandle h, tni_ltdesc d, const void *alpha, const void *
     tn_dtype type  = dtype_of(lout->type);
     int64_t  depth = d->turned[A] ? la->rows : la->cols;
     int      id = (int)algo->data[ID], tile = (int)algo->data[TILE];
-    double   takes = tile && tile == fake.liar   ? 0.1
-                     : tile && tile == fake.tile ? 0.25
-                                                 : 1 + 0.1 * tile;
+    bool     lies = tile && tile == fake.liar, fast = tile && tile == fake.tile && fake.calm > 0;
+    double   takes = lies ? 0.1 : fast ? 0.25 : 1 + 0.1 * tile;
     if (!fits(h, d, la, lb, lc, lout) || algo->data[WORKSPACE] > bytes || !workspace ||
         s != fake.stream)
         return TNI_LT_INVALID;
     for (int i = 0; i < 4; i++)
         if (!aligned(algo, i, i == 0 ? a : i == 1 ? b : i == 2 ? c : out)) return TNI_LT_INVALID;
-    if (fake.fails || id == fake.broken) return TNI_LT_NOT_SUPPORTED;
+    if (fake.fails || id == fake.broken || (lies && fake.lies == FAKE_DOES_NOT_RUN))
+        return TNI_LT_NOT_SUPPORTED;
     fake.runs++;
     fake.last = id;
     fake.used = tile;
+    fake.calm -= fast;
     fake.milliseconds += (id == fake.fastest ? 0.5 : 1 + 0.01 * id) *
                          (fake.cost > 0 ? fake.cost : 1) * takes;
     for (int64_t batch = 0; batch < lout->batch; batch++) {
@@ -313,11 +318,14 @@ int cublasLtMatmul(tni_lthandle h, tni_ltdesc d, const void *alpha, const void *
             for (int64_t k = 0; k < depth; k++)
                 y += read(la, a, d->turned[A], batch, row, k) *
                      read(lb, b, d->turned[B], batch, k, col);
-            y *= scale_of(d, alpha) * (tile && tile == fake.liar ? 1.5 : 1);
-            if (scale_of(d, beta) != 0) y += scale_of(d, beta) * host_get(type, c, at);
+            y *= scale_of(d, alpha) * (lies && fake.lies == FAKE_SCALES ? 1.5 : 1);
+            y += lies && fake.lies == FAKE_LAST_COLUMN && col == lout->cols - 1;
+            if (scale_of(d, beta) != 0 && !(lies && fake.lies == FAKE_NO_RESIDUAL))
+                y += scale_of(d, beta) * host_get(type, c, at);
             if (d->epilogue & TNI_LT_EPILOGUE_BIAS) y += host_get(type, d->bias, row);
             if (d->epilogue & TNI_LT_EPILOGUE_AUX)
-                host_put(type, d->aux, row + col * d->aux_ld, y, 0);
+                host_put(type, d->aux, row + col * d->aux_ld, y + (lies && fake.lies == FAKE_INPUT),
+                         0);
             host_put(type, out, at, after(d, y), 0);
         }
     }
