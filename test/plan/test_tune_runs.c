@@ -2,6 +2,7 @@
 // wins, however fast it is, and little time goes to what promises most.
 #include "tune_kit.h"
 
+#include "device/device.h"
 #include "inspect/agreement.h"
 #include "inspect/profile.h"
 #include "inspect/tuner.h"
@@ -345,6 +346,118 @@ static void explain_says_what_was_measured(void)
     tune_end();
 }
 
+// ---- library calls that search -----------------------------------------------------------------
+
+// What a device's product was asked and did. quiet: how many of the first searches find nothing to do; short_of_time: how many of those after
+// them have to go on in another run.
+static struct {
+    int asked, quiet, short_of_time, runs;
+} product;
+
+// The product of the cpu, which searches if it is asked to: it takes memory, and finds that the rule is right.
+static tn_status search_and_run(const tni_call *c)
+{
+    tni_call_search *s   = c->search;
+    tni_tuned        won = { .key = { 1, (uint64_t)c->out.size[0] }, .us = 2, .rule_us = 2 };
+    char            *data;
+    product.runs++;
+    if (!s) return tni_device_cpu.calls->of_op[TNI_matmul].run(c);
+    product.asked++;
+    s->end = product.quiet-- > 0           ? TNI_SEARCHED_NOTHING
+             : product.short_of_time-- > 0 ? TNI_SEARCH_LEFT
+                                           : TNI_SEARCHED_ALL;
+    CHECK(s->may_go_on(s->arg));
+    void *memory = s->take(s->arg, 1 << 12, &data);
+    if (CHECK(memory && data)) {
+        memset(data, 0, 1 << 12);
+        CHECK(s->agree(s->arg, TN_F32, data, data + (1 << 11), 1 << 9));
+        data[1 << 11] = 1, data[(1 << 11) + 3] = 0x40;
+        CHECK(!s->agree(s->arg, TN_F32, data, data + (1 << 11), 1 << 9));
+    }
+    s->give(s->arg, memory);
+    snprintf(won.chip, sizeof won.chip, "chip");
+    snprintf(won.what, sizeof won.what, "product");
+    if (s->end == TNI_SEARCHED_ALL) s->found(s->arg, &won, NULL, "as it was");
+    return tni_device_cpu.calls->of_op[TNI_matmul].run(c);
+}
+
+static bool nothing_tuned(const tni_call *c, tni_tuned *won, tni_text *with)
+{
+    (void)c, (void)won, (void)with;
+    return false;
+}
+
+// A cpu whose products search.
+static tn_ctx *open_searching(void)
+{
+    static tni_device_calls calls;
+    static tni_device       device;
+    tn_ctx                 *cx         = rules_open("cpu");
+    calls                              = *tni_device_cpu.calls;
+    device                             = tni_device_cpu;
+    device.calls                       = &calls;
+    calls.takes                        = NULL;
+    calls.of_op[TNI_matmul].run        = search_and_run;
+    calls.of_op[TNI_matmul].run_nofail = NULL;
+    calls.of_op[TNI_matmul].tuned      = nothing_tuned;
+    if (cx) tni_engine_use(cx, &device);
+    return cx;
+}
+
+// Two equal products and another one, a few times.
+static void run_products(tn_ctx *cx, int times)
+{
+    tn_tensor *x = tn_randn(cx, TN_F32, 2, (int64_t[]){ ROWS, COLS });
+    tn_tensor *w = tn_randn(cx, TN_F32, 2, (int64_t[]){ COLS, COLS });
+    tn_eval(cx);
+    for (int i = 0; i < times; i++) {
+        tn_scope  *s = tn_begin(cx);
+        tn_tensor *y = tn_matmul(tn_matmul(tn_matmul(x, w), w), tn_transpose(x, 0, 1));
+        CHECK(tn_eval_of(y) == TN_OK);
+        tn_end(s);
+    }
+    CHECK_STATUS(tn_error(cx), TN_OK);
+}
+
+// Equal calls once, and not again, in a run that tunes alone.
+static void library_calls_search_once_for_each_form(void)
+{
+    tn_ctx *cx = open_searching();
+    tune_begin("calls");
+    memset(&product, 0, sizeof product);
+    run_products(cx, 2);
+    CHECK_INT(product.asked, 0);
+    CHECK(tn_tune(cx, 5) == TN_OK);
+    run_products(cx, 6);
+    CHECK_INT(product.asked, 2);
+    CHECK(tn_tune(cx, 5) == TN_OK);
+    run_products(cx, 2);
+    CHECK_INT(product.asked, 2);
+    tn_close(cx);
+    tune_end();
+}
+
+// A search that is cut short goes on in another run; one that could not be is done by the next call of its form.
+static void a_call_is_asked_until_it_has_searched(void)
+{
+    tn_ctx *cx = open_searching();
+    tune_begin("cut");
+    memset(&product, 0, sizeof product);
+    product.short_of_time = 3;
+    CHECK(tn_tune(cx, 5) == TN_OK);
+    run_products(cx, 12);
+    CHECK_INT(product.asked, 5);
+    tn_close(cx);
+    cx = open_searching();
+    memset(&product, 0, sizeof product);
+    product.quiet = 1;
+    CHECK(tn_tune(cx, 5) == TN_OK);
+    run_products(cx, 2);
+    CHECK_INT(product.asked, 3);
+    tn_close(cx);
+    tune_end();
+}
+
 const test_case tests_tune_runs[] = { TEST(tuned_runs_give_the_results_of_rules),
                                       TEST(a_search_goes_on_where_it_was_cut_short),
                                       TEST(little_time_begins_no_compilers),
@@ -354,4 +467,6 @@ const test_case tests_tune_runs[] = { TEST(tuned_runs_give_the_results_of_rules)
                                       TEST(a_wrong_candidate_never_wins),
                                       TEST(infinities_agree_with_themselves_alone),
                                       TEST(explain_says_what_was_measured),
+                                      TEST(library_calls_search_once_for_each_form),
+                                      TEST(a_call_is_asked_until_it_has_searched),
                                       TEST_END };
