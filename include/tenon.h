@@ -942,9 +942,10 @@ TN_API_PLAIN tn_stats tn_ctx_stats(const tn_ctx *cx);
 #include "tenon/pages.h"
 
 // Lets evaluations from now on measure the kernels that they launch under other settings than those that rules choose (threads,
-// vectors, what is held where), and other plans of their graphs (what is fused, stored or computed again), until that many seconds were spent; 0 ends it. Work is measured from its second evaluation on, and the
+// vectors, what is held where), other plans of their graphs (what is fused, stored or computed again) and, on cuda, algorithms of cuBLASLt that it does not
+// propose, until that many seconds were spent; 0 ends it. Work is measured from its second evaluation on, and the
 // most expensive kernels get most of the time.
-// A setting or plan wins if it is faster twice, by more than measurements vary, and gives the same result; sums may be rounded
+// A setting, plan or algorithm wins if it is faster twice, by more than measurements vary, and gives the same result; sums may be rounded
 // differently. Winners are kept in the cache folder for this chip, and every later process uses them without measuring.
 // Evaluations that measure are slow; values are as usual. TN_TUNE=SECONDS does it from the opening of a context on; TN_TUNE=0 and
 // TN_DETERMINISTIC=1 leave everything to the rules.

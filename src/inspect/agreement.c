@@ -103,7 +103,6 @@ static bool numbers_agree(tn_ctx *cx, tn_dtype dt, const char *have, const char 
     if (!copy_piece(cx, dt, have, want, n, &p)) return false;
     bool ok = values_agree(&p.have, &p.want, slack);
     free_piece(&cx->heap, &p);
-
     return ok;
 }
 
