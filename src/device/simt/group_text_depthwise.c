@@ -3,8 +3,8 @@
 //
 // An item has EACH = 4 neighbouring channels, 8 bytes of a pixel, and computes DOWN x ACROSS places of the result from
 // pixels that it reads once into registers, a row of them at a time; the weights of its channels, 4 x 9 of them side by
-// side, stay in registers too. A group has 16 such vectors of channels, a line of memory, and 4 x 2 items along the
-// places, whose pixels overlap in the cache.
+// side, stay in registers too. The 128 items of a group are 2^lanes such vectors of channels, neighbours in memory, and 2^side items across
+// the places times what is left down, whose pixels overlap in the cache.
 //
 // Pixel r of a row meets place d of an item's result by tap TAP(r, d), if there is one. In the gradient that is
 // place + padding - step * pixel: items begin where place + padding is a multiple of what an item has, so that the taps are known when the text is
@@ -27,22 +27,25 @@
     "#define STEP " #step "\n#define EACH 4\n#define TAPS 3\n#define ACROSS 4\n#define DOWN 2\n" \
     "#define UNROLL _Pragma(\"unroll\")\n"
 
-// SPAN: pixels that n places meet. PLACE, PIXEL: the first place of items that begin at n, and the first pixel that it meets.
+// SPAN: pixels that n places meet. PLACE, PIXEL: the first place of items that begin at n, and the first pixel that it meets. WITHIN: whether a
+// place is in the image; a place of the gradient may be before it.
 #define FORWARD                                            \
     "#define TAP(r, d) ((r) - (d) * STEP)\n"               \
     "#define SPAN(n) (((n) - 1) * STEP + TAPS)\n"          \
     "#define PLACE(n, padding) (n)\n"                      \
-    "#define PIXEL(n, padding) ((n) * STEP - (padding))\n"
+    "#define PIXEL(n, padding) ((n) * STEP - (padding))\n" \
+    "#define WITHIN(p, size) ((p) < (size))\n"
 #define GRADIENT                                       \
     "#define TAP(r, d) ((d) + TAPS - 1 - (r) * STEP)\n" \
     "#define SPAN(n) (((n) + TAPS - 2) / STEP + 1)\n"  \
     "#define PLACE(n, padding) ((n) - (padding))\n"    \
-    "#define PIXEL(n, padding) (((n) - TAPS + 1) / STEP)\n"
+    "#define PIXEL(n, padding) (((n) - TAPS + 1) / STEP)\n" \
+    "#define WITHIN(p, size) ((m_uint)(p) < (m_uint)(size))\n"
 
 static const char params[] =
     T(typedef struct { m_long x_offset; m_long w_offset; m_long y_offset; int height; int width;
                        int y_height; int y_width; int channels; int pad_down; int pad_across;
-                       int vectors; int strips; int bands; int unused; } depthwise_params;);
+                       int vectors; int strips; int bands; int lanes; int side; int unused; } depthwise_params;);
 
 // Four elements of 16 bits in one load or store.
 static const char vectors[] =
@@ -87,11 +90,12 @@ static const char kernel[] =
           x_sum sum[DOWN][ACROSS][EACH];
           x_sum weight[TAPS * TAPS * EACH];
           m_long id = GROUP_ID;
-          int c = ((int)(id % o.vectors) * 16 + LOCAL_ID % 16) * EACH;
+          int item = (int)LOCAL_ID >> o.lanes;
+          int c = ((int)(id % o.vectors) << o.lanes | ((int)LOCAL_ID & ((1 << o.lanes) - 1))) * EACH;
           id /= o.vectors;
-          int q = ((int)(id % o.strips) * 4 + LOCAL_ID / 16 % 4) * ACROSS;
+          int q = ((int)(id % o.strips) << o.side | (item & ((1 << o.side) - 1))) * ACROSS;
           id /= o.strips;
-          int p = ((int)(id % o.bands) * 2 + LOCAL_ID / 64) * DOWN;
+          int p = ((int)(id % o.bands) << (7 - o.lanes - o.side) | item >> o.side) * DOWN;
           m_long image = id / o.bands;
           int top = PIXEL(p, o.pad_down);
           int left = PIXEL(q, o.pad_across);
@@ -121,7 +125,7 @@ static const char kernel[] =
           ENDING_BEGIN(columns, c)
           UNROLL for (int d = 0; d < DOWN; d++) {
               UNROLL for (int a = 0; a < ACROSS; a++) {
-                  if (p + d >= 0 && p + d < o.y_height && q + a >= 0 && q + a < o.y_width) {
+                  if (WITHIN(p + d, o.y_height) && WITHIN(q + a, o.y_width)) {
                       m_long at = ((image * o.y_height + p + d) * o.y_width + q + a) * o.channels + c;
                       ENDING(sum[d][a], columns, c, at)
                       store(y + at, sum[d][a]);
