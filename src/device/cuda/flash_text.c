@@ -180,7 +180,15 @@ const char *const tni_text_flash_scores[] = {
       M_FN float power_scale(const flash &o) {
           return (PROGRAM ? score_factor() : fabsf(o.scale)) * 1.44269504f;
       }
-      M_FN float minus_infinity() { return m_float_bits(0xff800000u); }),
+      M_FN float minus_infinity() { return m_float_bits(0xff800000u); }
+      // The weight of a score relative to the largest, 2^(scale (x - most)), and 0 without one. A mask may hold the least number of a dtype, as
+      // Hugging Face's do: times the scale that is no number, but the difference is one.
+      M_FN float weight_of(float x, float most, float scale) {
+          float base = most * scale;
+          if (base == minus_infinity())
+              return power2(most == minus_infinity() ? x * scale : (x - most) * scale);
+          return power2(m_fma_f(x, scale, -base));
+      }),
     // What a score program knows of a row and of a column, which are a query and a key or, ACROSS, a key
     // and a query.
     T(template <bool YES, typename X, typename Y> struct pick { typedef X type; };

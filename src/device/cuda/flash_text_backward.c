@@ -15,9 +15,10 @@
 
 // clang-format off
 const char *const tni_text_flash_gradient[] = {
-    // What scores are relative to, as an exponent of 2; a query that sees no key has weights of 0.
+    // What scores are relative to, as an exponent of 2; a query that sees no key has weights of 0, and so has one of whose scores no exponent is a number.
     T(M_FN float base_of(float lse) {
-          return lse == minus_infinity() ? -minus_infinity() : lse * 1.44269504f;
+          float base = lse * 1.44269504f;
+          return base == minus_infinity() ? -minus_infinity() : base;
       }
       // Sums a row of g times the result, by as many lanes as it has chunks of eight, and stores it.
       M_FN void sum_deltas(const flash &o, const place &p, int row, int count, float *near) {

@@ -82,13 +82,9 @@ const char *const tni_text_flash_decode[] = {
       }),
     // The softmax of some keys: the largest score, the sum of the weights, and eight columns of the weighted values.
     T(struct softmax { float most; float sum; float y[8]; };
-      // The base of exponents, such that no weight is above 1; without keys there is nothing to weigh.
-      M_FN float base_of(float most, float scale) {
-          return most == minus_infinity() ? 0.0f : most * scale;
-      }
       // Weighs what a thread has by a larger score.
       M_FN void raise(softmax &x, float most, float scale) {
-          float factor = power2(m_fma_f(x.most, scale, -base_of(most, scale)));
+          float factor = weight_of(x.most, most, scale);
           x.most = most;
           x.sum *= factor;
           UNROLL for (int d = 0; d < 8; d++) x.y[d] *= factor;
@@ -128,7 +124,7 @@ const char *const tni_text_flash_decode[] = {
           UNROLL for (int i = 0; i < COUNT; i++) x.most = fmaxf(x.most, top[i]);
           x.y[0] = 0;
           UNROLL for (int i = 0; i < COUNT; i++) {
-              float factor = power2(m_fma_f(top[i], scale, -base_of(x.most, scale)));
+              float factor = weight_of(top[i], x.most, scale);
               x.sum = m_fma_f(sum[i], factor, x.sum);
               x.y[0] = m_fma_f(y[i], factor, x.y[0]);
           }
@@ -144,7 +140,8 @@ const char *const tni_text_flash_decode[] = {
           if (o.lse && e == 0)
               o.lse[((m_long)p.b * o.H + h) * o.T + i] =
                   x.sum == 0.0f ? minus_infinity()
-                                : m_fma_f(x.most, power_scale(o), __log2f(x.sum)) * 0.693147181f;
+                                : m_fma_f(x.most, power_scale(o) * 0.693147181f,
+                                          __log2f(x.sum) * 0.693147181f);
       }
       // Joins the warps of each block, then the blocks of a cluster, of which each ends its share of the columns.
       M_FN void finish(const flash &o, const place &p, shared_rows &s) {
@@ -228,7 +225,7 @@ const char *const tni_text_flash_decode[] = {
                   UNROLL for (int i = 0; i < EACH; i++) most = fmaxf(most, s[r][i]);
                   raise(x[r], most, scale);
                   UNROLL for (int i = 0; i < EACH; i++) {
-                      s[r][i] = power2(m_fma_f(s[r][i], scale, -base_of(most, scale)));
+                      s[r][i] = weight_of(s[r][i], most, scale);
                       x[r].sum += s[r][i];
                   }
               }

@@ -27,9 +27,17 @@ const char *const tni_text_flash_forward[] = {
                           top = fmaxf(top, fmaxf(c[m][n][2 * r], c[m][n][2 * r + 1]));
                       top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
                       top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-                      base = top == minus_infinity() ? 0.0f : top * scale;
-                      factor[m][r] = power2(m_fma_f(most[m][r], scale, -base));
+                      factor[m][r] = weight_of(most[m][r], top, scale);
                       most[m][r] = top;
+                      base = top * scale;
+                      if (base == minus_infinity()) {
+                          base = 0;
+                          if (PROGRAM && top != minus_infinity())
+                              UNROLL for (int n = 0; n < NT; n++) {
+                                  c[m][n][2 * r] -= top;
+                                  c[m][n][2 * r + 1] -= top;
+                              }
+                      }
                   }
                   UNROLL for (int n = 0; n < NT; n++)
                       UNROLL for (int e = 2 * r; e < 2 * r + 2; e++) {
@@ -77,7 +85,8 @@ const char *const tni_text_flash_forward[] = {
                   if (o.lse && i < o.T && (threadIdx.x & 3) == 0)
                       o.lse[((m_long)p.b * o.H + p.h) * o.T + i] =
                           s == 0.0f ? minus_infinity()
-                                    : (m_fma_f(most[m][r], power_scale(o), __log2f(s))) * 0.693147181f;
+                                    : m_fma_f(most[m][r], power_scale(o) * 0.693147181f,
+                                              __log2f(s) * 0.693147181f);
               }
           elem *to = o.o + p.b * o.o_at[0] + row * o.o_at[1] + p.h * o.o_at[2];
           store_rows<COUNT, HEAD_E>(y, tile, to, o.o_at[1], o.T - row);

@@ -49,7 +49,7 @@ const char *const *tni_groups_depthwise_text(const tni_call *c)
     return tni_text_depthwise[2 * (c->op == TNI_conv_dgrad) + c->attr->conv.stride[0] - 1];
 }
 
-// Divides the items of groups among vectors of channels, strips and bands, of which there are so many, for the fewest groups: those of small images
+// Divides the items of groups among vectors of channels, strips and bands, for the fewest groups: those of small images
 // have few items across. Of vectors there are 8 or 16, half a line of memory or one, and 16 if that takes no more groups; items that are neighbours in
 // both directions share most pixels.
 static void divide_items(depthwise_params *o, int64_t vectors, int64_t strips, int64_t bands)
