@@ -13,14 +13,10 @@ enum { PIECE = 1 << 22 };
 // ---- times -------------------------------------------------------------------------------------
 
 // With events of the device 300 us are a thousand times what they resolve; by the host's clock a
-// sample has to be longer than a turn of the scheduler. What takes ten times as long is timed by itself: a contest runs each
-// side five times, which is enough of the budget.
+// sample has to be longer than a turn of the scheduler.
 int tni_repeats_for(const tni_engine *e, double seconds)
 {
-    double long_enough = e->events->event_record ? 300e-6 : 4e-3;
-    double n           = ceil(long_enough / fmax(seconds, 1e-7));
-    if (seconds > 10 * long_enough) return 1;
-    return n < 3 ? 3 : n > 200 ? 200 : (int)n;
+    return tni_sample_runs(seconds, e->events->event_record ? TNI_SAMPLE_BY_EVENTS : 4e-3);
 }
 
 // ---- results -----------------------------------------------------------------------------------

@@ -188,6 +188,14 @@ void tni_tuned_bytes_key(const void *bytes, size_t n, uint64_t key[2])
 
 enum { SAMPLES = 5 };  // of each side in a contest
 
+// What takes ten times as long is timed by itself: a contest runs each side five times, which is enough of the budget.
+int tni_sample_runs(double seconds, double enough)
+{
+    double n = ceil(enough / fmax(seconds, 1e-7));
+    if (seconds > 10 * enough) return 1;
+    return n < 3 ? 3 : n > 200 ? 200 : (int)n;
+}
+
 int tni_by_size(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;

@@ -135,6 +135,10 @@ void tni_tuned_forget(void);
 // Contests that a winner must win.
 enum { TNI_CONTESTS = 2 };
 
+// How often what takes `seconds` is run for a sample that should be as long as `enough`: for a GPU's events, TNI_SAMPLE_BY_EVENTS.
+#define TNI_SAMPLE_BY_EVENTS 300e-6
+int tni_sample_runs(double seconds, double enough);
+
 // Takes samples of two ways in turns: sample(arg, way) returns the seconds of one, INFINITY if it failed. Returns whether the second
 // is faster by more than the samples of either vary, or in each of its samples, and by a hundredth, in each of `times` contests; us gets the microseconds of
 // both in the last.
