@@ -49,8 +49,8 @@ typedef enum {
 // Whether a run of a plan measures its kernels: there is time left for it, something was not measured, and it ran before.
 static inline bool tni_tunes_now(const tni_engine *e, const tni_plan *p)
 {
-    return e->tune_seconds > 0 && !e->watch && !e->eager && p->runs && !p->tuned &&
-           e->kernels->neighbours && !tni_is_captured(e);
+    return e->tune_seconds > 0 && !e->watch && !e->eager && p->runs &&
+           !(p->chosen && p->measured) && e->kernels->neighbours && !tni_is_captured(e);
 }
 
 // The functions of an observer. None is NULL.

@@ -1,14 +1,16 @@
 // How long samples are, and the comparison of results: see agreement.h.
 #include "inspect/agreement.h"
 
-#include "inspect/host_copy.h"
+#include "base/pool.h"
+#include "device/ref/ref.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Elements that are compared at a time: copies of them have 8 bytes each.
-enum { PIECE = 1 << 22 };
+// Elements that are compared at a time, in blocks for the threads; and of a result whose numbers may differ, the most pieces: logits of a thousand
+// million elements would take seconds.
+enum { PIECE = 1 << 20, BLOCK = 1 << 11, PIECES = 32 };
 
 // ---- times -------------------------------------------------------------------------------------
 
@@ -33,114 +35,132 @@ static double tolerance_of(tn_dtype dt)
     }
 }
 
-// Whether n elements have the same bits on the device.
-static bool bits_agree(tn_ctx *cx, tn_dtype dt, const char *have, const char *want, int64_t n)
-{
-    const tni_device_memory *m     = cx->engine->device->memory;
-    size_t                   bytes = (size_t)n * tni_dtype_size(dt);
-    char                    *host  = malloc(2 * bytes);
-    tni_text                 why   = { "" };
-    bool ok = host && m->download(cx->engine->session, host, dt, have, n, &why) == TN_OK &&
-              m->download(cx->engine->session, host + bytes, dt, want, n, &why) == TN_OK &&
-              !memcmp(host, host + bytes, bytes);
-    free(host);
-    return ok;
-}
-
-// A piece of two results on the host, to be looked at one by one.
+// What two results differ by. most: the largest finite number that is wanted; excess: the most by which a difference is beyond a part of what is wanted.
 typedef struct {
-    void   *memory[2];
-    tni_arg have, want;
+    double most, excess;
+} distance;
+
+// A piece of two results on the host, one behind the other in memory, and the distance of each of its blocks.
+typedef struct {
+    tn_dtype dt;
+    int64_t  n;
+    double   part;
+    char    *have, *want;
+    distance block[PIECE / BLOCK];
 } piece;
 
-// Frees what copy_piece took; either may be NULL.
-static void free_piece(tni_heap *h, piece *p)
+// Takes memory for a piece of results of n elements; NULL if there is none.
+static piece *take_piece(tn_ctx *cx, tn_dtype dt, int64_t n, double part)
 {
-    tni_free(h, p->memory[0]);
-    tni_free(h, p->memory[1]);
+    size_t bytes = (size_t)(n < PIECE ? n : PIECE) * tni_dtype_size(dt);
+    piece *p     = tni_alloc(&cx->heap, sizeof *p + 2 * bytes);
+    if (!p) return NULL;
+    p->dt   = dt;
+    p->part = part;
+    p->have = (char *)(p + 1);
+    p->want = p->have + bytes;
+    return p;
 }
 
-// Copies n elements of both to the host; false when memory is out.
-static bool copy_piece(tn_ctx *cx, tn_dtype dt, const char *have, const char *want, int64_t n,
-                       piece *p)
+// Copies the piece of two results that begins at an element; they have n. False if the device does not give them.
+static bool load_piece(tn_ctx *cx, piece *p, const char *have, const char *want, int64_t at,
+                       int64_t n)
 {
-    tni_arg x    = { .dtype = dt, .rank = 1, .size = { n }, .stride = { 1 }, .data = (char *)have };
-    *p           = (piece){ .memory = { NULL } };
-    p->memory[0] = tni_host_copy(&cx->heap, cx->engine, &x, &p->have);
-    x.data       = (char *)want;
-    if (p->memory[0]) p->memory[1] = tni_host_copy(&cx->heap, cx->engine, &x, &p->want);
-    if (p->memory[1]) return true;
-    free_piece(&cx->heap, p);
-    return false;
+    const tni_device_memory *m    = cx->engine->device->memory;
+    int64_t                  from = at * (int64_t)m->element_size(p->dt);
+    tni_text                 why  = { "" };
+    p->n                          = n - at < PIECE ? n - at : PIECE;
+    return m->download(cx->engine->session, p->have, p->dt, have + from, p->n, &why) == TN_OK &&
+           m->download(cx->engine->session, p->want, p->dt, want + from, p->n, &why) == TN_OK;
 }
 
-// Whether the numbers of two copies agree after sums: up to a part of each and a tenth of that of the largest, since sums of
-// both signs can be anything beside what was added. An infinity agrees with itself alone: every part of it is infinite.
-static bool values_agree(const tni_arg *have, const tni_arg *want, double slack)
+static bool bits_agree(const piece *p)
 {
-    double part = tolerance_of(want->dtype), most = 0;
-    for (int64_t i = 0; i < want->size[0]; i++) {
-        double v = fabs(tni_host_value(want, &i));
-        if (isfinite(v) && v > most) most = v;
+    return !memcmp(p->have, p->want, (size_t)p->n * tni_dtype_size(p->dt));
+}
+
+// Adds an element to a distance. An infinity agrees with itself alone: every part of it is infinite.
+static void add_element(distance *d, double have, double want, double part)
+{
+    if (isfinite(want) && fabs(want) > d->most) d->most = fabs(want);
+    if (have == want || (isnan(have) && isnan(want))) return;
+    double excess = isfinite(have) && isfinite(want) ? fabs(have - want) - part * fabs(want)
+                                                     : INFINITY;
+    if (excess > d->excess) d->excess = excess;
+}
+
+// Measures a block, as the reference device has it.
+static void measure_block(void *arg, int64_t i, int worker)
+{
+    piece   *p    = arg;
+    size_t   size = tni_dtype_size(p->dt), from = (size_t)i * BLOCK * size;
+    int64_t  n    = p->n - i * BLOCK < BLOCK ? p->n - i * BLOCK : BLOCK;
+    distance d    = { 0 };
+    tni_cell have[BLOCK], want[BLOCK];
+    (void)worker;
+    tni_ref_from_host(have, p->dt, p->have + from, n);
+    tni_ref_from_host(want, p->dt, p->want + from, n);
+    for (int64_t k = 0; k < n; k++)
+        if (tni_is_float(p->dt)) add_element(&d, have[k].f, want[k].f, p->part);
+        else add_element(&d, (double)have[k].i, (double)want[k].i, p->part);
+    p->block[i] = d;
+}
+
+// Measures a piece by all threads of the context.
+static distance measure_piece(const tn_ctx *cx, piece *p)
+{
+    int64_t  blocks = (p->n + BLOCK - 1) / BLOCK;
+    distance d      = { 0 };
+    tni_parallel(cx->engine->threads, blocks, measure_block, p);
+    for (int64_t i = 0; i < blocks; i++) {
+        d.most   = fmax(d.most, p->block[i].most);
+        d.excess = fmax(d.excess, p->block[i].excess);
     }
-    for (int64_t i = 0; i < want->size[0]; i++) {
-        double a = tni_host_value(have, &i), b = tni_host_value(want, &i);
-        if (a == b || (isnan(a) && isnan(b))) continue;
-        if (isinf(b) || !(fabs(a - b) <= part * fabs(b) + 0.1 * part * most + slack)) return false;
-    }
-    return true;
+    return d;
 }
 
-// Compares by value, where bits may differ.
-static bool numbers_agree(tn_ctx *cx, tn_dtype dt, const char *have, const char *want, int64_t n,
-                          double slack)
+// Up to a part of each number and a tenth of that of the piece's largest, since sums of both signs can be anything beside what was added.
+static bool numbers_agree(const tn_ctx *cx, piece *p, double slack)
 {
-    piece p;
-    if (!copy_piece(cx, dt, have, want, n, &p)) return false;
-    bool ok = values_agree(&p.have, &p.want, slack);
-    free_piece(&cx->heap, &p);
-    return ok;
+    distance d = measure_piece(cx, p);
+    return d.excess <= 0.1 * p->part * d.most + slack;
 }
 
-// A piece at a time, so that the host needs little memory for it.
+// The i-th of some pieces of n elements that are looked at begins here: they are as far apart as they can be, the first and the last among them.
+static int64_t piece_at(int64_t n, int64_t i, int64_t some)
+{
+    int64_t pieces = (n + PIECE - 1) / PIECE;
+    return some < 2 ? 0 : i * (pieces - 1) / (some - 1) * PIECE;
+}
+
+static int64_t pieces_of(int64_t n, bool all)
+{
+    int64_t pieces = (n + PIECE - 1) / PIECE;
+    return all || pieces < PIECES ? pieces : PIECES;
+}
+
 bool tni_results_agree(tn_ctx *cx, tn_dtype dt, const char *have, const char *want, int64_t n,
                        bool exact, double slack)
 {
-    int64_t size = (int64_t)cx->engine->device->memory->element_size(dt);
-    bool    ok   = true;
-    for (int64_t at = 0; ok && at < n; at += PIECE) {
-        int64_t part = n - at < PIECE ? n - at : PIECE;
-        ok           = bits_agree(cx, dt, have + at * size, want + at * size, part);
-        if (!ok && !exact && tolerance_of(dt) > 0)
-            ok = numbers_agree(cx, dt, have + at * size, want + at * size, part, slack);
-    }
+    piece  *p    = take_piece(cx, dt, n, tolerance_of(dt));
+    bool    ok   = p, bits = exact || tolerance_of(dt) <= 0;
+    int64_t some = pieces_of(n, bits);
+    for (int64_t i = 0; ok && i < some; i++)
+        ok = load_piece(cx, p, have, want, piece_at(n, i, some), n) &&
+             (bits_agree(p) || (!bits && numbers_agree(cx, p, slack)));
+    tni_free(&cx->heap, p);
     return ok;
 }
 
-// The largest difference within a piece.
-static double differ_by(const piece *p)
-{
-    double most = 0;
-    for (int64_t i = 0; i < p->want.size[0]; i++) {
-        double a = tni_host_value(&p->have, &i), b = tni_host_value(&p->want, &i);
-        if (a == b || (isnan(a) && isnan(b))) continue;
-        double d = fabs(a - b);
-        most     = d <= most ? most : isnan(d) ? INFINITY : d;
-    }
-    return most;
-}
-
-// An element that is NaN in one of the two alone is beyond every bound.
 double tni_results_differ(tn_ctx *cx, tn_dtype dt, const char *have, const char *want, int64_t n)
 {
-    int64_t size = (int64_t)cx->engine->device->memory->element_size(dt);
-    double  most = 0;
-    for (int64_t at = 0; at < n; at += PIECE) {
-        piece   p;
-        int64_t part = n - at < PIECE ? n - at : PIECE;
-        if (!copy_piece(cx, dt, have + at * size, want + at * size, part, &p)) return INFINITY;
-        most = fmax(most, differ_by(&p));
-        free_piece(&cx->heap, &p);
+    piece  *p    = take_piece(cx, dt, n, 0);
+    double  most = p ? 0 : INFINITY;
+    int64_t some = pieces_of(n, false);
+    for (int64_t i = 0; p && i < some; i++) {
+        bool ok = load_piece(cx, p, have, want, piece_at(n, i, some), n);
+        most    = fmax(most, ok ? measure_piece(cx, p).excess : INFINITY);
     }
+    tni_free(&cx->heap, p);
     return most;
 }

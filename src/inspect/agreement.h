@@ -10,10 +10,10 @@
 int tni_repeats_for(const tni_engine *e, double seconds);
 
 // Whether n elements on the device agree: all bits, or, unless exact, numbers up to what another order of summing
-// may change. slack: further differences that are allowed, by what is known of the value; 0 mostly.
+// may change, of results that are very large in parts of them. slack: further differences that are allowed, by what is known of the value; 0 mostly.
 bool tni_results_agree(tn_ctx *cx, tn_dtype dt, const char *have, const char *want, int64_t n,
                        bool exact, double slack);
-// The largest difference of finite elements; INFINITY if one is finite and the other not, or it could not be found.
+// The largest difference in the same parts; INFINITY if an element is finite in one alone, or it could not be found.
 double tni_results_differ(tn_ctx *cx, tn_dtype dt, const char *have, const char *want, int64_t n);
 
 #endif

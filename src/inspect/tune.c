@@ -2,7 +2,7 @@
 // search of a kernel; tune_plan.c measures plans.
 //
 // A run that tunes stops before each kernel that was not measured yet, and lets library calls search that know how (device/cuda/product_search.c). Plans are tuned from their second run on, since most run
-// once. Half of the seconds that are left go to a run. They are shared among as many of its largest kernels as there is time for, by
+// once. A part of the seconds that are left goes to a run, at most half. They are shared among as many of its largest kernels as there is time for, by
 // the bytes that they move; a kernel that runs once in every layer is measured once, with the share of all. What that leaves
 // goes to smaller ones. A search that was cut short goes on in a later run; so does one that would wait for its compiler
 // while others have hardly time.
@@ -36,27 +36,45 @@ tni_tuner *tni_tuner_of(tn_ctx *cx)
     return x->tuner;
 }
 
-bool tni_was_measured(const tni_tuner *u, const uint64_t key[2])
+// Returns what is known of a key; NULL if that is nothing.
+static tni_measured *find_measured(const tni_tuner *u, const uint64_t key[2])
 {
     size_t mask = u->slots - 1;
     for (size_t at = key[0] & mask; u->slots && u->slot[at]; at = (at + 1) & mask) {
-        const uint64_t *done = u->done[u->slot[at] - 1].key;
-        if (done[0] == key[0] && done[1] == key[1]) return true;
+        tni_measured *x = &u->known[u->slot[at] - 1];
+        if (x->key[0] == key[0] && x->key[1] == key[1]) return x;
     }
-    return false;
+    return NULL;
+}
+
+// The same, made if there is nothing; NULL when memory is out.
+static tni_measured *add_measured(tn_ctx *cx, const uint64_t key[2])
+{
+    tni_tuner    *u    = cx->engine->inspect->tuner;
+    bool          full = 2 * (u->count + 1) > u->slots;
+    tni_measured *x    = find_measured(u, key);
+    if (x) return x;
+    if (!tni_grow(&cx->heap, (void **)&u->known, &u->cap, u->count + 1, sizeof *u->known))
+        return NULL;
+    if (full && !tni_slots_double(&cx->heap, &u->slot, &u->slots)) return NULL;
+    for (size_t i = 0; full && i < u->count; i++)
+        tni_slots_put(u->slot, u->slots, u->known[i].key[0], i);
+    x  = &u->known[u->count];
+    *x = (tni_measured){ .key = { key[0], key[1] } };
+    tni_slots_put(u->slot, u->slots, key[0], u->count++);
+    return x;
+}
+
+bool tni_was_measured(const tni_tuner *u, const uint64_t key[2])
+{
+    const tni_measured *x = find_measured(u, key);
+    return x && x->ended;
 }
 
 void tni_note_measured(tn_ctx *cx, const uint64_t key[2])
 {
-    tni_tuner *u    = cx->engine->inspect->tuner;
-    bool       full = 2 * (u->count + 1) > u->slots;
-    if (tni_was_measured(u, key)) return;
-    if (!tni_grow(&cx->heap, (void **)&u->done, &u->cap, u->count + 1, sizeof *u->done)) return;
-    if (full && !tni_slots_double(&cx->heap, &u->slot, &u->slots)) return;
-    for (size_t i = 0; full && i < u->count; i++)
-        tni_slots_put(u->slot, u->slots, u->done[i].key[0], i);
-    u->done[u->count] = (tni_measured){ { key[0], key[1] } };
-    tni_slots_put(u->slot, u->slots, key[0], u->count++);
+    tni_measured *x = add_measured(cx, key);
+    if (x) x->ended = true;
 }
 
 static void count_winner(tni_tuner *u, const tni_tuned *w, int times)
@@ -241,15 +259,20 @@ static tni_tuner_item *item_for_now(const tni_run *r, int64_t bytes, const uint6
     return now ? x : NULL;
 }
 
-// Begins a search in an item's share of the time.
+// Begins a search in an item's share of the time. ONE: the most that one has where compilers run beside it, since the first candidates promise most; what is
+// left goes on in a later run.
 static void begin_share(const tni_run *r, tni_tuner_item *x)
 {
-    tni_tuner *u    = r->e->inspect->tuner;
-    double     part = (double)x->bytes /
-                  (double)(u->bytes + (x->state == TNI_ITEM_CHOSEN ? 0 : x->bytes));
+    const double  ONE   = 0.25;
+    tni_tuner    *u     = r->e->inspect->tuner;
+    tni_measured *known = add_measured(r->cx, x->key);
+    double        all   = (double)(u->bytes + (x->state == TNI_ITEM_CHOSEN ? 0 : x->bytes));
+    double        most  = tni_compiles_beside(r->e) ? ONE : 1;
+    double        part  = fmin(most, (double)x->bytes / all) * u->share;
+    if (known) known->searches++;
     set_state(u, x, TNI_ITEM_MEASURED);
     u->begun  = tni_clock_now();
-    u->until  = u->begun + fmin(u->share, fmax(least_seconds(r->e), part * u->share));
+    u->until  = u->begun + fmin(u->share, fmax(least_seconds(r->e), part));
     u->dozens = 0;
 }
 
@@ -361,6 +384,15 @@ static int by_bytes(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
+// What was searched before and is not at its end counts half as much each time, so that a large product with thousands of algorithms
+// does not take the time of all others.
+static void count_searches(const tni_tuner *u, tni_tuner_item *x)
+{
+    const tni_measured *known = find_measured(u, x->key);
+    uint32_t            times = known ? known->searches : 0;
+    x->bytes                  = 1 + (times < 63 ? x->bytes >> times : 0);
+}
+
 // Lists the kernels and calls of a run that are still to be measured, and chooses those that move most, as many as there is time for.
 static void list_items(const tni_run *r, tni_tuner *u)
 {
@@ -373,10 +405,18 @@ static void list_items(const tni_run *r, tni_tuner *u)
         if (is_left(u, k, key)) count_bytes(r->cx, u, k->bytes, key);
     }
     list_calls(r, u);
+    for (size_t i = 0; i < u->items; i++) count_searches(u, &u->item[i]);
     double most = fmax(1, u->share / least_seconds(r->e));
     if (u->items) qsort(u->item, u->items, sizeof *u->item, by_bytes);
     for (size_t i = 0; i < u->items && (double)i < most; i++)
         set_state(u, &u->item[i], TNI_ITEM_CHOSEN);
+}
+
+// The part of the seconds that are left that goes to a run: half, and on a GPU less of the first four of its plan, since
+// most plans run a few times. On the cpu a search waits for its compilers, and comes to nothing in a short time.
+static double share_of(const tni_run *r)
+{
+    return tni_compiles_beside(r->e) ? fmin(0.5, (double)r->plan->runs / 8) : 0.5;
 }
 
 // Winners of a run that failed are forgotten: they would be used without having been announced to the device.
@@ -387,7 +427,7 @@ void tni_tuning_begins(const tni_run *r)
     u->winners = 0;
     u->step = u->ahead = 0;
     u->left            = false;
-    u->share           = r->e->tune_seconds / 2;
+    u->share           = r->e->tune_seconds * share_of(r);
     list_items(r, u);
 }
 
@@ -419,7 +459,7 @@ void tni_tuning_ends(const tni_run *r)
             tni_search_ahead(r->e, w->k, w->won.key);
     }
     if (u) u->winners = 0;
-    r->plan->tuned = r->plan->chosen && !(u && u->left);
+    r->plan->measured = !(u && u->left);
 }
 
 // ---- budgets -----------------------------------------------------------------------------------
@@ -434,7 +474,7 @@ tn_status tn_tune(tn_ctx *cx, double seconds)
     cx->engine->tune_seconds = tni_tuned_off() ? 0 : seconds;
     for (int i = 0; i < cx->engine->plans.count; i++) {
         tni_plan *p = cx->engine->plans.plan[i];
-        p->tuned = p->chosen = false;
+        p->measured = p->choosing = p->chosen = false;
     }
     return TN_OK;
 }
@@ -500,7 +540,7 @@ void tni_tune_close(tn_ctx *cx)
 {
     tni_tuner *u = cx->engine->inspect->tuner;
     if (u) log_end(u);
-    if (u) tni_free(&cx->heap, u->done);
+    if (u) tni_free(&cx->heap, u->known);
     if (u) tni_free(&cx->heap, u->slot);
     if (u) tni_free(&cx->heap, u->won);
     if (u) tni_free(&cx->heap, u->item);

@@ -224,7 +224,7 @@ static bool run_plan(search *s, tni_plan *p, int n, double *seconds,
     if (ok && look) ok = each_result(s, &r, look);
     restore_inputs(s);
     tni_run_release_memory(&r);
-    p->runs++;
+    if (!p->runs) p->runs = 1;
     return ok;
 }
 
@@ -306,29 +306,37 @@ static void drop_plan(search *s, const tni_plan *cached, tni_plan *p)
 
 // ---- the search --------------------------------------------------------------------------------
 
+// The part of the plan's bytes that a choice is about.
+static double share_of(const search *s, const tni_alternative *a)
+{
+    return fmin(1, (double)a->bytes / fmax(1, (double)s->bytes));
+}
+
 // What a plan is expected to take beside the present one: the part that the choice is about takes what such choices did so far.
 static double expected_of(const search *s, const tni_alternative *a)
 {
-    double share = fmin(1, (double)a->bytes / fmax(1, (double)s->bytes));
-    return 1 + share * (tni_choice_expect(s->chip, a->choice.kind) - 1);
+    return 1 + share_of(s, a) * (tni_choice_expect(s->chip, a->choice.kind) - 1);
 }
 
 // Learns what the part did that a choice is about: the whole has changed by `ratio`. Within bounds, since a small share makes much of
 // noise.
 static void learn_ratio(const search *s, const tni_alternative *a, double ratio)
 {
-    double share = fmin(1, (double)a->bytes / fmax(1, (double)s->bytes));
+    double share = share_of(s, a);
     if (share < 0.02 || !isfinite(ratio)) return;
     tni_choice_learn(s->chip, a->choice.kind, fmin(4, fmax(0.25, 1 + (ratio - 1) / share)));
 }
 
-// The alternative that promises most of those that are left; they are in the order of their bytes, which decides where nothing is known.
+// The alternative that promises most of those that are left; they are in the order of their bytes, which decides where nothing is known. LEAST: the share of
+// the plan's bytes below which none can win, since a winner is faster by a hundredth of the whole.
 static int most_promising(const search *s, const tni_alternative *a, int n)
 {
-    int    best  = -1;
-    double least = INFINITY;
+    const double LEAST = 0.005;
+    int          best  = -1;
+    double       least = INFINITY;
     for (int i = 0; i < n; i++) {
-        double x = a[i].choice.where ? expected_of(s, &a[i]) : INFINITY;
+        bool   left = a[i].choice.where && share_of(s, &a[i]) >= LEAST;
+        double x    = left ? expected_of(s, &a[i]) : INFINITY;
         if (x < least) least = x, best = i;
     }
     return best;
@@ -567,7 +575,7 @@ static void give_up(search *s, tni_plan **p)
 }
 
 // A_COMPILER: seconds that an alternative may take, before one is measured; most of it goes to the compiler of its kernels.
-// A quarter of the time that is left: the kernels of the plan that wins are measured, too. What fails leaves the plan as it
+// A quarter of the time that is left: the kernels of the plan that wins are measured, too, and a search that was cut short goes on behind them. What fails leaves the plan as it
 // is, and is not reported; but a program that asks to stop while others are measured is not asked again. Counts of plans and launches are those of the program.
 bool tni_plan_tunes(tni_graph *g, tni_plan **p)
 {
@@ -579,7 +587,7 @@ bool tni_plan_tunes(tni_graph *g, tni_plan **p)
     double     begun = tni_clock_now();
     search     s;
     tni_tuned  won = { .us = 0 };
-    if ((*p)->chosen || !tni_tuner_of(cx)) return true;
+    if ((*p)->chosen || ((*p)->choosing && !(*p)->measured) || !tni_tuner_of(cx)) return true;
     (*p)->chosen                      = true;
     cx->engine->inspect->tuner->share = 0;  // runs of other plans measure no kernels
     if (!can_run_again(g, *p)) return true;
@@ -595,7 +603,8 @@ bool tni_plan_tunes(tni_graph *g, tni_plan **p)
         end_search(&s, *p, &won);
         ok = !s.stopped;
         if (ok) keep_winner(&s, p, &won, ended);
-        (*p)->chosen = ended || !any;
+        (*p)->chosen   = ended || !any;
+        (*p)->choosing = true;
     }
     if (!ok) give_up(&s, p);
     if (s.stopped) (*p)->chosen = false;

@@ -5,9 +5,12 @@
 #include "inspect/inspect.h"
 #include "kernel/tuning.h"
 
-// A kernel or a plan that was measured as far as it is worth it, or with some settings or choices, by its key.
+// What is known of a kernel, a call or a plan, or of one of these with some settings or choices, by its key. ended: it was measured as far as it is
+// worth it; searches: of it that have begun.
 typedef struct {
     uint64_t key[2];
+    uint32_t searches;
+    bool     ended;
 } tni_measured;
 
 // The kernels and library calls of the plan that runs which have a key and are still to be measured, and the bytes that they move (of a call: that
@@ -30,9 +33,9 @@ typedef struct {
     bool                nothing_new;  // and what won then has won
 } tni_tuned_kernel;
 
-// Owned by the context's inspect. done: all that was measured, with its hash table.
+// Owned by the context's inspect. known: all that was measured, with its hash table.
 struct tni_tuner {
-    tni_measured *done;
+    tni_measured *known;
     uint32_t     *slot;
     size_t        count, cap, slots;
     // The present run: its winners, its kernels that are to be measured and how many of them are chosen, with their bytes; the seconds that it

@@ -287,10 +287,11 @@ struct tni_plan {
     int32_t       *partition;  // by item, as the graph had them; NULL: no kernel was split
     tni_choices    choices;    // that it was built with
     bool           chosen;     // others were measured as far as it is worth it: inspect/tune_plan.c
+    bool           choosing;   // some of them were
     int64_t        arena;      // bytes
     size_t         steps, kernels, calls;
     size_t         overwrites;  // the first step that overwrites an input; `steps`: none does
-    bool           tuned;  // every kernel was measured as far as it is worth it: inspect/tune.c
+    bool           measured;  // every kernel and call was, as far as it is worth it: inspect/tune.c
     tni_plan_step *step;
     tni_planned_kernel *kernel;
     tni_planned_call   *call;

@@ -234,7 +234,7 @@ static void kernels_of_loops_are_measured_to_the_end(void)
     tn_eval(cx);
     CHECK(tn_tune(cx, 60) == TN_OK);
     const tni_plan *p = NULL;
-    for (; at < RUNS && !(p && p->tuned); at++) {
+    for (; at < RUNS && !(p && p->measured); at++) {
         tn_scope  *s     = tn_begin(cx);
         tn_tensor *carry = tn_zeros(cx, TN_F32, TN_SHAPE(ROWS, ROWS)), *y = NULL;
         CHECK(tn_scan(softmax_and_sum, NULL, 1, &carry, 1, &x, 1, &y, (tn_scan_opts){ 0 }) ==
@@ -247,7 +247,7 @@ static void kernels_of_loops_are_measured_to_the_end(void)
             if (!cx->engine->plans.plan[i]->recurs) p = cx->engine->plans.plan[i];
     }
     count_winners(&all);
-    test_case_result(p && p->tuned, "after %d runs there is still something to measure", at);
+    test_case_result(p && p->measured, "after %d runs there is still something to measure", at);
     test_case_result(all >= 3, "%d winners", all);
     tn_close(cx);
     tune_end();

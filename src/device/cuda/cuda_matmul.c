@@ -52,6 +52,7 @@ static tni_product_env env_of(tni_cuda *c)
                               .stream    = c->stream,
                               .workspace = work,
                               .bytes     = work ? WORKSPACE : 0,
+                              .units     = c->gpu->limits.units,
                               .capturing = c->capturing || c->recorder.mode == TNI_REPLAY_CAPTURE,
                               .timing    = !c->deterministic,
                               .pruned    = c->pruned,

@@ -114,6 +114,7 @@ typedef struct {
     tni_custream      stream;
     tni_cuptr         workspace;  // of `bytes`, at a multiple of 256; used in this stream only
     size_t            bytes;
+    int               units;      // multiprocessors
     bool              capturing;  // the stream is being captured: nothing may be timed
     bool timing;  // choose by timing, or what was timed before; else the library's first proposal
     bool pruned;  // TN_METHOD: a packed matrix is read wherever it can be, whatever takes longer

@@ -3,14 +3,15 @@
 // An algorithm of the library is a number with settings: a tile of the result, stages, a cluster of blocks, and an option that is
 // not documented. The library proposes eight; the fastest of them is the rule's choice. What is faster mostly has a tile of an odd size,
 // presumably because the last round of the multiprocessors is fuller. The search begins with the proposals and changes one or two settings
-// of those that were fastest: first tiles of the best two, then clusters, options and stages of the best three, and both once more, some
-// 500 algorithms in 2 s. For 32,768 x 3,072 times 3,072 x 768 in bf16 on an H200 the fastest proposal takes 197.2 us, and algorithm 66
+// of those that were fastest: first tiles of the best two, in the order of what they promise (lt_tiles.c), then clusters, options and stages of the best three, and both
+// once more. For 32,768 x 3,072 times 3,072 x 768 in bf16 on an H200 the fastest proposal takes 197.2 us, and algorithm 66
 // with tile 408 (128 x 168), cluster 5 and option 3 191.8.
 //
 // Candidates write to memory of the search. The library's check says whether an algorithm can run, not whether it is right: what has won
 // two contests against the best so far also has to give the results of the rule's choice. What was measured is kept with the plan, so
 // that a search whose time runs out goes on in a later run.
 #include "device/cuda/library_log.h"
+#include "device/cuda/lt_tiles.h"
 #include "device/cuda/product_plan.h"
 
 #include <math.h>
@@ -157,26 +158,17 @@ static bool part_agrees(const search *s, const memory *a, const memory *b, int64
     return r->agree(r->arg, dt, a->at + at, b->at + at, n);
 }
 
-// Whether two results agree. A few elements of the middle come first, since what is wrong mostly is so everywhere. PIECES: of results beyond
-// MOST elements as many parts are compared, the first and the last among them: the host takes a second for MOST elements whose bits differ.
-enum { SOME = 1 << 14, MOST = 1 << 24, PIECES = 16, PIECE = MOST / PIECES };
-
+// Whether two results agree.
 static bool agree(const search *s, const memory *a, const memory *b)
 {
-    int64_t n    = (int64_t)(s->bytes / tni_dtype_size(s->job->p->out));
-    int64_t some = n < SOME ? n : SOME;
-    if (!part_agrees(s, a, b, (n - some) / 2, some)) return false;
-    if (n <= MOST) return part_agrees(s, a, b, 0, n);
-    bool ok = true;
-    for (int i = 0; ok && i < PIECES; i++)
-        ok = part_agrees(s, a, b, (n - PIECE) * i / (PIECES - 1), PIECE);
-    return ok;
+    return part_agrees(s, a, b, 0, (int64_t)(s->bytes / tni_dtype_size(s->job->p->out)));
 }
 
-// Keeps what the rule's choice gives. False where that is zeros or NaNs in the middle, of operands that are not trained yet or have overflowed: whatever
+// Keeps what the rule's choice gives. False where SOME elements in the middle are zeros or NaNs, of operands that are not trained yet or have overflowed: whatever
 // an algorithm leaves out, its result would be the same.
 static bool keep_rule(search *s)
 {
+    enum { SOME = 1 << 14 };
     int64_t n    = (int64_t)(s->bytes / tni_dtype_size(s->job->p->out));
     int64_t some = n < SOME ? n : SOME, middle = (n - some) / 2;
     if (!run_fresh(s, &s->job->plan->rule) || copy(s, s->want.at, s->have.at)) return false;
@@ -245,15 +237,16 @@ static bool aligns(const tni_blaslt *lt, const tni_ltalgo *algo)
     return ok;
 }
 
-// Measures an algorithm with other settings, unless it was measured or the library does not accept it.
-static void try_settings(search *s, const tried *from, const int32_t of[SETTINGS])
+// Measures an algorithm with other settings, unless it was measured. False if the library does not accept it, or time is up.
+static bool try_settings(search *s, const tried *from, const int32_t of[SETTINGS])
 {
     const tni_ltjob  *j = s->job;
     const tni_ltplan *n = j->plan;
     tni_ltproposal    seen;
     tried             x = *from;
     int               e = 0;
-    if (s->stopped || find_tried(s, of)) return;
+    if (s->stopped) return false;
+    if (find_tried(s, of)) return true;
     memcpy(x.of, of, sizeof x.of);
     for (int i = 0; i < SETTINGS && !e; i++)
         if (of[i] != from->of[i])
@@ -262,10 +255,11 @@ static void try_settings(search *s, const tried *from, const int32_t of[SETTINGS
         e = j->lt->check(n->handle, n->desc, n->layout[A], n->layout[B], n->layout[D], n->layout[D],
                          &x.algo, &seen);
     if (e || seen.status != TNI_LT_OK || seen.workspace > j->at->bytes || !aligns(j->lt, &x.algo))
-        return;
+        return false;
     s->stopped = !s->request->may_go_on(s->request->arg);
     x.lost = x.wrong = false;
     if (!s->stopped) measure(s, &x);
+    return !s->stopped;
 }
 
 // Copies the fastest `most` that are not known to be wrong, the fastest first; returns how many there are.
@@ -322,16 +316,34 @@ static void try_shapes(search *s, const tried *from)
             }
 }
 
-// All tiles of an algorithm.
+// A tile of an algorithm, and what it promises.
+typedef struct {
+    double  expected;
+    int32_t number;
+} promise;
+
+static int by_promise(const void *a, const void *b)
+{
+    const promise *x = a, *y = b;
+    if (x->expected != y->expected) return x->expected < y->expected ? -1 : 1;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+// The tiles of an algorithm that promise most. MEASURED: of some 200; the others take up to ten times as long.
 static void try_tiles(search *s, const tried *from)
 {
-    enum { TILES = 1024 };
-    int32_t tile[TILES], of[SETTINGS];
-    int     count = get_list(s->job->lt, &from->algo, TNI_LT_HAS_TILES, tile, TILES);
+    enum { TILES = 1024, MEASURED = 48 };
+    const tni_product_key *k = &s->job->plan->key;
+    tni_lt_extent          e = { k->rows, k->cols, k->batch, from->of[PARTS], s->job->at->units };
+    int32_t                tile[TILES], of[SETTINGS];
+    promise                p[TILES];
+    int count = get_list(s->job->lt, &from->algo, TNI_LT_HAS_TILES, tile, TILES), measured = 0;
     memcpy(of, from->of, sizeof of);
-    for (int i = 0; i < count; i++) {
-        of[TILE] = tile[i];
-        try_settings(s, from, of);
+    for (int i = 0; i < count; i++) p[i] = (promise){ tni_lt_tile_expect(&e, tile[i]), tile[i] };
+    qsort(p, (size_t)count, sizeof *p, by_promise);
+    for (int i = 0; i < count && measured < MEASURED && !s->stopped; i++) {
+        of[TILE] = p[i].number;
+        measured += try_settings(s, from, of);
     }
 }
 
