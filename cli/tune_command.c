@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 enum {
-    STEPS = 12
-};  // of a case: the first compiles, the others measure, each half of what is left
+    STEPS = 24
+};  // of a case: the first compiles, the others measure, each in a part of the time that is left, at most half
 
 // The command line: what to tune, or a file to write or to read.
 typedef struct {

@@ -5,10 +5,9 @@
 #include "device/ref/ref.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-// Elements that are compared at a time, in blocks for the threads; and of a result whose numbers may differ, the most pieces: logits of a thousand
+// Elements that are compared at a time, in blocks for the threads; and the most such pieces where parts are compared whose numbers may differ: logits of a thousand
 // million elements would take seconds.
 enum { PIECE = 1 << 20, BLOCK = 1 << 11, PIECES = 32 };
 
@@ -94,8 +93,8 @@ static void measure_block(void *arg, int64_t i, int worker)
 {
     piece   *p    = arg;
     size_t   size = tni_dtype_size(p->dt), from = (size_t)i * BLOCK * size;
-    int64_t  n    = p->n - i * BLOCK < BLOCK ? p->n - i * BLOCK : BLOCK;
-    distance d    = { 0 };
+    int64_t  n = p->n - i * BLOCK < BLOCK ? p->n - i * BLOCK : BLOCK;
+    distance d = { 0 };
     tni_cell have[BLOCK], want[BLOCK];
     (void)worker;
     tni_ref_from_host(have, p->dt, p->have + from, n);
@@ -123,28 +122,25 @@ static distance measure_piece(const tn_ctx *cx, piece *p)
 static bool numbers_agree(const tn_ctx *cx, piece *p, double slack)
 {
     distance d = measure_piece(cx, p);
-    return d.excess <= 0.1 * p->part * d.most + slack;
+    return isfinite(d.excess) && d.excess <= 0.1 * p->part * d.most + slack;
 }
 
-// The i-th of some pieces of n elements that are looked at begins here: they are as far apart as they can be, the first and the last among them.
+// Where the i-th of some pieces begins, of n elements: they are as far apart as they can be, and the last one ends with the result, where it would else be
+// a rest of a few elements that have their own largest number.
 static int64_t piece_at(int64_t n, int64_t i, int64_t some)
 {
     int64_t pieces = (n + PIECE - 1) / PIECE;
-    return some < 2 ? 0 : i * (pieces - 1) / (some - 1) * PIECE;
-}
-
-static int64_t pieces_of(int64_t n, bool all)
-{
-    int64_t pieces = (n + PIECE - 1) / PIECE;
-    return all || pieces < PIECES ? pieces : PIECES;
+    int64_t at     = some < 2 ? 0 : i * (pieces - 1) / (some - 1) * PIECE;
+    return n > PIECE && at > n - PIECE ? n - PIECE : at;
 }
 
 bool tni_results_agree(tn_ctx *cx, tn_dtype dt, const char *have, const char *want, int64_t n,
-                       bool exact, double slack)
+                       unsigned how, double slack)
 {
-    piece  *p    = take_piece(cx, dt, n, tolerance_of(dt));
-    bool    ok   = p, bits = exact || tolerance_of(dt) <= 0;
-    int64_t some = pieces_of(n, bits);
+    piece  *p  = take_piece(cx, dt, n, tolerance_of(dt));
+    bool    ok = p, bits = how & TNI_COMPARE_BITS || tolerance_of(dt) <= 0;
+    int64_t some = (n + PIECE - 1) / PIECE;
+    if (how & TNI_COMPARE_PARTS && !bits && some > PIECES) some = PIECES;
     for (int64_t i = 0; ok && i < some; i++)
         ok = load_piece(cx, p, have, want, piece_at(n, i, some), n) &&
              (bits_agree(p) || (!bits && numbers_agree(cx, p, slack)));
@@ -156,7 +152,7 @@ double tni_results_differ(tn_ctx *cx, tn_dtype dt, const char *have, const char 
 {
     piece  *p    = take_piece(cx, dt, n, 0);
     double  most = p ? 0 : INFINITY;
-    int64_t some = pieces_of(n, false);
+    int64_t some = (n + PIECE - 1) / PIECE;
     for (int64_t i = 0; p && i < some; i++) {
         bool ok = load_piece(cx, p, have, want, piece_at(n, i, some), n);
         most    = fmax(most, ok ? measure_piece(cx, p).excess : INFINITY);

@@ -9,11 +9,14 @@
 // evenly.
 int tni_repeats_for(const tni_engine *e, double seconds);
 
-// Whether n elements on the device agree: all bits, or, unless exact, numbers up to what another order of summing
-// may change, of results that are very large in parts of them. slack: further differences that are allowed, by what is known of the value; 0 mostly.
+// How results are compared. BITS: all are equal; else numbers may differ by what another order of summing may change. PARTS: of results that are very
+// large, parts alone: what is wrong in a kernel is wrong everywhere, or at an end.
+enum { TNI_COMPARE_BITS = 1, TNI_COMPARE_PARTS = 2 };
+
+// Whether n elements on the device agree. slack: further differences that are allowed, by what is known of the value; 0 mostly.
 bool tni_results_agree(tn_ctx *cx, tn_dtype dt, const char *have, const char *want, int64_t n,
-                       bool exact, double slack);
-// The largest difference in the same parts; INFINITY if an element is finite in one alone, or it could not be found.
+                       unsigned how, double slack);
+// The largest difference; INFINITY if an element is finite in one alone, or it could not be found.
 double tni_results_differ(tn_ctx *cx, tn_dtype dt, const char *have, const char *want, int64_t n);
 
 #endif

@@ -2,8 +2,9 @@
 // search of a kernel; tune_plan.c measures plans.
 //
 // A run that tunes stops before each kernel that was not measured yet, and lets library calls search that know how (device/cuda/product_search.c). Plans are tuned from their second run on, since most run
-// once. A part of the seconds that are left goes to a run, at most half. They are shared among as many of its largest kernels as there is time for, by
-// the bytes that they move; a kernel that runs once in every layer is measured once, with the share of all. What that leaves
+// once. Half of the seconds that are left goes to a run, and on a GPU less to the first ones. They are shared among as many of its largest kernels as there is time for, by
+// the bytes that they move, which count half for every search that was cut short before; a kernel that runs once in every layer is measured once, with
+// the share of all. What that leaves
 // goes to smaller ones. A search that was cut short goes on in a later run; so does one that would wait for its compiler
 // while others have hardly time.
 //
@@ -65,10 +66,13 @@ static tni_measured *add_measured(tn_ctx *cx, const uint64_t key[2])
     return x;
 }
 
+// MANY: after so many searches that were cut short a key gets no time any more, or it is of a call that finds no memory, or zeros instead of numbers, and
+// would ask in every run.
 bool tni_was_measured(const tni_tuner *u, const uint64_t key[2])
 {
+    enum { MANY = 32 };
     const tni_measured *x = find_measured(u, key);
-    return x && x->ended;
+    return x && (x->ended || x->searches >= MANY);
 }
 
 void tni_note_measured(tn_ctx *cx, const uint64_t key[2])
@@ -127,6 +131,22 @@ static tni_tuner_item *count_bytes(tn_ctx *cx, tni_tuner *u, int64_t bytes, cons
     }
     x->bytes += bytes + 1;
     return x;
+}
+
+// What was searched before and is not at its end counts half as much each time, so that a large product with thousands of algorithms
+// does not take the time of all others.
+static void count_searches(const tni_tuner *u, tni_tuner_item *x)
+{
+    const tni_measured *known = find_measured(u, x->key);
+    uint32_t            times = known ? known->searches : 0;
+    x->bytes                  = 1 + (times < 63 ? x->bytes >> times : 0);
+}
+
+static void note_cut(tn_ctx *cx, tni_tuner *u, const uint64_t key[2])
+{
+    tni_measured *known = add_measured(cx, key);
+    if (known) known->searches++;
+    u->left |= !tni_was_measured(u, key);
 }
 
 // ---- library calls of a run --------------------------------------------------------------------
@@ -251,9 +271,9 @@ static tni_tuner_item *item_for_now(const tni_run *r, int64_t bytes, const uint6
 {
     tni_tuner      *u = r->e->inspect->tuner;
     tni_tuner_item *x = find_item(u, key);
-    if (!x) x = count_bytes(r->cx, u, bytes, key);
+    if (!x && (x = count_bytes(r->cx, u, bytes, key))) count_searches(u, x);
     if (!x || x->state == TNI_ITEM_MEASURED) return NULL;
-    bool now = x->state == TNI_ITEM_CHOSEN || !u->chosen ||
+    bool now = x->state == TNI_ITEM_CHOSEN || x->state == TNI_ITEM_ASKED || !u->chosen ||
                u->share > (u->chosen + 1) * least_seconds(r->e);
     u->left |= !now;
     return now ? x : NULL;
@@ -263,13 +283,11 @@ static tni_tuner_item *item_for_now(const tni_run *r, int64_t bytes, const uint6
 // left goes on in a later run.
 static void begin_share(const tni_run *r, tni_tuner_item *x)
 {
-    const double  ONE   = 0.25;
-    tni_tuner    *u     = r->e->inspect->tuner;
-    tni_measured *known = add_measured(r->cx, x->key);
-    double        all   = (double)(u->bytes + (x->state == TNI_ITEM_CHOSEN ? 0 : x->bytes));
-    double        most  = tni_compiles_beside(r->e) ? ONE : 1;
-    double        part  = fmin(most, (double)x->bytes / all) * u->share;
-    if (known) known->searches++;
+    const double ONE  = 0.25;
+    tni_tuner   *u    = r->e->inspect->tuner;
+    double       all  = (double)(u->bytes + (x->state == TNI_ITEM_CHOSEN ? 0 : x->bytes));
+    double       most = tni_compiles_beside(r->e) ? ONE : 1;
+    double       part = fmin(most, (double)x->bytes / all) * u->share;
     set_state(u, x, TNI_ITEM_MEASURED);
     u->begun  = tni_clock_now();
     u->until  = u->begun + fmin(u->share, fmax(least_seconds(r->e), part));
@@ -331,7 +349,7 @@ static void call_gives(void *arg, void *memory)
 
 static bool call_agrees(void *arg, tn_dtype dt, const char *have, const char *want, int64_t n)
 {
-    return tni_results_agree(arg, dt, have, want, n, false, 0);
+    return tni_results_agree(arg, dt, have, want, n, TNI_COMPARE_PARTS, 0);
 }
 
 // What the same search found before is counted no more.
@@ -352,7 +370,6 @@ tni_call_search *tni_call_tunes(const tni_run *r, tni_plan_step step, const tni_
     if (!has_share(u) || !call_is_left(r, c, key)) return NULL;
     tni_tuner_item *x = item_for_now(r, call_weight(r, step), key);
     if (!x) return NULL;
-    u->call_state = x->state;
     begin_share(r, x);
     memcpy(u->call_key, key, sizeof key);
     u->call = (tni_call_search){ .may_go_on = call_may_go_on,
@@ -369,9 +386,9 @@ void tni_call_searched(const tni_run *r)
 {
     tni_tuner      *u = r->e->inspect->tuner;
     tni_tuner_item *x = find_item(u, u->call_key);
-    if (u->call.end == TNI_SEARCH_LEFT) u->left = true;
+    if (u->call.end == TNI_SEARCH_LEFT) note_cut(r->cx, u, u->call_key);
     if (u->call.end == TNI_SEARCHED_ALL) tni_note_measured(r->cx, u->call_key);
-    if (u->call.end == TNI_SEARCHED_NOTHING && x) set_state(u, x, u->call_state);
+    if (u->call.end == TNI_SEARCHED_NOTHING && x) set_state(u, x, TNI_ITEM_ASKED);
     end_share(r);
 }
 
@@ -382,15 +399,6 @@ static int by_bytes(const void *a, const void *b)
 {
     int64_t x = ((const tni_tuner_item *)a)->bytes, y = ((const tni_tuner_item *)b)->bytes;
     return (x < y) - (x > y);
-}
-
-// What was searched before and is not at its end counts half as much each time, so that a large product with thousands of algorithms
-// does not take the time of all others.
-static void count_searches(const tni_tuner *u, tni_tuner_item *x)
-{
-    const tni_measured *known = find_measured(u, x->key);
-    uint32_t            times = known ? known->searches : 0;
-    x->bytes                  = 1 + (times < 63 ? x->bytes >> times : 0);
 }
 
 // Lists the kernels and calls of a run that are still to be measured, and chooses those that move most, as many as there is time for.
@@ -412,9 +420,9 @@ static void list_items(const tni_run *r, tni_tuner *u)
         set_state(u, &u->item[i], TNI_ITEM_CHOSEN);
 }
 
-// The part of the seconds that are left that goes to a run: half, and on a GPU less of the first four of its plan, since
-// most plans run a few times. On the cpu a search waits for its compilers, and comes to nothing in a short time.
-static double share_of(const tni_run *r)
+// The part of the seconds that are left that goes to a run: half, and on a GPU an eighth, a quarter and three eighths to the second, third and fourth of its
+// plan, since most plans run a few times. On the cpu a search waits for its compilers, and comes to nothing in a short time.
+static double part_of_run(const tni_run *r)
 {
     return tni_compiles_beside(r->e) ? fmin(0.5, (double)r->plan->runs / 8) : 0.5;
 }
@@ -427,7 +435,7 @@ void tni_tuning_begins(const tni_run *r)
     u->winners = 0;
     u->step = u->ahead = 0;
     u->left            = false;
-    u->share           = r->e->tune_seconds * share_of(r);
+    u->share           = r->e->tune_seconds * part_of_run(r);
     list_items(r, u);
 }
 
@@ -454,7 +462,7 @@ void tni_tuning_ends(const tni_run *r)
         note_winner(r->cx, u, w);
         r->e->kernels->retuned(r->e->session, w->k->entry, &w->k->launch);
         r->plan->scratch_known = false;
-        u->left |= !w->ended;
+        if (!w->ended) note_cut(r->cx, u, w->won.key);
         if (!w->ended && r->e->tune_seconds > 0 && tni_compiles_beside(r->e))
             tni_search_ahead(r->e, w->k, w->won.key);
     }
@@ -464,7 +472,7 @@ void tni_tuning_ends(const tni_run *r)
 
 // ---- budgets -----------------------------------------------------------------------------------
 
-// Plans that were measured are looked at again: a new budget is a new request. Where rules are to decide there is none: a plan that
+// Plans that were measured, and searches that were cut short, are looked at again: a new budget is a new request. Where rules are to decide there is none: a plan that
 // wins is used at once.
 tn_status tn_tune(tn_ctx *cx, double seconds)
 {
@@ -476,6 +484,8 @@ tn_status tn_tune(tn_ctx *cx, double seconds)
         tni_plan *p = cx->engine->plans.plan[i];
         p->measured = p->choosing = p->chosen = false;
     }
+    tni_tuner *u = cx->engine->inspect->tuner;
+    for (size_t i = 0; u && i < u->count; i++) u->known[i].searches = 0;
     return TN_OK;
 }
 

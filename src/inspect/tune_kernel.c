@@ -2,14 +2,14 @@
 //
 // The kernel is launched with what it reads in the run, but writes to memory of the tuner, so that the run sees nothing of it. From the rule's
 // settings, or those that won before, the search goes to the best of the settings that differ in one knob, and on from there as
-// long as one wins. A setting has to be right (its results are compared with the rule's) and to win two contests against
-// the present best, each by more than the times of either vary. Those that are much slower are given up after one launch.
+// long as one wins. A setting has to win two contests against the present best, each by more than the times of either vary, and to be right: its
+// results are compared with the rule's. Those that are much slower are given up after one launch.
 //
 // A search from the rule's settings, as it goes for a sum of all of a large tensor:
 //
 //   the rule           132.8 us    256 threads, four vectors in flight
 //   neighbours         unroll 8 116.1, unroll 2 140.2, warps 32 133.0, grid 8 131.9, vector 1 221 (given up), ...
-//   unroll 8           is right; 116.2 against 132.8, and once more 116.1 against 132.9: it wins
+//   unroll 8           116.2 against 132.8, and once more 116.1 against 132.9, and is right: it wins
 //   its neighbours     warps 32 116.1, grid 8 116.4, ...: none wins by more than it varies
 //   against the rule   116.2, 132.8
 //
@@ -172,7 +172,7 @@ static bool is_right(trial *t, const tni_tuning *settings)
         tn_dtype dt = (tn_dtype)t->k->kernel->buffer[b].dtype;
         if (t->have[b])
             ok = tni_results_agree(t->r->cx, dt, t->have[b]->data, t->want[b]->data, t->count[b],
-                                   t->exact, 0);
+                                   TNI_COMPARE_PARTS | (t->exact ? TNI_COMPARE_BITS : 0), 0);
     }
     return ok;
 }
@@ -320,7 +320,7 @@ static bool beats(trial *t, const tni_tuning *best, candidate *c, double us[2])
 }
 
 // Notes the fastest of the candidates, none of which has won, if it is faster than what the present best has beaten. Those that
-// seemed to be faster than the present best and did not meet it are left out: whether they are right is not known.
+// seemed to be faster than the present best and did not meet it are left out: they may be wrong.
 static void note_next(const candidate *c, int n, tni_tuned *won)
 {
     const candidate *next = NULL;

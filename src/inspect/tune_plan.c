@@ -120,12 +120,12 @@ static void restore_inputs(const search *s)
 
 // ---- results -----------------------------------------------------------------------------------
 
-// Whether the value of an item is one of the graph's results, in memory of its own.
+// Whether the value of an item is one of the graph's results. What a step assigns is one, though it mostly has the memory of what it is assigned
+// from: that is no result itself.
 static bool is_result(const tni_run *r, size_t i)
 {
     const tni_node *n = r->g->item[i].n;
-    return r->g->item[i].why && n->op != TNI_view && !r->plan->place[i].alias && r->data[i] &&
-           tni_node_count(n) > 0;
+    return r->g->item[i].why && n->op != TNI_view && r->data[i] && tni_node_count(n) > 0;
 }
 
 // Calls `look` with each result of a run, until one returns false.
@@ -151,11 +151,12 @@ static bool keep_result(search *s, size_t i, const tni_node *n, char *data)
     return s->want[i] && tni_arg_copy(s->cx, x, x.dtype, s->want[i]->data, &why) == TN_OK;
 }
 
-// A result that the rule's plan has as another's alias was compared there.
+// A result that the rule's plan does not have is not compared.
 static bool check_result(search *s, size_t i, const tni_node *n, char *data)
 {
-    return !s->want[i] || tni_results_agree(s->cx, (tn_dtype)n->dtype, data, s->want[i]->data,
-                                            tni_node_count(n), s->exact, s->slack[i]);
+    return !s->want[i] ||
+           tni_results_agree(s->cx, (tn_dtype)n->dtype, data, s->want[i]->data, tni_node_count(n),
+                             s->exact ? TNI_COMPARE_BITS : 0, s->slack[i]);
 }
 
 // Notes how far from the rule's a result is that was computed op by op. Twice that is allowed,
@@ -166,7 +167,7 @@ static bool note_slack(search *s, size_t i, const tni_node *n, char *data)
     if (!s->want[i]) return true;
     double d    = tni_results_differ(s->cx, (tn_dtype)n->dtype, data, s->want[i]->data,
                                      tni_node_count(n));
-    s->slack[i] = isfinite(d) ? 2 * d : 0;
+    s->slack[i] = isfinite(2 * d) ? 2 * d : 0;
     return true;
 }
 
@@ -307,7 +308,7 @@ static void drop_plan(search *s, const tni_plan *cached, tni_plan *p)
 // ---- the search --------------------------------------------------------------------------------
 
 // The part of the plan's bytes that a choice is about.
-static double share_of(const search *s, const tni_alternative *a)
+static double bytes_share(const search *s, const tni_alternative *a)
 {
     return fmin(1, (double)a->bytes / fmax(1, (double)s->bytes));
 }
@@ -315,28 +316,25 @@ static double share_of(const search *s, const tni_alternative *a)
 // What a plan is expected to take beside the present one: the part that the choice is about takes what such choices did so far.
 static double expected_of(const search *s, const tni_alternative *a)
 {
-    return 1 + share_of(s, a) * (tni_choice_expect(s->chip, a->choice.kind) - 1);
+    return 1 + bytes_share(s, a) * (tni_choice_expect(s->chip, a->choice.kind) - 1);
 }
 
 // Learns what the part did that a choice is about: the whole has changed by `ratio`. Within bounds, since a small share makes much of
 // noise.
 static void learn_ratio(const search *s, const tni_alternative *a, double ratio)
 {
-    double share = share_of(s, a);
+    double share = bytes_share(s, a);
     if (share < 0.02 || !isfinite(ratio)) return;
     tni_choice_learn(s->chip, a->choice.kind, fmin(4, fmax(0.25, 1 + (ratio - 1) / share)));
 }
 
-// The alternative that promises most of those that are left; they are in the order of their bytes, which decides where nothing is known. LEAST: the share of
-// the plan's bytes below which none can win, since a winner is faster by a hundredth of the whole.
+// The alternative that promises most of those that are left; they are in the order of their bytes, which decides where nothing is known.
 static int most_promising(const search *s, const tni_alternative *a, int n)
 {
-    const double LEAST = 0.005;
-    int          best  = -1;
-    double       least = INFINITY;
+    int    best  = -1;
+    double least = INFINITY;
     for (int i = 0; i < n; i++) {
-        bool   left = a[i].choice.where && share_of(s, &a[i]) >= LEAST;
-        double x    = left ? expected_of(s, &a[i]) : INFINITY;
+        double x = a[i].choice.where ? expected_of(s, &a[i]) : INFINITY;
         if (x < least) least = x, best = i;
     }
     return best;

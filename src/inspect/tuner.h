@@ -6,7 +6,7 @@
 #include "kernel/tuning.h"
 
 // What is known of a kernel, a call or a plan, or of one of these with some settings or choices, by its key. ended: it was measured as far as it is
-// worth it; searches: of it that have begun.
+// worth it; searches: how many searches for it were cut short.
 typedef struct {
     uint64_t key[2];
     uint32_t searches;
@@ -15,8 +15,14 @@ typedef struct {
 
 // The kernels and library calls of the plan that runs which have a key and are still to be measured, and the bytes that they move (of a call: that
 // could be moved while it computes). CHOSEN: they have a share of
-// the time; POSTPONED: they get what that leaves; MEASURED: in this run. ahead: compilers of their candidates have begun.
-typedef enum { TNI_ITEM_CHOSEN, TNI_ITEM_POSTPONED, TNI_ITEM_MEASURED } tni_item_state;
+// the time; POSTPONED: they get what that leaves; ASKED: a call did not search, and another one of its key may; MEASURED: in this run. ahead: compilers of
+// their candidates have begun.
+typedef enum {
+    TNI_ITEM_CHOSEN,
+    TNI_ITEM_POSTPONED,
+    TNI_ITEM_ASKED,
+    TNI_ITEM_MEASURED
+} tni_item_state;
 typedef struct {
     uint64_t       key[2];
     int64_t        bytes;
@@ -33,7 +39,7 @@ typedef struct {
     bool                nothing_new;  // and what won then has won
 } tni_tuned_kernel;
 
-// Owned by the context's inspect. known: all that was measured, with its hash table.
+// Owned by the context's inspect. known: what is known by keys, with its hash table.
 struct tni_tuner {
     tni_measured *known;
     uint32_t     *slot;
@@ -56,7 +62,6 @@ struct tni_tuner {
     double until;     // when its share of the time is spent
     tni_call_search call;  // that of a library call, and the key of that
     uint64_t        call_key[2];
-    tni_item_state  call_state;
     double waited;  // seconds until candidates could be launched: mostly those of the compiler
     int    waits;   // how many candidates these were
     bool   log;     // TN_LOG has "tune"

@@ -1,10 +1,12 @@
 // test_product_search.c: algorithms that the library does not propose, in a run that tunes, with the fake cuBLASLt: what is found and
 // kept, that nothing wrong wins, and that nothing of the product is disturbed.
 #include "check.h"
+#include "device/cuda/lt_tiles.h"
 #include "fake_clock.h"
 #include "product_place.h"
 #include "scratch.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -368,7 +370,43 @@ static void only_what_can_be_compared_is_searched(void)
     end_tuned();
 }
 
+// ---- tiles -------------------------------------------------------------------------------------
+
+// As the library's header numbers them (headers/real_blaslt.c); and those of what is no number of a tile.
+static void tiles_have_the_sizes_of_the_library(void)
+{
+    static const int want[][3] = { { 1, 8, 8 },       { 35, 256, 32 },  { 36, 8, 128 },
+                                   { 209, 192, 192 }, { 311, 768, 64 }, { 312, 64, 16 },
+                                   { 408, 128, 168 }, { 630, 768, 80 }, { 631, 256, 512 },
+                                   { 634, 512, 1024 } };
+    int              rows = 0, cols = 0;
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        CHECK(tni_lt_tile_size(want[i][0], &rows, &cols));
+        CHECK_INT(rows, want[i][1]);
+        CHECK_INT(cols, want[i][2]);
+    }
+    CHECK(!tni_lt_tile_size(0, &rows, &cols));
+    CHECK(!tni_lt_tile_size(635, &rows, &cols));
+}
+
+// A full last round promises more than one that is nearly empty, an almost square tile more than a narrow one, and a tile of no known size nothing.
+static void tiles_promise_by_rounds_and_by_what_they_load(void)
+{
+    enum { T128x128 = 20, T128x256 = 23, T64x8 = 10, T64x256 = 19 };
+    tni_lt_extent full  = { 128 * 11, 128 * 12, 1, 1, 132 },
+                  more  = { 128 * 11, 128 * 12, 1, 1, 131 };
+    tni_lt_extent eight = { 128, 256, 1, 8, 132 }, one = { 128, 256, 1, 1, 132 };
+    double        once = tni_lt_tile_expect(&full, T128x128);
+    CHECK_NEAR(tni_lt_tile_expect(&more, T128x128), 2 * once, 0);
+    CHECK(tni_lt_tile_expect(&full, T64x8) > 3 * once);
+    CHECK(tni_lt_tile_expect(&full, T64x256) > once);
+    CHECK_NEAR(8 * tni_lt_tile_expect(&eight, T128x256), tni_lt_tile_expect(&one, T128x256), 0);
+    CHECK(isinf(tni_lt_tile_expect(&full, 0)));
+}
+
 const test_case tests_product_search[] = {
+    TEST(tiles_have_the_sizes_of_the_library),
+    TEST(tiles_promise_by_rounds_and_by_what_they_load),
     TEST(a_search_finds_what_is_not_proposed_and_keeps_it_for_the_next_process),
     TEST(a_search_may_find_that_the_rule_is_right),
     TEST(a_search_whose_time_runs_out_goes_on_with_the_rest),

@@ -314,9 +314,56 @@ static void infinities_agree_with_themselves_alone(void)
     tn_ctx *cx = rules_open("cpu");
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         float have[2] = { 1, row[i].have }, want[2] = { 1, row[i].want };
-        bool  agree = tni_results_agree(cx, TN_F32, (char *)have, (char *)want, 2, false, 0);
+        bool  agree = tni_results_agree(cx, TN_F32, (char *)have, (char *)want, 2, 0, 0);
         test_case_result(agree == row[i].agree, "%g and %g", have[1], want[1]);
+        agree = tni_results_agree(cx, TN_F32, (char *)have, (char *)want, 2, 0, INFINITY);
+        test_case_result(agree || !row[i].agree, "%g and %g, if all may differ", have[1], want[1]);
     }
+    float one = 1, none = NAN;
+    CHECK(!tni_results_agree(cx, TN_F32, (char *)&none, (char *)&one, 1, 0, INFINITY));
+    tn_close(cx);
+}
+
+// Whether two results of n ones agree where one of them has another value at an element.
+static bool agree_but_at(tn_ctx *cx, float *have, const float *want, int64_t n, int64_t at,
+                         unsigned how)
+{
+    have[at]  = 1.5f;
+    bool same = tni_results_agree(cx, TN_F32, (char *)have, (const char *)want, n, how, 0);
+    if (!same && !how)
+        CHECK_NEAR(tni_results_differ(cx, TN_F32, (char *)have, (const char *)want, n), 0.5, 0);
+    have[at] = 1;
+    return same;
+}
+
+// A result is compared by pieces of a million elements, and if it is very large and parts are enough by 32 of them, the first and the last among them.
+static void results_of_many_pieces_are_compared(void)
+{
+    enum { PIECE = 1 << 20, SOME = 3 * PIECE + 5, LARGE = 41 * PIECE + 1 };
+    tn_ctx *cx   = rules_open("cpu");
+    float  *have = malloc(LARGE * sizeof *have), *want = malloc(LARGE * sizeof *want);
+    if (!CHECK(have && want)) return;
+    for (int64_t i = 0; i < LARGE; i++) have[i] = want[i] = 1;
+    static const int64_t at[] = { 0, PIECE - 1, PIECE, 2 * PIECE + 7, 3 * PIECE, SOME - 1 };
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+        CHECK(!agree_but_at(cx, have, want, SOME, at[i], i % 2 ? TNI_COMPARE_PARTS : 0));
+    CHECK(!agree_but_at(cx, have, want, LARGE, 0, TNI_COMPARE_PARTS));
+    CHECK(!agree_but_at(cx, have, want, LARGE, LARGE - 1, TNI_COMPARE_PARTS));
+    int missed = 0;
+    for (int piece = 10; piece < 20; piece++)
+        missed += agree_but_at(cx, have, want, LARGE, (int64_t)piece * PIECE + 9,
+                               TNI_COMPARE_PARTS);
+    CHECK(missed > 0 && missed < 5);
+    for (int piece = 10; piece < 20; piece += 3) {
+        int64_t within = (int64_t)piece * PIECE + 9;
+        CHECK(!agree_but_at(cx, have, want, LARGE, within, 0));
+        CHECK(!agree_but_at(cx, have, want, LARGE, within, TNI_COMPARE_PARTS | TNI_COMPARE_BITS));
+    }
+    // A small number at the end is compared beside the large ones before it.
+    have[LARGE - 1] = 1.0e-7f, want[LARGE - 1] = 1.1e-7f;
+    CHECK(tni_results_agree(cx, TN_F32, (char *)have, (char *)want, LARGE, 0, 0));
+    free(have);
+    free(want);
     tn_close(cx);
 }
 
@@ -458,6 +505,29 @@ static void a_call_is_asked_until_it_has_searched(void)
     tune_end();
 }
 
+// Calls that have nothing to search leave their time to others, and those that are cut short for ever are given up: the plan comes to its end, after which
+// it need not be watched.
+static void calls_that_never_search_hold_nothing_up(void)
+{
+    enum { EVER = 1 << 20, RUNS = 40 };
+    for (int quiet = 0; quiet < 2; quiet++) {
+        tn_ctx *cx = open_searching();
+        tune_begin(quiet ? "quiet" : "never");
+        memset(&product, 0, sizeof product);
+        *(quiet ? &product.quiet : &product.short_of_time) = EVER;
+        CHECK(tn_tune(cx, 20) == TN_OK);
+        run_products(cx, RUNS);
+        const tni_plan *p = cx->engine->plans.last;
+        CHECK(p && p->measured);
+        CHECK(product.asked > 0 && product.asked < 3 * RUNS);
+        int before = product.asked;
+        run_products(cx, RUNS);
+        CHECK_INT(product.asked, before);
+        tn_close(cx);
+        tune_end();
+    }
+}
+
 const test_case tests_tune_runs[] = { TEST(tuned_runs_give_the_results_of_rules),
                                       TEST(a_search_goes_on_where_it_was_cut_short),
                                       TEST(little_time_begins_no_compilers),
@@ -466,7 +536,9 @@ const test_case tests_tune_runs[] = { TEST(tuned_runs_give_the_results_of_rules)
                                       TEST(kernels_of_many_layers_share_a_search),
                                       TEST(a_wrong_candidate_never_wins),
                                       TEST(infinities_agree_with_themselves_alone),
+                                      TEST(results_of_many_pieces_are_compared),
                                       TEST(explain_says_what_was_measured),
                                       TEST(library_calls_search_once_for_each_form),
                                       TEST(a_call_is_asked_until_it_has_searched),
+                                      TEST(calls_that_never_search_hold_nothing_up),
                                       TEST_END };

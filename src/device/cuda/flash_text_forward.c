@@ -11,7 +11,8 @@
 // clang-format off
 const char *const tni_text_flash_forward[] = {
     // Turns scores into weights, relative to the row's largest so far unless all are small. factor: what
-    // all sums so far are to be scaled by. A row without a key keeps -inf as its largest score, and zeros.
+    // all sums so far are to be scaled by. A row without a key keeps -inf as its largest score, and zeros. What is rare in weight_of is in a branch with the
+    // rest of that.
     T(enum { RELATIVE = STEADY == 0 || IS_F16 != 0 };
       template <int MT, int NT>
       M_FN void soften(float (&c)[MT][NT][4], float (&most)[MT][2], float (&sum)[MT][2],
@@ -27,10 +28,10 @@ const char *const tni_text_flash_forward[] = {
                           top = fmaxf(top, fmaxf(c[m][n][2 * r], c[m][n][2 * r + 1]));
                       top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
                       top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-                      factor[m][r] = weight_of(most[m][r], top, scale);
-                      most[m][r] = top;
                       base = top * scale;
+                      factor[m][r] = power2(m_fma_f(most[m][r], scale, -base));
                       if (base == minus_infinity()) {
+                          factor[m][r] = weight_of(most[m][r], top, scale);
                           base = 0;
                           if (PROGRAM && top != minus_infinity())
                               UNROLL for (int n = 0; n < NT; n++) {
@@ -38,6 +39,7 @@ const char *const tni_text_flash_forward[] = {
                                   c[m][n][2 * r + 1] -= top;
                               }
                       }
+                      most[m][r] = top;
                   }
                   UNROLL for (int n = 0; n < NT; n++)
                       UNROLL for (int e = 2 * r; e < 2 * r + 2; e++) {
