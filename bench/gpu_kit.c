@@ -120,7 +120,7 @@ static double time_calls(tn_ctx *cx, void (*f)(void *arg), void *arg, int n, dou
 gpu_loop gpu_time_loop(tn_ctx *cx, void (*f)(void *arg), void *arg)
 {
     // By the 15th step plans, graphs and choices are settled. Slow steps get fewer to wait for.
-    enum { WARM = 15, LEAST = 3, MOST = 300, LOOPS = 3 };
+    enum { WARM = 15, LEAST = 3, MOST = 2000, LOOPS = 3 };
     const double for_warming = 4, for_loop = 0.5;
     double       wall[LOOPS], host[LOOPS];
     gpu_loop     l     = { .first = time_calls(cx, f, arg, 1, NULL) };
