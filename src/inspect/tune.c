@@ -66,7 +66,7 @@ static tni_measured *add_measured(tn_ctx *cx, const uint64_t key[2])
     return x;
 }
 
-// MANY: after so many searches that were cut short a key gets no time any more, or it is of a call that finds no memory, or zeros instead of numbers, and
+// After MANY searches that were cut short a key gets no time any more, or it is of a call that finds no memory, or zeros instead of numbers, and
 // would ask in every run.
 bool tni_was_measured(const tni_tuner *u, const uint64_t key[2])
 {
