@@ -9,7 +9,7 @@
 //   x  a value of all lanes, y  a map of it that a strip function computes for all of them
 //   z  what is stored at a stride, of all lanes; of kernels of windows, what is loaded too
 //   gp, ga, gt, gh, gw, gx  what the vectors in flight write to those
-//   u  where a store writes that may go past the caches: to memory, or to k, a strip that is copied there
+//   u  where a store writes that may go by strips: to memory, or to k, a strip that is copied there
 //
 // A block is the text of one row point or of the inside of one loop over R: first what does not
 // vary along the lanes, then a lane loop over at most TNI_STRIP neighbours.
@@ -40,7 +40,7 @@ typedef struct {
     tni_set ahead;         // loads whose elements of the next row the block fetches into cache
     bool    fetches;       // whether any is
     bool    block;         // the loop being written is over the lanes of a block of such vectors
-    bool    streams;       // stores may go past the caches, if the launch says so
+    bool    streams;       // stores may go by strips, if the launch says so
     bool    piece;         // the loop being written is over a piece of the lanes, for such stores
     bool windows;  // a turn is several rows of the lanes: lane j is number j % line of row j / line
 } tni_c_emitter;

@@ -1,15 +1,15 @@
-// Stores past the caches, on chips that have them: the lanes of a loop in pieces of a strip. Where the launch asks for it, a piece
-// is written to an array, which stays in the cache of the core, and copied from there to memory. Otherwise all lanes are
-// one piece, which is written to memory itself. What it prints, of add(mul_s(relu(x), 0.5), y) on x86:
+// Stores by strips, on chips where they may pay: the lanes of a loop in pieces of a strip. Where the launch asks for it, a piece
+// is written to an array, which stays in the cache of the core, and copied from there to memory, through the caches or past them. Otherwise all
+// lanes are one piece, which is written to memory itself. What it prints, of add(mul_s(relu(x), 0.5), y) on x86:
 //
 //     for (m_long from = 0, to; from < n; from = to) {
-//         to = stream && n - from > 1024 ? from + 1024 : n;
-//         float k6[1024], *const u6 = stream ? k6 : p6 + from;
+//         to = stores && n - from > 1024 ? from + 1024 : n;
+//         float k6[1024], *const u6 = stores ? k6 : p6 + from;
 //         M_LANES for (m_long j = from; j < to; j++) {
 //             ...
 //             u6[j - from] = v5;
 //         }
-//         if (stream) m_stream(p6 + from, k6, (to - from) * sizeof *k6);
+//         if (stores) m_stream(p6 + from, k6, (to - from) * sizeof *k6, stores);
 //     }
 //
 // device/cpu/streams.c says which launches ask for it.
@@ -60,11 +60,11 @@ void tni_c_begin_piece(tni_c_emitter *w, const char **from, const char **to)
     for (int i = 0; i < w->k->nins; i++) w->piece |= is_streamed(w, i);
     if (!w->piece) return;
     tni_out_line(w->o, "for (m_long from = %s, to; from < %s; from = to) {", *from, *to);
-    tni_out_line(w->o, "to = stream && %s - from > %d ? from + %d : %s;", *to, TNI_STRIP, TNI_STRIP,
+    tni_out_line(w->o, "to = stores && %s - from > %d ? from + %d : %s;", *to, TNI_STRIP, TNI_STRIP,
                  *to);
     for (int i = 0; i < w->k->nins; i++)
         if (is_streamed(w, i))
-            tni_out_line(w->o, "%s k%d[%d], *const u%d = stream ? k%d : p%d + from;",
+            tni_out_line(w->o, "%s k%d[%d], *const u%d = stores ? k%d : p%d + from;",
                          stored_type(w, i), i, TNI_STRIP, i, i, i);
     *from = "from";
     *to   = "to";
@@ -76,18 +76,20 @@ void tni_c_end_piece(tni_c_emitter *w)
     w->piece = false;
     for (int i = 0; i < w->k->nins; i++)
         if (is_streamed(w, i))
-            tni_out_line(w->o, "if (stream) m_stream(p%d + from, k%d, (to - from) * sizeof *k%d);",
-                         i, i, i);
+            tni_out_line(
+                w->o, "if (stores) m_stream(p%d + from, k%d, (to - from) * sizeof *k%d, stores);",
+                i, i, i);
     tni_out_line(w->o, "}");
 }
 
 void tni_c_begin_streams(const tni_c_emitter *w)
 {
     if (w->streams)
-        tni_out_line(w->o, "const m_int stream = arg[%d] != 0;", tni_c_arg_index(w, w->k->naccess));
+        tni_out_line(w->o, "const m_int stores = (m_int)arg[%d];",
+                     tni_c_arg_index(w, w->k->naccess));
 }
 
 void tni_c_end_streams(const tni_c_emitter *w)
 {
-    if (w->streams) tni_out_line(w->o, "if (stream) M_STREAMED();");
+    if (w->streams) tni_out_line(w->o, "if (stores == 2) M_STREAMED();");
 }

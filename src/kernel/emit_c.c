@@ -630,8 +630,8 @@ tni_tuning tni_emit_c_settings(const tni_tuning *t)
     return s;
 }
 
-// The order is that of tni_c_arg_index: sizes, then offset, strides and index stride of each access; behind them the word of streams.
-int tni_emit_c_args(const tni_launch *l, bool stream, int64_t *arg)
+// The order is that of tni_c_arg_index: sizes, then offset, strides and index stride of each access; behind them how it stores.
+int tni_emit_c_args(const tni_launch *l, tni_c_stores stores, int64_t *arg)
 {
     int axes = l->kernel->np + l->kernel->nr, n = 0;
     for (int i = 0; i < axes; i++) arg[n++] = l->size[i];
@@ -640,7 +640,7 @@ int tni_emit_c_args(const tni_launch *l, bool stream, int64_t *arg)
         for (int j = 0; j < axes; j++) arg[n++] = l->stride[i][j];
         arg[n++] = l->stride[i][TNI_AXES];
     }
-    arg[n++] = stream;
+    arg[n++] = stores;
     return n;
 }
 

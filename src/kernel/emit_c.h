@@ -22,9 +22,13 @@ typedef void tni_c_finish(char *const *buffer, const int64_t *arg, const uint64_
 
 enum { TNI_C_MAX_ARGS = TNI_AXES + TNI_MAX_ACCESSES * (TNI_AXES + 2) + 1 };
 
+// How a launch stores what it computes for neighbours: at once, or by strips, which stay in the cache of the core until they are copied to
+// memory, through the caches or past them. Only kernels of a dialect with streams have the last two. Texts have the numbers.
+typedef enum { TNI_STORES_DIRECT, TNI_STORES_STRIPS, TNI_STORES_PAST } tni_c_stores;
+
 // Writes the sizes of all axes, then, for each access, its offset, its stride along each axis
-// and that of its index, and last whether its stores go past the caches; returns the number of words.
-int tni_emit_c_args(const tni_launch *l, bool stream, int64_t *arg);
+// and that of its index, and last how it stores; returns the number of words.
+int tni_emit_c_args(const tni_launch *l, tni_c_stores stores, int64_t *arg);
 
 // Finds how many values the kernel keeps for each element of a row: of 4 bytes, and of 8.
 void tni_emit_c_rows(const tni_kernel *k, int rows[2]);

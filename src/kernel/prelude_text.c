@@ -26,8 +26,9 @@ const char *const tni_prelude_text[] = {
 // the names in texts (emit_program.c). M_CUT(x, lo, hi): x as an integer, within the two, 0 of a NaN. FCVTZS of ARM gives
 // the nearest integer that there is, and 0 of a NaN, so that integers are cut; C leaves open what such a conversion
 // gives, and clang relies on it.
-// m_stream copies past the caches, which x86 has instructions for: whole lines of 64 bytes, since half of one would be read and written by
-// itself. Cores of ARM see by themselves that whole lines are overwritten. M_STREAMED: from there on other cores see what was written so.
+// m_stream copies a strip, past the caches where `stores` is TNI_STORES_PAST. x86 has instructions for that: whole lines of 64 bytes, since half
+// of one would be read and written by itself. Cores of ARM see by themselves that whole lines are overwritten. M_STREAMED: from there on other
+// cores see what was written so.
 // clang-format off
 const char *const tni_prelude_c[] = {
     "#define M_FN static inline\n"
@@ -52,8 +53,12 @@ const char *const tni_prelude_c[] = {
     "#else\n"
     "#define M_PAST(to, v) __builtin_ia32_movntps((float *)(to), v)\n"
     "#endif\n"
-    "static inline void m_stream(void *dst, const void *src, __INTPTR_TYPE__ bytes)\n"
+    "static inline void m_stream(void *dst, const void *src, __INTPTR_TYPE__ bytes, int stores)\n"
     "{\n"
+    "    if (stores == 1) {\n"
+    "        __builtin_memcpy(dst, src, bytes);\n"
+    "        return;\n"
+    "    }\n"
     "    char *to = dst;\n"
     "    const char *from = src;\n"
     "    __INTPTR_TYPE__ i = -(__INTPTR_TYPE__)to & 63;\n"
@@ -69,7 +74,7 @@ const char *const tni_prelude_c[] = {
     "}\n"
     "#define M_STREAMED() __builtin_ia32_sfence()\n"
     "#else\n"
-    "#define m_stream(to, from, bytes) __builtin_memcpy(to, from, bytes)\n"
+    "#define m_stream(to, from, bytes, stores) __builtin_memcpy(to, from, bytes)\n"
     "#define M_STREAMED() (void)0\n"
     "#endif\n"
     "#pragma GCC diagnostic ignored \"-Wtautological-compare\"\n"

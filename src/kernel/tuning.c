@@ -38,7 +38,7 @@ static const struct {
     [TNI_KNOB_SQUARE]    = { 16, true },
     [TNI_KNOB_THREADS]   = { 255, false },
     [TNI_KNOB_CHUNKS]    = { 64, false },
-    [TNI_KNOB_STREAM]    = { 2, false },
+    [TNI_KNOB_STREAM]    = { 3, false },
 };
 
 // ---- texts -------------------------------------------------------------------------------------

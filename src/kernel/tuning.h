@@ -28,7 +28,7 @@ typedef enum {
     TNI_KNOB_SQUARE,  // tiles along a side of the squares that are visited with their transposes; 1: none are
     TNI_KNOB_THREADS,  // threads of the cpu
     TNI_KNOB_CHUNKS,   // chunks for each thread of the cpu
-    TNI_KNOB_STREAM,  // 1: the cpu's stores go past its caches, where the processor can; 2: through them
+    TNI_KNOB_STREAM,  // how the cpu stores what it computes: 1 past its caches, where the processor can; 2 through them; 3 so by strips
     TNI_KNOBS
 } tni_knob;
 

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NONE = TNI_NO_VALUE, BATCH = 40, RANDOM = 80, SIZES = 12 };
+enum { NONE = TNI_NO_VALUE, BATCH = 40, RANDOM = 80, WAYS = 3, SIZES = 6 * WAYS };
 
 #define FLAGS                                                                \
     " -std=c11 -O3 -Wall -Werror -ffp-contract=off -fwrapv -fno-math-errno " \
@@ -22,7 +22,7 @@ enum { NONE = TNI_NO_VALUE, BATCH = 40, RANDOM = 80, SIZES = 12 };
 
 // ---- compiling and running ---------------------------------------------------------------------
 
-// C with stores past the caches, which are copies on chips that have none, and for cores that reorder or not.
+// C with stores by strips, past the caches on chips that have such stores, and for cores that reorder or not.
 static char *program(int n, const tni_kernel *const *k, bool reorders)
 {
     tni_heap      heap = tni_heap_default();
@@ -74,7 +74,7 @@ static void *symbol(void *lib, int i, const char *end)
 }
 
 // Runs kernel i of a library on a launch; chunks in reverse, since their order must not matter.
-static bool run(void *lib, int i, tni_launch *l, bool stream)
+static bool run(void *lib, int i, tni_launch *l, tni_c_stores stores)
 {
     static int64_t arg[TNI_C_MAX_ARGS];
     tni_work_split cut   = tni_kernel_split(l);
@@ -88,7 +88,7 @@ static bool run(void *lib, int i, tni_launch *l, bool stream)
     bool ok  = sym && room && partials && (end || !l->kernel->tails);
     memcpy(&main_of, &sym, sizeof main_of);
     memcpy(&finish, &end, sizeof finish);
-    tni_emit_c_args(l, stream, arg);
+    tni_emit_c_args(l, stores, arg);
     for (int64_t c = cut.chunks - 1; ok && c >= 0; c--) {
         int64_t first = c * cut.chunk, last = first + cut.chunk;
         memset(room, 0x7f, bytes + 64);
@@ -114,11 +114,12 @@ static bool interpret(tni_launch *l)
 }
 
 // Kernel i of a library on a case, against the definition and the interpreter. twin is the same
-// case. stream: what it stores may go past the caches.
-static void check_case(void *lib, int i, kit_case *c, kit_case *twin, bool stream, const char *name)
+// case. stores: how it stores its results.
+static void check_case(void *lib, int i, kit_case *c, kit_case *twin, tni_c_stores stores,
+                       const char *name)
 {
     static char why[KIT_WHY];
-    bool        ran = run(lib, i, &c->l, stream), same = false;
+    bool        ran = run(lib, i, &c->l, stores), same = false;
     strcpy(why, "it did not run");
     bool right = ran && kit_naive(c) && kit_compare(c, 2, why);
     test_case_result(right, "%s: %s", name, why);
@@ -381,17 +382,17 @@ static bool same_key(const tni_kernel *a, const tni_kernel *b)
     return n <= sizeof x && n == tni_kernel_key(b, y, sizeof y) && !memcmp(x, y, n);
 }
 
-// A work at six sizes, with and without streams; kernel[i] of `known` is the one of case i.
+// A work at six sizes, with stores of each kind; kernel[i] of `known` is the one of case i.
 static void check_work(const work *w)
 {
-    static const int64_t sizes[SIZES / 2] = { 1, 3, 1023, 1024, 1025, 5000 };
+    static const int64_t sizes[SIZES / WAYS] = { 1, 3, 1023, 1024, 1025, 5000 };
     static kit_case      c[SIZES], twin[SIZES];
     const tni_kernel    *known[SIZES];
     int                  kernel[SIZES], n = 0;
     char                 name[60];
     for (int i = 0; i < SIZES; i++) {
-        w->make(&c[i], sizes[i / 2]);
-        w->make(&twin[i], sizes[i / 2]);
+        w->make(&c[i], sizes[i / WAYS]);
+        w->make(&twin[i], sizes[i / WAYS]);
         if (!CHECK(kit_end(&c[i]) && kit_end(&twin[i]))) return;
         for (kernel[i] = 0; kernel[i] < n && !same_key(known[kernel[i]], &c[i].k);) kernel[i]++;
         if (kernel[i] == n) known[n++] = &c[i].k;
@@ -399,8 +400,8 @@ static void check_work(const work *w)
     void *lib = compile(n, known, false, "");
     if (CHECK(lib != NULL))
         for (int i = 0; i < SIZES; i++) {
-            snprintf(name, sizeof name, "%s %d", w->name, (int)sizes[i / 2]);
-            check_case(lib, kernel[i], &c[i], &twin[i], i % 2, name);
+            snprintf(name, sizeof name, "%s %d", w->name, (int)sizes[i / WAYS]);
+            check_case(lib, kernel[i], &c[i], &twin[i], (tni_c_stores)(i % WAYS), name);
         }
     for (int i = 0; i < SIZES; i++) kit_free(&c[i]), kit_free(&twin[i]);
     if (lib) dlclose(lib);
@@ -460,8 +461,8 @@ static void stores_past_the_caches_read_as_expected(void)
 {
     static const char want[] =
         "            for (m_long from = 0, to; from < n; from = to) {\n"
-        "                to = stream && n - from > 1024 ? from + 1024 : n;\n"
-        "                float k7[1024], *const u7 = stream ? k7 : p7 + from;\n"
+        "                to = stores && n - from > 1024 ? from + 1024 : n;\n"
+        "                float k7[1024], *const u7 = stores ? k7 : p7 + from;\n"
         "                M_LANES for (m_long j = from; j < to; j++) {\n"
         "                    const float v0 = p0[j];\n"
         "                    const float v2 = o_maximum_f(v0, v1);\n"
@@ -470,7 +471,7 @@ static void stores_past_the_caches_read_as_expected(void)
         "                    const float v6 = o_tanh_f(v5);\n"
         "                    u7[j - from] = v6;\n"
         "                }\n"
-        "                if (stream) m_stream(p7 + from, k7, (to - from) * sizeof *k7);\n"
+        "                if (stores) m_stream(p7 + from, k7, (to - from) * sizeof *k7, stores);\n"
         "            }\n";
     tni_dialect d = tni_dialect_c;
     d.streams     = true;
@@ -541,39 +542,53 @@ static void memory_that_is_out_gives_no_text(void)
     kit_free(&c);
 }
 
-// ---- which launches write past the caches ------------------------------------------------------
+// ---- which launches store by strips ------------------------------------------------------------
 
-// Whether a launch of a kernel with that many rows and columns does, under a setting of the knob; shared: it writes over what it reads.
-static bool streams(void (*make)(kit_case *c, int64_t n), int64_t rows, int64_t columns, int set,
-                    bool shared)
+enum { LARGE_CACHE = 2 << 20, SMALL_CACHE = 1 << 20, MUCH = 1 << 28, LITTLE = 1 << 14 };
+
+// How a launch of a kernel with that many rows and columns stores, under a setting of the knob, where a core has `cache` bytes; shared: it writes
+// over what it reads. Nothing is launched: sizes are those of a GiB.
+static tni_c_stores stores(int64_t cache, void (*make)(kit_case *c, int64_t n), int64_t rows,
+                           int64_t columns, int set, bool shared)
 {
     static kit_case c;
     tni_tuning      t = { { 0 } };
     make(&c, 100);
-    if (!CHECK(kit_end(&c))) return false;
+    if (!CHECK(kit_end(&c))) return TNI_STORES_DIRECT;
     t.of[TNI_KNOB_STREAM] = (uint8_t)set;
     c.l.size[0]           = rows;
     if (c.k.np + c.k.nr > 1) c.l.size[1] = columns;
     if (shared) c.l.buffer[0] = c.l.buffer[c.k.nbuffer - 1];
-    bool yes = tni_cpu_streams(&c.l, 2, set ? &t : NULL);
+    tni_c_stores how = tni_cpu_stores_with(cache, &c.l, 2, set ? &t : NULL);
     kit_free(&c);
-    return yes;
+    return how;
 }
 
-// Nothing is launched: sizes are those of a GiB.
 static void launches_that_write_much_write_past_the_caches(void)
 {
-    enum { MUCH = 1 << 28, LITTLE = 1 << 14 };
-    bool can = tni_cpu_dialect().streams;
-    CHECK_INT(streams(relu_chain, MUCH, 0, 0, false), can);
-    CHECK_INT(streams(relu_chain, MUCH, 0, 1, false), can);
-    CHECK_INT(streams(relu_chain, MUCH, 0, 2, false), false);
-    CHECK_INT(streams(relu_chain, LITTLE, 0, 0, false), false);
-    CHECK_INT(streams(relu_chain, LITTLE, 0, 1, false), false);
-    CHECK_INT(streams(relu_chain, MUCH, 0, 0, true), false);
-    CHECK_INT(streams(softmax_f32, MUCH / 4096, 4096, 0, false), can);
-    CHECK_INT(streams(softmax_f32, MUCH / 65, 65, 0, false), false);
-    CHECK_INT(streams(column_sum, MUCH / 4096, 4096, 0, false), false);
+    tni_c_stores past = tni_cpu_dialect().streams ? TNI_STORES_PAST : TNI_STORES_DIRECT;
+    CHECK_INT(stores(LARGE_CACHE, relu_chain, MUCH, 0, 0, false), past);
+    CHECK_INT(stores(LARGE_CACHE, relu_chain, MUCH, 0, 1, false), past);
+    CHECK_INT(stores(LARGE_CACHE, relu_chain, MUCH, 0, 2, false), TNI_STORES_DIRECT);
+    CHECK_INT(stores(LARGE_CACHE, relu_chain, LITTLE, 0, 0, false), TNI_STORES_DIRECT);
+    CHECK_INT(stores(LARGE_CACHE, relu_chain, LITTLE, 0, 1, false), TNI_STORES_DIRECT);
+    CHECK_INT(stores(LARGE_CACHE, relu_chain, MUCH, 0, 0, true), TNI_STORES_DIRECT);
+    CHECK_INT(stores(LARGE_CACHE, softmax_f32, MUCH / 4096, 4096, 0, false), past);
+    CHECK_INT(stores(LARGE_CACHE, softmax_f32, MUCH / 65, 65, 0, false), TNI_STORES_DIRECT);
+    CHECK_INT(stores(LARGE_CACHE, column_sum, MUCH / 4096, 4096, 0, false), TNI_STORES_DIRECT);
+}
+
+static void where_cores_hold_little_rows_are_stored_by_strips(void)
+{
+    bool         can    = tni_cpu_dialect().streams;
+    tni_c_stores past   = can ? TNI_STORES_PAST : TNI_STORES_DIRECT;
+    tni_c_stores strips = can ? TNI_STORES_STRIPS : TNI_STORES_DIRECT;
+    CHECK_INT(stores(SMALL_CACHE, relu_chain, MUCH, 0, 0, false), TNI_STORES_DIRECT);
+    CHECK_INT(stores(SMALL_CACHE, relu_chain, MUCH, 0, 1, false), past);
+    CHECK_INT(stores(SMALL_CACHE, relu_chain, MUCH, 0, 3, false), strips);
+    CHECK_INT(stores(SMALL_CACHE, relu_chain, LITTLE, 0, 3, false), TNI_STORES_DIRECT);
+    CHECK_INT(stores(SMALL_CACHE, softmax_f32, MUCH / 4096, 4096, 0, false), strips);
+    CHECK_INT(stores(SMALL_CACHE, softmax_f32, LITTLE / 4096, 4096, 0, false), TNI_STORES_DIRECT);
 }
 
 // ---- other chips -------------------------------------------------------------------------------
@@ -636,7 +651,7 @@ static void check_random(uint64_t seed)
     if (CHECK(lib != NULL))
         for (int i = 0; i < n; i++) {
             snprintf(name, sizeof name, "kernel of seed %llu", (unsigned long long)c[i].seed);
-            check_case(lib, i, &c[i], &twin[i], i % 2, name);
+            check_case(lib, i, &c[i], &twin[i], (tni_c_stores)(i % WAYS), name);
         }
     for (int i = 0; i < n; i++) kit_free(&c[i]), kit_free(&twin[i]);
     if (lib) dlclose(lib);
@@ -659,6 +674,7 @@ const test_case tests_emit[] = {
     TEST(softmax_keeps_its_exponentials),
     TEST(memory_that_is_out_gives_no_text),
     TEST(launches_that_write_much_write_past_the_caches),
+    TEST(where_cores_hold_little_rows_are_stored_by_strips),
     TEST(programs_name_all_that_they_call_on_any_chip),
     TEST(random_kernels_give_the_bits_of_the_interpreter),
     TEST_END,

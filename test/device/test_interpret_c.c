@@ -87,7 +87,7 @@ static bool run_compiled(void *object, const char *name, tni_launch *l)
     char *room     = aligned_room(tni_emit_c_scratch(l));
     char *partials = aligned_room((size_t)(cut.partials * cut.chunks) * 8);
     if (room && partials) {
-        tni_emit_c_args(l, false, arg);
+        tni_emit_c_args(l, TNI_STORES_DIRECT, arg);
         for (int64_t i = 0; i < cut.chunks; i++) {
             int64_t last = (i + 1) * cut.chunk < cut.units ? (i + 1) * cut.chunk : cut.units;
             run(l->buffer, arg, &l->number[0].u, i * cut.chunk, last, i, partials, room, l->fail);

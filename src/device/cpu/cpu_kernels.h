@@ -42,8 +42,11 @@ const tni_cpu_code *tni_cpu_variant(const tni_kernel *k, const tni_tuning *t, bo
 int tni_cpu_threads(const tni_launch *l);
 // Returns C as it is best for this chip.
 tni_dialect tni_cpu_dialect(void);
-// Whether a launch on `threads` threads writes past the caches, under some settings; NULL: the rule's.
-bool tni_cpu_streams(const tni_launch *l, int threads, const tni_tuning *t);
+// Returns how a launch on `threads` threads stores what it computes, under some settings; NULL: the rule's.
+tni_c_stores tni_cpu_stores(const tni_launch *l, int threads, const tni_tuning *t);
+// The same where a core has `cache` bytes for itself.
+tni_c_stores tni_cpu_stores_with(int64_t cache, const tni_launch *l, int threads,
+                                 const tni_tuning *t);
 // Whether two settings run a launch alike: in the same chunks, on as many threads, with the same stores; and whether they make the same text. NULL: the rule's.
 bool tni_cpu_runs_equal(const tni_launch *l, const tni_tuning *a, const tni_tuning *b);
 bool tni_cpu_texts_equal(const tni_launch *l, const tni_tuning *a, const tni_tuning *b);

@@ -94,7 +94,7 @@ bool tni_cpu_runs_equal(const tni_launch *l, const tni_tuning *a, const tni_tuni
     tni_work_split cut, other;
     int            threads = cut_launch(l, a, &cut), others = cut_launch(l, b, &other);
     return threads == others && cut.chunk == other.chunk &&
-           tni_cpu_streams(l, threads, a) == tni_cpu_streams(l, others, b);
+           tni_cpu_stores(l, threads, a) == tni_cpu_stores(l, others, b);
 }
 
 // Returns the bytes of the partial results of all chunks, 8 for each.
@@ -155,7 +155,7 @@ static void run_compiled_launch(tni_cpu_code *entry, tni_launch *l)
     f.scratch                = f.partials + partials_bytes(&f.cut);
     f.worker_bytes = (size_t)tni_align64((int64_t)tni_c_scratch_bytes(code->rows, f.cut.cols));
     for (int i = 0; i < f.threads; i++) f.failures[i] = (worker_failure){ .chunk = 0 };
-    tni_emit_c_args(l, tni_cpu_streams(l, f.threads, t), f.arg);
+    tni_emit_c_args(l, tni_cpu_stores(l, f.threads, t), f.arg);
     tni_parallel(f.threads, f.cut.chunks, run_compiled_chunk, &f);
     report_first_failure(&f, l);
     if (code->finish)

@@ -1,4 +1,4 @@
-// What measuring may choose on the cpu: how many threads run a launch, into how many chunks its work is cut, whether its stores go past the
+// What measuring may choose on the cpu: how many threads run a launch, into how many chunks its work is cut, whether it stores by strips, and past the
 // caches (streams.c), and what the text of the kernel depends on (emit_c.h). No setting changes a bit: chunks of kernels with tails, whose extent fixes the
 // order of sums, are left as they are.
 #include "device/cpu/cc.h"
@@ -165,7 +165,7 @@ static void add_neighbour(const tni_launch *l, const tni_tuning *from, int knob,
     *n += is_another(l, &dst[*n], from);
 }
 
-// Vectors in flight, which matter most, whether rows are fetched ahead, and whether stores go past the caches; then threads, powers of two up to
+// Vectors in flight, which matter most, whether rows are fetched ahead, and how results are stored; then threads, powers of two up to
 // those there are, and chunks, from one for each thread to many.
 int tni_cpu_neighbours(void *session, const tni_launch *l, const tni_tuning *from, tni_tuning *dst,
                        int room)
@@ -175,7 +175,7 @@ int tni_cpu_neighbours(void *session, const tni_launch *l, const tni_tuning *fro
     (void)session;
     for (int v = 1; v <= 8; v *= 2) add_neighbour(l, from, TNI_KNOB_UNROLL, v, dst, &n, room);
     add_neighbour(l, from, TNI_KNOB_PREFETCH, 2, dst, &n, room);
-    for (int v = 1; v <= 2; v++) add_neighbour(l, from, TNI_KNOB_STREAM, v, dst, &n, room);
+    for (int v = 1; v <= 3; v++) add_neighbour(l, from, TNI_KNOB_STREAM, v, dst, &n, room);
     for (int t = 1; t <= l->threads && t < 256; t *= 2)
         add_neighbour(l, from, TNI_KNOB_THREADS, t, dst, &n, room);
     for (size_t i = 0; !l->kernel->tails && i < sizeof chunks; i++)

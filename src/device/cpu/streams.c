@@ -1,16 +1,23 @@
-// Which launches write past the caches.
+// Which launches store by strips, and which of these past the caches.
 //
 // A store of a line that is in no cache reads it from memory first, and the line pushes out another on its way back. x86 has stores that
-// do neither, which compiled kernels have beside the others (kernel/c_streams.c). They pay where a launch writes more than stays in the
-// caches up to its next reader: relu(x) * 0.5 + 1 on two threads of a Xeon with 2 MiB of cache for each core, in ms, by itself and with
-// a sum of squares of the result after it:
+// do neither, which compiled kernels have beside the others (kernel/c_streams.c). They pay on some chips, where a launch writes more than
+// stays in the caches up to its next reader: relu(x) * 0.5 + 1 on two threads, in ms, by itself and with a sum of squares of the result after it:
 //
-//     written     through the caches    past them
-//       8 MB         0.41, 1.06         0.51, 1.45
-//      17 MB         0.90, 3.80         1.07, 3.07
-//      34 MB         3.62, 9.86         2.82, 6.40
-//      67 MB         8.24, 20.0         5.53, 12.0
-//     268 MB         28.8, 75.7         22.2, 45.4
+//     Xeon with          2 MiB of cache for each core              1 MiB for each core
+//     written     through the caches    past them      through the caches    past them
+//       8 MB         0.41, 1.06         0.51, 1.45         0.36, 0.60         0.66, 1.23
+//      17 MB         0.90, 3.80         1.07, 3.07         1.22, 1.89         1.81, 2.87
+//      34 MB         3.62, 9.86         2.82, 6.40         3.24, 4.98         4.07, 6.02
+//      67 MB         8.24, 20.0         5.53, 12.0         6.51, 10.3         8.21, 12.0
+//     268 MB         28.8, 75.7         22.2, 45.4         26.3, 41.4         32.8, 47.9
+//
+// Strips (kernel/c_streams.c) gain by themselves where the loads of a loop come from the caches, as those of a row do that was summed before:
+// nothing but stores waits for memory then. On the Xeon of 1 MiB, in ms, at once, by strips through the caches, and past them:
+//
+//     a softmax, (8192, 4096)                          24.2   22.5   24.0
+//     a layer norm and its gradients, (8192, 1024)     15.9   12.4   13.0
+//     a chain of maps, 16 M                             6.5    8.1    9.2
 #include "device/cpu/cpu_kernels.h"
 
 #include <stdatomic.h>
@@ -106,13 +113,29 @@ static bool writes(const tni_launch *l, int64_t bytes)
     return all >= bytes && written_bytes(l) >= bytes;
 }
 
-// ENOUGH: times what the cores that run it hold, from where on it pays in the table above. What all cores share may be more, but is shared
-// with other programs, too. WORTH_A_TRY: from where on measuring may choose it. A kernel is measured by itself, which shows
-// nothing of what its reader loses where it writes less.
-bool tni_cpu_streams(const tni_launch *l, int threads, const tni_tuning *t)
+// ENOUGH: times what the cores that run it hold, from where on it pays in the tables above. What all cores share may be more, but is shared
+// with other programs, too. WORTH_A_TRY: from where on measuring may choose it. A kernel is measured by itself, which shows nothing of what
+// its reader loses where it writes less. PAST_PAYS: what a core holds on the chips that gain by stores past the caches; on others the rule is
+// strips through them, for rows, whose loads come from the caches by the time they are stored.
+tni_c_stores tni_cpu_stores_with(int64_t cache, const tni_launch *l, int threads,
+                                 const tni_tuning *t)
 {
-    enum { ENOUGH = 4, WORTH_A_TRY = 2 };
-    int set = t ? t->of[TNI_KNOB_STREAM] : 0;
-    if (!IS_X86 || set == 2) return false;
-    return writes(l, core_cache() * threads * (set ? WORTH_A_TRY : ENOUGH));
+    enum { PAST_PAYS = 2 << 20, ENOUGH = 4, WORTH_A_TRY = 2 };
+    static const tni_c_stores of_knob[] = { [0] = TNI_STORES_DIRECT,
+                                            [1] = TNI_STORES_PAST,
+                                            [2] = TNI_STORES_DIRECT,
+                                            [3] = TNI_STORES_STRIPS };
+    int                       set       = t ? t->of[TNI_KNOB_STREAM] : 0;
+    tni_c_stores              how       = of_knob[set];
+    if (!set) {
+        how = l->kernel->lane_in_r ? TNI_STORES_STRIPS : TNI_STORES_DIRECT;
+        if (cache >= PAST_PAYS) how = TNI_STORES_PAST;
+    }
+    if (!IS_X86 || how == TNI_STORES_DIRECT) return TNI_STORES_DIRECT;
+    return writes(l, cache * threads * (set ? WORTH_A_TRY : ENOUGH)) ? how : TNI_STORES_DIRECT;
+}
+
+tni_c_stores tni_cpu_stores(const tni_launch *l, int threads, const tni_tuning *t)
+{
+    return tni_cpu_stores_with(core_cache(), l, threads, t);
 }

@@ -40,7 +40,7 @@ static void run_band(const tni_tiled_epilogue *epilogue, int64_t first, int64_t 
         if (!data || l.kernel->access[i].buffer != buffer) l.offset[i] += first * l.stride[i][0];
     if (data) l.buffer[buffer] = data;
     l.size[0] = count;
-    tni_emit_c_args(&l, false, arg);
+    tni_emit_c_args(&l, TNI_STORES_DIRECT, arg);
     epilogue->run(l.buffer, arg, &l.number[0].u, 0, tni_kernel_split(&l).units, 0, NULL,
                   epilogue->scratch + (size_t)worker * epilogue->worker_bytes, fail);
 }
